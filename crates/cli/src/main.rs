@@ -1,0 +1,2 @@
+//! The `isochrone` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Isochrone's `store` crate.
