@@ -1,0 +1,1 @@
+//! The contract tests that both hosts pass.

@@ -1,0 +1,50 @@
+//! The state behind a replicated log.
+
+use crate::{Blob, Malformed, Wire};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A deterministic state machine: equal commands in equal order give equal states and replies, on
+/// every replica, in every host. A protocol knows its state only through this trait.
+pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
+    /// What is replicated. It carries its own stamp where it needs one.
+    type Command: Wire;
+    /// What the client is told.
+    type Reply: Wire;
+    /// An immutable view of the state at one position, cheap to take, read beside the loop.
+    type View: Export;
+
+    /// Executes one command.
+    fn apply(&mut self, command: &Self::Command) -> Self::Reply;
+
+    /// Whether a command can be answered from the state without changing it. A protocol may then try
+    /// [`StateMachine::read`]; everything else goes through the log.
+    fn reads_only(command: &Self::Command) -> bool;
+
+    /// Answers a reading command from the state as it is. `None` where the answer would change the
+    /// state after all (a key whose deadline lies at or before the command's stamp is deleted by the
+    /// command that touches it, and clients never see an expiry that is not in the log;
+    /// `specs/curp.md` 7.3): such a command goes through the log.
+    fn read(&self, command: &Self::Command) -> Option<Self::Reply>;
+
+    /// The state as it stands now, for a snapshot or a peer.
+    fn export(&self) -> Self::View;
+
+    /// Takes in one chunk of a view, in order, starting from the empty machine.
+    ///
+    /// # Errors
+    /// Refuses a chunk that no version of this machine has exported.
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed>;
+}
+
+/// An immutable view of a state machine, read in bounded chunks by number. The same number always gives
+/// the same chunk, so that a peer can ask again.
+pub trait Export: Clone + Send + 'static {
+    /// Chunk `index`, counted from 0 and at most [`CHUNK_MAX`] bytes unless a single entry is larger;
+    /// `None` behind the last one.
+    fn chunk(&self, index: u64) -> Option<Blob>;
+}
+
+/// Target size of a chunk, bytes: large enough to amortise a message, small enough to encode within a
+/// turn of the loop.
+pub const CHUNK_MAX: usize = 256 * 1024;

@@ -1,0 +1,111 @@
+//! Typed notes of a process: what metrics, oracles and tests read, and what changes nothing.
+
+use crate::{CommandId, Span};
+use std::fmt::Debug;
+
+/// A note of one protocol. Marks are held like sends: a host shows them only when every record made
+/// before them is durable, so that an oracle never sees a decision that a crash can still undo.
+pub trait Mark: Clone + Debug + Send + 'static {
+    /// What this note says in the words that all protocols share, if it says any.
+    fn fact(&self) -> Option<Fact>;
+}
+
+/// What every protocol can say about itself.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Fact {
+    /// Position `position` of the group's log is decided, with a value of this digest. The agreement
+    /// oracle holds all processes of a group to one digest a position.
+    Decided {
+        /// The place in the log.
+        position: u64,
+        /// A hash of the value.
+        digest: u64,
+    },
+    /// The state machine stands behind `position`, and its state has this digest.
+    Applied {
+        /// The place in the log.
+        position: u64,
+        /// A hash of the state, or of the chain of values that led to it.
+        digest: u64,
+    },
+    /// This process leads, in the reign of this number.
+    Leads {
+        /// The ballot's round, view or term.
+        reign: u64,
+    },
+    /// This process no longer leads.
+    Follows,
+    /// A command's answer is known where it was asked for: how, and where the time went.
+    Committed {
+        /// The command.
+        id: CommandId,
+        /// Which way it took.
+        path: Path,
+        /// From the host's request to here.
+        total: Span,
+        /// The parts of `total`, in the order of [`Phase::ALL`]; zeros where not measured.
+        phases: [Span; Phase::ALL.len()],
+    },
+    /// A count of something that metrics show under this name, e.g. `snapshot_sent`.
+    Counted(&'static str),
+}
+
+/// The way a command took through its protocol.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Path {
+    /// One round trip to a quorum without a leader.
+    Fast,
+    /// The long way, after conflict, loss or lateness.
+    Slow,
+    /// Through the leader and its log.
+    Leader,
+    /// A read answered under a lease, without the log.
+    Lease,
+}
+
+impl Path {
+    /// The label in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Fast => "fast",
+            Path::Slow => "slow",
+            Path::Leader => "leader",
+            Path::Lease => "lease",
+        }
+    }
+}
+
+/// Where the time of a command goes; the phases sum to the whole.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Phase {
+    /// From the request to its proposal, the way to the leader included.
+    Queue,
+    /// From the proposal to the proposer's own durable vote.
+    Journal,
+    /// From there to the quorum.
+    Quorum,
+    /// From the quorum to the command's turn.
+    Order,
+    /// Its execution.
+    Execute,
+    /// From there to the one who asked.
+    Reply,
+}
+
+impl Phase {
+    /// All phases, in the order of a command's life.
+    pub const ALL: [Phase; 6] =
+        [Phase::Queue, Phase::Journal, Phase::Quorum, Phase::Order, Phase::Execute, Phase::Reply];
+
+    /// The label in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Queue => "queue",
+            Phase::Journal => "journal",
+            Phase::Quorum => "quorum",
+            Phase::Order => "order",
+            Phase::Execute => "execute",
+            Phase::Reply => "reply",
+        }
+    }
+}

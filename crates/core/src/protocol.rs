@@ -1,0 +1,38 @@
+//! A protocol as a whole: its name, its guarantee, and where its processes stand.
+
+use crate::{Guarantee, Process, ProcessId, Wire};
+use std::fmt::Debug;
+
+/// A family of processes that serve one keyspace together.
+///
+/// It names its processes once, in [`Protocol::place`]; a host is a visitor of that placement, so the
+/// simulator and the runtime are built from the same lines.
+pub trait Protocol: Sized + 'static {
+    /// The name on the command line and in deployment files.
+    const NAME: &'static str;
+    /// One enum for all roles.
+    type Message: Wire;
+    /// What a client role is asked.
+    type Request: Clone + Debug + Send + 'static;
+    /// What it answers.
+    type Outcome: Clone + Debug + Send + 'static;
+    /// Where the processes stand and how they are tuned; parsed from the deployment, so it cannot be wrong.
+    type Placement: Clone + Send + Sync + 'static;
+
+    /// What the keyspace promises, given its parameters.
+    fn guarantee(placement: &Self::Placement) -> Guarantee;
+
+    /// Names every process of the keyspace. A node keeps its own, the simulator all.
+    fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>);
+}
+
+/// What a host does with a placement; implemented once by the simulator and once by the node.
+pub trait Assemble<F: Protocol> {
+    /// A process that serves: a replica, witness, coordinator.
+    fn server<P: Process<Message = F::Message>>(&mut self, id: ProcessId, setup: P::Setup);
+
+    /// A process that asks on behalf of clients: the half of the protocol that a gateway hosts.
+    fn client<P>(&mut self, id: ProcessId, setup: P::Setup)
+    where
+        P: Process<Message = F::Message, Request = F::Request, Outcome = F::Outcome>;
+}
