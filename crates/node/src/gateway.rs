@@ -1,0 +1,282 @@
+//! The interface between a shard and the client connections it serves.
+//!
+//! A [`Session`] is a sans-IO state machine for one client connection: the shard reads bytes and feeds
+//! them in, the session parses them, asks for work ([`Request`]) and writes replies. It never blocks,
+//! has no socket and no clock of its own; what it may know stands in [`Context`]. The Redis gateway
+//! implements it; another protocol would too.
+//!
+//! The shard's side of the bargain, in the order of a connection's life:
+//!
+//! 1. [`Gateway::accept`] makes the session. Where the limit of clients is reached, the shard calls
+//!    [`Gateway::refuse`] for the last words instead and closes.
+//! 2. Bytes that arrive go to [`Session::receive`] at once and whole, while [`Session::wants_input`]
+//!    holds; otherwise the shard stops reading the socket, so that the peer feels it.
+//! 3. Every [`Request`] gets exactly one [`Session::answer`], in any order, unless the connection ends
+//!    first. Then the shard cancels what is under way at the processes.
+//! 4. [`Session::tick`] is called at least every 100 ms.
+//! 5. After each of these calls the shard sends what is in `out`, as soon as the socket takes it; what
+//!    the socket has not taken is counted in [`Context::unsent`].
+//! 6. Once [`Session::closing`] holds, the shard flushes `out` and closes.
+
+use crate::limits::Limits;
+use isochrone_core::command::{Command, Response};
+use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Makes the sessions of one kind of client listener. Shared by nothing: each shard has its own.
+pub trait Gateway: Send {
+    /// The session of a connection that was just accepted. `context.clients` already lists it.
+    fn accept(&mut self, context: &mut Context<'_>) -> Box<dyn Session>;
+
+    /// The last words to a client that finds the house full, e.g. `-ERR max number of clients reached`.
+    fn refuse(&mut self, out: &mut Vec<u8>);
+}
+
+/// One client connection, without its socket.
+pub trait Session {
+    /// Takes in bytes in the order they came. Replies go to the end of `out`, work to `requests`.
+    /// What is incomplete is kept inside.
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    );
+
+    /// The answer to the request of this number. Numbers are the session's own; the answer to one that
+    /// it no longer waits for is to be ignored.
+    fn answer(
+        &mut self,
+        id: u64,
+        outcome: Outcome,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    );
+
+    /// Time has passed: login and idle deadlines are looked at here.
+    fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>);
+
+    /// Whether more input is welcome: false while too much is under way or unsent.
+    fn wants_input(&self) -> bool;
+
+    /// Whether the connection is to be closed once `out` is flushed (QUIT, a protocol error).
+    fn closing(&self) -> bool;
+}
+
+/// What a session asks of the shard.
+#[derive(Debug)]
+pub struct Request {
+    /// The session's number for it; unique while it is unanswered.
+    pub id: u64,
+    /// What is wanted.
+    pub ask: Ask,
+}
+
+/// The kinds of work a session can ask for.
+pub enum Ask {
+    /// A command on a keyspace, through that keyspace's protocol.
+    Execute {
+        /// The keyspace, from [`Context::keyspaces`].
+        keyspace: KeyspaceId,
+        /// The command. It carries [`Context::stamp`] of the input that asked for it.
+        command: Command,
+    },
+    /// Is this the password of this user? Hashing takes tens of milliseconds, so it runs beside the
+    /// loop. Answered by [`Outcome::Verified`].
+    Verify {
+        /// The user; `default` where the client named none.
+        user: String,
+        /// The password in clear. Overwritten after use.
+        password: Secret,
+    },
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ask::Execute { keyspace, command } => write!(f, "execute {keyspace} {command:?}"),
+            Ask::Verify { user, .. } => write!(f, "verify {user}"),
+        }
+    }
+}
+
+/// Bytes that no log, error or dump may show; overwritten with zeros when dropped.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Takes the bytes over.
+    pub fn new(bytes: Vec<u8>) -> Secret {
+        Secret(bytes)
+    }
+
+    /// The bytes in clear.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        use zeroize::Zeroize;
+        self.0.zeroize();
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Outcome {
+    /// The command was executed; this is its response (which may itself be an error, e.g. wrong type).
+    Done(Response),
+    /// It was not executed and never will be. The text says why and what would help.
+    Refused(String),
+    /// Nobody knows: it may have been executed, be executed later, or never (time-out, lost leader).
+    Unknown(String),
+    /// The answer to [`Ask::Verify`]. The delay after repeated failures lies in the shard already.
+    Verified {
+        /// Whether user and password fit.
+        accepted: bool,
+    },
+}
+
+/// What a session may know and touch during one call.
+pub struct Context<'a> {
+    /// The steady clock.
+    pub now: Instant,
+    /// The wall clock, for the stamps of commands and for TIME.
+    pub stamp: Stamp,
+    /// The number of this connection: its key in `clients`, and what CLIENT ID answers.
+    pub connection: u64,
+    /// Bytes of earlier `out` that the socket has not taken yet.
+    pub unsent: usize,
+    /// Seeded per node; not for secrets.
+    pub random: &'a mut Random,
+    /// Every limit with its name.
+    pub limits: &'a Limits,
+    /// What INFO tells.
+    pub node: &'a NodeView,
+    /// The keyspaces that clients may SELECT, in order of their index.
+    pub keyspaces: &'a [KeyspaceView],
+    /// Whether clients must log in before anything else.
+    pub login: Login,
+    /// Every connection of this shard by number: CLIENT LIST, CLIENT KILL, CLIENT SETNAME.
+    pub clients: &'a mut BTreeMap<u64, ClientView>,
+    /// What the gateway counts.
+    pub counters: &'a mut Counters,
+}
+
+/// Whether clients must log in.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Login {
+    /// No users are configured, which is allowed on loopback only; AUTH is answered as Redis does then.
+    Open,
+    /// [`Ask::Verify`] must have been accepted before any other command.
+    Required,
+}
+
+/// Facts about the node, refreshed by the shard at least once a second.
+#[derive(Clone, Debug, Default)]
+pub struct NodeView {
+    /// The version of this program.
+    pub version: &'static str,
+    /// The cluster's name.
+    pub cluster: String,
+    /// This node's name in the deployment file.
+    pub node: String,
+    /// Its region's name.
+    pub region: String,
+    /// The port this listener is bound to.
+    pub port: u16,
+    /// The operating system's number of this process.
+    pub process_id: u32,
+    /// Random per start, 40 hexadecimal digits, as Redis has it.
+    pub run_id: String,
+    /// Seconds since the node started.
+    pub uptime_seconds: u64,
+    /// True until the processes of this node have replayed their journals.
+    pub loading: bool,
+    /// True where acknowledged writes may be lost on a crash: `fsync = "off"`. INFO must show UNSAFE.
+    pub unsafe_fsync_off: bool,
+    /// Resident memory, bytes; 0 where the system does not tell.
+    pub memory_bytes: u64,
+    /// Bytes in the journal.
+    pub journal_bytes: u64,
+    /// Median of the last journal syncs, microseconds.
+    pub sync_micros: u64,
+    /// Peers with a live link, and how many there are in all.
+    pub peers_connected: (u32, u32),
+}
+
+/// A keyspace as clients see it.
+#[derive(Clone, Debug)]
+pub struct KeyspaceView {
+    /// Which.
+    pub id: KeyspaceId,
+    /// Its name in the deployment file.
+    pub name: String,
+    /// Its SELECT number.
+    pub index: u32,
+    /// The name of its protocol.
+    pub protocol: &'static str,
+    /// What it promises.
+    pub guarantee: Guarantee,
+    /// The region of its leader, where it has one that this node has heard of.
+    pub leader: Option<String>,
+    /// Whether a process of this node leads it.
+    pub leads: bool,
+}
+
+/// One connection of this shard.
+#[derive(Clone, Debug)]
+pub struct ClientView {
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Where it came in.
+    pub local: SocketAddr,
+    /// When it was accepted.
+    pub since: Instant,
+    /// When bytes last came from it.
+    pub active: Instant,
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME and LIB-VER.
+    pub library: (String, String),
+    /// The user it is logged in as.
+    pub user: String,
+    /// The keyspace it has selected, by index.
+    pub index: u32,
+    /// RESP version.
+    pub protocol: u8,
+    /// The last command's name.
+    pub last_command: &'static str,
+    /// Bytes received and sent.
+    pub traffic: (u64, u64),
+    /// Set by CLIENT KILL, of oneself or of another: the shard closes it at the end of the turn.
+    pub kill: bool,
+}
+
+/// What gateways count; shown as `isochrone_gateway_*_total`.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Commands taken in, by name as in the command table (a bounded set).
+    pub commands: BTreeMap<&'static str, u64>,
+    /// Commands answered with an error, by its first word (a bounded set: `ERR`, `WRONGTYPE`, ...).
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Input that was not the protocol; each ended its connection.
+    pub malformed: u64,
+    /// Connections ended because a limit was passed, by the limit's name.
+    pub limited: BTreeMap<&'static str, u64>,
+    /// Logins refused.
+    pub login_failures: u64,
+    /// Connections accepted since the start.
+    pub connections: u64,
+}

@@ -1,0 +1,77 @@
+//! Every limit of a node: its name, its default, and why. A limit that is met is counted under its
+//! name in `isochrone_limit_reached_total{limit}`; none is met silently.
+
+use isochrone_core::Span;
+
+/// The limits of one node. Names in metrics are the field names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Client connections at once. Each costs a few KiB idle.
+    pub clients: usize,
+    /// Commands under way at the processes, over all connections of a node. Beyond it, sockets are not
+    /// read: the client feels a slow node, memory does not grow.
+    pub requests: usize,
+    /// Commands under way of one connection; more wait unread in its socket.
+    pub pipeline: usize,
+    /// How long a command may stay unanswered before the client is told that its fate is unknown.
+    pub request_time: Span,
+    /// Bytes queued for one peer; beyond it messages are dropped, as a network may.
+    pub peer_queue_bytes: usize,
+    /// One frame between nodes. Snapshots travel in chunks well below it.
+    pub frame_bytes: usize,
+    /// Peer connections that have not finished their handshake; more are closed at once.
+    pub handshakes: usize,
+    /// How long a handshake may take.
+    pub handshake_time: Span,
+    /// Before login: bytes taken in (`trust.md` S8; CVE-2025-21605).
+    pub login_input_bytes: usize,
+    /// Before login: bytes sent.
+    pub login_output_bytes: usize,
+    /// Before login: how long.
+    pub login_time: Span,
+    /// Before login: commands.
+    pub login_commands: usize,
+    /// Password checks waiting at once; each costs tens of milliseconds of one core.
+    pub login_checks: usize,
+    /// One bulk string.
+    pub bulk_bytes: usize,
+    /// Elements of one command.
+    pub elements: usize,
+    /// Nesting of one command.
+    pub depth: usize,
+    /// One line of an inline command.
+    pub inline_bytes: usize,
+    /// Bytes of one command, all its elements together.
+    pub command_bytes: usize,
+    /// Replies that a client has not taken; beyond it the connection is closed.
+    pub output_bytes: usize,
+    /// Series that metrics may show.
+    pub metric_series: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients: 10_000,
+            requests: 100_000,
+            pipeline: 1_024,
+            request_time: Span::from_secs(15),
+            peer_queue_bytes: 64 << 20,
+            frame_bytes: 72 << 20,
+            handshakes: 64,
+            handshake_time: Span::from_secs(10),
+            login_input_bytes: 16 << 10,
+            login_output_bytes: 16 << 10,
+            login_time: Span::from_secs(10),
+            login_commands: 3,
+            login_checks: 64,
+            bulk_bytes: 64 << 20,
+            elements: 1 << 20,
+            depth: 32,
+            inline_bytes: 64 << 10,
+            command_bytes: 64 << 20,
+            output_bytes: 64 << 20,
+            metric_series: 5_000,
+        }
+    }
+}
