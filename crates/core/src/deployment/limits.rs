@@ -1,0 +1,161 @@
+//! The named limits of a node: name, unit, default, range and reason, in one table.
+
+use super::draft::{Refusal, Section, as_bytes, as_integer, as_span, integer_of};
+use super::error::Mistakes;
+use super::values::{show_bytes, show_span};
+use crate::time::Span;
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $limit:ident = $name:literal, $unit:ident, $default:expr, $least:expr, $most:expr;)*) => {
+        /// What a node bounds. Values are bytes, nanoseconds or counts, by their [`Unit`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Limit {
+            $($(#[$doc])* $limit,)*
+        }
+
+        /// Every limit there is.
+        pub const LIMITS: &[LimitRule] = &[
+            $(LimitRule {
+                limit: Limit::$limit,
+                name: $name,
+                unit: Unit::$unit,
+                default: $default,
+                least: $least,
+                most: $most,
+            },)*
+        ];
+    };
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+limits! {
+    /// Bytes a client may send before it has logged in: enough for HELLO, AUTH and their names.
+    LoginInput = "login_input", Bytes, 16 * KIB, KIB, MIB;
+    /// Bytes that may wait to be sent to a client that has not logged in.
+    LoginOutput = "login_output", Bytes, 16 * KIB, KIB, MIB;
+    /// How long a client may take to log in.
+    LoginTime = "login_time", Time, 10 * SECOND, SECOND, 600 * SECOND;
+    /// Commands a client may send before it has logged in.
+    LoginCommands = "login_commands", Count, 3, 1, 100;
+    /// Connections of clients to one node.
+    Clients = "clients", Count, 10_000, 1, 1_000_000;
+    /// The longest single argument of a command.
+    Bulk = "bulk", Bytes, 64 * MIB, KIB, 512 * MIB;
+    /// How deep arrays of a command may be nested.
+    Depth = "depth", Count, 32, 1, 128;
+    /// Arguments of one command.
+    Elements = "elements", Count, 1_000_000, 16, 16_000_000;
+    /// Bytes that may wait to be sent to one client; it is then disconnected.
+    Output = "output", Bytes, 64 * MIB, 64 * KIB, 4 * GIB;
+    /// Commands of one connection that may be on their way at once; more are read when an answer has left.
+    Pipeline = "pipeline", Count, 1_024, 1, 1_000_000;
+    /// Commands a node carries at once for all its clients; more are refused.
+    InFlight = "in_flight", Count, 65_536, 1, 16_000_000;
+    /// Bytes that may wait for one peer; what comes then is dropped, as a network might.
+    PeerQueue = "peer_queue", Bytes, 64 * MIB, 64 * KIB, 4 * GIB;
+    /// The longest frame between nodes; it holds a batch of commands.
+    PeerFrame = "peer_frame", Bytes, 128 * MIB, 64 * KIB, GIB;
+    /// Bytes of the journal that may wait to be synced; the node then stops reading from clients.
+    JournalQueue = "journal_queue", Bytes, 256 * MIB, MIB, 4 * GIB;
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes, written `"64MiB"`.
+    Bytes,
+    /// Nanoseconds, written `"10s"`.
+    Time,
+    /// A plain number.
+    Count,
+}
+
+impl Unit {
+    /// A value of this unit as it is written in a deployment file, without quotes.
+    pub fn show(self, value: u64) -> String {
+        match self {
+            Self::Bytes => show_bytes(value),
+            Self::Time => show_span(Span::from_nanos(value)),
+            Self::Count => value.to_string(),
+        }
+    }
+}
+
+/// The rule of one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitRule {
+    /// Which limit.
+    pub limit: Limit,
+    /// Its key under `[limits]`, and its label in metrics.
+    pub name: &'static str,
+    /// What its values count.
+    pub unit: Unit,
+    /// Its value when nothing is said.
+    pub default: u64,
+    /// The least value allowed.
+    pub least: u64,
+    /// The greatest value allowed.
+    pub most: u64,
+}
+
+/// A value for every limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `values[limit as usize]`; the order of [`LIMITS`] is that of the enum.
+    values: Vec<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { values: LIMITS.iter().map(|rule| rule.default).collect() }
+    }
+}
+
+impl Limits {
+    /// The value of a limit that counts or measures bytes.
+    ///
+    /// # Panics
+    /// If the limit is a time: ask [`Limits::span`].
+    pub fn get(&self, limit: Limit) -> u64 {
+        assert!(LIMITS[limit as usize].unit != Unit::Time, "{limit:?} is a time");
+        self.values[limit as usize]
+    }
+
+    /// The value of a limit of time.
+    ///
+    /// # Panics
+    /// If the limit is none: ask [`Limits::get`].
+    pub fn span(&self, limit: Limit) -> Span {
+        assert!(LIMITS[limit as usize].unit == Unit::Time, "{limit:?} is not a time");
+        Span::from_nanos(self.values[limit as usize])
+    }
+
+    pub(super) fn parse(section: Option<Section<'_>>, mistakes: &mut Mistakes) -> Self {
+        let mut limits = Self::default();
+        let Some(mut section) = section else { return limits };
+        for rule in LIMITS {
+            let found = section.read(rule.name, mistakes, |value| {
+                let amount = match rule.unit {
+                    Unit::Bytes => as_bytes(value.as_str())?,
+                    Unit::Time => as_span(value.as_str())?.as_nanos(),
+                    Unit::Count => return as_integer(integer_of(value), rule.least, rule.most),
+                };
+                if (rule.least..=rule.most).contains(&amount) {
+                    return Ok(amount);
+                }
+                let (least, most) = (rule.unit.show(rule.least), rule.unit.show(rule.most));
+                Err(Refusal::new("is out of range", format!("use {least:?} to {most:?}")))
+            });
+            if let Some(found) = found {
+                limits.values[rule.limit as usize] = found.value;
+            }
+        }
+        section.finish(mistakes);
+        limits
+    }
+}

@@ -1,0 +1,486 @@
+//! A deployment is one file: regions, nodes, the network between them, keyspaces and what protects them.
+//!
+//! The same TOML drives `plan`, `sim`, `up`, `node` and `bench`. It is parsed, not validated: text becomes drafts with
+//! the line of every value, drafts become a [`Deployment`], and a [`Deployment`] cannot be wrong. All mistakes of a file
+//! are reported together, each with its line, what is wrong and what would be right. `docs/deployment.md` describes
+//! every key.
+
+mod draft;
+mod error;
+mod limits;
+mod parameters;
+mod parse;
+mod security;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::id::{KeyspaceId, NodeId, PartitionId, RegionId};
+use crate::time::Span;
+use crate::topology::Matrix;
+
+pub(crate) use error::Mistakes;
+pub(crate) use values::{NumberError, scaled};
+
+pub use error::{ConfigError, ConfigErrors};
+pub use limits::{LIMITS, Limit, LimitRule, Limits, Unit};
+pub use parameters::{ParameterReader, Parameters};
+pub use security::PasswordHash;
+pub use values::{Address, parse_bytes, parse_span};
+
+/// What the program that reads a deployment knows: the protocols it can run.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    protocols: Vec<(&'static str, Option<ParameterRule>)>,
+}
+
+/// Reads the parameters of one protocol, so that their mistakes are reported with all others.
+pub type ParameterRule = fn(&mut ParameterReader<'_>);
+
+impl Known {
+    /// Protocols by name; their parameters are read later, by whoever starts them.
+    pub fn names(names: &[&'static str]) -> Self {
+        Self { protocols: names.iter().map(|name| (*name, None)).collect() }
+    }
+
+    /// One more protocol, and the rule that reads its parameters.
+    #[must_use]
+    pub fn protocol(mut self, name: &'static str, rule: ParameterRule) -> Self {
+        self.protocols.push((name, Some(rule)));
+        self
+    }
+}
+
+/// A region: a place with its own row in the matrix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its position in the file, from 0; also its row in [`Deployment::matrix`].
+    pub id: RegionId,
+    /// Its name, as in the matrix file.
+    pub name: String,
+}
+
+/// A machine that runs `isochrone node`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its position in the file, from 0.
+    pub id: NodeId,
+    /// Its name: ASCII letters, digits, `-`, `_`, `.`; it names data directories and metrics.
+    pub name: String,
+    /// Where it stands.
+    pub region: RegionId,
+    /// Where peers reach it (`listen`); `sim` and `up` need none.
+    pub peer: Option<Address>,
+    /// Where Redis clients reach it.
+    pub redis: Option<Address>,
+    /// Where metrics, health and administration are served.
+    pub http: Option<Address>,
+}
+
+/// A keyspace: data under one protocol with one set of replicas.
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    /// Its position in the file, from 1; 0 is the replicated directory.
+    pub id: KeyspaceId,
+    /// Its name: ASCII letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// The number that `SELECT` takes.
+    pub index: u16,
+    /// The name of its protocol.
+    pub protocol: String,
+    /// The nodes that hold it: 1, 3, 5 or 7, each once.
+    pub replicas: Vec<NodeId>,
+    /// The replica that should lead; none where the protocol may choose.
+    pub leader: Option<NodeId>,
+    /// How many partitions it has, at least 1.
+    pub partitions: u16,
+    /// How many whole regions may be lost without losing the majority, where that was demanded.
+    pub survive: Option<u8>,
+    /// A Redis port of its own on every node.
+    pub redis_port: Option<u16>,
+    /// What its protocol may be told.
+    pub parameters: Parameters,
+    /// Its line in the file, for messages; 0 where there is none.
+    pub line: u32,
+}
+
+impl Keyspace {
+    /// Replicas whose crash the keyspace survives: a minority.
+    pub fn crashes_max(&self) -> usize {
+        (self.replicas.len() - 1) / 2
+    }
+
+    /// Every partition, in order.
+    pub fn partition_ids(&self) -> impl ExactSizeIterator<Item = PartitionId> + use<> {
+        (0..self.partitions).map(PartitionId)
+    }
+}
+
+/// What is emulated or assumed of the network besides its delays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The most that a message is delayed beyond the mean one-way delay; the extra is drawn evenly from zero to this.
+    pub jitter: Span,
+    /// How many of a million messages are lost.
+    pub loss_per_million: u32,
+    /// Whether round trips were given; if not, every pair of regions is `lan_rtt` apart, which is good only for a
+    /// live cluster that measures its own.
+    pub given: bool,
+}
+
+/// The files that prove a node to its peers, PEM. `{node}` in a path is replaced by the node's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// The authority that signs the certificates of all nodes.
+    pub ca: PathBuf,
+    /// This node's certificate.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// The files that prove a node to its clients, PEM. `{node}` in a path is replaced by the node's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerIdentity {
+    /// The certificate shown to clients.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Somebody who may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name given to `AUTH`.
+    pub name: String,
+    /// The hash of the password.
+    pub password: PasswordHash,
+}
+
+/// How nodes and clients prove themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// Plain text was allowed beyond loopback; whoever starts a node then says so loudly.
+    pub insecure: bool,
+    /// Mutual TLS between nodes.
+    pub peer: Option<PeerIdentity>,
+    /// TLS for clients.
+    pub client: Option<ServerIdentity>,
+    /// Users; where there are any, clients must log in.
+    pub users: Vec<User>,
+}
+
+impl PeerIdentity {
+    /// The files of one node.
+    pub fn of(&self, node: &Node) -> Self {
+        let Self { ca, cert, key } = self;
+        Self { ca: of_node(ca, node), cert: of_node(cert, node), key: of_node(key, node) }
+    }
+}
+
+impl ServerIdentity {
+    /// The files of one node.
+    pub fn of(&self, node: &Node) -> Self {
+        Self { cert: of_node(&self.cert, node), key: of_node(&self.key, node) }
+    }
+}
+
+fn of_node(path: &Path, node: &Node) -> PathBuf {
+    // Paths come from TOML, which is UTF-8, below a base directory that may not be; such a one has no placeholder.
+    path.to_str().map_or_else(|| path.to_owned(), |path| PathBuf::from(path.replace("{node}", &node.name)))
+}
+
+/// A whole deployment, every name resolved and every quorum possible.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    file: Arc<str>,
+    cluster: String,
+    regions: Vec<Region>,
+    nodes: Vec<Node>,
+    keyspaces: Vec<Keyspace>,
+    network: Network,
+    lan_rtt: Span,
+    matrix: Matrix,
+    security: Security,
+    fsync: bool,
+    limits: Limits,
+}
+
+impl Deployment {
+    /// Reads a file, and the matrix that it names.
+    ///
+    /// # Errors
+    /// Every mistake in the two files, or that one cannot be read.
+    pub fn load(path: &Path, known: &Known) -> Result<Self, ConfigErrors> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let right = "give the path of a deployment file; deployments/ has ready-made ones";
+            ConfigErrors::one(file.as_str(), 0, format!("cannot read it: {error}"), right)
+        })?;
+        Self::parse(&text, &file, path.parent().unwrap_or(Path::new("")), known)
+    }
+
+    /// Reads the text of a file; `file` is how messages name it, paths in it are relative to `base`.
+    ///
+    /// # Errors
+    /// Every mistake in the text and in the matrix that it names.
+    pub fn parse(text: &str, file: &str, base: &Path, known: &Known) -> Result<Self, ConfigErrors> {
+        parse::deployment(text, file, base, known, &|path| {
+            std::fs::read_to_string(path).map_err(|e| e.to_string())
+        })
+    }
+
+    /// The deployment that `isochrone up` runs when none is named: five regions with the delays of `carousel-ec2`, one
+    /// replica in each, Multi-Paxos.
+    pub fn five_regions() -> Self {
+        const TEXT: &str = include_str!("../../../../deployments/five-regions.toml");
+        const MATRIX: &str = include_str!("../../../../reference/rtt/carousel-ec2.csv");
+        let known = Known::names(&["multipaxos"]);
+        let read = |_: &Path| Ok(MATRIX.to_owned());
+        match parse::deployment(TEXT, "five-regions.toml", Path::new(""), &known, &read) {
+            Ok(deployment) => deployment,
+            // Both texts are compiled in, and a test parses them.
+            Err(errors) => unreachable!("the built-in deployment is good: {errors}"),
+        }
+    }
+
+    /// A deployment without a file: one node in each region of a matrix, named as the region in small letters, and one
+    /// keyspace `main` on the nodes of the given regions.
+    ///
+    /// # Panics
+    /// If the number of replicas is not 1, 3, 5 or 7, or a region comes twice or is not in the matrix.
+    pub fn of_matrix(matrix: Matrix, protocol: &str, replicas: &[RegionId]) -> Self {
+        assert!(parse::REPLICATIONS.contains(&replicas.len()), "{} replicas", replicas.len());
+        assert!(
+            replicas.iter().all(|region| usize::from(region.0) < matrix.len()),
+            "a replica outside the matrix"
+        );
+        let distinct: std::collections::BTreeSet<_> = replicas.iter().collect();
+        assert!(distinct.len() == replicas.len(), "a replica comes twice");
+        let regions: Vec<Region> =
+            matrix.regions().map(|id| Region { id, name: matrix.name(id).to_owned() }).collect();
+        let nodes = regions.iter().map(|region| Node {
+            id: NodeId(region.id.0),
+            name: region.name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-"),
+            region: region.id,
+            peer: None,
+            redis: None,
+            http: None,
+        });
+        let keyspace = Keyspace {
+            id: KeyspaceId(1),
+            name: "main".to_owned(),
+            index: 0,
+            protocol: protocol.to_owned(),
+            replicas: replicas.iter().map(|region| NodeId(region.0)).collect(),
+            leader: None,
+            partitions: 1,
+            survive: None,
+            redis_port: None,
+            parameters: Parameters::none(),
+            line: 0,
+        };
+        Self {
+            file: Arc::from("deployment"),
+            cluster: parse::CLUSTER.to_owned(),
+            nodes: nodes.collect(),
+            regions,
+            keyspaces: vec![keyspace],
+            network: Network { jitter: Span::ZERO, loss_per_million: 0, given: true },
+            lan_rtt: parse::LAN_RTT,
+            matrix,
+            security: Security::default(),
+            fsync: true,
+            limits: Limits::default(),
+        }
+    }
+
+    /// How messages name the file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The name of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The identity of the cluster, for handshakes and data directories: a hash of its name, the same in every version.
+    pub fn cluster_id(&self) -> u64 {
+        // FNV-1a, 64 bits.
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.cluster.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+    }
+
+    /// The regions; the position is the [`RegionId`]. Each has at least one node.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The nodes; the position is the [`NodeId`].
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The keyspaces, at least one; the position is the [`KeyspaceId`] less one.
+    pub fn keyspaces(&self) -> &[Keyspace] {
+        &self.keyspaces
+    }
+
+    /// A region.
+    ///
+    /// # Panics
+    /// If the deployment has no such region.
+    pub fn region(&self, id: RegionId) -> &Region {
+        &self.regions[usize::from(id.0)]
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// If the deployment has no such node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[usize::from(id.0)]
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The region of this name.
+    pub fn region_named(&self, name: &str) -> Option<&Region> {
+        self.regions.iter().find(|region| region.name == name)
+    }
+
+    /// The keyspace of this name.
+    pub fn keyspace_named(&self, name: &str) -> Option<&Keyspace> {
+        self.keyspaces.iter().find(|keyspace| keyspace.name == name)
+    }
+
+    /// The nodes of a region, in file order.
+    pub fn nodes_in(&self, region: RegionId) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(move |node| node.region == region)
+    }
+
+    /// Delays between the regions, in the deployment's order. See [`Network::given`].
+    pub fn matrix(&self) -> &Matrix {
+        &self.matrix
+    }
+
+    /// Delays between the regions, for those who cannot do without measured ones (`plan`, `sim`).
+    ///
+    /// # Errors
+    /// If the file gives none and there is more than one region.
+    pub fn given_matrix(&self) -> Result<&Matrix, ConfigErrors> {
+        if self.network.given || self.regions.len() == 1 {
+            return Ok(&self.matrix);
+        }
+        let wrong = "[network] gives no round trips between the regions, which this command needs";
+        Err(ConfigErrors::one(self.file.clone(), 0, wrong, "add rtt = \"matrix.csv\" under [network]"))
+    }
+
+    /// Mean one-way delay from node to node: zero to itself, the matrix' diagonal within a region.
+    ///
+    /// # Panics
+    /// If the deployment has no such node.
+    pub fn one_way(&self, from: NodeId, to: NodeId) -> Span {
+        if from == to {
+            return Span::ZERO;
+        }
+        self.matrix.one_way(self.node(from).region, self.node(to).region)
+    }
+
+    /// The round trip within a region whose cell in the matrix is empty.
+    pub fn lan_rtt(&self) -> Span {
+        self.lan_rtt
+    }
+
+    /// Jitter and loss.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Certificates and users.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// Whether the journal is synced to disk before anything is acknowledged. If not, a crash of a majority loses
+    /// acknowledged writes, and whoever starts a node must print UNSAFE.
+    pub fn fsync(&self) -> bool {
+        self.fsync
+    }
+
+    /// The named limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The keyspace to work on: the named one, or the first.
+    ///
+    /// # Errors
+    /// If there is none of that name; the message is that of a command line option.
+    pub fn choose_keyspace(&self, name: Option<&str>) -> Result<KeyspaceId, ConfigErrors> {
+        let Some(name) = name else { return Ok(self.keyspaces[0].id) };
+        self.keyspace_named(name).map(|keyspace| keyspace.id).ok_or_else(|| {
+            let right = values::suggest(name, self.keyspaces.iter().map(|keyspace| keyspace.name.as_str()));
+            ConfigErrors::one("--keyspace", 0, format!("{} has no keyspace {name:?}", self.file), right)
+        })
+    }
+
+    /// A keyspace.
+    ///
+    /// # Panics
+    /// If the deployment has no such keyspace; the directory (0) is none.
+    pub fn keyspace(&self, id: KeyspaceId) -> &Keyspace {
+        &self.keyspaces[usize::from(id.0) - 1]
+    }
+
+    /// The same deployment with another protocol for a keyspace; its parameters fall back to their defaults.
+    ///
+    /// # Errors
+    /// If the protocol is not known; the message is that of a command line option.
+    pub fn with_protocol(
+        mut self,
+        id: KeyspaceId,
+        protocol: &str,
+        known: &Known,
+    ) -> Result<Self, ConfigErrors> {
+        if !known.protocols.iter().any(|(name, _)| *name == protocol) {
+            let right = values::suggest(protocol, known.protocols.iter().map(|(name, _)| *name));
+            return Err(ConfigErrors::one(
+                "--protocol",
+                0,
+                format!("there is no protocol {protocol:?}"),
+                right,
+            ));
+        }
+        let keyspace = &mut self.keyspaces[usize::from(id.0) - 1];
+        if keyspace.protocol != protocol {
+            keyspace.protocol = protocol.to_owned();
+            keyspace.parameters = Parameters::none();
+        }
+        Ok(self)
+    }
+
+    /// The same deployment with another preferred leader for a keyspace: a region or a node.
+    ///
+    /// # Errors
+    /// If no replica of the keyspace is there; the message is that of a command line option.
+    pub fn with_leader(mut self, id: KeyspaceId, place: &str) -> Result<Self, ConfigErrors> {
+        let keyspace = self.keyspace(id);
+        let leader = parse::find_replica(place, &keyspace.replicas, &self.nodes, &self.regions);
+        let Some(leader) = leader else {
+            let wrong = format!("keyspace {:?} has no replica at {place:?}", keyspace.name);
+            let places =
+                keyspace.replicas.iter().map(|node| self.region(self.node(*node).region).name.as_str());
+            return Err(ConfigErrors::one("--leader", 0, wrong, values::suggest(place, places)));
+        };
+        self.keyspaces[usize::from(id.0) - 1].leader = Some(leader);
+        Ok(self)
+    }
+}

@@ -1,0 +1,206 @@
+//! The parameters of a keyspace: kept with their lines for the protocol that owns them.
+
+use std::sync::Arc;
+
+use toml::de::DeValue;
+
+use super::draft::{Section, as_bytes, as_integer, as_span, as_text, integer_of};
+use super::error::{ConfigErrors, Mistakes};
+use super::values::{one_of, suggest};
+use crate::time::Span;
+
+/// The `parameters = { ... }` of a keyspace, not yet understood.
+///
+/// A protocol reads them by [`Parameters::read`], and what it did not ask for is refused.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    file: Arc<str>,
+    /// The keyspace, for messages.
+    keyspace: Arc<str>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    line: u32,
+    key: String,
+    value: Value,
+    /// As it is written.
+    written: String,
+}
+
+/// A value cut loose from the text it was read from.
+#[derive(Clone, Debug)]
+enum Value {
+    Boolean(bool),
+    Integer(i128),
+    Text(String),
+    /// A float, a date, a list, a table: no parameter has such a value.
+    Other,
+}
+
+impl Value {
+    fn of(value: &DeValue<'_>) -> Self {
+        match (value.as_bool(), integer_of(value), value.as_str()) {
+            (Some(boolean), ..) => Self::Boolean(boolean),
+            (_, Some(integer), _) => Self::Integer(integer),
+            (_, _, Some(text)) => Self::Text(text.to_owned()),
+            _ => Self::Other,
+        }
+    }
+
+    fn boolean(&self) -> Option<bool> {
+        if let Self::Boolean(value) = self { Some(*value) } else { None }
+    }
+
+    fn integer(&self) -> Option<i128> {
+        if let Self::Integer(value) = self { Some(*value) } else { None }
+    }
+
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(value) = self { Some(value) } else { None }
+    }
+}
+
+impl Parameters {
+    /// No parameters: every one takes its default.
+    pub fn none() -> Self {
+        Self { file: Arc::from("parameters"), keyspace: Arc::from("main"), entries: Vec::new() }
+    }
+
+    pub(super) fn from_section(section: Option<&Section<'_>>, file: &Arc<str>, keyspace: &str) -> Self {
+        let entries = section.map(|section| {
+            let entries = section.entries().map(|(line, key, value, written)| Entry {
+                line,
+                key: key.to_owned(),
+                value: Value::of(value),
+                written,
+            });
+            entries.collect()
+        });
+        Self { file: file.clone(), keyspace: Arc::from(keyspace), entries: entries.unwrap_or_default() }
+    }
+
+    /// Begins to read them; end with [`ParameterReader::finish`].
+    pub fn read(&self) -> ParameterReader<'_> {
+        ParameterReader {
+            parameters: self,
+            asked: Vec::new(),
+            mistakes: Mistakes::in_file(self.file.clone()),
+        }
+    }
+}
+
+/// Reads parameters key by key, each with its default; mistakes are kept for [`ParameterReader::finish`].
+#[derive(Debug)]
+pub struct ParameterReader<'a> {
+    parameters: &'a Parameters,
+    asked: Vec<&'static str>,
+    mistakes: Mistakes,
+}
+
+impl ParameterReader<'_> {
+    /// `key = true` or `false`.
+    pub fn boolean(&mut self, key: &'static str, default: bool) -> bool {
+        let Some(entry) = self.ask(key) else { return default };
+        match entry.value.boolean() {
+            Some(value) => value,
+            None => self.refuse(&entry, "is not a yes or no", "write true or false", default),
+        }
+    }
+
+    /// `key = 5`, at least `least` and at most `most`.
+    pub fn integer(&mut self, key: &'static str, default: u64, least: u64, most: u64) -> u64 {
+        self.ask(key).map_or(default, |entry| match as_integer(entry.value.integer(), least, most) {
+            Ok(value) => value,
+            Err(refusal) => self.refuse(&entry, &refusal.wrong, &refusal.right, default),
+        })
+    }
+
+    /// `key = "1.5ms"`, at least `least` and at most `most`.
+    pub fn span(&mut self, key: &'static str, default: Span, least: Span, most: Span) -> Span {
+        self.ask(key).map_or(default, |entry| match as_span(entry.value.text()) {
+            Ok(value) if (least..=most).contains(&value) => value,
+            Ok(_) => {
+                let right = format!("use \"{least}\" to \"{most}\"");
+                self.refuse(&entry, "is out of range", &right, default)
+            }
+            Err(refusal) => self.refuse(&entry, &refusal.wrong, &refusal.right, default),
+        })
+    }
+
+    /// `key = "64MiB"`, at least `least` and at most `most` bytes.
+    pub fn bytes(&mut self, key: &'static str, default: u64, least: u64, most: u64) -> u64 {
+        self.ask(key).map_or(default, |entry| match as_bytes(entry.value.text()) {
+            Ok(value) if (least..=most).contains(&value) => value,
+            Ok(_) => {
+                let (least, most) = (super::values::show_bytes(least), super::values::show_bytes(most));
+                self.refuse(&entry, "is out of range", &format!("use {least:?} to {most:?}"), default)
+            }
+            Err(refusal) => self.refuse(&entry, &refusal.wrong, &refusal.right, default),
+        })
+    }
+
+    /// `key = "..."`, any text.
+    pub fn text(&mut self, key: &'static str, default: &str) -> String {
+        self.ask(key).map_or(default.to_owned(), |entry| match as_text(entry.value.text()) {
+            Ok(value) => value.to_owned(),
+            Err(refusal) => self.refuse(&entry, &refusal.wrong, &refusal.right, default.to_owned()),
+        })
+    }
+
+    /// `key = "commit"`, one of the given words.
+    pub fn choice<T: Copy>(&mut self, key: &'static str, default: T, choices: &[(&'static str, T)]) -> T {
+        let Some(entry) = self.ask(key) else { return default };
+        let found = choices.iter().find(|(name, _)| entry.value.text() == Some(name));
+        if let Some((_, value)) = found {
+            return *value;
+        }
+        let right = format!("use {}", one_of(choices.iter().map(|(name, _)| *name)));
+        self.refuse(&entry, "is not a choice", &right, default)
+    }
+
+    /// Refuses a value for a reason only the protocol knows.
+    pub fn reject(&mut self, key: &'static str, wrong: &str, right: &str) {
+        match self.ask(key) {
+            Some(entry) => self.refuse(&entry, wrong, right, ()),
+            None => {
+                let wrong = format!("keyspace {:?}: parameter {key} {wrong}", self.parameters.keyspace);
+                self.mistakes.at(0, wrong, right);
+            }
+        }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// Every value of a wrong kind or out of range, and every key that was not asked for.
+    pub fn finish(mut self) -> Result<(), ConfigErrors> {
+        for entry in &self.parameters.entries {
+            if self.asked.contains(&entry.key.as_str()) {
+                continue;
+            }
+            let keyspace = &self.parameters.keyspace;
+            let wrong = format!("keyspace {keyspace:?}: unknown parameter {:?}", entry.key);
+            let right = match self.asked.as_slice() {
+                [] => "remove it: the protocol has no parameters".to_owned(),
+                asked => suggest(&entry.key, asked.iter().copied()),
+            };
+            self.mistakes.at(entry.line, wrong, right);
+        }
+        let nothing_wrong = self.mistakes.is_empty();
+        self.mistakes.unless_any(nothing_wrong.then_some(()))
+    }
+
+    fn ask(&mut self, key: &'static str) -> Option<Entry> {
+        self.asked.push(key);
+        self.parameters.entries.iter().find(|entry| entry.key == key).cloned()
+    }
+
+    fn refuse<T>(&mut self, entry: &Entry, wrong: &str, right: &str, default: T) -> T {
+        let Entry { line, key, written, .. } = entry;
+        let keyspace = &self.parameters.keyspace;
+        self.mistakes.at(*line, format!("keyspace {keyspace:?}: parameter {key} = {written} {wrong}"), right);
+        default
+    }
+}

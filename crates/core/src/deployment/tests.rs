@@ -1,0 +1,311 @@
+//! Good files become what they say; bad files (`tests/bad/*.toml`) give exactly the message beside them (`*.txt`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use expect_test::expect_file;
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const GOOD: &str = include_str!("../../tests/good.toml");
+
+fn known() -> Known {
+    Known::names(&["curp"]).protocol("multipaxos", |parameters| {
+        parameters.boolean("thrifty", false);
+        parameters.integer("window", 64, 1, 1024);
+        let (lease, day) = (Span::from_millis(500), Span::from_secs(86_400));
+        parameters.span("lease", lease, Span::from_millis(1), day);
+        parameters.bytes("batch", 1 << 20, 1, 1 << 30);
+        parameters.choice("reads", 0, &[("log", 0), ("lease", 1)]);
+        if parameters.text("name", "") == "forbidden" {
+            parameters.reject("name", "is not what it should be", "use another");
+        }
+    })
+}
+
+/// Parses a text whose paths are relative to `tests/bad`.
+fn parse(text: &str, file: &str) -> Result<Deployment, ConfigErrors> {
+    Deployment::parse(text, file, &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad"), &known())
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_bad_file_gets_its_message() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+    let files = files(&folder, "toml");
+    assert!(files.len() >= 10);
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let errors = match parse(&std::fs::read_to_string(&path).unwrap(), name) {
+            Ok(_) => panic!("{name} was accepted"),
+            Err(errors) => errors.to_string().replace(&format!("{}/", folder.display()), ""),
+        };
+        expect_file![path.with_extension("txt")].assert_eq(&format!("{errors}\n"));
+    }
+}
+
+#[test]
+fn a_good_file_becomes_what_it_says() {
+    let deployment = parse(GOOD, "good.toml").unwrap();
+    assert_eq!(deployment.cluster(), "shop");
+    let names: Vec<&str> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
+    assert_eq!(names, ["Euro", "US East", "Asia"]);
+    // The matrix follows the order of the file, not its own.
+    let (euro, asia) = (RegionId(0), RegionId(2));
+    assert_eq!(deployment.matrix().rtt(euro, asia), Span::from_millis(235));
+    let node = deployment.node_named("va2").unwrap();
+    assert_eq!((node.id, node.region), (NodeId(2), RegionId(1)));
+    assert_eq!(node.redis.as_ref().unwrap().to_string(), "127.0.0.1:6302");
+    assert_eq!(deployment.one_way(NodeId(0), NodeId(0)), Span::ZERO);
+    assert_eq!(deployment.one_way(NodeId(0), NodeId(3)), Span::from_micros(117_500));
+    // The diagonal of this matrix is given, and is zero.
+    assert_eq!(deployment.one_way(NodeId(1), NodeId(2)), Span::ZERO);
+    assert_eq!(deployment.lan_rtt(), Span::from_micros(250));
+    assert_eq!(deployment.network().jitter, Span::from_micros(1_500));
+    assert_eq!(deployment.network().loss_per_million, 1_000);
+    assert!(!deployment.fsync());
+    assert_eq!(deployment.limits().get(Limit::Bulk), 1 << 20);
+    assert_eq!(deployment.limits().span(Limit::LoginTime), Span::from_secs(5));
+    assert_eq!(deployment.limits().get(Limit::Depth), 32);
+
+    let [sessions, bank] = deployment.keyspaces() else { panic!("two keyspaces") };
+    assert_eq!((sessions.id, sessions.index, sessions.partitions), (KeyspaceId(1), 0, 1));
+    assert_eq!(sessions.replicas, [NodeId(0), NodeId(1), NodeId(3)]);
+    assert_eq!(sessions.leader, Some(NodeId(1)));
+    assert_eq!(sessions.crashes_max(), 1);
+    assert_eq!((bank.id, bank.index, bank.partitions), (KeyspaceId(2), 7, 5));
+    assert_eq!(bank.replicas, [NodeId(0), NodeId(1), NodeId(2)]);
+    assert_eq!(bank.redis_port, Some(6400));
+    let mut parameters = sessions.parameters.read();
+    assert!(parameters.boolean("thrifty", false));
+    assert_eq!(parameters.integer("window", 64, 1, 1024), 16);
+    assert_eq!(parameters.span("lease", Span::ZERO, Span::ZERO, Span::MAX), Span::from_millis(250));
+    assert_eq!(parameters.bytes("batch", 0, 0, u64::MAX), 65_536);
+    assert_eq!(parameters.choice("reads", 0, &[("log", 0), ("lease", 1)]), 1);
+    assert_eq!(parameters.text("name", ""), "x");
+    parameters.finish().unwrap();
+
+    let security = deployment.security();
+    let peer = security.peer.as_ref().unwrap().of(node);
+    assert!(peer.cert.ends_with("certs/va2.pem"), "{peer:?}");
+    assert!(!format!("{:?}", security.users).contains("argon2id"), "a hash must not reach a log");
+}
+
+#[test]
+fn every_ready_made_deployment_is_good_and_every_topology_has_one() {
+    let ready = files(&Path::new(ROOT).join("deployments"), "toml");
+    let known = Known::names(&["multipaxos"]);
+    let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    for path in &ready {
+        let deployment = Deployment::load(path, &known).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(deployment.given_matrix().is_ok());
+        assert_eq!(deployment.cluster(), stem(path));
+        assert_eq!(deployment.keyspaces()[0].name, "main");
+    }
+    let ready: BTreeSet<String> = ready.iter().map(stem).collect();
+    let topologies = files(&Path::new(ROOT).join("reference/rtt"), "csv");
+    for name in topologies.iter().map(stem).filter(|name| !name.ends_with("-stdev")) {
+        assert!(ready.contains(&name), "deployments/{name}.toml is missing");
+    }
+}
+
+#[test]
+fn the_built_in_deployment_has_five_replicas() {
+    let deployment = Deployment::five_regions();
+    assert_eq!(deployment.keyspaces()[0].replicas.len(), 5);
+    assert_eq!(deployment.regions().len(), 5);
+    // FNV-1a of the name, computed elsewhere: a data directory of an older version must stay its own.
+    assert_eq!(deployment.cluster_id(), CLUSTER_ID);
+}
+
+const CLUSTER_ID: u64 = 0x2d60_0500_fbed_d15d;
+
+#[test]
+fn a_deployment_of_a_matrix_has_a_node_in_each_region() {
+    let matrix = Matrix::from_fn(&["A", "B b", "C"], |_, _| Span::from_millis(5));
+    let deployment = Deployment::of_matrix(matrix, "multipaxos", &[RegionId(0), RegionId(2), RegionId(1)]);
+    assert_eq!(deployment.nodes()[1].name, "b-b");
+    assert_eq!(deployment.keyspaces()[0].replicas, [NodeId(0), NodeId(2), NodeId(1)]);
+}
+
+#[test]
+fn a_command_line_may_choose_leader_protocol_and_keyspace() {
+    let deployment = parse(GOOD, "good.toml").unwrap();
+    let id = deployment.choose_keyspace(Some("bank")).unwrap();
+    let deployment = deployment.with_leader(id, "Euro").unwrap();
+    assert_eq!(deployment.keyspace(id).leader, Some(NodeId(0)));
+    let deployment = deployment.with_protocol(id, "curp", &known()).unwrap();
+    assert_eq!(deployment.keyspace(id).protocol, "curp");
+    let message = |result: Result<Deployment, ConfigErrors>| result.err().unwrap().to_string();
+    assert_eq!(
+        message(deployment.clone().with_leader(id, "Asia")),
+        "--leader: keyspace \"bank\" has no replica at \"Asia\"\n  use \"Euro\", \"US East\" or \"US East\""
+    );
+    assert_eq!(
+        message(deployment.clone().with_protocol(id, "multi-paxos", &known())),
+        "--protocol: there is no protocol \"multi-paxos\"\n  did you mean \"multipaxos\"?"
+    );
+    assert_eq!(
+        deployment.choose_keyspace(Some("main")).err().unwrap().to_string(),
+        "--keyspace: good.toml has no keyspace \"main\"\n  use \"sessions\" or \"bank\""
+    );
+}
+
+#[test]
+fn a_missing_file_says_so() {
+    let errors = Deployment::load(Path::new("no-such.toml"), &known()).err().unwrap().to_string();
+    assert!(errors.starts_with("no-such.toml: cannot read it: "), "{errors}");
+}
+
+#[test]
+fn without_round_trips_only_a_live_cluster_can_run() {
+    let text = GOOD.replace("rtt = \"../../../../reference/rtt/carousel-ec2.csv\"\n", "");
+    let deployment = parse(&text, "good.toml").unwrap();
+    assert!(!deployment.network().given);
+    let message = deployment.given_matrix().err().unwrap().to_string();
+    assert!(message.contains("add rtt = \"matrix.csv\" under [network]"), "{message}");
+}
+
+#[test]
+fn the_documentation_names_every_limit_and_its_default() {
+    let text = std::fs::read_to_string(Path::new(ROOT).join("docs/deployment.md")).unwrap();
+    for rule in LIMITS {
+        let [default, least, most] = [rule.default, rule.least, rule.most].map(|value| rule.unit.show(value));
+        let row = format!("| `{}` | {default} | {least} to {most} |", rule.name);
+        assert!(text.contains(&row), "docs/deployment.md lacks: {row}");
+    }
+}
+
+#[test]
+fn limits_stand_in_the_order_of_their_enum() {
+    for (index, rule) in LIMITS.iter().enumerate() {
+        assert_eq!(rule.limit as usize, index);
+        assert!((rule.least..=rule.most).contains(&rule.default), "{}", rule.name);
+    }
+}
+
+#[test]
+fn numbers_are_read_exactly() {
+    let span = |text: &str| parse_span(text).map(Span::as_nanos);
+    assert_eq!(span("1.5ms"), Ok(1_500_000));
+    assert_eq!(span("250us"), Ok(250_000));
+    assert_eq!(span("250 µs"), Ok(250_000));
+    assert_eq!(span("0.1h"), Ok(360_000_000_000));
+    assert_eq!(span("18446744073709551615ns"), Ok(u64::MAX));
+    assert_eq!(span("18446744073709551616ns"), Err("is too large".to_owned()));
+    assert_eq!(span("0.5ns"), Err("has more decimals than can be kept exactly".to_owned()));
+    assert_eq!(span("5"), Err("has no unit (ns, us, ms, s, m or h)".to_owned()));
+    assert_eq!(span("-5s"), Err("is negative".to_owned()));
+    assert_eq!(span("1e3s"), Err("has the unit \"e3s\", which is none of ns, us, ms, s, m or h".to_owned()));
+    for bad in ["", "s", ".5s", "5.s", "1.2.3s", "+5s", "5\u{0}s"] {
+        assert!(span(bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(parse_bytes("1.5KiB"), Ok(1_536));
+    assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
+    assert!(parse_bytes("64MB").is_err());
+    for nanos in [0, 1, 999, 1_000, 1_500_000, 30_000_000_000, u64::MAX] {
+        assert_eq!(span(&values::show_span(Span::from_nanos(nanos))), Ok(nanos));
+        assert_eq!(parse_bytes(&values::show_bytes(nanos)), Ok(nanos));
+    }
+}
+
+#[test]
+fn addresses_are_read_and_loopback_is_known() {
+    for text in ["127.0.0.1:7000", "localhost:7000", "[::1]:7000"] {
+        assert!(Address::parse(text).unwrap().is_loopback(), "{text}");
+        assert_eq!(Address::parse(text).unwrap().to_string(), text);
+    }
+    for text in ["10.0.0.1:7000", "0.0.0.0:1", "[::]:1", "va1.example.com:7000"] {
+        assert!(!Address::parse(text).unwrap().is_loopback(), "{text}");
+    }
+    for text in
+        ["", "host", ":1", "host:", "host:0", "host:65536", "::1:7", "[::1:7", "[x]:7", "a b:7", "a:b:7"]
+    {
+        assert!(Address::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn near_names_are_found_and_far_ones_are_not() {
+    let names = ["multipaxos", "mencius", "epaxos"];
+    assert_eq!(values::nearest("multi-paxos", names), Some("multipaxos"));
+    assert_eq!(values::nearest("Mencuis", names), Some("mencius"));
+    assert_eq!(values::nearest("raft", names), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the text, an answer comes: a deployment, or errors that each say what is wrong and what would be right.
+    #[test]
+    fn any_text_is_answered(edits in prop::collection::vec((any::<prop::sample::Index>(), edit()), 1..6)) {
+        let mut text: Vec<char> = GOOD.chars().collect();
+        for (at, edit) in edits {
+            let at = at.index(text.len().max(1));
+            match edit {
+                Edit::Insert(piece) => { text.splice(at..at, piece.chars()); }
+                Edit::Remove(count) => { text.drain(at..(at + count).min(text.len())); }
+                Edit::Copy(count) => {
+                    let piece = text[at..(at + count).min(text.len())].to_vec();
+                    text.splice(at..at, piece);
+                }
+            }
+        }
+        answered(&text.into_iter().collect::<String>());
+    }
+
+    /// The same for a text that was never a deployment.
+    #[test]
+    fn any_noise_is_answered(text in "(\\PC|[\\n\\[\\]={}\",#.]){0,200}") {
+        answered(&text);
+        let cells = [crate::topology::Cells::RoundTrip, crate::topology::Cells::OneWay];
+        for cells in cells {
+            let _ = Matrix::parse(&text, "m.csv", cells, Span::ZERO);
+            let _ = Matrix::parse(&format!("region,A,B\n{text}"), "m.csv", cells, Span::ZERO);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Insert(String),
+    Remove(usize),
+    Copy(usize),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let words = [
+        "[[node]]\n",
+        "[[keyspace]]\n",
+        "name = \"x\"\n",
+        "= 3",
+        "-",
+        "\"",
+        "[",
+        "{ a = 1 }",
+        "9999999999999",
+        "\n",
+    ];
+    prop_oneof![
+        prop::sample::select(words.to_vec()).prop_map(|word| Edit::Insert(word.to_owned())),
+        "\\PC{1,4}".prop_map(Edit::Insert),
+        (1..80_usize).prop_map(Edit::Remove),
+        (1..200_usize).prop_map(Edit::Copy),
+    ]
+}
+
+fn answered(text: &str) {
+    if let Err(errors) = parse(text, "fuzz.toml") {
+        assert!(errors.iter().count() > 0);
+        assert!(errors.iter().all(|error| !error.wrong.is_empty() && !error.right.is_empty()), "{errors}");
+    }
+}
