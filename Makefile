@@ -1,0 +1,40 @@
+# The two commands of the README: `cargo run --release -- up` and `make test`.
+
+CARGO ?= cargo
+PYTHON ?= python3
+
+.PHONY: test lint unit clients deny bench fuzz seeds clean
+
+test: lint unit clients
+
+# Style and warnings.
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Unit, property, seed and live tests.
+unit:
+	$(CARGO) test --workspace --locked
+
+# Real clients (redis-cli, redis-benchmark, redis-py) against a running cluster; installs what it needs.
+clients:
+	$(CARGO) build --locked
+	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
+
+# Advisories, licences, bans, sources (needs cargo-deny).
+deny:
+	$(CARGO) deny check
+
+# The figures of docs/benchmarks.md.
+bench:
+	$(CARGO) build --release --locked
+	bench/peers/run.sh
+
+# The long safety run: 20,000 seeds at 3 and at 5 replicas.
+seeds:
+	$(CARGO) run --release --locked -- sim deployments/three-regions.toml --seeds 20000 --faults all
+	$(CARGO) run --release --locked -- sim deployments/five-regions.toml --seeds 20000 --faults all
+
+# A minute of each fuzz target (needs cargo-fuzz and a nightly toolchain).
+fuzz:
+	cd fuzz && for target in $$(cargo fuzz list); do cargo fuzz run $$target -- -max_total_time=60 || exit 1; done
