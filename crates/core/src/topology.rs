@@ -147,7 +147,7 @@ impl Matrix {
     ///
     /// Measured matrices break the triangle inequality (in `helios-ec2`, Virginia to Singapore takes 268 ms, but
     /// 260 ms by way of California), and a protocol whose messages pass through a leader relays them. A lower bound must
-    /// therefore be taken over these delays. The diagonal stays as it is.
+    /// therefore be taken over these delays.
     #[must_use]
     pub fn relayed(&self) -> Self {
         let mut shortest = self.clone();
@@ -156,11 +156,8 @@ impl Matrix {
             for from in 0..count {
                 for to in 0..count {
                     let through = shortest.one_way[from * count + via] + shortest.one_way[via * count + to];
-                    // A detour within one's own region is no way between two regions.
-                    if from != via && to != via && from != to {
-                        let direct = &mut shortest.one_way[from * count + to];
-                        *direct = through.min(*direct);
-                    }
+                    let direct = &mut shortest.one_way[from * count + to];
+                    *direct = through.min(*direct);
                 }
             }
         }

@@ -1,1 +1,19 @@
-//! Isochrone's `plan` crate.
+//! What the distances allow: lower bounds, closed forms of the protocols, and the advice that follows.
+//!
+//! Everything here is pure arithmetic over a [`Matrix`](isochrone_core::Matrix); it runs no protocol. The simulator
+//! with processing and sync cost at zero gives the same numbers, and a test of each protocol says so.
+//!
+//! - [`floor`]: no linearizable replicated write is faster, whatever the protocol;
+//! - [`multipaxos`]: what Multi-Paxos needs without load;
+//! - [`decision`]: how many processes fast decisions need;
+//! - [`plan`]: all of it for one keyspace of a deployment, and the leader to choose.
+
+mod advice;
+mod client;
+pub mod decision;
+mod floor;
+pub mod multipaxos;
+
+pub use advice::{Forecast, Plan, Recommendation, RegionForecast, plan};
+pub use client::Client;
+pub use floor::{floor, nearest_majority};
