@@ -5,34 +5,52 @@
 //! above it) is written against this crate only; the simulator (`sim`) and the runtime (`node`) are
 //! the two hosts of what it writes. [`contract`] holds the tests that both hosts pass.
 
+pub mod ballot;
 pub mod blob;
 pub mod contract;
 pub mod deployment;
 pub mod effects;
+pub mod frontier;
 pub mod guarantee;
 pub mod id;
+pub mod lease;
 pub mod machine;
 pub mod mark;
+pub mod once;
 pub mod process;
 pub mod protocol;
+pub mod quorum;
 pub mod random;
+pub mod slots;
+pub mod suspicion;
 pub mod time;
 pub mod topology;
+pub mod transfer;
+pub mod waiters;
 pub mod wire;
 
+pub use ballot::{Admit, Ballot, Promise};
 pub use blob::Blob;
 pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Lane, Loan, Outbox, Wrap};
+pub use frontier::Frontier;
 pub use guarantee::Guarantee;
 pub use id::{
     ClientId, CommandId, Identity, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, ReplicaId, Role,
     Ticket,
 };
+pub use lease::{Lease, LeaseTerms};
 pub use machine::{Export, StateMachine};
 pub use mark::{Fact, Mark, Path, Phase};
+pub use once::{OnceTable, Seen};
 pub use process::{Malformed, Process, Snapshot};
 pub use protocol::{Assemble, Protocol};
+pub use quorum::{Count, Quorums, ReplicaSet, Tally, Votes};
 pub use random::Random;
+pub use slots::{Slot, SlotLog};
+pub use suspicion::Suspicion;
 pub use time::{Instant, Span, Stamp};
 pub use topology::Matrix;
+pub use transfer::{Arrived, Offers, Transfer};
+pub use waiters::Waiters;
 pub use wire::{DecodeError, Wire};

@@ -1,0 +1,269 @@
+//! Exactly once: which commands of which clients have been executed, and what they were told.
+
+use crate::machine::CHUNK_MAX;
+use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Wire, wire};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the table knows of a command.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Seen<'a, R> {
+    /// Never met: it may be executed.
+    Fresh,
+    /// Begun here and not finished: its answer will come.
+    Running,
+    /// Executed, with this answer.
+    Done(&'a R),
+    /// Acknowledged, expired, or of a client's former life: it must not be executed, and its answer is gone.
+    Forgotten,
+}
+
+/// Sessions by client process. A session keeps the answers that its client has not acknowledged; of a
+/// process only the newest incarnation is kept, since a restarted client is another client and the old
+/// one can no longer be waiting. So the table is bounded by the number of client processes times the
+/// commands each may have outstanding, and what is left of an expired session is one number.
+///
+/// All but [`OnceTable::begin`] is part of the replicated state: it may only be called from what the log
+/// says, never from a replica's own clock.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub struct OnceTable<R> {
+    sessions: BTreeMap<ProcessId, Session<R>>,
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+struct Session<R> {
+    incarnation: u32,
+    /// Every command below is finished for good.
+    below: u64,
+    done: BTreeMap<u64, R>,
+    /// Begun here; not replicated, never exported.
+    running: BTreeSet<u64>,
+}
+
+impl<R> Default for OnceTable<R> {
+    fn default() -> OnceTable<R> {
+        OnceTable { sessions: BTreeMap::new() }
+    }
+}
+
+impl<R> OnceTable<R> {
+    /// What is known of a command.
+    pub fn look(&self, id: CommandId) -> Seen<'_, R> {
+        let Some(session) = self.sessions.get(&id.client.process) else { return Seen::Fresh };
+        match id.client.incarnation.cmp(&session.incarnation) {
+            std::cmp::Ordering::Greater => Seen::Fresh,
+            std::cmp::Ordering::Less => Seen::Forgotten,
+            std::cmp::Ordering::Equal if id.sequence < session.below => Seen::Forgotten,
+            std::cmp::Ordering::Equal => match session.done.get(&id.sequence) {
+                Some(reply) => Seen::Done(reply),
+                None if session.running.contains(&id.sequence) => Seen::Running,
+                None => Seen::Fresh,
+            },
+        }
+    }
+
+    /// Notes that a command is on its way here, so that its repetition need not be.
+    pub fn begin(&mut self, id: CommandId) {
+        if let Some(session) = self.session(id.client)
+            && id.sequence >= session.below
+        {
+            session.running.insert(id.sequence);
+        }
+    }
+
+    /// Forgets all that was only begun: whoever began it no longer answers for it.
+    pub fn abandon(&mut self) {
+        self.sessions.values_mut().for_each(|session| session.running.clear());
+    }
+
+    /// Notes that a command was executed and what its client is told.
+    pub fn finish(&mut self, id: CommandId, reply: R) {
+        if let Some(session) = self.session(id.client)
+            && id.sequence >= session.below
+        {
+            session.running.remove(&id.sequence);
+            session.done.insert(id.sequence, reply);
+        }
+    }
+
+    /// The client knows the answers to all its commands below this one, or no longer wants them.
+    pub fn acknowledge(&mut self, client: ClientId, below: u64) {
+        if let Some(session) = self.session(client)
+            && below > session.below
+        {
+            session.below = below;
+            while session.done.first_key_value().is_some_and(|(sequence, _)| *sequence < below) {
+                session.done.pop_first();
+            }
+            while session.running.first().is_some_and(|sequence| *sequence < below) {
+                session.running.pop_first();
+            }
+        }
+    }
+
+    /// Drops a session's answers. Its number stays, so that no command of it is executed twice.
+    pub fn expire(&mut self, client: ClientId) {
+        if let Some(session) = self.session(client) {
+            if let Some((last, _)) = session.done.last_key_value() {
+                session.below = session.below.max(last + 1);
+            }
+            session.done.clear();
+            session.running.clear();
+        }
+    }
+
+    /// The sessions that still keep answers, and how many each.
+    pub fn retained(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
+        self.sessions.iter().filter(|(_, session)| !session.done.is_empty()).map(|(process, session)| {
+            (ClientId { process: *process, incarnation: session.incarnation }, session.done.len())
+        })
+    }
+
+    /// The first command of this client that is not acknowledged; 0 where the client is not known.
+    pub fn below(&self, client: ClientId) -> u64 {
+        match self.sessions.get(&client.process) {
+            Some(session) if session.incarnation == client.incarnation => session.below,
+            _ => 0,
+        }
+    }
+
+    /// The client's session, begun anew for a newer incarnation; none for an older one.
+    fn session(&mut self, client: ClientId) -> Option<&mut Session<R>> {
+        let fresh = || Session {
+            incarnation: client.incarnation,
+            below: 0,
+            done: BTreeMap::new(),
+            running: BTreeSet::new(),
+        };
+        let session = self.sessions.entry(client.process).or_insert_with(fresh);
+        if session.incarnation < client.incarnation {
+            *session = fresh();
+        }
+        (session.incarnation == client.incarnation).then_some(session)
+    }
+}
+
+/// A session in a chunk: the client, its mark, its answers.
+type Exported<R> = (ClientId, u64, Vec<(u64, R)>);
+
+impl<R: Wire> OnceTable<R> {
+    /// The replicated part in bounded chunks, for a snapshot or a peer.
+    pub fn export(&self) -> Vec<Blob> {
+        let (mut chunks, mut sessions, mut size) = (Vec::new(), Vec::<Exported<R>>::new(), 0);
+        for (process, session) in &self.sessions {
+            let client = ClientId { process: *process, incarnation: session.incarnation };
+            sessions.push((client, session.below, Vec::new()));
+            for (sequence, reply) in &session.done {
+                size += wire::encoded_size(reply) + 16;
+                if let Some((_, _, done)) = sessions.last_mut() {
+                    done.push((*sequence, reply.clone()));
+                }
+                if size >= CHUNK_MAX {
+                    // A session may go on in the next chunk under the same head.
+                    chunks.push(Blob::from(wire::encode(&sessions)));
+                    sessions.clear();
+                    sessions.push((client, session.below, Vec::new()));
+                    size = 0;
+                }
+            }
+            size += 24;
+        }
+        if !sessions.is_empty() {
+            chunks.push(Blob::from(wire::encode(&sessions)));
+        }
+        chunks
+    }
+
+    /// Takes in one chunk, starting from the empty table.
+    ///
+    /// # Errors
+    /// Refuses a chunk that no version of this table has exported.
+    pub fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let sessions: Vec<Exported<R>> = wire::decode(chunk)
+            .map_err(|error| Malformed { what: "exactly-once chunk", cause: error.to_string() })?;
+        for (client, below, done) in sessions {
+            self.acknowledge(client, below);
+            for (sequence, reply) in done {
+                self.finish(CommandId { client, sequence }, reply);
+            }
+            // A session that keeps nothing has its number all the same.
+            let _ = self.session(client);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(instance: u8, incarnation: u32) -> ClientId {
+        ClientId { process: ProcessId::from_u64(u64::from(instance)), incarnation }
+    }
+
+    fn id(client: ClientId, sequence: u64) -> CommandId {
+        CommandId { client, sequence }
+    }
+
+    #[test]
+    fn a_command_goes_through_its_life() {
+        let mut table = OnceTable::default();
+        let me = client(1, 1);
+        assert_eq!(table.look(id(me, 1)), Seen::<u32>::Fresh);
+        table.begin(id(me, 1));
+        assert_eq!(table.look(id(me, 1)), Seen::Running);
+        table.finish(id(me, 1), 7);
+        assert_eq!(table.look(id(me, 1)), Seen::Done(&7));
+        table.acknowledge(me, 2);
+        assert_eq!(table.look(id(me, 1)), Seen::Forgotten);
+        table.finish(id(me, 1), 8);
+        assert_eq!(table.look(id(me, 1)), Seen::Forgotten, "the past stays past");
+        table.begin(id(me, 2));
+        table.abandon();
+        assert_eq!(table.look(id(me, 2)), Seen::Fresh);
+    }
+
+    #[test]
+    fn a_restarted_client_is_another_client() {
+        let mut table = OnceTable::default();
+        table.finish(id(client(1, 1), 1), 7);
+        assert_eq!(table.look(id(client(1, 2), 1)), Seen::Fresh);
+        table.finish(id(client(1, 2), 1), 9);
+        assert_eq!(table.look(id(client(1, 2), 1)), Seen::Done(&9));
+        assert_eq!(table.look(id(client(1, 1), 2)), Seen::Forgotten, "its former life is over");
+        assert_eq!(table.retained().collect::<Vec<_>>(), [(client(1, 2), 1)]);
+    }
+
+    #[test]
+    fn an_expired_session_keeps_its_number() {
+        let mut table = OnceTable::default();
+        let me = client(1, 1);
+        table.finish(id(me, 5), 7);
+        table.expire(me);
+        assert_eq!(table.look(id(me, 4)), Seen::Forgotten, "it may have been executed");
+        assert_eq!(table.look(id(me, 5)), Seen::Forgotten);
+        assert_eq!(table.look(id(me, 6)), Seen::Fresh);
+        assert_eq!(table.retained().count(), 0);
+    }
+
+    #[test]
+    fn export_and_absorb_are_inverse_in_bounded_chunks() {
+        let mut table = OnceTable::default();
+        for sequence in 1..2_000 {
+            table.finish(id(client(1, 3), sequence), Blob::from(vec![1; 1_000]));
+        }
+        table.finish(id(client(2, 1), 4), Blob::from("x"));
+        table.acknowledge(client(2, 1), 3);
+        table.finish(id(client(3, 1), 9), Blob::from("y"));
+        table.expire(client(3, 1));
+        let chunks = table.export();
+        assert!(chunks.len() > 5 && chunks.iter().all(|chunk| chunk.len() < CHUNK_MAX + 2_000));
+        let mut copy = OnceTable::default();
+        for chunk in &chunks {
+            copy.absorb(chunk).unwrap();
+        }
+        assert_eq!(copy, table);
+        table.begin(id(client(2, 1), 5));
+        assert_eq!(table.export(), chunks, "what is only begun does not travel");
+        assert!(OnceTable::<Blob>::default().absorb(&[9, 9, 9]).is_err());
+    }
+}

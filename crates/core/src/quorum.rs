@@ -1,0 +1,306 @@
+//! How many are enough: every quorum size of every protocol, and the counting of votes.
+//!
+//! | replicas n | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | source |
+//! |---|---|---|---|---|---|---|---|---|---|---|
+//! | faults survived f | 0 | 0 | 1 | 1 | 2 | 2 | 3 | 3 | 4 | |
+//! | majority | 1 | 2 | 2 | 3 | 3 | 4 | 4 | 5 | 5 | Paxos |
+//! | supermajority | 1 | 2 | 3 | 3 | 4 | 5 | 6 | 6 | 7 | `ceil(3f/2) + 1` at n = 2f + 1; Fast Paxos |
+//! | EPaxos fast | 1 | - | 2 | - | 3 | - | 5 | - | 6 | `f + floor((f + 1) / 2)` at n = 2f + 1 |
+
+use crate::ReplicaId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Quorum sizes; each is the smallest that keeps the intersections named with it.
+#[derive(Copy, Clone, Debug)]
+pub struct Quorums;
+
+impl Quorums {
+    /// How many of `n` may fail while a majority lives.
+    pub const fn faults(n: usize) -> usize {
+        n.saturating_sub(1) / 2
+    }
+
+    /// Any two intersect.
+    pub const fn majority(n: usize) -> usize {
+        n / 2 + 1
+    }
+
+    /// The fast quorum of Fast Paxos, Domino, Carousel's fast path, CURP's superquorum and TAPIR: any two
+    /// and any majority have a replica in common, so a majority tells what may have been chosen fast.
+    pub const fn supermajority(n: usize) -> usize {
+        // Smallest q with 2 q + majority > 2 n.
+        (2 * n - Quorums::majority(n)) / 2 + 1
+    }
+
+    /// The fast quorum of EPaxos with the command leader among it, for odd `n` (its optimised form, whose
+    /// recovery must be that of EPaxos*).
+    pub const fn epaxos_fast(n: usize) -> usize {
+        let f = Quorums::faults(n);
+        let size = f + f.div_ceil(2);
+        if size == 0 { 1 } else { size }
+    }
+
+    /// How many equal votes among `collected` of `n` a value has at least that was chosen by a
+    /// supermajority: what a recovery must find to be obliged to it (`ceil(f/2) + 1` when a bare majority
+    /// was collected at n = 2f + 1).
+    pub const fn recovery(n: usize, collected: usize) -> usize {
+        (collected + Quorums::supermajority(n)).saturating_sub(n)
+    }
+}
+
+/// A set of replicas, up to [`ReplicaSet::SEATS`] seats, in one number.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default, Serialize, Deserialize)]
+pub struct ReplicaSet(u128);
+
+impl ReplicaSet {
+    /// Seats are numbered below this, over the whole life of a group (a replacement gets a new one).
+    pub const SEATS: u8 = 128;
+    /// Nobody.
+    pub const EMPTY: ReplicaSet = ReplicaSet(0);
+
+    /// Adds a replica; false where it was in already.
+    pub fn insert(&mut self, replica: ReplicaId) -> bool {
+        let before = self.0;
+        self.0 |= bit(replica);
+        self.0 != before
+    }
+
+    /// Takes a replica out; false where it was not in.
+    pub fn remove(&mut self, replica: ReplicaId) -> bool {
+        let before = self.0;
+        self.0 &= !bit(replica);
+        self.0 != before
+    }
+
+    /// Whether it is in.
+    pub fn contains(self, replica: ReplicaId) -> bool {
+        self.0 & bit(replica) != 0
+    }
+
+    /// How many are in.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether nobody is in.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in both.
+    pub fn and(self, other: ReplicaSet) -> ReplicaSet {
+        ReplicaSet(self.0 & other.0)
+    }
+
+    /// Those in this one only.
+    pub fn without(self, other: ReplicaSet) -> ReplicaSet {
+        ReplicaSet(self.0 & !other.0)
+    }
+
+    /// All of them, lowest seat first.
+    pub fn iter(self) -> impl Iterator<Item = ReplicaId> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let lowest = rest.trailing_zeros() as u8;
+                rest &= rest - 1;
+                ReplicaId(lowest)
+            })
+        })
+    }
+}
+
+fn bit(replica: ReplicaId) -> u128 {
+    debug_assert!(replica.0 < ReplicaSet::SEATS, "{replica} is beyond the last seat");
+    1 << (replica.0 & (ReplicaSet::SEATS - 1))
+}
+
+impl FromIterator<ReplicaId> for ReplicaSet {
+    fn from_iter<I: IntoIterator<Item = ReplicaId>>(replicas: I) -> ReplicaSet {
+        let mut set = ReplicaSet::EMPTY;
+        replicas.into_iter().for_each(|replica| {
+            set.insert(replica);
+        });
+        set
+    }
+}
+
+impl fmt::Debug for ReplicaSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// What one more vote has done.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Count {
+    /// Not enough yet, or a vote seen before while there were not enough.
+    Below,
+    /// This vote completed the quorum: said exactly once.
+    Reached,
+    /// There were enough already.
+    After,
+}
+
+/// Votes for one thing, each replica counted once.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Tally {
+    need: u8,
+    voters: ReplicaSet,
+}
+
+impl Tally {
+    /// A count that needs `need` voters.
+    pub fn new(need: usize) -> Tally {
+        // A quorum is at most the number of seats, which fits.
+        Tally { need: need as u8, voters: ReplicaSet::EMPTY }
+    }
+
+    /// Counts a vote; the same voter again changes nothing.
+    pub fn add(&mut self, replica: ReplicaId) -> Count {
+        if self.reached() {
+            self.voters.insert(replica);
+            return Count::After;
+        }
+        self.voters.insert(replica);
+        if self.reached() { Count::Reached } else { Count::Below }
+    }
+
+    /// Whether there are enough.
+    pub fn reached(&self) -> bool {
+        self.voters.len() >= usize::from(self.need)
+    }
+
+    /// Who has voted.
+    pub fn voters(&self) -> ReplicaSet {
+        self.voters
+    }
+}
+
+/// Votes for differing values: a quorum of equal ones decides. A replica's first vote stands.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Votes<V> {
+    need: usize,
+    cast: Vec<(V, ReplicaSet)>,
+    voters: ReplicaSet,
+}
+
+impl<V: PartialEq> Votes<V> {
+    /// A count that needs `need` equal votes.
+    pub fn new(need: usize) -> Votes<V> {
+        Votes { need, cast: Vec::new(), voters: ReplicaSet::EMPTY }
+    }
+
+    /// Counts a replica's vote for `value`.
+    pub fn add(&mut self, replica: ReplicaId, value: V) -> Count {
+        let before = self.chosen().is_some();
+        if self.voters.insert(replica) {
+            match self.cast.iter_mut().find(|(known, _)| *known == value) {
+                Some((_, voters)) => {
+                    voters.insert(replica);
+                }
+                None => self.cast.push((value, ReplicaSet::from_iter([replica]))),
+            }
+        }
+        match (before, self.chosen().is_some()) {
+            (true, _) => Count::After,
+            (false, true) => Count::Reached,
+            (false, false) => Count::Below,
+        }
+    }
+
+    /// The value that has a quorum.
+    pub fn chosen(&self) -> Option<&V> {
+        self.cast.iter().find(|(_, voters)| voters.len() >= self.need).map(|(value, _)| value)
+    }
+
+    /// Who has voted for anything.
+    pub fn voters(&self) -> ReplicaSet {
+        self.voters
+    }
+
+    /// Each value with its voters, in the order of their first votes.
+    pub fn cast(&self) -> impl Iterator<Item = (&V, ReplicaSet)> {
+        self.cast.iter().map(|(value, voters)| (value, *voters))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_the_published_ones() {
+        let table = |size: fn(usize) -> usize| (1..=9).map(size).collect::<Vec<_>>();
+        assert_eq!(table(Quorums::faults), [0, 0, 1, 1, 2, 2, 3, 3, 4]);
+        assert_eq!(table(Quorums::majority), [1, 2, 2, 3, 3, 4, 4, 5, 5]);
+        assert_eq!(table(Quorums::supermajority), [1, 2, 3, 3, 4, 5, 6, 6, 7]);
+        for (n, size) in [(1, 1), (3, 2), (5, 3), (7, 5), (9, 6)] {
+            assert_eq!(Quorums::epaxos_fast(n), size, "EPaxos at {n}");
+        }
+        for f in 0..=4usize {
+            let n = 2 * f + 1;
+            assert_eq!(Quorums::supermajority(n), (3 * f).div_ceil(2) + 1);
+            assert_eq!(Quorums::recovery(n, f + 1), f.div_ceil(2) + 1);
+        }
+    }
+
+    /// Every subset of `n` with `size` members.
+    fn subsets(n: usize, size: usize) -> Vec<u32> {
+        (0u32..1 << n).filter(|set| set.count_ones() as usize == size).collect()
+    }
+
+    #[test]
+    fn quorums_intersect_and_no_smaller_ones_would() {
+        for n in 1..=7 {
+            let majorities = subsets(n, Quorums::majority(n));
+            let fast = subsets(n, Quorums::supermajority(n));
+            assert!(majorities.iter().all(|a| majorities.iter().all(|b| a & b != 0)));
+            assert!(fast.iter().all(|a| fast.iter().all(|b| majorities.iter().all(|m| a & b & m != 0))));
+            let smaller = subsets(n, Quorums::supermajority(n) - 1);
+            assert!(
+                smaller.iter().any(|a| smaller.iter().any(|b| majorities.iter().any(|m| a & b & m == 0))),
+                "a fast quorum of {n} could be smaller"
+            );
+            for collected in Quorums::majority(n)..=n {
+                let least = subsets(n, collected)
+                    .iter()
+                    .flat_map(|seen| fast.iter().map(move |chosen| (seen & chosen).count_ones()))
+                    .min();
+                assert_eq!(least, Some(Quorums::recovery(n, collected) as u32), "{collected} of {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tally_is_reached_once_and_by_different_voters() {
+        let mut tally = Tally::new(2);
+        assert_eq!(tally.add(ReplicaId(3)), Count::Below);
+        assert_eq!(tally.add(ReplicaId(3)), Count::Below);
+        assert_eq!(tally.add(ReplicaId(0)), Count::Reached);
+        assert_eq!(tally.add(ReplicaId(0)), Count::After);
+        assert_eq!(tally.add(ReplicaId(1)), Count::After);
+        assert_eq!(tally.voters().iter().collect::<Vec<_>>(), [0, 1, 3].map(ReplicaId));
+    }
+
+    #[test]
+    fn votes_for_different_values_do_not_add_up() {
+        let mut votes = Votes::new(2);
+        assert_eq!(votes.add(ReplicaId(0), 'a'), Count::Below);
+        assert_eq!(votes.add(ReplicaId(1), 'b'), Count::Below);
+        assert_eq!(votes.add(ReplicaId(1), 'a'), Count::Below, "a first vote stands");
+        assert_eq!(votes.add(ReplicaId(2), 'b'), Count::Reached);
+        assert_eq!(votes.chosen(), Some(&'b'));
+        assert_eq!(votes.cast().count(), 2);
+    }
+
+    #[test]
+    fn a_set_holds_all_its_seats() {
+        let mut set: ReplicaSet = (0..ReplicaSet::SEATS).map(ReplicaId).collect();
+        assert_eq!(set.len(), 128);
+        assert!(set.remove(ReplicaId(127)) && !set.remove(ReplicaId(127)));
+        assert!(!set.contains(ReplicaId(127)) && set.contains(ReplicaId(126)));
+        assert_eq!(set.iter().count(), 127);
+    }
+}
