@@ -7,6 +7,7 @@
 
 pub mod ballot;
 pub mod blob;
+pub mod command;
 pub mod contract;
 pub mod deployment;
 pub mod effects;
@@ -31,6 +32,7 @@ pub mod wire;
 
 pub use ballot::{Admit, Ballot, Promise};
 pub use blob::Blob;
+pub use command::{Command, Conflict, Operation, Response};
 pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Lane, Loan, Outbox, Wrap};
 pub use frontier::Frontier;

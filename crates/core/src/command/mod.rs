@@ -1,0 +1,39 @@
+//! The vocabulary of a keyspace: what a client may ask of it, typed once for all protocols and gateways.
+//!
+//! A [`Command`] is an [`Operation`] with the wall-clock stamp that its gateway gave it. Whatever would
+//! make two replicas differ is decided by the gateway and carried: relative expiries are absolute, random
+//! choices are seeds (`specs/curp.md` 7.3, determinism). An operation names its keys itself
+//! ([`Operation::visit`], [`Operation::sets`]), so that a protocol can tell which commands commute without
+//! knowing what they do.
+//!
+//! On the wire an operation is its variant's number and its fields: new variants go to the end of
+//! [`Operation`], so that older members of a group still read what they know.
+
+mod operation;
+mod response;
+mod score;
+mod sets;
+
+pub use operation::{
+    Aggregate, Combine, Condition, End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs,
+    ScoreBound, ScoreCondition, Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
+};
+pub use response::{Kind, Refusal, Response};
+pub use score::{NotANumber, Score};
+pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
+
+use crate::Stamp;
+use serde::{Deserialize, Serialize};
+
+/// One command as it is replicated.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Command {
+    /// The wall clock of the gateway when it took the command in. Keys that it touches and whose deadline
+    /// lies at or before it are deleted by it; relative times in replies are counted from it.
+    pub stamp: Stamp,
+    /// What is to be done.
+    pub operation: Operation,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! What the client is told.
+
+use super::Score;
+use crate::Blob;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// The answer to one operation. It says what was found, not how it is written: a gateway lays it out for
+/// RESP2 or RESP3 (each variant says how).
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Response {
+    /// Done: the simple string `OK`.
+    Ok,
+    /// Nothing there: RESP2 the nil bulk string, RESP3 null.
+    Nil,
+    /// Nothing there, where an array was asked for: RESP2 the nil array, RESP3 null.
+    NilArray,
+    /// A number. Yes and no are 1 and 0, as in Redis.
+    Integer(i64),
+    /// Bytes.
+    Bulk(Blob),
+    /// A double: RESP2 its text as a bulk string, RESP3 a double.
+    Double(Score),
+    /// What `TYPE` finds: a simple string.
+    Kind(Kind),
+    /// Several answers, in order.
+    Array(Vec<Response>),
+    /// Answers two by two: RESP2 one flat array, RESP3 an array of arrays of two.
+    Pairs(Vec<(Response, Response)>),
+    /// Fields and values: RESP2 one flat array, RESP3 a map.
+    Map(Vec<(Response, Response)>),
+    /// Distinct answers in no promised order: RESP2 an array, RESP3 a set.
+    Set(Vec<Response>),
+    /// One page of a scan: an array of the cursor as a bulk string, and a flat array of bulk strings.
+    Scan {
+        /// Where the next page begins; 0 when this was the last one. Below 2^53, since some clients keep
+        /// it in a double.
+        cursor: u64,
+        /// The page: keys, members, or fields and scores each followed by their value.
+        items: Vec<Blob>,
+    },
+    /// Refused; the state is as it was.
+    Error(Refusal),
+}
+
+impl Response {
+    /// Bytes, copied once.
+    pub fn bulk(bytes: &[u8]) -> Response {
+        Response::Bulk(Blob::new(bytes))
+    }
+
+    /// 1 for yes, 0 for no.
+    pub fn yes(yes: bool) -> Response {
+        Response::Integer(i64::from(yes))
+    }
+
+    /// A count of things.
+    pub fn count(count: usize) -> Response {
+        // No collection in memory has more than i64::MAX entries.
+        Response::Integer(count as i64)
+    }
+
+    /// Whether this is a refusal.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Response::Error(_))
+    }
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Response {
+        Response::Error(refusal)
+    }
+}
+
+/// The types of values.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// No value at all.
+    None,
+    /// Bytes or a counter.
+    String,
+    /// Elements by position.
+    List,
+    /// Distinct members.
+    Set,
+    /// Distinct members in the order of their scores.
+    SortedSet,
+    /// Fields with values.
+    Hash,
+}
+
+impl Kind {
+    /// The name that `TYPE` gives and `SCAN ... TYPE` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why the state machine refused an operation. The texts are Redis' own, with their code word, because
+/// programs compare them.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize, Error)]
+pub enum Refusal {
+    /// The key holds another type than the operation is for.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    /// The value is not a 64-bit decimal integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotInteger,
+    /// The sum leaves the 64-bit range.
+    #[error("ERR increment or decrement would overflow")]
+    Overflow,
+    /// The value is not a number.
+    #[error("ERR value is not a valid float")]
+    NotFloat,
+    /// The sum of two doubles is not finite.
+    #[error("ERR increment would produce NaN or Infinity")]
+    NanOrInfinity,
+    /// The sum of two scores is not a number.
+    #[error("ERR resulting score is not a number (NaN)")]
+    ScoreNan,
+    /// The field's value is not a 64-bit decimal integer.
+    #[error("ERR hash value is not an integer")]
+    HashNotInteger,
+    /// The field's value is not a number.
+    #[error("ERR hash value is not a float")]
+    HashNotFloat,
+    /// There is nothing to rename, copy from or set an element of.
+    #[error("ERR no such key")]
+    NoSuchKey,
+    /// The list has no such element.
+    #[error("ERR index out of range")]
+    IndexOutOfRange,
+    /// The string would pass 512 MiB.
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
+    /// A bound of a score range is no number.
+    #[error("ERR min or max is not a float")]
+    MinOrMaxNotFloat,
+    /// A bound of a lexicographic range is neither `-`, `+`, nor begins with `[` or `(`.
+    #[error("ERR min or max not valid string range item")]
+    MinOrMaxNotString,
+    /// A key was to be copied onto itself.
+    #[error("ERR source and destination objects are the same")]
+    SameObject,
+    /// A transaction holds a transaction.
+    #[error("ERR MULTI calls can not be nested")]
+    NestedTransaction,
+}
