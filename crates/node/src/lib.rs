@@ -1,1 +1,3 @@
 //! Isochrone's `node` crate.
+
+pub mod journal;

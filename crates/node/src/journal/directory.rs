@@ -1,0 +1,173 @@
+//! A node's data directory: whose it is, and that nobody else has it open.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::disk::RealDisk;
+use super::error::JournalError;
+use super::format::{DecodeError, FORMAT, IdentityFile, SECTOR};
+
+const LOCK: &str = "LOCK";
+const IDENTITY: &str = "IDENTITY";
+const IDENTITY_NEW: &str = "IDENTITY.new";
+const JOURNAL: &str = "journal";
+const SNAPSHOTS: &str = "snapshots";
+
+/// What the caller knows about a directory before it looks.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Expect {
+    /// New or used before: a first start.
+    Anything,
+    /// This node has run before, so its data must be there (R13): an empty directory is refused.
+    Existing,
+}
+
+/// An open data directory. It stays locked until this is dropped.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    identity: IdentityFile,
+    fresh: bool,
+    /// Held for its lock, which ends with it.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Opens the directory at `path` for one node of one cluster, making it where it does not exist, and locks it.
+    ///
+    /// # Errors
+    /// It belongs to another cluster, node or format, is somebody else's, is locked, or is empty where it must not be.
+    pub fn open(path: &Path, cluster: u64, node: u16, expect: Expect) -> Result<Self, JournalError> {
+        let identity = IdentityFile { cluster, node };
+        std::fs::create_dir_all(path)
+            .map_err(|e| JournalError::io(path, "create the directory", SECTOR as u64, e))?;
+        let found = read_identity(&path.join(IDENTITY))?;
+        match found {
+            None => refuse_strangers(path)?,
+            Some(found) if found.cluster != cluster => {
+                let path = path.join(IDENTITY);
+                return Err(JournalError::OtherCluster { path, found: found.cluster, expected: cluster });
+            }
+            Some(found) if found.node != node => {
+                return Err(JournalError::OtherNode {
+                    path: path.join(IDENTITY),
+                    found: found.node,
+                    expected: node,
+                });
+            }
+            Some(_) => {}
+        }
+        if found.is_none() && expect == Expect::Existing {
+            return Err(JournalError::Missing { path: path.into() });
+        }
+        let lock = lock(&path.join(LOCK))?;
+        for folder in [JOURNAL, SNAPSHOTS] {
+            let folder = path.join(folder);
+            std::fs::create_dir_all(&folder)
+                .map_err(|e| JournalError::io(folder, "create the directory", SECTOR as u64, e))?;
+        }
+        Ok(Self { path: path.into(), identity, fresh: found.is_none(), _lock: lock })
+    }
+
+    /// Whether no node has ever started here.
+    #[must_use]
+    pub fn fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Whose it is: cluster and node.
+    #[must_use]
+    pub fn identity(&self) -> IdentityFile {
+        self.identity
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the snapshot engine keeps its files.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.path.join(SNAPSHOTS)
+    }
+
+    /// Where the journal keeps its segments.
+    #[must_use]
+    pub fn journal(&self) -> RealDisk {
+        RealDisk::new(&self.path.join(JOURNAL))
+    }
+
+    /// Writes the identity file, durably, once the journal has its first segment.
+    pub(crate) fn claim(&mut self) -> Result<(), JournalError> {
+        if !self.fresh {
+            return Ok(());
+        }
+        let (new, path) = (self.path.join(IDENTITY_NEW), self.path.join(IDENTITY));
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&new)?;
+            file.write_all(&self.identity.encode())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(|e| JournalError::io(&path, "write", SECTOR as u64, e))?;
+        self.fresh = false;
+        Ok(())
+    }
+}
+
+fn read_identity(path: &Path) -> Result<Option<IdentityFile>, JournalError> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Ok(file) => file
+            .take(SECTOR as u64)
+            .read_to_end(&mut bytes)
+            .map_err(|e| JournalError::io(path, "read", 0, e))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(JournalError::io(path, "open", 0, error)),
+    };
+    match IdentityFile::decode(&bytes) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(DecodeError::Newer(found)) => {
+            Err(JournalError::NewerFormat { path: path.into(), found, supported: FORMAT })
+        }
+        Err(error) => Err(JournalError::Corrupt {
+            path: path.into(),
+            offset: 0,
+            what: format!("this is no readable identity: {error}"),
+        }),
+    }
+}
+
+/// A directory without identity may hold only what a start that was cut short leaves behind.
+fn refuse_strangers(path: &Path) -> Result<(), JournalError> {
+    let entries = std::fs::read_dir(path).map_err(|e| JournalError::io(path, "list", 0, e))?;
+    let mut strangers: Vec<String> = entries
+        .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_, _>>()
+        .map_err(|e| JournalError::io(path, "list", 0, e))?;
+    // What a file system puts at its own root does not make the directory somebody's.
+    strangers.retain(|name| ![LOCK, IDENTITY_NEW, JOURNAL, SNAPSHOTS, "lost+found"].contains(&name.as_str()));
+    strangers.sort();
+    match strangers.into_iter().next() {
+        Some(entry) => Err(JournalError::NotIsochrone { path: path.into(), entry }),
+        None => Ok(()),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, JournalError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|e| JournalError::io(path, "open", 0, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Locked { path: path.into() }),
+        Err(TryLockError::Error(error)) => Err(JournalError::io(path, "lock", 0, error)),
+    }
+}

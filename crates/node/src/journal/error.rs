@@ -1,0 +1,181 @@
+//! What can go wrong with the journal. Every one of these stops the node: there is no retry, because after a
+//! failed write or sync nobody knows what the disk holds.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why the journal, or the data directory it lives in, cannot be used. Each message says the file, what was
+/// found, what was expected, and the cure.
+///
+/// Cloned freely: the first error of a journal is kept and given to everyone who asks afterwards.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The directory belongs to another deployment.
+    #[error(
+        "{}: this data directory belongs to another cluster: found cluster {found:016x}, expected {expected:016x}. \
+         Point this node at its own directory, or at an empty one.", path.display()
+    )]
+    OtherCluster {
+        /// The file that says so.
+        path: PathBuf,
+        /// The cluster id in the file.
+        found: u64,
+        /// The cluster id of this deployment.
+        expected: u64,
+    },
+
+    /// The directory belongs to another node of this deployment.
+    #[error(
+        "{}: this data directory belongs to another node: found node {found}, expected node {expected}. \
+         Two nodes must never share a directory; correct `data` for this node.", path.display()
+    )]
+    OtherNode {
+        /// The file that says so.
+        path: PathBuf,
+        /// The node id in the file.
+        found: u16,
+        /// The id of this node.
+        expected: u16,
+    },
+
+    /// The file was written by a later version of this program.
+    #[error(
+        "{}: written by a newer version of isochrone: found format {found}, this version reads up to {supported}. \
+         Start the version that wrote it, or a later one.", path.display()
+    )]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// The format in the file.
+        found: u32,
+        /// The newest format this version reads.
+        supported: u32,
+    },
+
+    /// The directory holds something, but nothing of ours.
+    #[error(
+        "{}: not an isochrone data directory: found `{entry}` but no IDENTITY file. \
+         Give an empty or a new directory.", path.display()
+    )]
+    NotIsochrone {
+        /// The directory.
+        path: PathBuf,
+        /// One thing that lies in it.
+        entry: String,
+    },
+
+    /// The directory was expected to hold a node's data and holds none.
+    #[error(
+        "{}: no data of this node is here, but this node has run before. Mount the right disk; if the disk is lost, \
+         start this node as a replacement: its peers hold the data.", path.display()
+    )]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// Another process has the directory open.
+    #[error(
+        "{}: locked by another process: an isochrone node is already running on this data directory. \
+         Stop it first.", path.display()
+    )]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+
+    /// Something that was durable is damaged.
+    #[error(
+        "{}: corrupt at byte {offset}: {what}. Nothing was changed. Records that this node acknowledged are damaged; \
+         move the data directory away and restore this node with an empty directory as a replacement, \
+         its peers hold the data.", path.display()
+    )]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What is wrong, and what proves that it had been durable.
+        what: String,
+    },
+
+    /// A segment that was durable is gone.
+    #[error(
+        "{}: segment {sequence} of the journal is missing: {why}. Nothing was changed. Put the file back, or \
+         move the data directory away and restore this node with an empty directory as a replacement, \
+         its peers hold the data.", path.display()
+    )]
+    SegmentMissing {
+        /// The directory that should hold it.
+        path: PathBuf,
+        /// The segment's sequence number.
+        sequence: u64,
+        /// What proves that it existed.
+        why: String,
+    },
+
+    /// No room for the next segment.
+    #[error(
+        "{}: the disk is full: {needed} more bytes are needed for the journal. Free space on this disk or move the \
+         data directory to a larger one, then start the node again; nothing acknowledged is lost.", path.display()
+    )]
+    DiskFull {
+        /// The file being made.
+        path: PathBuf,
+        /// How many bytes it needs.
+        needed: u64,
+    },
+
+    /// The operating system refused.
+    #[error("{}: cannot {action}: {cause}. The node stops: after a failed {action} nobody knows what the disk holds; \
+             check the disk, then start the node again.", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried: "write", "sync", ...
+        action: &'static str,
+        /// What the operating system said.
+        cause: Arc<io::Error>,
+    },
+
+    /// A record is larger than a journal entry may be.
+    #[error(
+        "a record of {length} bytes is larger than the journal's limit of {limit} bytes: \
+         lower the node's limit on command size"
+    )]
+    TooLarge {
+        /// Its size in bytes.
+        length: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+
+    /// The journal failed before; it accepts nothing any more.
+    #[error("the journal stopped after an earlier error: {0}")]
+    Poisoned(Arc<JournalError>),
+
+    /// The journal thread ended without saying why.
+    #[error("the journal thread is gone: the node stops; what was acknowledged is on disk")]
+    ThreadGone,
+}
+
+impl JournalError {
+    /// Turns what the operating system said into an error; a full disk gets its own message.
+    pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str, needed: u64, cause: io::Error) -> Self {
+        let path = path.into();
+        match cause.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, needed },
+            _ => Self::Io { path, action, cause: Arc::new(cause) },
+        }
+    }
+
+    /// The same error, as told to someone who comes after it.
+    pub(crate) fn poisoned(&self) -> Self {
+        match self {
+            Self::Poisoned(_) => self.clone(),
+            first => Self::Poisoned(Arc::new(first.clone())),
+        }
+    }
+}

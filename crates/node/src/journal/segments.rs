@@ -1,0 +1,185 @@
+//! The journal's files: names, which streams hold which segment, and spares made ahead of time.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+use super::disk::{Disk, DiskFile};
+use super::error::JournalError;
+use super::format::{Position, SECTOR, SegmentHeader, StreamId};
+
+/// The stream that keeps the oldest segment from being used again.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Holder {
+    /// Whose records they are.
+    pub stream: StreamId,
+    /// It has said that records before this may go; zero where it has said nothing.
+    pub mark: Position,
+    /// Its last record in that segment: the mark must pass this.
+    pub last: Position,
+    /// The segment it holds.
+    pub segment: u64,
+    /// How many bytes of segments lie behind it, this one included.
+    pub bytes: u64,
+}
+
+/// One segment in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub name: String,
+    pub header: SegmentHeader,
+    /// The last record of each stream in it.
+    pub last: BTreeMap<StreamId, Position>,
+}
+
+impl Segment {
+    /// The stream that still needs it, if any: of several, the one whose mark is furthest behind.
+    pub fn holder(&self, marks: &BTreeMap<StreamId, Position>) -> Option<(StreamId, Position, Position)> {
+        let mark_of = |stream: &StreamId| marks.get(stream).copied().unwrap_or(Position::ZERO);
+        self.last
+            .iter()
+            .map(|(stream, last)| (*stream, mark_of(stream), *last))
+            .filter(|(_, mark, last)| last >= mark)
+            .min_by_key(|(_, mark, _)| *mark)
+    }
+}
+
+/// A zero-filled or given back file, ready to become a segment.
+pub(crate) struct Spare<F> {
+    pub name: String,
+    pub capacity: u64,
+    /// Whether it was a segment before, as far as is known: one found at the start may have been.
+    pub recycled: bool,
+    pub file: F,
+}
+
+/// Makes spares: when asked, or ahead of time on a thread of its own so that a batch never waits for zeroes.
+pub(crate) struct Spares<D: Disk> {
+    disk: D,
+    ready: Vec<Spare<D::File>>,
+    number: u64,
+    ahead: Option<Receiver<Result<Spare<D::File>, JournalError>>>,
+}
+
+/// More spares than this are removed rather than kept: a journal that grew once should shrink again.
+const KEPT: usize = 2;
+
+impl<D: Disk> Spares<D> {
+    /// Takes stock of what is in the directory; half-made files are removed.
+    pub fn find(disk: &D, names: &[String]) -> Result<Self, JournalError> {
+        let mut spares = Self { disk: disk.clone(), ready: Vec::new(), number: 0, ahead: None };
+        for name in names {
+            let failed = |action, e| JournalError::io(disk.path(name), action, 0, e);
+            if name.ends_with(".new") {
+                disk.remove(name).map_err(|e| failed("remove", e))?;
+            } else if let Some(number) = parse(name, "spare-") {
+                spares.number = spares.number.max(number);
+                let file = disk.open(name).map_err(|e| failed("open", e))?;
+                let capacity = file.length().map_err(|e| failed("open", e))?;
+                spares.ready.push(Spare { name: name.clone(), capacity, recycled: true, file });
+            }
+        }
+        Ok(spares)
+    }
+
+    /// A file of at least `needed` bytes: a spare, or a new one of `usual` bytes or more.
+    pub fn take(&mut self, needed: u64, usual: u64) -> Result<Spare<D::File>, JournalError> {
+        if let Some(ahead) = self.ahead.take() {
+            // It was begun when the segment was half full; where it failed, the attempt below says why.
+            if let Ok(Ok(spare)) = ahead.recv() {
+                self.ready.push(spare);
+            }
+        }
+        if let Some(index) = self.ready.iter().position(|spare| spare.capacity >= needed) {
+            return Ok(self.ready.swap_remove(index));
+        }
+        self.number += 1;
+        make(&self.disk, self.number, needed.max(usual))
+    }
+
+    /// Begins to make one on another thread, unless one is there or under way. Answers false if the last one failed.
+    pub fn make_ahead(&mut self, usual: u64) -> bool {
+        let outcome = self.ahead.as_ref().map(Receiver::try_recv);
+        let mut fine = true;
+        match outcome {
+            Some(Err(TryRecvError::Empty)) => return true,
+            Some(Ok(Ok(spare))) => self.ready.push(spare),
+            Some(Ok(Err(error))) => {
+                tracing::warn!(%error, "the next journal segment could not be made ahead of time");
+                fine = false;
+            }
+            Some(Err(TryRecvError::Disconnected)) | None => {}
+        }
+        self.ahead = None;
+        if !fine || !self.ready.is_empty() {
+            return fine;
+        }
+        self.number += 1;
+        let (disk, number) = (self.disk.clone(), self.number);
+        let (sender, receiver) = sync_channel(1);
+        let work = move || {
+            // The journal may have been dropped meanwhile; the file is then found at the next start.
+            let _ = sender.send(make(&disk, number, usual));
+        };
+        if std::thread::Builder::new().name("journal-spare".into()).spawn(work).is_ok() {
+            self.ahead = Some(receiver);
+        }
+        true
+    }
+
+    /// Takes back a segment that nobody needs: its name goes durably, the file is kept where it may be useful.
+    pub fn give_back(&mut self, segment: &Segment, usual: u64) -> Result<(), JournalError> {
+        let failed = |action, e| JournalError::io(self.disk.path(&segment.name), action, 0, e);
+        if self.ready.len() < KEPT && segment.header.capacity >= usual {
+            self.number += 1;
+            let name = spare_name(self.number);
+            self.disk.rename(&segment.name, &name).map_err(|e| failed("rename", e))?;
+            let file = self.disk.open(&name).map_err(|e| failed("open", e))?;
+            self.ready.push(Spare { name, capacity: segment.header.capacity, recycled: true, file });
+        } else {
+            self.disk.remove(&segment.name).map_err(|e| failed("remove", e))?;
+        }
+        // One by one: if the names went in another order, the journal would seem to have a hole.
+        self.disk.sync_names().map_err(|e| failed("sync", e))
+    }
+}
+
+impl<D: Disk> Drop for Spares<D> {
+    fn drop(&mut self) {
+        // Who opens the directory next must not meet a thread that still writes a file of that name.
+        if let Some(ahead) = self.ahead.take() {
+            let _ = ahead.recv();
+        }
+    }
+}
+
+fn make<D: Disk>(disk: &D, number: u64, capacity: u64) -> Result<Spare<D::File>, JournalError> {
+    let capacity = capacity.next_multiple_of(SECTOR as u64);
+    let name = spare_name(number);
+    let new = format!("{name}.new");
+    let file = disk
+        .create(&new, capacity)
+        .map_err(|e| JournalError::io(disk.path(&name), "make a segment", capacity, e))?;
+    disk.rename(&new, &name).map_err(|e| JournalError::io(disk.path(&name), "rename", 0, e))?;
+    Ok(Spare { name, capacity, recycled: false, file })
+}
+
+pub(crate) fn segment_name(sequence: u64) -> String {
+    format!("segment-{sequence:016x}.journal")
+}
+
+fn spare_name(number: u64) -> String {
+    format!("spare-{number:016x}.journal")
+}
+
+/// The sequence numbers and names of the segments among `names`, oldest first.
+pub(crate) fn segments_among(names: &[String]) -> Vec<(u64, String)> {
+    let mut found: Vec<_> =
+        names.iter().filter_map(|name| Some((parse(name, "segment-")?, name.clone()))).collect();
+    found.sort();
+    found
+}
+
+fn parse(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(".journal")?;
+    u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)
+}

@@ -1,0 +1,339 @@
+//! The journal's own thread: the shard goes on while the disk syncs, and everything that has gathered meanwhile
+//! shares the next write and sync.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::batch::Batch;
+use super::disk::Disk;
+use super::error::JournalError;
+use super::format::{Position, StreamId};
+use super::metrics::JournalMetrics;
+use super::segments::Holder;
+use super::writer::Journal;
+
+/// How long the journal is idle before it proves its newest frame durable with a seal: long enough to cost nothing
+/// under any load, short enough that a crash rarely falls into it.
+pub const SEAL_AFTER: Duration = Duration::from_millis(100);
+
+/// Batches that may wait for the disk. The shard keeps adding to its open batch when they are all taken, so this
+/// bounds buffers, not throughput.
+const QUEUE: usize = 16;
+/// One write takes at most about so many bytes; the rest waits for the next.
+const FRAME_MAX: usize = 8 << 20;
+
+/// How far the journal is durable, for other threads: cheap to read, and to wait for.
+#[derive(Clone, Debug, Default)]
+pub struct DurableMark(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    durable: AtomicU64,
+    failed: Mutex<Option<JournalError>>,
+    stopped: AtomicBool,
+    moved: Condvar,
+    holder: Mutex<Option<Holder>>,
+}
+
+impl DurableMark {
+    /// The position up to which every record is durable.
+    ///
+    /// # Errors
+    /// The error that stopped the journal. Nothing may be acknowledged after it.
+    pub fn get(&self) -> Result<Position, JournalError> {
+        if self.0.stopped.load(Ordering::Acquire)
+            && let Some(error) = &*lock(&self.0.failed)
+        {
+            return Err(error.clone());
+        }
+        Ok(Position(self.0.durable.load(Ordering::Acquire)))
+    }
+
+    /// Waits until the record at `position` is durable.
+    ///
+    /// # Errors
+    /// The journal stopped first, by an error or because it was closed.
+    pub fn wait(&self, position: Position) -> Result<(), JournalError> {
+        let mut failed = lock(&self.0.failed);
+        loop {
+            if self.0.durable.load(Ordering::Acquire) >= position.0 {
+                return Ok(());
+            }
+            if let Some(error) = &*failed {
+                return Err(error.clone());
+            }
+            if self.0.stopped.load(Ordering::Acquire) {
+                return Err(JournalError::ThreadGone);
+            }
+            failed = self.0.moved.wait(failed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn advance(&self, position: Position) {
+        // Under the lock, or a waiter that has just looked would sleep through it.
+        let _failed = lock(&self.0.failed);
+        self.0.durable.store(position.0, Ordering::Release);
+        self.0.moved.notify_all();
+    }
+
+    fn stop(&self, error: Option<JournalError>) {
+        let mut failed = lock(&self.0.failed);
+        if failed.is_none() {
+            *failed = error;
+        }
+        self.0.stopped.store(true, Ordering::Release);
+        self.0.moved.notify_all();
+    }
+}
+
+/// The shard's end of the journal. Not shared: one shard, one journal.
+///
+/// The shard adds records as its processes make them, calls [`submit`](Self::submit) at the end of each turn, and
+/// releases what waits for a position once [`durable`](Self::durable) has reached it. Dropped without
+/// [`close`](Self::close), it is as if the process had crashed: what was not yet written is lost.
+pub struct JournalThread {
+    open: Batch,
+    next: Position,
+    batches: Option<SyncSender<Batch>>,
+    emptied: Receiver<Batch>,
+    mark: DurableMark,
+    metrics: Arc<JournalMetrics>,
+    incarnation: u32,
+    unsafe_no_fsync: bool,
+    abandoned: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), JournalError>>>,
+}
+
+impl JournalThread {
+    /// Starts the thread. `wake` is called, from that thread, whenever [`Self::durable`] has news.
+    ///
+    /// # Errors
+    /// The operating system gave no thread.
+    pub fn start<D: Disk>(mut journal: Journal<D>, wake: Box<dyn Fn() + Send>) -> std::io::Result<Self> {
+        journal.make_spares_ahead();
+        let (batches, queue) = sync_channel(QUEUE);
+        let (give_back, emptied) = sync_channel(QUEUE + 1);
+        let mark = DurableMark::default();
+        mark.advance(journal.last());
+        *lock(&mark.0.holder) = journal.oldest_segment_holder();
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let (next, metrics, incarnation) = (journal.last().next(), journal.metrics(), journal.incarnation());
+        let unsafe_no_fsync = journal.unsafe_no_fsync();
+        let worker = Worker { queue, give_back, mark: mark.clone(), wake, abandoned: Arc::clone(&abandoned) };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || worker.run(journal))?;
+        Ok(Self {
+            open: Batch::default(),
+            next,
+            batches: Some(batches),
+            emptied,
+            mark,
+            metrics,
+            incarnation,
+            unsafe_no_fsync,
+            abandoned,
+            thread: Some(thread),
+        })
+    }
+
+    /// Adds a record whose bytes `encode` appends; answers its position. It goes to disk with the next
+    /// [`Self::submit`].
+    pub fn record(&mut self, stream: StreamId, encode: impl FnOnce(&mut Vec<u8>)) -> Position {
+        self.open.record_with(stream, encode);
+        let position = self.next;
+        self.next = position.next();
+        position
+    }
+
+    /// Adds `stream`'s word that its records before `before` may go. See [`Batch::truncate`].
+    pub fn truncate(&mut self, stream: StreamId, before: Position) {
+        self.open.truncate(stream, before);
+    }
+
+    /// The position that the next record will have: everything recorded so far lies before it.
+    #[must_use]
+    pub fn next_position(&self) -> Position {
+        self.next
+    }
+
+    /// Hands over what was added. Answers false if the queue is full: nothing is lost, it goes with a later call;
+    /// call again when woken.
+    ///
+    /// # Errors
+    /// The error that stopped the journal.
+    pub fn submit(&mut self) -> Result<bool, JournalError> {
+        self.mark.get()?;
+        if self.open.is_empty() {
+            return Ok(true);
+        }
+        let Some(batches) = &self.batches else { return Err(JournalError::ThreadGone) };
+        let fresh = self.emptied.try_recv().unwrap_or_default();
+        let full = std::mem::replace(&mut self.open, fresh);
+        // Counted before it is sent, so that the thread never counts down first.
+        self.metrics.queued.fetch_add(1, Ordering::Relaxed);
+        let Err(refused) = batches.try_send(full) else { return Ok(true) };
+        self.metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        match refused {
+            TrySendError::Full(batch) => {
+                self.open = batch;
+                Ok(false)
+            }
+            TrySendError::Disconnected(batch) => {
+                self.open = batch;
+                Err(self.mark.get().err().unwrap_or(JournalError::ThreadGone))
+            }
+        }
+    }
+
+    /// The position up to which every record is durable.
+    ///
+    /// # Errors
+    /// The error that stopped the journal. The node must stop; nothing may be acknowledged any more.
+    pub fn durable(&self) -> Result<Position, JournalError> {
+        self.mark.get()
+    }
+
+    /// The same for other threads.
+    #[must_use]
+    pub fn mark(&self) -> DurableMark {
+        self.mark.clone()
+    }
+
+    /// Bytes added and not yet handed over: grows while the disk is slower than the shard, so the shard refuses new
+    /// work above its limit.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.open.bytes()
+    }
+
+    /// How often this node has started, this time included; durable.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// Whether syncs are switched off.
+    #[must_use]
+    pub fn unsafe_no_fsync(&self) -> bool {
+        self.unsafe_no_fsync
+    }
+
+    /// The stream that keeps the oldest segment in use, as of the newest frame.
+    #[must_use]
+    pub fn oldest_segment_holder(&self) -> Option<Holder> {
+        *lock(&self.mark.0.holder)
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<JournalMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Writes everything that was added, seals the journal and ends the thread.
+    ///
+    /// # Errors
+    /// The error that stopped the journal, now or before.
+    pub fn close(mut self) -> Result<(), JournalError> {
+        let open = std::mem::take(&mut self.open);
+        if let Some(batches) = self.batches.take()
+            && !open.is_empty()
+        {
+            self.metrics.queued.fetch_add(1, Ordering::Relaxed);
+            // If the thread is gone, joining it says why.
+            let _ = batches.send(open);
+        }
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), JournalError> {
+        self.batches = None;
+        let outcome = self.thread.take().map(JoinHandle::join);
+        outcome.unwrap_or(Ok(Err(JournalError::ThreadGone))).unwrap_or(Err(JournalError::ThreadGone))
+    }
+}
+
+impl Drop for JournalThread {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.abandoned.store(true, Ordering::Release);
+            // Waited for, so that the directory is free again; why it stopped was for `durable` to tell.
+            let _ = self.join();
+        }
+    }
+}
+
+struct Worker {
+    queue: Receiver<Batch>,
+    give_back: SyncSender<Batch>,
+    mark: DurableMark,
+    wake: Box<dyn Fn() + Send>,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Worker {
+    fn run<D: Disk>(self, mut journal: Journal<D>) -> Result<(), JournalError> {
+        let outcome = self.serve(&mut journal);
+        let outcome = match outcome {
+            Ok(()) if !self.abandoned.load(Ordering::Acquire) => journal.close(),
+            other => other,
+        };
+        self.mark.stop(outcome.clone().err());
+        (self.wake)();
+        outcome
+    }
+
+    fn serve<D: Disk>(&self, journal: &mut Journal<D>) -> Result<(), JournalError> {
+        let metrics = journal.metrics();
+        let mut batches = Vec::with_capacity(QUEUE);
+        loop {
+            match self.queue.recv_timeout(SEAL_AFTER) {
+                Ok(batch) => batches.push(batch),
+                Err(RecvTimeoutError::Timeout) => {
+                    journal.seal()?;
+                    match self.queue.recv() {
+                        Ok(batch) => batches.push(batch),
+                        Err(_) => return Ok(()),
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            let mut bytes = batches[0].bytes();
+            while bytes < FRAME_MAX
+                && let Ok(batch) = self.queue.try_recv()
+            {
+                bytes += batch.bytes();
+                batches.push(batch);
+            }
+            metrics.queued.fetch_sub(batches.len() as u64, Ordering::Relaxed);
+            if self.abandoned.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let durable = journal.append_sync(&batches)?;
+            *lock(&self.mark.0.holder) = journal.oldest_segment_holder();
+            self.mark.advance(durable);
+            (self.wake)();
+            for mut batch in batches.drain(..) {
+                batch.clear();
+                // More than the shard can use at once are dropped.
+                let _ = self.give_back.try_send(batch);
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Reached in a panic too: whoever waits must learn that nothing will come.
+        if std::thread::panicking() {
+            self.mark.stop(Some(JournalError::ThreadGone));
+            (self.wake)();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
