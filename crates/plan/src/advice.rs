@@ -223,7 +223,8 @@ mod tests {
             multipaxos, leader Euro         332.0    254.0   166.0   401.0      456.0   321.8
 
             recommended: multipaxos, leader US East, 70.2 ms over the mean floor
-        "#]].assert_eq(&plan.to_string());
+        "#]]
+        .assert_eq(&plan.to_string());
     }
 
     #[test]

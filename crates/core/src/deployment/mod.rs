@@ -7,6 +7,7 @@
 
 mod draft;
 mod error;
+mod keyspace;
 mod limits;
 mod parameters;
 mod parse;
@@ -228,9 +229,22 @@ impl Deployment {
     /// # Errors
     /// Every mistake in the text and in the matrix that it names.
     pub fn parse(text: &str, file: &str, base: &Path, known: &Known) -> Result<Self, ConfigErrors> {
-        parse::deployment(text, file, base, known, &|path| {
-            std::fs::read_to_string(path).map_err(|e| e.to_string())
-        })
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
+        Self::parse_with(text, file, base, known, &read)
+    }
+
+    /// The same, with the matrix fetched by `read` instead of from disk: for fuzzing, and for texts that are compiled in.
+    ///
+    /// # Errors
+    /// Every mistake in the text and in the matrix that it names.
+    pub fn parse_with(
+        text: &str,
+        file: &str,
+        base: &Path,
+        known: &Known,
+        read: &dyn Fn(&Path) -> Result<String, String>,
+    ) -> Result<Self, ConfigErrors> {
+        parse::deployment(text, file, base, known, read)
     }
 
     /// The deployment that `isochrone up` runs when none is named: five regions with the delays of `carousel-ec2`, one
@@ -240,7 +254,7 @@ impl Deployment {
         const MATRIX: &str = include_str!("../../../../reference/rtt/carousel-ec2.csv");
         let known = Known::names(&["multipaxos"]);
         let read = |_: &Path| Ok(MATRIX.to_owned());
-        match parse::deployment(TEXT, "five-regions.toml", Path::new(""), &known, &read) {
+        match Self::parse_with(TEXT, "five-regions.toml", Path::new(""), &known, &read) {
             Ok(deployment) => deployment,
             // Both texts are compiled in, and a test parses them.
             Err(errors) => unreachable!("the built-in deployment is good: {errors}"),

@@ -8,8 +8,8 @@ use toml::de::DeTable;
 use super::draft::{Located, Refusal, Section, Source};
 use super::error::{ConfigErrors, Mistakes};
 use super::values::{one_of, scaled, suggest};
-use super::{Address, Deployment, Keyspace, Known, Limits, Network, Node, Parameters, Region, security};
-use crate::id::{KeyspaceId, NodeId, RegionId};
+use super::{Address, Deployment, Known, Limits, Network, Node, Region, security};
+use crate::id::{NodeId, RegionId};
 use crate::time::Span;
 use crate::topology::{Cells, Matrix};
 
@@ -24,7 +24,6 @@ pub(super) const CLUSTER: &str = "isochrone";
 const REGIONS_MAX: usize = 64;
 const NODES_MAX: usize = 256;
 const KEYSPACES_MAX: usize = 256;
-const PARTITIONS_MAX: u64 = 1_024;
 const NAME_MAX: usize = 64;
 const TEXT_MAX: usize = 1 << 20;
 
@@ -75,11 +74,11 @@ pub(super) fn find_replica(
     by_name.or_else(|| replicas.iter().find(|id| Some(node(id).region) == region)).copied()
 }
 
-struct Parser<'p> {
+pub(super) struct Parser<'p> {
     base: &'p Path,
-    known: &'p Known,
+    pub(super) known: &'p Known,
     read: Read<'p>,
-    mistakes: &'p mut Mistakes,
+    pub(super) mistakes: &'p mut Mistakes,
 }
 
 impl Parser<'_> {
@@ -351,283 +350,8 @@ impl Parser<'_> {
         fsync.is_none_or(|found| found.value)
     }
 
-    fn keyspaces(
-        &mut self,
-        sections: Vec<Section<'_>>,
-        nodes: &[(u32, Node)],
-        regions: &[Region],
-    ) -> Vec<Keyspace> {
-        let mut keyspaces: Vec<Keyspace> = Vec::new();
-        for (position, section) in sections.into_iter().enumerate() {
-            let keyspace = self.keyspace(position, section, nodes, regions, &keyspaces);
-            keyspaces.extend(keyspace);
-        }
-        keyspaces
-    }
-
-    fn keyspace(
-        &mut self,
-        position: usize,
-        mut section: Section<'_>,
-        nodes: &[(u32, Node)],
-        regions: &[Region],
-        earlier: &[Keyspace],
-    ) -> Option<Keyspace> {
-        let name = section.required_text("name", "main", self.mistakes);
-        if let Some(name) = &name {
-            section.title = format!("keyspace {:?}", name.value);
-            self.check_name(&section, "name", name);
-            if let Some(first) = earlier.iter().find(|keyspace| keyspace.name == name.value) {
-                let wrong = format!("the name is that of the keyspace on line {}", first.line);
-                section.refuse(self.mistakes, name.line, wrong, "give each keyspace a name of its own");
-            }
-        }
-        let names = self.known.protocols.iter().map(|(name, _)| *name);
-        let protocol =
-            section.required_text("protocol", names.clone().next().unwrap_or_default(), self.mistakes);
-        if let Some(protocol) = &protocol
-            && !names.clone().any(|name| name == protocol.value)
-        {
-            let wrong = format!("there is no protocol {:?}", protocol.value);
-            section.refuse(self.mistakes, protocol.line, wrong, suggest(&protocol.value, names));
-        }
-        let index = self.index(position, &mut section, earlier);
-        let replicas = self.replicas(&mut section, nodes);
-        let leader = section.text("leader", self.mistakes);
-        let leader = leader.and_then(|place| {
-            let replicas = replicas.as_ref()?;
-            let flat: Vec<Node> = nodes.iter().map(|(_, node)| node.clone()).collect();
-            let found = find_replica(&place.value, replicas, &flat, regions);
-            if found.is_none() {
-                let places = replicas.iter().map(|id| nodes[usize::from(id.0)].1.name.as_str());
-                let wrong = format!("leader = {:?} is no replica and no region of one", place.value);
-                let right = match suggest(&place.value, regions.iter().map(|region| region.name.as_str())) {
-                    hint if hint.ends_with('?') && !regions.iter().any(|r| r.name == place.value) => hint,
-                    _ => format!("use {}, or its region", one_of(places)),
-                };
-                section.refuse(self.mistakes, place.line, wrong, right);
-            }
-            found
-        });
-        let partitions =
-            section.integer("partitions", 1, PARTITIONS_MAX, self.mistakes).map_or(1, |found| found.value);
-        let survive = self.survive(&mut section, replicas.as_deref(), nodes);
-        let redis_port = self.redis_port(&mut section, nodes, earlier);
-        let parameters = section.section("parameters", "parameters", self.mistakes);
-        let title = name.as_ref().map_or("", |name| name.value.as_str());
-        let parameters = Parameters::from_section(parameters.as_ref(), self.mistakes.file(), title);
-        if let Some(protocol) = &protocol
-            && let Some((_, Some(rule))) =
-                self.known.protocols.iter().find(|(name, _)| *name == protocol.value)
-        {
-            let mut reader = parameters.read();
-            rule(&mut reader);
-            if let Err(errors) = reader.finish() {
-                self.mistakes.absorb(errors);
-            }
-        }
-        let line = section.line;
-        section.finish(self.mistakes);
-        Some(Keyspace {
-            // At most KEYSPACES_MAX, so the number fits; 0 is the directory.
-            id: KeyspaceId(position as u16 + 1),
-            name: name?.value,
-            index,
-            protocol: protocol?.value,
-            replicas: replicas?,
-            leader,
-            // At most PARTITIONS_MAX, so the number fits.
-            partitions: partitions as u16,
-            survive,
-            redis_port,
-            parameters,
-            line,
-        })
-    }
-
-    fn index(&mut self, position: usize, section: &mut Section<'_>, earlier: &[Keyspace]) -> u16 {
-        let found = section.integer("index", 0, u64::from(u16::MAX), self.mistakes);
-        let line = found.as_ref().map_or(section.line, |found| found.line);
-        // In range: the first by the rule just given, the second by KEYSPACES_MAX.
-        let index = found.map_or(position as u16, |found| found.value as u16);
-        if let Some(first) = earlier.iter().find(|keyspace| keyspace.index == index) {
-            let wrong = format!("index {index} is that of keyspace {:?} on line {}", first.name, first.line);
-            let free = (0..=u16::MAX).find(|free| !earlier.iter().any(|keyspace| keyspace.index == *free));
-            section.refuse(self.mistakes, line, wrong, format!("use index = {}", free.unwrap_or_default()));
-        }
-        index
-    }
-
-    fn replicas(&mut self, section: &mut Section<'_>, nodes: &[(u32, Node)]) -> Option<Vec<NodeId>> {
-        let listed = section.texts("replicas", self.mistakes);
-        let counted = section.integer("replication", 0, u64::from(u16::MAX), self.mistakes);
-        if let (Some(_), Some(second)) = (&listed, &counted) {
-            section.refuse(
-                self.mistakes,
-                second.line,
-                "both replicas and replication are given",
-                "keep one of them",
-            );
-            return None;
-        }
-        if let Some(listed) = listed {
-            return self.listed_replicas(section, &listed, nodes);
-        }
-        if section.has("replicas") || (section.has("replication") && counted.is_none()) || nodes.is_empty() {
-            return None;
-        }
-        let names = nodes.iter().map(|(_, node)| node.name.as_str()).collect::<Vec<_>>().join(", ");
-        let odd = REPLICATIONS.iter().rev().find(|n| **n <= nodes.len()).copied().unwrap_or(1);
-        let (line, count) = match &counted {
-            // More than any number of nodes is refused below, whatever it is cut to.
-            Some(counted) => (counted.line, usize::try_from(counted.value).unwrap_or(usize::MAX)),
-            None if REPLICATIONS.contains(&nodes.len()) => (section.line, nodes.len()),
-            None => {
-                let wrong =
-                    format!("replication is not given, and the {} nodes cannot all be replicas", nodes.len());
-                section.refuse(self.mistakes, section.line, wrong, format!("use replication = {odd}"));
-                return None;
-            }
-        };
-        if count > nodes.len() {
-            let plural = if nodes.len() == 1 { "node is" } else { "nodes are" };
-            let wrong = format!("replication = {count}, but only {} {plural} listed ({names})", nodes.len());
-            section.refuse(self.mistakes, line, wrong, format!("use replication = {odd}, or add a node"));
-            return None;
-        }
-        if !REPLICATIONS.contains(&count) {
-            self.refuse_replication(section, line, &format!("replication = {count}"), count, nodes.len());
-            return None;
-        }
-        Some(nodes[..count].iter().map(|(_, node)| node.id).collect())
-    }
-
-    fn listed_replicas(
-        &mut self,
-        section: &Section<'_>,
-        listed: &Located<Vec<Located<String>>>,
-        nodes: &[(u32, Node)],
-    ) -> Option<Vec<NodeId>> {
-        let mut replicas = Vec::new();
-        let mut good = true;
-        for name in &listed.value {
-            let found = nodes.iter().find(|(_, node)| node.name == name.value).map(|(_, node)| node.id);
-            let refusal = match found {
-                None => Some((
-                    format!("replicas names {:?}, which is no node", name.value),
-                    suggest(&name.value, nodes.iter().map(|(_, node)| node.name.as_str())),
-                )),
-                Some(id) if replicas.contains(&id) => Some((
-                    format!("replicas names {:?} twice", name.value),
-                    "name each replica once".to_owned(),
-                )),
-                Some(id) => {
-                    replicas.push(id);
-                    None
-                }
-            };
-            if let Some((wrong, right)) = refusal {
-                section.refuse(self.mistakes, name.line, wrong, right);
-                good = false;
-            }
-        }
-        if good && !REPLICATIONS.contains(&replicas.len()) {
-            let what = format!("replicas names {} nodes", replicas.len());
-            self.refuse_replication(section, listed.line, &what, replicas.len(), nodes.len());
-            good = false;
-        }
-        good.then_some(replicas)
-    }
-
-    fn refuse_replication(
-        &mut self,
-        section: &Section<'_>,
-        line: u32,
-        what: &str,
-        count: usize,
-        nodes: usize,
-    ) {
-        let wrong = match count {
-            0 => format!("{what}, which keeps nothing"),
-            even if even % 2 == 0 => {
-                format!("{what}, which survives no more crashes than {} and waits for one more", even - 1)
-            }
-            _ => format!("{what}, more than any quorum should wait for"),
-        };
-        let possible: Vec<String> =
-            REPLICATIONS.iter().filter(|n| **n <= nodes).map(usize::to_string).collect();
-        section.refuse(
-            self.mistakes,
-            line,
-            wrong,
-            format!("use an odd number of replicas: {}", possible.join(", ")),
-        );
-    }
-
-    fn survive(
-        &mut self,
-        section: &mut Section<'_>,
-        replicas: Option<&[NodeId]>,
-        nodes: &[(u32, Node)],
-    ) -> Option<u8> {
-        let demanded = section.integer("survive", 0, 3, self.mistakes)?;
-        let replicas = replicas?;
-        let mut per_region: BTreeMap<RegionId, usize> = BTreeMap::new();
-        for id in replicas {
-            *per_region.entry(nodes[usize::from(id.0)].1.region).or_default() += 1;
-        }
-        let mut sizes: Vec<usize> = per_region.into_values().collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        // The worst loss takes the regions with most replicas first.
-        let spare = (replicas.len() - 1) / 2;
-        let survived =
-            (1..=sizes.len()).take_while(|lost| sizes[..*lost].iter().sum::<usize>() <= spare).count();
-        if demanded.value > survived as u64 {
-            let wrong = format!(
-                "survive = {}, but {} replicas in {} regions survive the loss of {survived}",
-                demanded.value,
-                replicas.len(),
-                sizes.len()
-            );
-            let right = format!(
-                "place {} replicas in as many regions, or use survive = {survived}",
-                2 * demanded.value + 1
-            );
-            section.refuse(self.mistakes, demanded.line, wrong, right);
-        }
-        // At most 3 by the rule above.
-        Some(demanded.value as u8)
-    }
-
-    fn redis_port(
-        &mut self,
-        section: &mut Section<'_>,
-        nodes: &[(u32, Node)],
-        earlier: &[Keyspace],
-    ) -> Option<u16> {
-        let port = section.integer("redis_port", 1, u64::from(u16::MAX), self.mistakes)?;
-        // In range by the rule just given.
-        let value = port.value as u16;
-        let keyspace = earlier.iter().find(|keyspace| keyspace.redis_port == Some(value));
-        let node = nodes.iter().find(|(_, node)| {
-            [&node.peer, &node.redis, &node.http]
-                .iter()
-                .any(|a| a.as_ref().is_some_and(|a| a.port() == value))
-        });
-        let user = match (keyspace, node) {
-            (Some(keyspace), _) => Some(format!("keyspace {:?} on line {}", keyspace.name, keyspace.line)),
-            (None, Some((line, node))) => Some(format!("node {:?} on line {line}", node.name)),
-            (None, None) => None,
-        };
-        if let Some(user) = user {
-            let wrong = format!("redis_port = {value} is already used by {user}");
-            section.refuse(self.mistakes, port.line, wrong, "use a port of its own");
-        }
-        Some(value)
-    }
-
     /// Names of nodes, keyspaces and clusters go into paths, certificates and labels of metrics.
-    fn check_name(&mut self, section: &Section<'_>, key: &str, name: &Located<String>) {
+    pub(super) fn check_name(&mut self, section: &Section<'_>, key: &str, name: &Located<String>) {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let good = (1..=NAME_MAX).contains(&name.value.len())
             && name.value.chars().all(plain)

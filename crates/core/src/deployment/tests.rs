@@ -243,7 +243,7 @@ fn near_names_are_found_and_far_ones_are_not() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the text, an answer comes: a deployment, or errors that each say what is wrong and what would be right.
     #[test]
@@ -304,7 +304,8 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 fn answered(text: &str) {
-    if let Err(errors) = parse(text, "fuzz.toml") {
+    let carousel = |_: &Path| Ok(include_str!("../../../../reference/rtt/carousel-ec2.csv").to_owned());
+    if let Err(errors) = Deployment::parse_with(text, "fuzz.toml", Path::new(""), &known(), &carousel) {
         assert!(errors.iter().count() > 0);
         assert!(errors.iter().all(|error| !error.wrong.is_empty() && !error.right.is_empty()), "{errors}");
     }
