@@ -1,0 +1,173 @@
+//! What the processes of one shard hand to their host during a turn: messages, records, answers, facts.
+
+use crate::journal::{JournalError, JournalThread, Position, StreamId};
+use crate::outgoing::Outgoing;
+use isochrone_core::wire::encode_into;
+use isochrone_core::{Fact, Instant, NodeId, ProcessId, Stamp, Ticket, Wire};
+use std::any::Any;
+use std::collections::VecDeque;
+
+/// The queues between the processes of a shard and the shard, and the clocks of the turn.
+pub struct Io {
+    /// The steady clock, as read at the beginning of the turn.
+    pub now: Instant,
+    /// The wall clock, likewise.
+    pub stamp: Stamp,
+    /// Every record up to this position is durable.
+    pub durable: u64,
+    /// Messages between processes of this node, oldest first. Unbounded: what a process tells itself
+    /// must arrive.
+    pub local: VecDeque<Local>,
+    /// Messages to other nodes.
+    pub outgoing: Outgoing,
+    /// Answers to tickets, oldest first.
+    pub answers: VecDeque<Answer>,
+    /// What marks said, oldest first.
+    pub facts: VecDeque<(ProcessId, Fact)>,
+    /// The marks themselves, where `keep_marks` asks for them: tests read them.
+    pub marks: VecDeque<(ProcessId, Box<dyn Any + Send>)>,
+    /// Whether `marks` is filled.
+    pub keep_marks: bool,
+    node: NodeId,
+    ledger: Box<dyn Ledger>,
+    written: u64,
+}
+
+/// Where a shard's records go: the journal's thread, or a test's stand-in.
+pub trait Ledger: Send {
+    /// Appends a record to the open batch; its position, one more than that of the record before.
+    fn record(&mut self, of: StreamId, encode: &mut dyn FnMut(&mut Vec<u8>)) -> u64;
+
+    /// Notes in the open batch that the records of `of` before `before` may go.
+    fn truncate(&mut self, of: StreamId, before: u64);
+
+    /// Hands the open batch over. Never blocks for a sync; what is not taken goes with a later call.
+    ///
+    /// # Errors
+    /// The journal has failed, which ends the node.
+    fn submit(&mut self) -> Result<(), JournalError>;
+
+    /// The position up to which all records are durable. Never falls.
+    ///
+    /// # Errors
+    /// As [`Ledger::submit`].
+    fn durable(&mut self) -> Result<u64, JournalError>;
+
+    /// Bytes that wait to be handed over: above its limit, the shard takes no new commands.
+    fn backlog(&self) -> usize;
+
+    /// Writes and syncs everything, and ends.
+    ///
+    /// # Errors
+    /// As [`Ledger::submit`].
+    fn close(self: Box<Self>) -> Result<(), JournalError>;
+}
+
+impl Ledger for JournalThread {
+    fn record(&mut self, of: StreamId, encode: &mut dyn FnMut(&mut Vec<u8>)) -> u64 {
+        JournalThread::record(self, of, encode).0
+    }
+
+    fn truncate(&mut self, of: StreamId, before: u64) {
+        JournalThread::truncate(self, of, Position(before));
+    }
+
+    fn submit(&mut self) -> Result<(), JournalError> {
+        JournalThread::submit(self).map(|_| ())
+    }
+
+    fn durable(&mut self) -> Result<u64, JournalError> {
+        JournalThread::durable(self).map(|position| position.0)
+    }
+
+    fn backlog(&self) -> usize {
+        JournalThread::backlog(self)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), JournalError> {
+        JournalThread::close(*self)
+    }
+}
+
+/// A message that stays on its node.
+pub struct Local {
+    /// The sender.
+    pub from: ProcessId,
+    /// The receiver.
+    pub to: ProcessId,
+    /// The message, a `P::Message`.
+    pub message: Box<dyn Any + Send>,
+}
+
+/// An answer to a ticket.
+pub struct Answer {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// What it is answered with.
+    pub reply: Reply,
+    /// Whether no other answer follows.
+    pub last: bool,
+}
+
+/// The two forms an answer leaves a process in.
+pub enum Reply {
+    /// Translated for the gateways.
+    Outcome(crate::gateway::Outcome),
+    /// The process' own `P::Outcome`.
+    Raw(Box<dyn Any + Send>),
+}
+
+impl Io {
+    /// The queues of a shard of `node` whose journal ends at `written`, all of it durable.
+    pub fn new(node: NodeId, ledger: Box<dyn Ledger>, written: u64) -> Io {
+        Io {
+            now: Instant::ZERO,
+            stamp: Stamp::ZERO,
+            durable: written,
+            local: VecDeque::new(),
+            outgoing: Outgoing::default(),
+            answers: VecDeque::new(),
+            facts: VecDeque::new(),
+            marks: VecDeque::new(),
+            keep_marks: false,
+            node,
+            ledger,
+            written,
+        }
+    }
+
+    /// Sends now: the caller has kept the lane's promise.
+    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: M) {
+        if to.node == self.node {
+            self.local.push_back(Local { from, to, message: Box::new(message) });
+        } else {
+            self.outgoing.send(from, to, &message);
+        }
+    }
+
+    /// Appends a record of `of` to the journal's open batch; its position, and its bytes.
+    pub fn record<R: Wire>(&mut self, of: ProcessId, record: &R) -> (u64, usize) {
+        let mut bytes = 0;
+        self.written = self.ledger.record(StreamId(of.to_u64()), &mut |out| {
+            let before = out.len();
+            encode_into(record, out);
+            bytes = out.len() - before;
+        });
+        (self.written, bytes)
+    }
+
+    /// The journal.
+    pub fn ledger(&mut self) -> &mut dyn Ledger {
+        &mut *self.ledger
+    }
+
+    /// Ends the queues and gives the journal back.
+    pub fn into_ledger(self) -> Box<dyn Ledger> {
+        self.ledger
+    }
+
+    /// The position of the newest record, durable or not.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+}

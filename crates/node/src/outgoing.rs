@@ -1,0 +1,105 @@
+//! Messages on their way to other nodes: encoded once, straight into the receiver's buffer, and dropped
+//! where that is full, as a network may.
+
+use crate::transport::frame;
+use isochrone_core::wire::encode_into;
+use isochrone_core::{NodeId, ProcessId, Random, Wire};
+
+/// The buffers of all peers, by node number.
+#[derive(Default)]
+pub struct Outgoing {
+    peers: Vec<Option<PeerQueue>>,
+    /// Messages to nodes that are no peers.
+    pub misaddressed: u64,
+}
+
+/// What waits for one peer since the last flush, and what became of the rest.
+pub struct PeerQueue {
+    /// Whole frames, one behind the other.
+    pub frames: Vec<u8>,
+    /// Bytes that earlier flushes have left in the link; set by its owner.
+    pub backlog: usize,
+    /// Whether the link takes anything at all; false while it waits to dial again.
+    pub open: bool,
+    /// The chance that a message is lost on purpose, where a network is emulated.
+    pub loss: f64,
+    /// Messages taken.
+    pub sent: u64,
+    /// Messages dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Messages dropped because there was no link.
+    pub dropped_closed: u64,
+    /// Messages lost on purpose.
+    pub dropped_emulated: u64,
+    /// Messages dropped because they exceed a frame.
+    pub dropped_large: u64,
+    queue_bytes: usize,
+    frame_bytes: usize,
+    random: Random,
+}
+
+impl Outgoing {
+    /// Adds or replaces a peer, with the most bytes its queue and one frame may have.
+    pub fn add(&mut self, node: NodeId, queue_bytes: usize, frame_bytes: usize, random: Random) {
+        let index = usize::from(node.0);
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        self.peers[index] = Some(PeerQueue {
+            frames: Vec::new(),
+            backlog: 0,
+            open: true,
+            loss: 0.0,
+            sent: 0,
+            dropped_full: 0,
+            dropped_closed: 0,
+            dropped_emulated: 0,
+            dropped_large: 0,
+            queue_bytes,
+            frame_bytes,
+            random,
+        });
+    }
+
+    /// Forgets a peer and what waits for it.
+    pub fn remove(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(usize::from(node.0)) {
+            *peer = None;
+        }
+    }
+
+    /// The queue of one peer.
+    pub fn peer(&mut self, node: NodeId) -> Option<&mut PeerQueue> {
+        self.peers.get_mut(usize::from(node.0))?.as_mut()
+    }
+
+    /// Encodes a message into its receiver's queue, or drops and counts it.
+    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: &M) {
+        let Some(peer) = self.peers.get_mut(usize::from(to.node.0)).and_then(Option::as_mut) else {
+            self.misaddressed += 1;
+            return;
+        };
+        if !peer.open {
+            peer.dropped_closed += 1;
+            return;
+        }
+        if peer.loss > 0.0 && peer.random.chance(peer.loss) {
+            peer.dropped_emulated += 1;
+            return;
+        }
+        let begin = peer.frames.len();
+        if begin + peer.backlog >= peer.queue_bytes {
+            peer.dropped_full += 1;
+            return;
+        }
+        frame::message(&mut peer.frames, from, to, |out| encode_into(message, out));
+        let size = peer.frames.len() - begin;
+        if size > peer.frame_bytes {
+            peer.frames.truncate(begin);
+            peer.dropped_large += 1;
+            tracing::error!(%from, %to, size, limit = peer.frame_bytes, "a message exceeds frame_bytes and was dropped");
+            return;
+        }
+        peer.sent += 1;
+    }
+}

@@ -1,0 +1,211 @@
+//! Frames between nodes: `length u32 | kind u8 | content`, integers little-endian, the length counting
+//! what follows it. A connection carries messages one way, from the node that dialled:
+//!
+//! ```text
+//! dialler                               acceptor
+//!   Hello {magic, version, cluster,
+//!          from, to, incarnation}   ->
+//!                                   <-  Welcome {version}     or  Refuse "why", and the end
+//!   Message, Message, Ping ...      ->
+//!                                   <-  Pong ...
+//! ```
+
+use isochrone_core::wire::{decode, encode_into};
+use isochrone_core::{NodeId, ProcessId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The newest version of the frames and of what is inside, the one written.
+pub const VERSION: u16 = 1;
+
+/// What a hello begins with, so that a stranger on the port is told from a node.
+pub const MAGIC: [u8; 8] = *b"ISOCHRON";
+
+/// Frames before the handshake is done are smaller than this; a larger one is a stranger's.
+pub const HANDSHAKE_MAX: usize = 4 << 10;
+
+const HEADER: usize = 5;
+const ADDRESSES: usize = 16;
+
+/// How a node introduces itself.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`] of the dialler.
+    pub version: u16,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The dialler.
+    pub from: NodeId,
+    /// Who it believes it has reached.
+    pub to: NodeId,
+    /// How often the dialler has started.
+    pub incarnation: u32,
+}
+
+/// One frame, borrowed from the bytes it came in.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Frame<'a> {
+    /// The first frame of a connection.
+    Hello(Hello),
+    /// The answer to a hello that is accepted: the acceptor's version.
+    Welcome(u16),
+    /// The answer to one that is not: why.
+    Refuse(String),
+    /// A message between processes.
+    Message {
+        /// The sender.
+        from: ProcessId,
+        /// The receiver.
+        to: ProcessId,
+        /// The message, encoded.
+        body: &'a [u8],
+    },
+    /// Are you there? The number comes back in a pong.
+    Ping(u64),
+    /// The answer to a ping.
+    Pong(u64),
+}
+
+/// Bytes that are no frame. The connection they came on is closed.
+#[derive(Clone, Eq, PartialEq, Debug, Error)]
+pub enum FrameError {
+    /// A length above the limit.
+    #[error("a frame of {length} bytes, more than the {limit} that are allowed")]
+    TooLong {
+        /// What it claims.
+        length: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A kind that this version does not know.
+    #[error("a frame of unknown kind {0}")]
+    Kind(u8),
+    /// A content that does not fit its kind.
+    #[error("a malformed {0} frame")]
+    Content(&'static str),
+}
+
+/// Appends a message; `encode` appends its body.
+pub fn message(out: &mut Vec<u8>, from: ProcessId, to: ProcessId, encode: impl FnOnce(&mut Vec<u8>)) {
+    frame(out, 4, |out| {
+        out.extend_from_slice(&to.to_u64().to_le_bytes());
+        out.extend_from_slice(&from.to_u64().to_le_bytes());
+        encode(out);
+    });
+}
+
+/// Appends a hello.
+pub fn hello(out: &mut Vec<u8>, hello: &Hello) {
+    frame(out, 1, |out| encode_into(hello, out));
+}
+
+/// Appends a welcome.
+pub fn welcome(out: &mut Vec<u8>) {
+    frame(out, 2, |out| out.extend_from_slice(&VERSION.to_le_bytes()));
+}
+
+/// Appends a refusal, cut to what a handshake may carry.
+pub fn refuse(out: &mut Vec<u8>, why: &str) {
+    let mut end = why.len().min(HANDSHAKE_MAX - HEADER);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    frame(out, 3, |out| out.extend_from_slice(&why.as_bytes()[..end]));
+}
+
+/// Appends a ping.
+pub fn ping(out: &mut Vec<u8>, number: u64) {
+    frame(out, 5, |out| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// Appends a pong.
+pub fn pong(out: &mut Vec<u8>, number: u64) {
+    frame(out, 6, |out| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// Reads the frame at the front of `bytes`: it and its size, or `None` where it is not all there.
+///
+/// # Errors
+/// The bytes are no frame, or one above `limit`.
+pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > limit {
+        return Err(FrameError::TooLong { length, limit });
+    }
+    let Some(content) = rest.get(..length) else { return Ok(None) };
+    let (kind, content) = content.split_first().ok_or(FrameError::Content("empty"))?;
+    let number = |what| {
+        content.try_into().map(u64::from_le_bytes).map_err(|_: std::array::TryFromSliceError| FrameError::Content(what))
+    };
+    let frame = match kind {
+        1 => Frame::Hello(decode(content).map_err(|_| FrameError::Content("hello"))?),
+        2 => Frame::Welcome(u16::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("welcome"))?)),
+        3 => Frame::Refuse(String::from_utf8_lossy(content).into_owned()),
+        4 => {
+            let Some((to, rest)) = content.split_first_chunk() else { return Err(FrameError::Content("message")) };
+            let Some((from, body)) = rest.split_first_chunk() else { return Err(FrameError::Content("message")) };
+            Frame::Message {
+                from: ProcessId::from_u64(u64::from_le_bytes(*from)),
+                to: ProcessId::from_u64(u64::from_le_bytes(*to)),
+                body,
+            }
+        }
+        5 => Frame::Ping(number("ping")?),
+        6 => Frame::Pong(number("pong")?),
+        other => return Err(FrameError::Kind(*other)),
+    };
+    Ok(Some((frame, 4 + length)))
+}
+
+/// Turns a stream of bytes into frames. Keeps only what is incomplete, so an idle connection costs nothing.
+#[derive(Default)]
+pub struct FrameBuffer {
+    pending: Vec<u8>,
+}
+
+impl FrameBuffer {
+    /// Takes bytes in and gives every frame that is complete, in order.
+    ///
+    /// # Errors
+    /// What [`parse`] refuses, or the first error of `each`; nothing is to be fed afterwards.
+    pub fn feed<E: From<FrameError>>(
+        &mut self,
+        bytes: &[u8],
+        limit: usize,
+        mut each: impl FnMut(Frame<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut rest: &[u8] = if pending.is_empty() {
+            bytes
+        } else {
+            pending.extend_from_slice(bytes);
+            &pending
+        };
+        while let Some((frame, size)) = parse(rest, limit)? {
+            rest = &rest[size..];
+            each(frame)?;
+        }
+        self.pending = if rest.len() == pending.len() && !pending.is_empty() { pending } else { rest.to_vec() };
+        Ok(())
+    }
+
+    /// Bytes kept.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+}
+
+fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
+    let begin = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, kind]);
+    content(out);
+    // A frame above u32 is far above every limit; its sender drops it by its size.
+    let length = (out.len() - begin - 4) as u32;
+    out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Bytes that a message takes beside its body.
+pub const MESSAGE_OVERHEAD: usize = HEADER + ADDRESSES;

@@ -1,0 +1,246 @@
+//! A TCP connection with or without TLS, never blocking.
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// One end of a connection. Bytes to be written are queued inside and go out as the socket takes them.
+pub struct Stream {
+    socket: TcpStream,
+    tls: Option<Box<Connection>>,
+    out: Vec<u8>,
+    /// How much of `out` is written.
+    written: usize,
+}
+
+/// How connections that come in on a listener are spoken with.
+#[derive(Clone)]
+pub enum Acceptor {
+    /// As they are: on loopback only.
+    Plain,
+    /// With TLS.
+    Tls(Arc<ServerConfig>),
+}
+
+/// What a read gave.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Got {
+    /// So many bytes lie in the scratch buffer; there may be more.
+    Bytes(usize),
+    /// Nothing now; the socket will say when.
+    Later,
+    /// The other end has closed.
+    End,
+}
+
+impl Stream {
+    /// The end of a connection that was accepted.
+    ///
+    /// # Errors
+    /// TLS cannot begin.
+    pub fn accepted(socket: TcpStream, acceptor: &Acceptor) -> io::Result<Stream> {
+        let tls = match acceptor {
+            Acceptor::Plain => None,
+            Acceptor::Tls(config) => {
+                let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+                Some(Box::new(Connection::Server(connection)))
+            }
+        };
+        Ok(Stream::new(socket, tls))
+    }
+
+    /// Begins to dial. Whether it succeeds shows when the stream becomes writable.
+    ///
+    /// # Errors
+    /// The system refuses at once, or TLS cannot begin.
+    pub fn dial(address: SocketAddr, tls: Option<(&Arc<ClientConfig>, ServerName<'static>)>) -> io::Result<Stream> {
+        let tls = match tls {
+            None => None,
+            Some((config, name)) => {
+                let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+                Some(Box::new(Connection::Client(connection)))
+            }
+        };
+        Ok(Stream::new(TcpStream::connect(address)?, tls))
+    }
+
+    fn new(socket: TcpStream, mut tls: Option<Box<Connection>>) -> Stream {
+        // Batches are made by the shard; waiting for more in the kernel would only add delay.
+        let _ = socket.set_nodelay(true);
+        if let Some(tls) = &mut tls {
+            // The owner bounds what it queues.
+            tls.set_buffer_limit(None);
+        }
+        Stream { socket, tls, out: Vec::new(), written: 0 }
+    }
+
+    /// Registers the socket for both directions.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Undoes [`Stream::register`].
+    pub fn deregister(&mut self, registry: &Registry) {
+        // An error says that it was not registered.
+        let _ = registry.deregister(&mut self.socket);
+    }
+
+    /// Whether dialling has succeeded: `None` while it is under way.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub fn connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The certificates that the other end has shown, its own first.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        self.tls.as_ref().and_then(|tls| tls.peer_certificates()).unwrap_or_default()
+    }
+
+    /// Whether TLS is spoken and its handshake still under way.
+    pub fn handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether TLS is spoken.
+    pub fn encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Reads what is there into `scratch`.
+    ///
+    /// # Errors
+    /// The connection is broken, or what came is no TLS.
+    pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<Got> {
+        let Some(tls) = &mut self.tls else {
+            return loop {
+                match self.socket.read(scratch) {
+                    Ok(0) => return Ok(Got::End),
+                    Ok(bytes) => return Ok(Got::Bytes(bytes)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Later),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            };
+        };
+        loop {
+            match tls.reader().read(scratch) {
+                Ok(0) => return Ok(Got::End),
+                Ok(bytes) => return Ok(Got::Bytes(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Closed without the farewell that TLS asks for; frames and commands have their own ends.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Got::End),
+                Err(error) => return Err(error),
+            }
+            match tls.read_tls(&mut self.socket) {
+                Ok(0) => return Ok(Got::End),
+                Ok(_) => {
+                    if let Err(error) = tls.process_new_packets() {
+                        // The alert that says why is worth one try.
+                        let _ = tls.write_tls(&mut self.socket);
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Later),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The queue of bytes to be written; [`Stream::flush`] sends them.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Bytes not yet taken by the socket.
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Whether nothing waits to be sent, in TLS neither.
+    pub fn flushed(&self) -> bool {
+        self.unsent() == 0 && self.tls.as_ref().is_none_or(|tls| !tls.wants_write())
+    }
+
+    /// Sends as much as the socket takes; how many bytes of the queue went.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        let before = self.unsent();
+        match &mut self.tls {
+            None => {
+                while self.written < self.out.len() {
+                    match self.socket.write(&self.out[self.written..]) {
+                        Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                        Ok(bytes) => self.written += bytes,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Some(tls) => loop {
+                // At most this much plaintext is turned into records at a time, so that what the peer does not
+                // take stays in `out`, where it is counted.
+                const PIECE: usize = 64 << 10;
+                if !tls.is_handshaking() && !tls.wants_write() && self.written < self.out.len() {
+                    let end = self.out.len().min(self.written + PIECE);
+                    self.written += tls.writer().write(&self.out[self.written..end])?;
+                }
+                if !tls.wants_write() {
+                    break;
+                }
+                match tls.write_tls(&mut self.socket) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            },
+        }
+        let sent = before - self.unsent();
+        self.compact();
+        Ok(sent)
+    }
+
+    /// Says farewell where TLS has one, and sends what it can.
+    pub fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+        }
+        let _ = self.flush();
+    }
+
+    fn compact(&mut self) {
+        /// A queue that has grown beyond this gives its memory back once empty.
+        const KEEP: usize = 256 << 10;
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+            if self.out.capacity() > KEEP {
+                self.out = Vec::new();
+            }
+        } else if self.written > self.out.len() / 2 {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+}
