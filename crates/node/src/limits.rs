@@ -2,8 +2,9 @@
 //! name in `isochrone_limit_reached_total{limit}`; none is met silently.
 
 use isochrone_core::Span;
+use isochrone_core::deployment::{self, Limit};
 
-/// The limits of one node. Names in metrics are the field names.
+/// The limits of one node, as plain fields: most come from the deployment's `[limits]`, the rest are fixed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Client connections at once. Each costs a few KiB idle.
@@ -19,6 +20,8 @@ pub struct Limits {
     pub peer_queue_bytes: usize,
     /// One frame between nodes. Snapshots travel in chunks well below it.
     pub frame_bytes: usize,
+    /// Bytes of records that wait for the disk; beyond it clients are not read.
+    pub journal_queue_bytes: usize,
     /// Peer connections that have not finished their handshake; more are closed at once.
     pub handshakes: usize,
     /// How long a handshake may take.
@@ -51,26 +54,35 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
+        Limits::from(&deployment::Limits::default())
+    }
+}
+
+impl From<&deployment::Limits> for Limits {
+    fn from(given: &deployment::Limits) -> Limits {
+        // Limits count memory or things in memory: on the platforms we build for they fit.
+        let get = |limit| usize::try_from(given.get(limit)).unwrap_or(usize::MAX);
         Limits {
-            clients: 10_000,
-            requests: 100_000,
-            pipeline: 1_024,
+            clients: get(Limit::Clients),
+            requests: get(Limit::InFlight),
+            pipeline: get(Limit::Pipeline),
             request_time: Span::from_secs(15),
-            peer_queue_bytes: 64 << 20,
-            frame_bytes: 72 << 20,
+            peer_queue_bytes: get(Limit::PeerQueue),
+            frame_bytes: get(Limit::PeerFrame),
+            journal_queue_bytes: get(Limit::JournalQueue),
             handshakes: 64,
             handshake_time: Span::from_secs(10),
-            login_input_bytes: 16 << 10,
-            login_output_bytes: 16 << 10,
-            login_time: Span::from_secs(10),
-            login_commands: 3,
+            login_input_bytes: get(Limit::LoginInput),
+            login_output_bytes: get(Limit::LoginOutput),
+            login_time: given.span(Limit::LoginTime),
+            login_commands: get(Limit::LoginCommands),
             login_checks: 64,
-            bulk_bytes: 64 << 20,
-            elements: 1 << 20,
-            depth: 32,
+            bulk_bytes: get(Limit::Bulk),
+            elements: get(Limit::Elements),
+            depth: get(Limit::Depth),
             inline_bytes: 64 << 10,
-            command_bytes: 64 << 20,
-            output_bytes: 64 << 20,
+            command_bytes: get(Limit::Bulk).saturating_add(1 << 20),
+            output_bytes: get(Limit::Output),
             metric_series: 5_000,
         }
     }

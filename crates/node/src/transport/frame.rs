@@ -34,7 +34,9 @@ pub struct Hello {
     pub magic: [u8; 8],
     /// [`VERSION`] of the dialler.
     pub version: u16,
-    /// The cluster's name.
+    /// The cluster's identity, see `Deployment::cluster_id`.
+    pub cluster_id: u64,
+    /// Its name, for messages.
     pub cluster: String,
     /// The dialler.
     pub from: NodeId,

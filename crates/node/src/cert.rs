@@ -1,0 +1,103 @@
+//! The certificates of a deployment: one authority, one certificate a node, one for clients to meet.
+
+use crate::security::peer_name;
+use isochrone_core::NodeId;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use thiserror::Error;
+
+/// How long certificates are good, days.
+pub const VALID_DAYS: i64 = 825;
+
+/// A certificate and its key, PEM.
+#[derive(Clone)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+/// A certificate could not be made.
+#[derive(Debug, Error)]
+#[error("cannot make the certificate of {subject}: {cause}")]
+pub struct CertError {
+    /// Whose it was to be.
+    pub subject: String,
+    /// What went wrong.
+    pub cause: String,
+}
+
+/// Makes an authority for a cluster.
+///
+/// # Errors
+/// The system gave no key.
+pub fn authority(cluster: &str) -> Result<Issued, CertError> {
+    let error = |cause: rcgen::Error| CertError { subject: format!("the authority of {cluster}"), cause: cause.to_string() };
+    let key = KeyPair::generate().map_err(error)?;
+    let certificate = authority_parameters(cluster).self_signed(&key).map_err(error)?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+/// Makes the certificate that a node shows to its peers, both dialling and accepting.
+///
+/// # Errors
+/// The authority's key is none, or the system gave no key.
+pub fn node(
+    authority: &Issued,
+    cluster: &str,
+    cluster_id: u64,
+    id: NodeId,
+    name: &str,
+) -> Result<Issued, CertError> {
+    let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    issue(authority, cluster, name, vec![peer_name(id, cluster_id)], &uses)
+}
+
+/// Makes the certificate that a node shows to its clients, good for these host names and addresses.
+///
+/// # Errors
+/// A host name is none, the authority's key is none, or the system gave no key.
+pub fn server(authority: &Issued, cluster: &str, name: &str, hosts: Vec<String>) -> Result<Issued, CertError> {
+    issue(authority, cluster, name, hosts, &[ExtendedKeyUsagePurpose::ServerAuth])
+}
+
+fn issue(
+    authority: &Issued,
+    cluster: &str,
+    name: &str,
+    hosts: Vec<String>,
+    uses: &[ExtendedKeyUsagePurpose],
+) -> Result<Issued, CertError> {
+    let error = |cause: rcgen::Error| CertError { subject: name.to_owned(), cause: cause.to_string() };
+    let signer = KeyPair::from_pem(&authority.key).map_err(error)?;
+    let issuer = Issuer::from_params(&authority_parameters(cluster), signer);
+    let mut parameters = CertificateParams::new(hosts).map_err(error)?;
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.distinguished_name.push(DnType::OrganizationName, cluster);
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.extended_key_usages = uses.to_vec();
+    expire(&mut parameters);
+    let key = KeyPair::generate().map_err(error)?;
+    let certificate = parameters.signed_by(&key, &issuer).map_err(error)?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+/// The same for every call, so that the authority's name in a node's certificate is that of the authority.
+fn authority_parameters(cluster: &str) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name.push(DnType::CommonName, format!("Isochrone authority of {cluster}"));
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    expire(&mut parameters);
+    parameters
+}
+
+fn expire(parameters: &mut CertificateParams) {
+    let now = time::OffsetDateTime::now_utc();
+    // Clocks of a cluster differ: a new certificate must be good everywhere at once.
+    parameters.not_before = now - time::Duration::days(1);
+    parameters.not_after = now + time::Duration::days(VALID_DAYS);
+}

@@ -1,0 +1,262 @@
+//! What a node counts, in atomics: written by the shard, read by whoever scrapes or draws.
+//!
+//! Cardinality: every series is per keyspace, per peer or per limit of the deployment, never per key or
+//! client; see [`crate::limits::Limits::metric_series`].
+
+use crate::journal::{DurationHistogram, JournalMetrics};
+use isochrone_core::{Path, Phase, Span};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+const SUB_BITS: u32 = 5;
+const LOW_BITS: u32 = 10;
+const OCTAVES: usize = 34;
+const BUCKETS: usize = OCTAVES << SUB_BITS;
+
+/// Durations from a microsecond to hours, to 3%.
+pub struct Histogram {
+    buckets: Box<[AtomicU64]>,
+    nanos: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), nanos: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn record(&self, span: Span) {
+        self.buckets[bucket(span.as_nanos())].fetch_add(1, Relaxed);
+        self.nanos.fetch_add(span.as_nanos(), Relaxed);
+    }
+
+    /// All counts as they stand.
+    pub fn read(&self) -> Counts {
+        Counts {
+            buckets: self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect(),
+            nanos: self.nanos.load(Relaxed),
+        }
+    }
+}
+
+/// A reading of a [`Histogram`].
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    buckets: Vec<u64>,
+    nanos: u64,
+}
+
+impl Counts {
+    /// How many durations.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Their mean; zero where there are none.
+    pub fn mean(&self) -> Span {
+        Span::from_nanos(self.nanos.checked_div(self.count()).unwrap_or(0))
+    }
+
+    /// What came since an earlier reading of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        let before = |index: usize| earlier.buckets.get(index).copied().unwrap_or(0);
+        Counts {
+            buckets: self.buckets.iter().enumerate().map(|(i, now)| now.saturating_sub(before(i))).collect(),
+            nanos: self.nanos.saturating_sub(earlier.nanos),
+        }
+    }
+
+    /// Adds another reading, of another histogram.
+    pub fn add(&mut self, other: &Counts) {
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.nanos += other.nanos;
+    }
+
+    /// The duration that this share of all do not exceed, to 3%; `None` where there are none.
+    pub fn quantile(&self, share: f64) -> Option<Span> {
+        let count = self.count();
+        let rank = ((count as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.buckets.iter().enumerate().find_map(|(index, bucket)| {
+            seen += bucket;
+            (seen >= rank && count > 0).then(|| Span::from_nanos((floor(index) + floor(index + 1)) / 2))
+        })
+    }
+
+    fn up_to(&self, nanos: u64) -> u64 {
+        self.buckets.iter().take(bucket(nanos) + 1).sum()
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    if nanos < 1 << LOW_BITS {
+        return 0;
+    }
+    let octave = 63 - nanos.leading_zeros();
+    let sub = (nanos >> (octave - SUB_BITS)) as usize & ((1 << SUB_BITS) - 1);
+    ((((octave - LOW_BITS) as usize) << SUB_BITS) | sub).min(BUCKETS - 1)
+}
+
+fn floor(bucket: usize) -> u64 {
+    let octave = (bucket >> SUB_BITS) as u32 + LOW_BITS;
+    let sub = (bucket & ((1 << SUB_BITS) - 1)) as u64;
+    (1 << octave) + (sub << (octave - SUB_BITS))
+}
+
+/// What is counted of one keyspace on one node.
+#[derive(Default)]
+pub struct KeyspaceMetrics {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// The region of this node, where the commands it counts came in.
+    pub region: String,
+    /// From the protocol: how long commands took, by [`Path`].
+    pub commits: [Histogram; 4],
+    /// Their parts, in the order of [`Phase::ALL`].
+    pub phases: [Histogram; Phase::ALL.len()],
+    /// From the gateway: how long commands took, from their bytes to their answer, refused ones excluded.
+    pub commands: Histogram,
+    /// Commands refused: they had no effect.
+    pub refused: AtomicU64,
+    /// Commands of unknown fate.
+    pub unknown: AtomicU64,
+    /// Times a process of this node began to lead.
+    pub leader_changes: AtomicU64,
+    /// Whether one leads now.
+    pub leads: AtomicBool,
+    /// Positions decided and applied by this node's processes, the furthest.
+    pub decided: AtomicU64,
+    /// See `decided`.
+    pub applied: AtomicU64,
+}
+
+/// The labels of [`KeyspaceMetrics::commits`], in its order.
+pub const PATHS: [Path; 4] = [Path::Fast, Path::Slow, Path::Leader, Path::Lease];
+
+impl KeyspaceMetrics {
+    /// Of this keyspace on a node of this region.
+    pub fn new(name: &str, protocol: &'static str, region: &str) -> KeyspaceMetrics {
+        KeyspaceMetrics { name: name.into(), protocol, region: region.into(), ..KeyspaceMetrics::default() }
+    }
+
+    /// Counts a command that its protocol has committed.
+    pub fn committed(&self, path: Path, total: Span, phases: &[Span; Phase::ALL.len()]) {
+        if let Some(index) = PATHS.iter().position(|other| *other == path) {
+            self.commits[index].record(total);
+        }
+        for (histogram, span) in self.phases.iter().zip(phases) {
+            histogram.record(*span);
+        }
+    }
+}
+
+/// Everything that a node's HTTP port and its owner can read while it runs.
+#[derive(Default)]
+pub struct NodeMetrics {
+    /// Of each keyspace.
+    pub keyspaces: Vec<Arc<KeyspaceMetrics>>,
+    /// Of the journal.
+    pub journal: Arc<JournalMetrics>,
+    /// Turns of the loop.
+    pub turns: AtomicU64,
+    /// Malformed frames, each of which ended its connection.
+    pub malformed_frames: AtomicU64,
+    /// Greetings refused: another cluster, another version, another node.
+    pub refused_greetings: AtomicU64,
+    /// Messages for processes that do not run here.
+    pub misaddressed: AtomicU64,
+    /// Commands under way.
+    pub in_flight: AtomicU64,
+    /// Client connections.
+    pub clients: AtomicU64,
+}
+
+/// The page of one scrape, in the text format of Prometheus.
+#[derive(Default)]
+pub struct Page {
+    text: String,
+    last: &'static str,
+}
+
+impl Page {
+    /// The page.
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    /// How many series it shows.
+    pub fn series(&self) -> usize {
+        self.text.lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    /// One value. Values of one name are added one after the other; `kind` is `counter` or `gauge`.
+    pub fn value(
+        &mut self,
+        name: &'static str,
+        kind: &str,
+        help: &str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
+        self.head(name, kind, help);
+        self.line(name, "", labels, None, value);
+    }
+
+    /// One histogram of ours: bounds from 0.1 ms to 13 s, each 1.5 times the one before.
+    pub fn histogram(&mut self, name: &'static str, help: &str, labels: &[(&str, &str)], counts: &Counts) {
+        self.head(name, "histogram", help);
+        for bound in DurationHistogram::bounds() {
+            let text = format!("{bound:.6}");
+            self.line(name, "_bucket", labels, Some(&text), counts.up_to((bound * 1e9) as u64) as f64);
+        }
+        let count = counts.count() as f64;
+        self.line(name, "_bucket", labels, Some("+Inf"), count);
+        self.line(name, "_sum", labels, None, counts.nanos as f64 / 1e9);
+        self.line(name, "_count", labels, None, count);
+    }
+
+    /// The journal's histogram.
+    pub fn durations(&mut self, name: &'static str, help: &str, histogram: &DurationHistogram) {
+        self.head(name, "histogram", help);
+        let mut last = 0;
+        for (bound, count) in histogram.cumulative() {
+            let text = if bound.is_finite() { format!("{bound:.6}") } else { "+Inf".to_owned() };
+            self.line(name, "_bucket", &[], Some(&text), count as f64);
+            last = count;
+        }
+        self.line(name, "_sum", &[], None, histogram.sum());
+        self.line(name, "_count", &[], None, last as f64);
+    }
+
+    fn head(&mut self, name: &'static str, kind: &str, help: &str) {
+        if self.last != name {
+            self.last = name;
+            // Writing to a string does not fail; the same holds below.
+            let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
+    }
+
+    fn line(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], bound: Option<&str>, value: f64) {
+        let _ = write!(self.text, "{name}{suffix}");
+        let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+        let mut open = '{';
+        for (label, value) in labels {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{open}{label}=\"{value}\"");
+            open = ',';
+        }
+        if open == ',' {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}

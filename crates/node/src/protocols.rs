@@ -1,0 +1,169 @@
+//! The table of protocols that a program can run, and the node's half of `Assemble`: it keeps the
+//! processes of one node. One [`Protocols::register`] a protocol; nothing else here knows any.
+
+use crate::gateway;
+use crate::hosted::{Adapter, Bridge, Hosted};
+use isochrone_core::command::Command;
+use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
+use isochrone_core::{Assemble, Guarantee, Identity, NodeId, Process, ProcessId, Protocol, Random};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What administration can ask of a replica of any protocol. A protocol that has no such thing says so.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Administration {
+    /// Let the replica on this node lead.
+    MoveLeader(NodeId),
+    /// Let anybody else lead: this node is about to stop.
+    StepDown,
+    /// Take this node in as a replica.
+    AddReplica(NodeId),
+    /// Let this node go.
+    RemoveReplica(NodeId),
+}
+
+/// How a protocol is spoken with by what is the same for all: gateways and administration.
+pub struct Registration<F: Protocol> {
+    /// Where its processes stand for one keyspace of a deployment.
+    pub placement: fn(&Deployment, &Keyspace) -> Result<F::Placement, ConfigErrors>,
+    /// From a gateway's command.
+    pub request: fn(Command) -> F::Request,
+    /// To a gateway's outcome.
+    pub outcome: fn(F::Outcome) -> gateway::Outcome,
+    /// The request (`P::Request` of its replicas, boxed) that does this, if any does.
+    pub administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
+    /// What a replica's answer (`P::Outcome`, boxed) to that means: done, or why not.
+    pub administered: fn(Box<dyn Any + Send>) -> Result<String, String>,
+}
+
+/// The protocols by name.
+#[derive(Clone, Default)]
+pub struct Protocols {
+    rows: BTreeMap<&'static str, Arc<Row>>,
+}
+
+type Plan = dyn Fn(&Deployment, &Keyspace, NodeId) -> Result<Placed, ConfigErrors> + Send + Sync;
+
+struct Row {
+    plan: Box<Plan>,
+    administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
+    administered: fn(Box<dyn Any + Send>) -> Result<String, String>,
+}
+
+/// One keyspace as one node serves it.
+pub struct Placed {
+    /// What it promises.
+    pub guarantee: Guarantee,
+    /// The processes of this node.
+    pub seats: Vec<Placement>,
+    /// The nodes that have a server process of it, each once, in order.
+    pub servers: Vec<NodeId>,
+}
+
+/// One process of one node, and how it is opened.
+#[derive(Clone)]
+pub struct Placement {
+    /// Which.
+    pub id: ProcessId,
+    /// Whether gateways give it commands.
+    pub client: bool,
+    /// Opens it.
+    pub open: Arc<dyn Fn(Identity, Random) -> Box<dyn Hosted> + Send + Sync>,
+}
+
+impl Protocols {
+    /// Adds a protocol under its name.
+    pub fn register<F: Protocol>(&mut self, registration: Registration<F>) {
+        let Registration { placement, request, outcome, administer, administered } = registration;
+        let plan = move |deployment: &Deployment, keyspace: &Keyspace, node| {
+            let placement = placement(deployment, keyspace)?;
+            let mut seats = Seats::<F> { node, request, outcome, seats: Vec::new(), servers: Vec::new() };
+            F::place(&placement, &mut seats);
+            seats.servers.sort();
+            seats.servers.dedup();
+            Ok(Placed { guarantee: F::guarantee(&placement), seats: seats.seats, servers: seats.servers })
+        };
+        self.rows.insert(F::NAME, Arc::new(Row { plan: Box::new(plan), administer, administered }));
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rows.keys().copied()
+    }
+
+    /// The name of this protocol as long as the program lives, if it is registered.
+    pub fn name(&self, name: &str) -> Option<&'static str> {
+        self.rows.get_key_value(name).map(|(name, _)| *name)
+    }
+
+    /// What `node` runs for a keyspace.
+    ///
+    /// # Errors
+    /// Its parameters are wrong, or its protocol is not in the table.
+    pub fn place(
+        &self,
+        deployment: &Deployment,
+        keyspace: &Keyspace,
+        node: NodeId,
+    ) -> Result<Placed, ConfigErrors> {
+        match self.rows.get(keyspace.protocol.as_str()) {
+            Some(row) => (row.plan)(deployment, keyspace, node),
+            None => {
+                let known: Vec<_> = self.names().collect();
+                Err(ConfigErrors::one(
+                    deployment.file(),
+                    keyspace.line,
+                    format!("keyspace {:?}: this program cannot run protocol {:?}", keyspace.name, keyspace.protocol),
+                    format!("use one of {}", known.join(", ")),
+                ))
+            }
+        }
+    }
+
+    /// The request that asks a replica of this protocol for this.
+    pub fn administer(&self, protocol: &str, what: &Administration) -> Option<Box<dyn Any + Send>> {
+        (self.rows.get(protocol)?.administer)(what)
+    }
+
+    /// What a replica of this protocol has answered.
+    pub fn administered(&self, protocol: &str, outcome: Box<dyn Any + Send>) -> Result<String, String> {
+        match self.rows.get(protocol) {
+            Some(row) => (row.administered)(outcome),
+            None => Err(format!("protocol {protocol} is not known")),
+        }
+    }
+}
+
+struct Seats<F: Protocol> {
+    node: NodeId,
+    request: fn(Command) -> F::Request,
+    outcome: fn(F::Outcome) -> gateway::Outcome,
+    seats: Vec<Placement>,
+    servers: Vec<NodeId>,
+}
+
+impl<F: Protocol> Assemble<F> for Seats<F> {
+    fn server<P: Process<Message = F::Message>>(&mut self, id: ProcessId, setup: P::Setup) {
+        self.servers.push(id.node);
+        if id.node == self.node {
+            let open = move |identity, random| -> Box<dyn Hosted> {
+                Box::new(Adapter::<P>::open(identity, &setup, None, random))
+            };
+            self.seats.push(Placement { id, client: false, open: Arc::new(open) });
+        }
+    }
+
+    fn client<P>(&mut self, id: ProcessId, setup: P::Setup)
+    where
+        P: Process<Message = F::Message, Request = F::Request, Outcome = F::Outcome>,
+    {
+        if id.node == self.node {
+            let bridge = Bridge { request: self.request, outcome: self.outcome };
+            let open = move |identity, random| -> Box<dyn Hosted> {
+                Box::new(Adapter::<P>::open(identity, &setup, Some(bridge), random))
+            };
+            self.seats.push(Placement { id, client: true, open: Arc::new(open) });
+        }
+    }
+}

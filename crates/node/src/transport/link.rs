@@ -1,0 +1,336 @@
+//! The outgoing half of the way to a peer: dials, greets, keeps what is to be sent until it is due, and
+//! dials again with growing pauses when the connection breaks.
+
+use super::emulation::Delay;
+use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, VERSION};
+use super::stream::{Got, Stream};
+use crate::outgoing::PeerQueue;
+use crate::security;
+use isochrone_core::{Instant, NodeId, Random, Span};
+use mio::{Registry, Token};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The first pause before dialling again; doubled up to [`PAUSE_MAX`], each drawn from half to whole.
+const PAUSE_MIN: Span = Span::from_millis(20);
+const PAUSE_MAX: Span = Span::from_secs(1);
+/// How long a connection may take to be made and greeted.
+const GREETING: Span = Span::from_secs(5);
+/// How often an idle or busy link is asked whether the other end is there.
+const PING: Span = Span::from_secs(1);
+/// A link whose pings stay unanswered this long is dead, whatever TCP believes.
+const SILENCE: Span = Span::from_secs(8);
+
+/// See the module's page.
+pub struct Link {
+    /// The peer.
+    pub node: NodeId,
+    /// Its name, for messages.
+    pub name: String,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// How often the link was made.
+    pub connects: u64,
+    /// How often it broke or could not be made.
+    pub failures: u64,
+    /// The last measured time from ping to pong, which includes what is emulated.
+    pub round_trip: Option<Span>,
+    token: Token,
+    hello: Hello,
+    tls: Option<Arc<ClientConfig>>,
+    state: State,
+    pause: Span,
+    /// What is emulated on the way to the peer.
+    delay: Delay,
+    /// Flushes that are not due yet, oldest first.
+    delayed: VecDeque<(Instant, Vec<u8>)>,
+    delayed_bytes: usize,
+    random: Random,
+    last_error: String,
+}
+
+enum State {
+    Pausing { until: Instant },
+    Greeting { stream: Stream, frames: FrameBuffer, until: Instant, greeted: bool },
+    Ready { stream: Stream, frames: FrameBuffer, ping_at: Instant, heard: Instant },
+}
+
+/// Why a link broke.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("it sent {0}")]
+    Frame(#[from] FrameError),
+    #[error("it refused us: {0}")]
+    Refused(String),
+    #[error("it speaks version {0} of the protocol between nodes, this node {VERSION}")]
+    Version(u16),
+    #[error("it sent a frame that an acceptor does not send")]
+    Unexpected,
+    #[error("no answer for {0}")]
+    Silent(Span),
+}
+
+impl Link {
+    /// A link that dials at the next tick.
+    pub fn new(
+        node: NodeId,
+        name: String,
+        address: SocketAddr,
+        token: Token,
+        hello: Hello,
+        tls: Option<Arc<ClientConfig>>,
+        random: Random,
+    ) -> Link {
+        Link {
+            node,
+            name,
+            address,
+            connects: 0,
+            failures: 0,
+            round_trip: None,
+            token,
+            hello,
+            tls,
+            state: State::Pausing { until: Instant::ZERO },
+            pause: PAUSE_MIN,
+            delay: Delay::default(),
+            delayed: VecDeque::new(),
+            delayed_bytes: 0,
+            random,
+            last_error: String::new(),
+        }
+    }
+
+    /// Whether messages reach the peer's node, as far as this end knows.
+    pub fn ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. }) && !self.delay.cut
+    }
+
+    /// Why it broke last; empty while it is ready.
+    pub fn trouble(&self) -> &str {
+        &self.last_error
+    }
+
+    /// Changes what is emulated. A cut loses what is on its way.
+    pub fn emulate(&mut self, delay: Delay, queue: &mut PeerQueue) {
+        if delay.cut {
+            self.delayed.clear();
+            self.delayed_bytes = 0;
+        }
+        queue.loss = delay.loss;
+        self.delay = delay;
+    }
+
+    /// Takes over what the shard has queued: it leaves now, or when it has travelled its emulated way.
+    pub fn take(&mut self, queue: &mut PeerQueue, now: Instant) {
+        if !queue.frames.is_empty() {
+            let direct = self.delay == Delay::default() && self.delayed.is_empty();
+            if self.delay.cut {
+                queue.frames.clear();
+            } else if direct && let State::Ready { stream, .. } = &mut self.state {
+                stream.out().append(&mut queue.frames);
+            } else {
+                let jitter = self.random.below(self.delay.jitter.as_nanos().saturating_add(1));
+                let due = now + self.delay.one_way + Span::from_nanos(jitter);
+                // A connection delivers in order: nobody overtakes the flush before.
+                let due = self.delayed.back().map_or(due, |(before, _)| due.max(*before));
+                self.delayed_bytes += queue.frames.len();
+                self.delayed.push_back((due, std::mem::take(&mut queue.frames)));
+            }
+        }
+        // Before the first dial and while it is under way messages wait; a peer that is away loses them.
+        queue.open = !matches!(self.state, State::Pausing { .. }) || self.failures == 0;
+        queue.backlog = self.backlog();
+    }
+
+    /// Bytes on this side of the wire.
+    pub fn backlog(&self) -> usize {
+        let unsent = match &self.state {
+            State::Pausing { .. } => 0,
+            State::Greeting { stream, .. } | State::Ready { stream, .. } => stream.unsent(),
+        };
+        unsent + self.delayed_bytes
+    }
+
+    /// When it wants [`Link::tick`] next.
+    pub fn next_deadline(&self) -> Instant {
+        let own = match &self.state {
+            State::Pausing { until } | State::Greeting { until, .. } => *until,
+            State::Ready { ping_at, heard, .. } => (*ping_at).min(*heard + SILENCE),
+        };
+        match (&self.state, self.delayed.front()) {
+            (State::Ready { .. }, Some((due, _))) => own.min(*due),
+            _ => own,
+        }
+    }
+
+    /// Time has passed, or something was taken: dials, pings, gives up, sends what is due.
+    pub fn tick(&mut self, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+        match &mut self.state {
+            State::Pausing { until } if *until <= now => self.dial(now, registry),
+            State::Pausing { .. } => {}
+            State::Greeting { until, .. } if *until <= now => {
+                self.broken(now, registry, &Broken::Silent(GREETING));
+            }
+            State::Ready { heard, .. } if *heard + SILENCE <= now => {
+                self.broken(now, registry, &Broken::Silent(SILENCE));
+            }
+            _ => {
+                if let Err(error) = self.drive(now, false, scratch) {
+                    self.broken(now, registry, &error);
+                }
+            }
+        }
+    }
+
+    /// The socket has news.
+    pub fn wake(&mut self, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+        if let Err(error) = self.drive(now, true, scratch) {
+            self.broken(now, registry, &error);
+        }
+    }
+
+    /// Sends what it can and leaves.
+    pub fn close(&mut self, registry: &Registry) {
+        if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
+            stream.close();
+            stream.deregister(registry);
+        }
+        self.state = State::Pausing { until: Instant::MAX };
+    }
+
+    fn dial(&mut self, now: Instant, registry: &Registry) {
+        let name = ServerName::try_from(security::peer_name(self.node, self.hello.cluster_id));
+        let tls = match (&self.tls, name) {
+            (None, _) => None,
+            (Some(config), Ok(name)) => Some((config, name)),
+            (Some(_), Err(error)) => {
+                return self.broken(now, registry, &Broken::Io(io::Error::other(error)));
+            }
+        };
+        match Stream::dial(self.address, tls) {
+            Ok(mut stream) => {
+                if let Err(error) = stream.register(registry, self.token) {
+                    return self.broken(now, registry, &Broken::Io(error));
+                }
+                let until = now + GREETING;
+                self.state = State::Greeting { stream, frames: FrameBuffer::default(), until, greeted: false };
+            }
+            Err(error) => self.broken(now, registry, &Broken::Io(error)),
+        }
+    }
+
+    fn drive(&mut self, now: Instant, readable: bool, scratch: &mut [u8]) -> Result<(), Broken> {
+        if let State::Greeting { stream, greeted, .. } = &mut self.state {
+            if !stream.connected()? {
+                return Ok(());
+            }
+            if !*greeted {
+                *greeted = true;
+                frame::hello(stream.out(), &self.hello);
+            }
+            stream.flush()?;
+        }
+        if readable {
+            self.read(now, scratch)?;
+        }
+        if let State::Ready { stream, ping_at, .. } = &mut self.state {
+            if *ping_at <= now {
+                *ping_at = now + PING;
+                frame::ping(stream.out(), now.as_nanos());
+            }
+            while let Some((_, frames)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
+                self.delayed_bytes -= frames.len();
+                stream.out().extend_from_slice(&frames);
+            }
+            if !stream.flushed() {
+                stream.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, now: Instant, scratch: &mut [u8]) -> Result<(), Broken> {
+        let (mut welcome, mut pong) = (false, None);
+        let (stream, frames) = match &mut self.state {
+            State::Pausing { .. } => return Ok(()),
+            State::Greeting { stream, frames, .. } | State::Ready { stream, frames, .. } => (stream, frames),
+        };
+        loop {
+            match stream.read(scratch) {
+                Ok(Got::Bytes(bytes)) => {
+                    frames.feed(&scratch[..bytes], frame::HANDSHAKE_MAX, |frame| {
+                        match frame {
+                            Frame::Welcome(VERSION) => welcome = true,
+                            Frame::Welcome(other) => return Err(Broken::Version(other)),
+                            Frame::Refuse(why) => return Err(Broken::Refused(why)),
+                            Frame::Pong(sent) => pong = Some(Instant::from_nanos(sent)),
+                            _ => return Err(Broken::Unexpected),
+                        }
+                        Ok(())
+                    })?;
+                }
+                Ok(Got::Later) => break,
+                Ok(Got::End) => return Err(Broken::Closed),
+                Err(error) => return Err(Broken::Io(error)),
+            }
+        }
+        // The greeting may still wait for the handshake of TLS that the read has just ended.
+        stream.flush()?;
+        if let Some(sent) = pong {
+            self.round_trip = Some(now.since(sent));
+            if let State::Ready { heard, .. } = &mut self.state {
+                *heard = now;
+            }
+        }
+        if welcome {
+            self.welcomed(now)?;
+        }
+        Ok(())
+    }
+
+    fn welcomed(&mut self, now: Instant) -> Result<(), Broken> {
+        let pausing = State::Pausing { until: now };
+        match std::mem::replace(&mut self.state, pausing) {
+            State::Greeting { stream, frames, .. } => {
+                tracing::info!(peer = %self.name, address = %self.address, "connected");
+                self.connects += 1;
+                self.pause = PAUSE_MIN;
+                self.last_error.clear();
+                self.state = State::Ready { stream, frames, ping_at: now, heard: now };
+                Ok(())
+            }
+            other => {
+                self.state = other;
+                Err(Broken::Unexpected)
+            }
+        }
+    }
+
+    fn broken(&mut self, now: Instant, registry: &Registry, error: &Broken) {
+        self.failures += 1;
+        let text = error.to_string();
+        // The same trouble again and again is one line, not one a second.
+        if text != self.last_error {
+            tracing::warn!(peer = %self.name, address = %self.address, error = %text, "no link");
+            self.last_error = text;
+        }
+        if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
+            stream.deregister(registry);
+        }
+        self.round_trip = None;
+        self.delayed.clear();
+        self.delayed_bytes = 0;
+        let half = self.pause.as_nanos() / 2;
+        self.state = State::Pausing { until: now + Span::from_nanos(half + self.random.below(half + 1)) };
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
