@@ -35,7 +35,10 @@ pub struct CertError {
 /// # Errors
 /// The system gave no key.
 pub fn authority(cluster: &str) -> Result<Issued, CertError> {
-    let error = |cause: rcgen::Error| CertError { subject: format!("the authority of {cluster}"), cause: cause.to_string() };
+    let error = |cause: rcgen::Error| CertError {
+        subject: format!("the authority of {cluster}"),
+        cause: cause.to_string(),
+    };
     let key = KeyPair::generate().map_err(error)?;
     let certificate = authority_parameters(cluster).self_signed(&key).map_err(error)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -60,7 +63,12 @@ pub fn node(
 ///
 /// # Errors
 /// A host name is none, the authority's key is none, or the system gave no key.
-pub fn server(authority: &Issued, cluster: &str, name: &str, hosts: Vec<String>) -> Result<Issued, CertError> {
+pub fn server(
+    authority: &Issued,
+    cluster: &str,
+    name: &str,
+    hosts: Vec<String>,
+) -> Result<Issued, CertError> {
     issue(authority, cluster, name, hosts, &[ExtendedKeyUsagePurpose::ServerAuth])
 }
 
@@ -73,7 +81,7 @@ fn issue(
 ) -> Result<Issued, CertError> {
     let error = |cause: rcgen::Error| CertError { subject: name.to_owned(), cause: cause.to_string() };
     let signer = KeyPair::from_pem(&authority.key).map_err(error)?;
-    let issuer = Issuer::from_params(&authority_parameters(cluster), signer);
+    let issuer = Issuer::new(authority_parameters(cluster), signer);
     let mut parameters = CertificateParams::new(hosts).map_err(error)?;
     parameters.distinguished_name.push(DnType::CommonName, name);
     parameters.distinguished_name.push(DnType::OrganizationName, cluster);

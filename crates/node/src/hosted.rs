@@ -63,12 +63,7 @@ pub trait Hosted: Send {
     ///
     /// # Errors
     /// The box holds something else.
-    fn request(
-        &mut self,
-        ticket: Ticket,
-        request: Box<dyn Any + Send>,
-        io: &mut Io,
-    ) -> Result<(), Foreign>;
+    fn request(&mut self, ticket: Ticket, request: Box<dyn Any + Send>, io: &mut Io) -> Result<(), Foreign>;
 
     /// The answer to this ticket is no longer wanted.
     fn cancel(&mut self, ticket: Ticket, io: &mut Io);
@@ -152,7 +147,12 @@ enum Held<P: Process> {
 
 impl<P: Process> Adapter<P> {
     /// Opens the process. Nothing acts before [`Hosted::start`].
-    pub fn open(identity: Identity, setup: &P::Setup, bridge: Option<Bridge<P>>, random: Random) -> Adapter<P> {
+    pub fn open(
+        identity: Identity,
+        setup: &P::Setup,
+        bridge: Option<Bridge<P>>,
+        random: Random,
+    ) -> Adapter<P> {
         Adapter {
             identity,
             process: P::open(identity, setup),
@@ -304,12 +304,7 @@ impl<P: Process> Hosted for Adapter<P> {
         Ok(())
     }
 
-    fn request(
-        &mut self,
-        ticket: Ticket,
-        request: Box<dyn Any + Send>,
-        io: &mut Io,
-    ) -> Result<(), Foreign> {
+    fn request(&mut self, ticket: Ticket, request: Box<dyn Any + Send>, io: &mut Io) -> Result<(), Foreign> {
         let request = request.downcast::<P::Request>().map_err(|_| self.foreign("request"))?;
         self.input(io, |process, effects| process.request(ticket, *request, effects));
         Ok(())

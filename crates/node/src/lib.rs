@@ -1,3 +1,20 @@
-//! Isochrone's `node` crate.
+//! The runtime: what turns the processes of a protocol into a node that serves clients.
+//!
+//! One thread per node owns its processes and its sockets ([`shard`], [`reactor`]); a journal thread syncs
+//! beside it ([`journal`]); HTTP has a thread of its own. [`Node::start`](node::Node::start) puts them
+//! together from a deployment and a table of [`protocols`].
 
+pub mod cert;
+pub mod clock;
+pub mod gateway;
+pub mod hosted;
+pub mod io;
 pub mod journal;
+pub mod limits;
+pub mod metrics;
+pub mod outgoing;
+pub mod poller;
+pub mod protocols;
+pub mod security;
+pub mod shard;
+pub mod transport;

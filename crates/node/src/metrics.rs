@@ -199,14 +199,7 @@ impl Page {
     }
 
     /// One value. Values of one name are added one after the other; `kind` is `counter` or `gauge`.
-    pub fn value(
-        &mut self,
-        name: &'static str,
-        kind: &str,
-        help: &str,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) {
+    pub fn value(&mut self, name: &'static str, kind: &str, help: &str, labels: &[(&str, &str)], value: f64) {
         self.head(name, kind, help);
         self.line(name, "", labels, None, value);
     }

@@ -114,7 +114,10 @@ impl Protocols {
                 Err(ConfigErrors::one(
                     deployment.file(),
                     keyspace.line,
-                    format!("keyspace {:?}: this program cannot run protocol {:?}", keyspace.name, keyspace.protocol),
+                    format!(
+                        "keyspace {:?}: this program cannot run protocol {:?}",
+                        keyspace.name, keyspace.protocol
+                    ),
                     format!("use one of {}", known.join(", ")),
                 ))
             }

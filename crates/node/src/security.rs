@@ -77,7 +77,8 @@ pub fn peer_tls(ca: &Path, cert: &Path, key: &Path) -> Result<PeerTls, SecurityE
     let unfit = |cause: String| SecurityError::Unfit { path: cert.to_owned(), cause };
     let mut roots = RootCertStore::empty();
     for authority in certificates(ca)? {
-        let unfit = |error: rustls::Error| SecurityError::Unfit { path: ca.to_owned(), cause: error.to_string() };
+        let unfit =
+            |error: rustls::Error| SecurityError::Unfit { path: ca.to_owned(), cause: error.to_string() };
         roots.add(authority).map_err(unfit)?;
     }
     let roots = Arc::new(roots);
@@ -105,7 +106,8 @@ pub fn peer_tls(ca: &Path, cert: &Path, key: &Path) -> Result<PeerTls, SecurityE
 /// # Errors
 /// A file is missing, or the pieces do not fit together.
 pub fn client_tls(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, SecurityError> {
-    let unfit = |error: rustls::Error| SecurityError::Unfit { path: cert.to_owned(), cause: error.to_string() };
+    let unfit =
+        |error: rustls::Error| SecurityError::Unfit { path: cert.to_owned(), cause: error.to_string() };
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(unfit)?
@@ -137,7 +139,8 @@ pub fn hash_password(password: &Secret) -> Result<String, String> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
     let salt = SaltString::encode_b64(&salt).map_err(|error| error.to_string())?;
-    let hash = Argon2::default().hash_password(password.expose(), &salt).map_err(|error| error.to_string())?;
+    let hash =
+        Argon2::default().hash_password(password.expose(), &salt).map_err(|error| error.to_string())?;
     Ok(hash.to_string())
 }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use isochrone_core::wire::{decode, encode_into};
-use isochrone_core::{NodeId, ProcessId};
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,6 +46,16 @@ pub struct Hello {
     pub incarnation: u32,
 }
 
+/// Sent once a second on every link.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Ping {
+    /// Comes back in the pong.
+    pub number: u64,
+    /// The keyspaces and partitions that processes of the asker lead, and in which reign: for INFO and
+    /// status only, nothing rests on it.
+    pub leads: Vec<(KeyspaceId, PartitionId, u64)>,
+}
+
 /// One frame, borrowed from the bytes it came in.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Frame<'a> {
@@ -64,8 +74,8 @@ pub enum Frame<'a> {
         /// The message, encoded.
         body: &'a [u8],
     },
-    /// Are you there? The number comes back in a pong.
-    Ping(u64),
+    /// Are you there, and what the asker leads.
+    Ping(Ping),
     /// The answer to a ping.
     Pong(u64),
 }
@@ -118,8 +128,8 @@ pub fn refuse(out: &mut Vec<u8>, why: &str) {
 }
 
 /// Appends a ping.
-pub fn ping(out: &mut Vec<u8>, number: u64) {
-    frame(out, 5, |out| out.extend_from_slice(&number.to_le_bytes()));
+pub fn ping(out: &mut Vec<u8>, ping: &Ping) {
+    frame(out, 5, |out| encode_into(ping, out));
 }
 
 /// Appends a pong.
@@ -139,24 +149,27 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
     let (kind, content) = content.split_first().ok_or(FrameError::Content("empty"))?;
-    let number = |what| {
-        content.try_into().map(u64::from_le_bytes).map_err(|_: std::array::TryFromSliceError| FrameError::Content(what))
-    };
     let frame = match kind {
         1 => Frame::Hello(decode(content).map_err(|_| FrameError::Content("hello"))?),
-        2 => Frame::Welcome(u16::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("welcome"))?)),
+        2 => Frame::Welcome(u16::from_le_bytes(
+            content.try_into().map_err(|_| FrameError::Content("welcome"))?,
+        )),
         3 => Frame::Refuse(String::from_utf8_lossy(content).into_owned()),
         4 => {
-            let Some((to, rest)) = content.split_first_chunk() else { return Err(FrameError::Content("message")) };
-            let Some((from, body)) = rest.split_first_chunk() else { return Err(FrameError::Content("message")) };
+            let Some((to, rest)) = content.split_first_chunk() else {
+                return Err(FrameError::Content("message"));
+            };
+            let Some((from, body)) = rest.split_first_chunk() else {
+                return Err(FrameError::Content("message"));
+            };
             Frame::Message {
                 from: ProcessId::from_u64(u64::from_le_bytes(*from)),
                 to: ProcessId::from_u64(u64::from_le_bytes(*to)),
                 body,
             }
         }
-        5 => Frame::Ping(number("ping")?),
-        6 => Frame::Pong(number("pong")?),
+        5 => Frame::Ping(decode(content).map_err(|_| FrameError::Content("ping"))?),
+        6 => Frame::Pong(u64::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("pong"))?)),
         other => return Err(FrameError::Kind(*other)),
     };
     Ok(Some((frame, 4 + length)))
@@ -190,7 +203,8 @@ impl FrameBuffer {
             rest = &rest[size..];
             each(frame)?;
         }
-        self.pending = if rest.len() == pending.len() && !pending.is_empty() { pending } else { rest.to_vec() };
+        self.pending =
+            if rest.len() == pending.len() && !pending.is_empty() { pending } else { rest.to_vec() };
         Ok(())
     }
 

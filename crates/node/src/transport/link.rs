@@ -2,11 +2,11 @@
 //! dials again with growing pauses when the connection breaks.
 
 use super::emulation::Delay;
-use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, VERSION};
+use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
 use super::stream::{Got, Stream};
 use crate::outgoing::PeerQueue;
 use crate::security;
-use isochrone_core::{Instant, NodeId, Random, Span};
+use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Random, Span};
 use mio::{Registry, Token};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -51,6 +51,8 @@ pub struct Link {
     delayed_bytes: usize,
     random: Random,
     last_error: String,
+    /// What pings tell the peer that this node leads.
+    pub leads: Vec<(KeyspaceId, PartitionId, u64)>,
 }
 
 enum State {
@@ -106,6 +108,7 @@ impl Link {
             delayed_bytes: 0,
             random,
             last_error: String::new(),
+            leads: Vec::new(),
         }
     }
 
@@ -222,7 +225,8 @@ impl Link {
                     return self.broken(now, registry, &Broken::Io(error));
                 }
                 let until = now + GREETING;
-                self.state = State::Greeting { stream, frames: FrameBuffer::default(), until, greeted: false };
+                self.state =
+                    State::Greeting { stream, frames: FrameBuffer::default(), until, greeted: false };
             }
             Err(error) => self.broken(now, registry, &Broken::Io(error)),
         }
@@ -245,7 +249,8 @@ impl Link {
         if let State::Ready { stream, ping_at, .. } = &mut self.state {
             if *ping_at <= now {
                 *ping_at = now + PING;
-                frame::ping(stream.out(), now.as_nanos());
+                let ping = Ping { number: now.as_nanos(), leads: self.leads.clone() };
+                frame::ping(stream.out(), &ping);
             }
             while let Some((_, frames)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
                 self.delayed_bytes -= frames.len();

@@ -57,7 +57,10 @@ impl Stream {
     ///
     /// # Errors
     /// The system refuses at once, or TLS cannot begin.
-    pub fn dial(address: SocketAddr, tls: Option<(&Arc<ClientConfig>, ServerName<'static>)>) -> io::Result<Stream> {
+    pub fn dial(
+        address: SocketAddr,
+        tls: Option<(&Arc<ClientConfig>, ServerName<'static>)>,
+    ) -> io::Result<Stream> {
         let tls = match tls {
             None => None,
             Some((config, name)) => {
@@ -128,7 +131,7 @@ impl Stream {
     /// The connection is broken, or what came is no TLS.
     pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<Got> {
         let Some(tls) = &mut self.tls else {
-            return loop {
+            loop {
                 match self.socket.read(scratch) {
                     Ok(0) => return Ok(Got::End),
                     Ok(bytes) => return Ok(Got::Bytes(bytes)),
@@ -136,7 +139,7 @@ impl Stream {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
-            };
+            }
         };
         loop {
             match tls.reader().read(scratch) {
