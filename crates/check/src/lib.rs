@@ -1,1 +1,38 @@
-//! Isochrone's `check` crate.
+//! Checkers of recorded histories.
+//!
+//! A run, simulated or live, leaves a [`History`]: what each client asked, when, and what it was told. This crate
+//! decides whether some order of the operations explains it:
+//!
+//! - [`check`] decides linearizability against a [`Model`] (Wing and Gong's search with Lowe's memoisation, over
+//!   components of keys), says *undecided* where the budget ends, and explains a violation by the few operations
+//!   that conflict;
+//! - [`once`] decides whether acknowledged operations took effect exactly once, unknown ones at most once and
+//!   failed ones never, and whether a session's operations took effect in the session's order;
+//! - [`check_sessions`] decides whether each session read its own writes and never read backwards.
+//!
+//! It depends on no other crate of the workspace, on purpose: the models are a second opinion about what the store
+//! should do, so that a mistake of the store shows. It reads no clock; who wants a limit in seconds hands one in
+//! ([`Budget::clock`]).
+//!
+//! The file format is in `docs/histories.md`.
+
+mod explain;
+mod history;
+mod jsonl;
+pub mod model;
+mod partition;
+mod planted;
+mod report;
+mod search;
+mod sessions;
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+pub use explain::{ExplainedOperation, Explanation};
+pub use history::{History, Operation, Outcome, Value};
+pub use jsonl::{HistoryError, Reader, Writer};
+pub use model::{Bank, Kv, Model, ModelName, Register, Step, Unsupported};
+pub use report::{Budget, CheckError, Report, Verdict, check, check_named};
+pub use sessions::{SessionReport, SessionViolation, SessionViolationKind, check_sessions, once};

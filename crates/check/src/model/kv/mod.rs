@@ -1,0 +1,173 @@
+//! Redis values: strings and counters, lists, sets, hashes, sorted sets, with expiry by the command's stamp.
+
+mod command;
+mod data;
+
+use std::rc::Rc;
+
+use command::{Command, Condition, Single};
+use data::{Change, Entry};
+
+use super::answer::Answer;
+use super::{Model, Step, Unsupported};
+use crate::history::{Operation, Value};
+use crate::planted::{Mutation, planted};
+
+/// Keys that hold Redis values, all absent at first; `docs/histories.md` lists the operations.
+///
+/// A key whose deadline is at or before the stamp of an operation is absent for that operation, and a write that
+/// touches it deletes it first; reads change nothing. Operations without a stamp see every key alive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kv;
+
+/// An operation on one or several keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    slots: Rc<[u32]>,
+    stamp: Option<u64>,
+    command: Command,
+}
+
+impl Model for Kv {
+    type State = Rc<Vec<Option<Entry>>>;
+    type Op = Op;
+
+    fn name(&self) -> &'static str {
+        "kv"
+    }
+
+    fn initial(&self, keys: usize) -> Self::State {
+        Rc::new(vec![None; keys])
+    }
+
+    fn parse(&self, operation: &Operation, slots: &[u32]) -> Result<Op, Unsupported> {
+        let command = command::parse(operation)?;
+        Ok(Op { slots: Rc::from(slots), stamp: operation.stamp, command })
+    }
+
+    fn step(&self, state: &Self::State, op: &Op, observed: Option<&Value>) -> Step<Self::State> {
+        let alive = |slot: u32| {
+            let entry = state[slot as usize].as_ref()?;
+            let expired = match (entry.deadline, op.stamp) {
+                (Some(deadline), Some(stamp)) if planted(Mutation::DeadlineInclusive) => deadline < stamp,
+                (Some(deadline), Some(stamp)) => deadline <= stamp,
+                _ => false,
+            };
+            (!expired).then_some(entry)
+        };
+        match &op.command {
+            Command::Single(single) => {
+                let slot = op.slots[0];
+                let entry = alive(slot);
+                let (answer, change) = data::apply(entry, single, op.stamp);
+                let pardoned = planted(Mutation::AbsentReadsAnything) && answer == Answer::Nil;
+                if !answer.fits(observed) && !pardoned {
+                    return Step::Illegal;
+                }
+                let next = match change {
+                    // A write deletes a key that has expired for it.
+                    Change::Keep if entry.is_none() && !single.reads() => None,
+                    Change::Keep => return Step::Same,
+                    Change::Put(entry) => Some(entry),
+                    Change::Delete => None,
+                };
+                put(state, [(slot, next)])
+            }
+            Command::MultiGet => {
+                let answers = op.slots.iter().map(|slot| alive(*slot).and_then(Entry::text));
+                let answers = answers.map(|text| text.map_or(Answer::Nil, Answer::Text)).collect();
+                if Answer::List(answers).fits(observed) { Step::Same } else { Step::Illegal }
+            }
+            Command::MultiSet(values) => {
+                if !Answer::Ok.fits(observed) {
+                    return Step::Illegal;
+                }
+                put(
+                    state,
+                    op.slots.iter().zip(values).map(|(slot, value)| (*slot, Some(Entry::of_text(value)))),
+                )
+            }
+            Command::Exists => {
+                let count = op.slots.iter().filter(|slot| alive(**slot).is_some()).count();
+                if Answer::Integer(count as i64).fits(observed) { Step::Same } else { Step::Illegal }
+            }
+            Command::Delete => {
+                // A key named twice is there only once.
+                let mut counted: Vec<u32> = op.slots.iter().copied().collect();
+                counted.sort_unstable();
+                counted.dedup();
+                let there = |slot: &&u32| alive(**slot).is_some() || planted(Mutation::DeleteCountsAbsent);
+                let count = counted.iter().filter(there).count();
+                if !Answer::Integer(count as i64).fits(observed) {
+                    return Step::Illegal;
+                }
+                put(state, counted.into_iter().map(|slot| (slot, None)))
+            }
+        }
+    }
+
+    fn reads(&self, op: &Op, observed: Option<&Value>) -> bool {
+        match &op.command {
+            Command::MultiGet | Command::Exists => true,
+            Command::MultiSet(_) => false,
+            // With a stamp, a write that did nothing may still have deleted an expired key.
+            Command::Delete => op.stamp.is_none() && observed == Some(&Value::Integer(0)),
+            Command::Single(single) => single.reads() || op.stamp.is_none() && single.idles(observed),
+        }
+    }
+
+    fn idle(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
+        // Where there are only plain SET, MSET, GET and MGET, an unknown write none of whose values was read can be
+        // followed only by writes of the same keys or by reads of others: without it they do the same.
+        let plain = |op: &Op| match &op.command {
+            Command::MultiGet | Command::MultiSet(_) | Command::Single(Single::Get) => true,
+            Command::Single(Single::Set { condition, get, deadline, keep, .. }) => {
+                *condition == Condition::Always && !get && deadline.is_none() && !keep
+            }
+            _ => false,
+        };
+        if !known.iter().map(|(op, _)| *op).chain(unknown.iter().copied()).all(plain) {
+            return vec![false; unknown.len()];
+        }
+        let read = |value: &Rc<[u8]>| {
+            let answer = Answer::Text(value);
+            known.iter().any(|(op, observed)| match (&op.command, observed) {
+                (Command::Single(Single::Get) | Command::MultiGet, None) => true,
+                (Command::MultiGet, Some(Value::List(seen))) => {
+                    seen.iter().any(|seen| answer.fits(Some(seen)))
+                }
+                (Command::Single(Single::Get), seen) => answer.fits(*seen),
+                _ => false,
+            })
+        };
+        unknown
+            .iter()
+            .map(|op| match &op.command {
+                Command::Single(Single::Set { value, .. }) => {
+                    !read(value) || planted(Mutation::IdleThoughSeen)
+                }
+                Command::MultiSet(values) => !values.iter().any(read),
+                _ => true,
+            })
+            .collect()
+    }
+}
+
+/// `state` with these slots changed.
+fn put(
+    state: &Rc<Vec<Option<Entry>>>,
+    slots: impl IntoIterator<Item = (u32, Option<Entry>)>,
+) -> Step<Rc<Vec<Option<Entry>>>> {
+    let mut next: Option<Vec<Option<Entry>>> = None;
+    for (slot, entry) in slots {
+        let place = slot as usize;
+        let held = next.as_ref().map_or(&state[place], |next| &next[place]);
+        if *held != entry {
+            next.get_or_insert_with(|| (**state).clone())[place] = entry;
+        }
+    }
+    match next {
+        Some(next) if next != **state => Step::Next(Rc::new(next)),
+        _ => Step::Same,
+    }
+}

@@ -1,0 +1,121 @@
+//! Sequential specifications: what one operation after another should answer.
+//!
+//! A model is written from the commands' documentation and shares no code with the store, so that the two check each
+//! other.
+
+mod answer;
+mod bank;
+mod kv;
+mod register;
+
+use std::fmt;
+use std::hash::Hash;
+use std::str::FromStr;
+
+pub use bank::Bank;
+pub use kv::Kv;
+pub use register::Register;
+
+use crate::history::{Operation, Value};
+
+/// What an operation does in a state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step<S> {
+    /// It could not have answered as it did.
+    Illegal,
+    /// It fits and leaves the state as it is.
+    Same,
+    /// It fits and leads to this state.
+    Next(S),
+}
+
+/// A sequential specification over the keys of one component.
+pub trait Model {
+    /// The state of all keys of a component; cheap to clone.
+    type State: Clone + Eq + Hash;
+    /// An operation, parsed. Equal operations do the same to every state.
+    type Op: Clone + Eq + Hash;
+
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The state before the first operation, of a component of `keys` keys.
+    fn initial(&self, keys: usize) -> Self::State;
+
+    /// Parses an operation; `slots[i]` is the place of its i-th key in the component's state.
+    ///
+    /// # Errors
+    /// The model has no such operation, or not with these arguments.
+    fn parse(&self, operation: &Operation, slots: &[u32]) -> Result<Self::Op, Unsupported>;
+
+    /// Runs `op` in `state` and holds its answer against `observed` (`None`: any answer fits).
+    fn step(&self, state: &Self::State, op: &Self::Op, observed: Option<&Value>) -> Step<Self::State>;
+
+    /// Whether `op`, having answered `observed`, changed no state, whatever the state was.
+    fn reads(&self, op: &Self::Op, observed: Option<&Value>) -> bool;
+
+    /// Which of the `unknown` operations may be left out, because leaving them out of any order that explains the
+    /// `known` ones leaves an order that still does. Must be sound; need not be complete.
+    fn idle(&self, _known: &[(&Self::Op, Option<&Value>)], unknown: &[&Self::Op]) -> Vec<bool> {
+        vec![false; unknown.len()]
+    }
+}
+
+/// An operation that a model does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}\n  {cure}")]
+pub struct Unsupported {
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right.
+    pub cure: String,
+}
+
+/// The models that the command line knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelName {
+    /// Redis values: [`Kv`].
+    #[default]
+    Kv,
+    /// Read, write, compare-and-set: [`Register`].
+    Register,
+    /// Accounts and transfers: [`Bank`].
+    Bank,
+}
+
+impl ModelName {
+    /// All models, in the order of the documentation.
+    pub const ALL: [ModelName; 3] = [ModelName::Kv, ModelName::Register, ModelName::Bank];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ModelName::Kv => "kv",
+            ModelName::Register => "register",
+            ModelName::Bank => "bank",
+        }
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+impl FromStr for ModelName {
+    type Err = Unsupported;
+
+    fn from_str(text: &str) -> Result<Self, Unsupported> {
+        ModelName::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| Unsupported {
+            problem: format!("no model is named {text:?}"),
+            cure: "the models are kv, register, bank".to_owned(),
+        })
+    }
+}
+
+/// The error of a model for an operation it does not have.
+fn unsupported(operation: &Operation, problem: &str, cure: &str) -> Unsupported {
+    Unsupported { problem: format!("{operation}: {problem}"), cure: cure.to_owned() }
+}

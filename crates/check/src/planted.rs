@@ -1,0 +1,165 @@
+//! Errors planted in the checker on purpose, to see that its own tests find them (`trust.md` R21).
+//!
+//! Outside this crate's unit tests [`planted`] is the constant `false`, and every branch on it disappears.
+
+/// One wrong way to write the checker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) enum Mutation {
+    /// Any operation may come next, whatever had returned before it was invoked.
+    RealTimeIgnored,
+    /// An operation invoked in the nanosecond in which another returned is ordered behind it.
+    TiesOrdered,
+    /// Every unknown operation must take effect.
+    UnknownMustHappen,
+    /// No unknown operation takes effect.
+    UnknownNeverHappens,
+    /// An unknown operation may take effect before it was invoked.
+    UnknownBeforeInvocation,
+    /// A failed operation may take effect.
+    FailedMayHappen,
+    /// Only one unknown operation may take effect between two known ones.
+    UnknownChainCut,
+    /// The memory of visited configurations compares no states.
+    MemoIgnoresState,
+    /// The memory of visited configurations compares no pending operations.
+    MemoIgnoresPending,
+    /// The memory of visited configurations does not compare which unknown operations took effect.
+    MemoIgnoresApplied,
+    /// Writes are taken as eagerly as reads.
+    WritesTakenEagerly,
+    /// The search does not go back.
+    NoBacktracking,
+    /// The search goes back but leaves eagerly taken reads taken.
+    ReadsNotGivenBack,
+    /// All unknown operations count as alike.
+    UnknownAllAlike,
+    /// An unknown operation is passed over if the next one was legal without it, whatever it led to.
+    UnknownPassedOver,
+    /// An unknown write is left out although its value was read.
+    IdleThoughSeen,
+    /// Only an operation's first key joins it to a component.
+    FirstKeyOnly,
+    /// Only the first component is checked.
+    FirstComponentOnly,
+    /// A budget that ends counts as linearizable.
+    UndecidedAccepted,
+    /// An answer that was not recorded is held to be nil.
+    UnrecordedIsNil,
+    /// An absent key may be read as anything.
+    AbsentReadsAnything,
+    /// INCRBY adds one, whatever its argument.
+    IncrementByOne,
+    /// APPEND overwrites.
+    AppendReplaces,
+    /// CAS writes without comparing.
+    CasIgnoresExpected,
+    /// DEL counts keys that were not there.
+    DeleteCountsAbsent,
+    /// SET NX writes over an existing key.
+    NxOverwrites,
+    /// SET XX creates a key.
+    XxCreates,
+    /// A key still lives at the stamp of its deadline.
+    DeadlineInclusive,
+    /// SET keeps the old deadline.
+    SetKeepsDeadline,
+    /// LPOP takes from the tail.
+    PopFromTail,
+    /// A transfer takes and does not give.
+    TransferLosesMoney,
+    /// A wrong type is treated as an absent key.
+    WrongTypeAccepted,
+    /// A violation is explained by a subset in which acknowledged writes were left out.
+    ShrinkDropsWrites,
+    /// A token found twice passes.
+    DuplicateAccepted,
+    /// An acknowledged token that is missing passes.
+    LossAccepted,
+    /// A failed token that is found passes.
+    FailedTokenAccepted,
+    /// A session's operations may take effect in any order.
+    SessionOrderIgnored,
+    /// A session may miss its own writes.
+    OwnWriteMissed,
+}
+
+/// Whether `mutation` is planted in this thread.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn planted(_mutation: Mutation) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use under_test::{planted, with};
+
+#[cfg(test)]
+mod under_test {
+    use std::cell::Cell;
+
+    use super::Mutation;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Mutation>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn planted(mutation: Mutation) -> bool {
+        PLANTED.get() == Some(mutation)
+    }
+
+    /// Runs `body` with `mutation` planted in this thread.
+    pub(crate) fn with<T>(mutation: Mutation, body: impl FnOnce() -> T) -> T {
+        PLANTED.set(Some(mutation));
+        let result = body();
+        PLANTED.set(None);
+        result
+    }
+
+    impl Mutation {
+        /// Every mutation there is; one left out is reported as dead code.
+        pub(crate) const ALL: &[Mutation] = {
+            use Mutation::*;
+            &[
+                RealTimeIgnored,
+                TiesOrdered,
+                UnknownMustHappen,
+                UnknownNeverHappens,
+                UnknownBeforeInvocation,
+                FailedMayHappen,
+                UnknownChainCut,
+                MemoIgnoresState,
+                MemoIgnoresPending,
+                MemoIgnoresApplied,
+                WritesTakenEagerly,
+                NoBacktracking,
+                ReadsNotGivenBack,
+                UnknownAllAlike,
+                UnknownPassedOver,
+                IdleThoughSeen,
+                FirstKeyOnly,
+                FirstComponentOnly,
+                UndecidedAccepted,
+                UnrecordedIsNil,
+                AbsentReadsAnything,
+                IncrementByOne,
+                AppendReplaces,
+                CasIgnoresExpected,
+                DeleteCountsAbsent,
+                NxOverwrites,
+                XxCreates,
+                DeadlineInclusive,
+                SetKeepsDeadline,
+                PopFromTail,
+                TransferLosesMoney,
+                WrongTypeAccepted,
+                ShrinkDropsWrites,
+                DuplicateAccepted,
+                LossAccepted,
+                FailedTokenAccepted,
+                SessionOrderIgnored,
+                OwnWriteMissed,
+            ]
+        };
+    }
+}

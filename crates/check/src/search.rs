@@ -1,0 +1,507 @@
+//! The search for an order: Wing and Gong's algorithm with Lowe's memory of configurations.
+//!
+//! A *configuration* is the set of operations already ordered and the state they lead to. Of the known operations
+//! (those that were answered) only the *pending* ones can come next: not yet ordered, and invoked no later than the
+//! earliest answer among those not yet ordered. Sorted by invocation they are a prefix of what is left, and they
+//! determine the ordered set: everything invoked by then is pending or ordered. A configuration is therefore
+//! remembered exactly, in a few words, whatever the length of the history.
+//!
+//! Four observations keep the search small; each only leaves out orders for which an equally good one remains.
+//!
+//! 1. *Reads at once.* An operation that changes no state and fits the present one is ordered as soon as it is
+//!    pending. In any order that has it later, it may be moved here.
+//! 2. *Unknown operations as late as possible.* They return never, so only their invocation binds them. If an unknown
+//!    `u` comes directly before `o`, and without `u` the operation `o` fits and leads to the same state, `u` need not
+//!    happen; if `o` fits and `u` after it leads to the same state, `u` may go behind `o` (for two unknown ones, the
+//!    lower number goes first). Such neighbours are skipped. Each rewriting lowers (unknown operations that happen,
+//!    positions of reads, known operations behind unknown ones, inversions), so an order without such neighbours
+//!    exists if any order does. An order ends with its last known operation.
+//! 3. *Alike unknown operations* happen in order of invocation: they can be exchanged.
+//! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`).
+//!
+//! The rules of 2 look at the operation before, so configurations directly behind an unknown operation are not
+//! remembered; those behind a known one are.
+//!
+//! Where no choice is left open the search forgets what led there, so that memory follows the concurrency of a
+//! history, not its length.
+//!
+//! Sources: Wing and Gong, "Testing and verifying concurrent objects" (1993); Lowe, "Testing for linearizability"
+//! (2017); Horn and Kroening, "Faster linearizability checking via P-compositionality" (2015).
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::history::Value;
+use crate::model::{Model, Step};
+use crate::planted::{Mutation, planted};
+use crate::report::Meter;
+
+/// An operation that was answered.
+pub(crate) struct Known<'h, O> {
+    pub(crate) op: O,
+    pub(crate) observed: Option<&'h Value>,
+    pub(crate) invoked: u64,
+    pub(crate) returned: u64,
+}
+
+/// An operation whose outcome nobody knows.
+pub(crate) struct Unknown<O> {
+    pub(crate) op: O,
+    pub(crate) invoked: u64,
+}
+
+/// What the search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// An order that explains every known operation.
+    Order,
+    /// No order does.
+    Nothing,
+    /// The budget ended first.
+    OutOfBudget,
+}
+
+/// Searches an order of `known`, with some of `unknown` among them, over a component of `keys` keys.
+pub(crate) fn search<M: Model>(
+    model: &M,
+    keys: usize,
+    mut known: Vec<Known<'_, M::Op>>,
+    mut unknown: Vec<Unknown<M::Op>>,
+    meter: &mut Meter<'_>,
+) -> Found {
+    known.sort_by_key(|operation| (operation.invoked, operation.returned));
+    unknown.retain(|operation| !model.reads(&operation.op, None) && !planted(Mutation::UnknownNeverHappens));
+    let idle = {
+        let known: Vec<_> = known.iter().map(|operation| (&operation.op, operation.observed)).collect();
+        let unknown: Vec<_> = unknown.iter().map(|operation| &operation.op).collect();
+        if unknown.is_empty() { Vec::new() } else { model.idle(&known, &unknown) }
+    };
+    let mut idle = idle.into_iter();
+    unknown.retain(|_| !idle.next().unwrap_or(false));
+    unknown.sort_by_key(|operation| operation.invoked);
+    Search::new(model, known, unknown, meter).run(model.initial(keys))
+}
+
+/// A candidate for the next place in the order.
+#[derive(Clone, Copy)]
+enum Choice {
+    Known(u32),
+    Unknown(u32),
+}
+
+/// What else may come next at a node.
+enum Open<S> {
+    /// This choice fits, and leads to this state.
+    Ready(Choice, S),
+    /// Unknown operations from this number on have not been tried.
+    Unknown(u32),
+    Closed,
+}
+
+/// A node of the search: a configuration on the way from the start to the present.
+struct Node<S> {
+    /// The state here.
+    state: S,
+    /// The pending operations, as a range of `Search::pending`.
+    pending: std::ops::Range<usize>,
+    /// How many operations were ordered before this node's own.
+    trail: usize,
+    /// The next pending operation to try.
+    cursor: usize,
+    /// The earliest answer among the pending operations, in nanoseconds.
+    horizon: u64,
+    open: Open<S>,
+    /// The unknown operation that led here, if nothing was ordered since, and the state before it.
+    behind: Option<(u32, S)>,
+    /// The unknown operation to take back when this node is left.
+    applied: Option<u32>,
+}
+
+/// A remembered configuration.
+#[derive(PartialEq, Eq, Hash)]
+struct Configuration<S> {
+    pending: Box<[u32]>,
+    /// Which unknown operations happened, as a number for the set.
+    applied: u32,
+    state: Option<S>,
+}
+
+struct Search<'m, 'h, 'b, 'c, M: Model> {
+    model: &'m M,
+    known: Vec<Known<'h, M::Op>>,
+    /// Whether the known operation changes no state.
+    reads: Vec<bool>,
+    unknown: Vec<Unknown<M::Op>>,
+    /// The unknown operation alike to this one that was invoked just before it.
+    alike: Vec<Option<u32>>,
+    // The known operations not yet ordered, by invocation, as a ring through `known.len()`.
+    after: Vec<u32>,
+    before: Vec<u32>,
+    /// The known operations ordered, in order.
+    trail: Vec<u32>,
+    pending: Vec<u32>,
+    nodes: Vec<Node<M::State>>,
+    /// How many nodes have something left to try.
+    choices: usize,
+    happened: Vec<bool>,
+    /// The unknown operations that happened, sorted, and a number for that set.
+    applied: Vec<u32>,
+    applied_id: u32,
+    sets: FxHashMap<Box<[u32]>, u32>,
+    visited: FxHashSet<Configuration<M::State>>,
+    meter: &'b mut Meter<'c>,
+}
+
+/// What became of a configuration that was entered.
+enum Entered {
+    /// Every known operation is ordered.
+    Complete,
+    /// A node was made for it.
+    Node,
+    /// It was seen before; everything done for it is taken back.
+    Visited,
+}
+
+impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
+    fn new(
+        model: &'m M,
+        known: Vec<Known<'h, M::Op>>,
+        unknown: Vec<Unknown<M::Op>>,
+        meter: &'b mut Meter<'c>,
+    ) -> Self {
+        let count = known.len() as u32;
+        let reads = known
+            .iter()
+            .map(|operation| {
+                model.reads(&operation.op, operation.observed) || planted(Mutation::WritesTakenEagerly)
+            })
+            .collect();
+        let mut last: FxHashMap<&M::Op, u32> = FxHashMap::default();
+        let alike = unknown.iter().enumerate().map(|(place, operation)| {
+            let earlier = last.insert(&operation.op, place as u32);
+            if planted(Mutation::UnknownAllAlike) { (place as u32).checked_sub(1) } else { earlier }
+        });
+        let alike = alike.collect();
+        Search {
+            model,
+            reads,
+            alike,
+            after: (1..=count).chain([0]).collect(),
+            before: [count].into_iter().chain(0..count).collect(),
+            trail: Vec::new(),
+            pending: Vec::new(),
+            nodes: Vec::new(),
+            choices: 0,
+            happened: vec![false; unknown.len()],
+            applied: Vec::new(),
+            applied_id: 0,
+            sets: FxHashMap::from_iter([(Box::from([]), 0)]),
+            visited: FxHashSet::default(),
+            known,
+            unknown,
+            meter,
+        }
+    }
+
+    fn run(mut self, initial: M::State) -> Found {
+        if let Entered::Complete = self.enter(initial, 0, None, None) {
+            return Found::Order;
+        }
+        while let Some(node) = self.nodes.last_mut() {
+            if self.meter.is_spent() {
+                return Found::OutOfBudget;
+            }
+            let open = std::mem::replace(&mut node.open, Open::Closed);
+            self.choices -= usize::from(!matches!(open, Open::Closed));
+            let chosen = match open {
+                Open::Ready(choice, state) => Some((choice, state)),
+                Open::Unknown(from) => self.next_unknown(from),
+                Open::Closed => None,
+            };
+            let Some((choice, state)) = chosen else {
+                if planted(Mutation::NoBacktracking) {
+                    return Found::Nothing;
+                }
+                self.leave();
+                continue;
+            };
+            let open = match choice {
+                Choice::Known(_) => self.next_known(),
+                Choice::Unknown(number) => self.rest_unknown(number + 1),
+            };
+            self.choices += usize::from(!matches!(open, Open::Closed));
+            let top = self.nodes.len() - 1;
+            self.nodes[top].open = open;
+            let behind = match choice {
+                Choice::Known(_) => None,
+                Choice::Unknown(number) => Some((number, self.nodes[top].state.clone())),
+            };
+            if self.choices == 0 {
+                self.forget();
+            }
+            let trail = self.trail.len();
+            let applied = match choice {
+                Choice::Known(number) => {
+                    self.lift(number);
+                    None
+                }
+                Choice::Unknown(number) => {
+                    self.apply(number);
+                    Some(number)
+                }
+            };
+            if let Entered::Complete = self.enter(state, trail, behind, applied) {
+                return Found::Order;
+            }
+        }
+        Found::Nothing
+    }
+
+    /// Orders every read that fits `state`, and makes a node for what is then reached.
+    fn enter(
+        &mut self,
+        state: M::State,
+        trail: usize,
+        behind: Option<(u32, M::State)>,
+        applied: Option<u32>,
+    ) -> Entered {
+        let ring = self.known.len() as u32;
+        let start = self.pending.len();
+        let ordered = self.trail.len();
+        let mut horizon = u64::MAX;
+        let mut next = self.after[ring as usize];
+        // The horizon never falls below the invocation of a pending operation already passed, because operations
+        // come by invocation and none returns before it was invoked; so one pass finds them all. Reads do not change
+        // the state, so those passed over stay illegal.
+        while next != ring {
+            let operation = &self.known[next as usize];
+            let comes = if planted(Mutation::TiesOrdered) {
+                operation.invoked < horizon
+            } else {
+                operation.invoked <= horizon || planted(Mutation::RealTimeIgnored)
+            };
+            if !comes {
+                break;
+            }
+            let following = self.after[next as usize];
+            let taken = self.reads[next as usize] && {
+                self.meter.spend();
+                match self.model.step(&state, &operation.op, operation.observed) {
+                    Step::Illegal => false,
+                    Step::Same => true,
+                    Step::Next(_) => {
+                        debug_assert!(planted(Mutation::WritesTakenEagerly), "a read changed the state");
+                        true
+                    }
+                }
+            };
+            if taken {
+                self.lift(next);
+            } else {
+                horizon = horizon.min(operation.returned);
+                self.pending.push(next);
+            }
+            next = following;
+        }
+        let behind = if self.trail.len() > ordered { None } else { behind };
+        let complete = self.pending.len() == start;
+        if complete && (!planted(Mutation::UnknownMustHappen) || self.applied.len() == self.unknown.len()) {
+            return Entered::Complete;
+        }
+        // Where nothing below can still be tried otherwise, this configuration cannot be met again.
+        let visited = behind.is_none() && self.choices > 0 && !self.remember(start, &state);
+        self.nodes.push(Node {
+            state,
+            pending: start..self.pending.len(),
+            trail,
+            cursor: 0,
+            horizon,
+            open: Open::Closed,
+            behind,
+            applied,
+        });
+        if visited {
+            self.leave();
+            return Entered::Visited;
+        }
+        let open = self.next_known();
+        self.choices += usize::from(!matches!(open, Open::Closed));
+        // The node was pushed above.
+        if let Some(node) = self.nodes.last_mut() {
+            node.open = open;
+        }
+        Entered::Node
+    }
+
+    /// Whether the configuration is new; remembers it if there is room.
+    fn remember(&mut self, start: usize, state: &M::State) -> bool {
+        let pending =
+            &self.pending[if planted(Mutation::MemoIgnoresPending) { self.pending.len() } else { start }..];
+        let configuration = Configuration {
+            pending: Box::from(pending),
+            applied: if planted(Mutation::MemoIgnoresApplied) { 0 } else { self.applied_id },
+            state: (!planted(Mutation::MemoIgnoresState)).then(|| state.clone()),
+        };
+        if self.visited.len() >= self.meter.configurations() {
+            return !self.visited.contains(&configuration);
+        }
+        self.visited.insert(configuration)
+    }
+
+    /// The next pending operation of the topmost node that may come next, or else its unknown operations.
+    fn next_known(&mut self) -> Open<M::State> {
+        let top = self.nodes.len() - 1;
+        loop {
+            let node = &self.nodes[top];
+            let place = node.pending.start + node.cursor;
+            if place >= node.pending.end {
+                return self.rest_unknown(0);
+            }
+            self.nodes[top].cursor += 1;
+            let number = self.pending[place];
+            // Reads that fit were taken on entry.
+            if self.reads[number as usize] {
+                continue;
+            }
+            let (node, operation) = (&self.nodes[top], &self.known[number as usize]);
+            self.meter.spend();
+            let state = match self.model.step(&node.state, &operation.op, operation.observed) {
+                Step::Illegal => continue,
+                Step::Same => node.state.clone(),
+                Step::Next(state) => state,
+            };
+            if !self.is_passed_over(Choice::Known(number), &state) {
+                return Open::Ready(Choice::Known(number), state);
+            }
+        }
+    }
+
+    /// The unknown operations of the topmost node from `from` on, if there are any to try.
+    fn rest_unknown(&self, from: u32) -> Open<M::State> {
+        let limit = self.unknown_limit();
+        match (from as usize..limit).find(|number| !self.happened[*number]) {
+            Some(number) => Open::Unknown(number as u32),
+            None => Open::Closed,
+        }
+    }
+
+    /// How many unknown operations were invoked early enough to come next.
+    fn unknown_limit(&self) -> usize {
+        let Some(node) = self.nodes.last() else { return 0 };
+        if planted(Mutation::UnknownChainCut) && node.behind.is_some() {
+            return 0;
+        }
+        if planted(Mutation::UnknownBeforeInvocation) {
+            return self.unknown.len();
+        }
+        self.unknown.partition_point(|operation| operation.invoked <= node.horizon)
+    }
+
+    fn next_unknown(&mut self, from: u32) -> Option<(Choice, M::State)> {
+        let limit = self.unknown_limit();
+        for number in from as usize..limit {
+            let waits = self.alike[number].is_some_and(|earlier| !self.happened[earlier as usize]);
+            if self.happened[number] || waits {
+                continue;
+            }
+            let node = self.nodes.last()?;
+            self.meter.spend();
+            // One that does nothing here need not happen here.
+            let Step::Next(state) = self.model.step(&node.state, &self.unknown[number].op, None) else {
+                continue;
+            };
+            let choice = Choice::Unknown(number as u32);
+            if !self.is_passed_over(choice, &state) {
+                return Some((choice, state));
+            }
+        }
+        None
+    }
+
+    /// Whether the unknown operation directly before `choice` makes this order needless; `reached` is the state
+    /// after both.
+    fn is_passed_over(&mut self, choice: Choice, reached: &M::State) -> bool {
+        let Some(node) = self.nodes.last() else { return false };
+        let Some((unknown, earlier)) = &node.behind else { return false };
+        let (op, observed) = match choice {
+            Choice::Known(number) => (&self.known[number as usize].op, self.known[number as usize].observed),
+            Choice::Unknown(number) => (&self.unknown[number as usize].op, None),
+        };
+        self.meter.spend();
+        let without = match self.model.step(earlier, op, observed) {
+            Step::Illegal => return false,
+            Step::Same => earlier.clone(),
+            Step::Next(state) => state,
+        };
+        if without == *reached || planted(Mutation::UnknownPassedOver) {
+            return true;
+        }
+        let may_follow = match choice {
+            Choice::Known(_) => true,
+            Choice::Unknown(number) => number < *unknown,
+        };
+        may_follow && {
+            self.meter.spend();
+            match self.model.step(&without, &self.unknown[*unknown as usize].op, None) {
+                Step::Illegal => false,
+                Step::Same => without == *reached,
+                Step::Next(state) => state == *reached,
+            }
+        }
+    }
+
+    /// Leaves the topmost node and takes back what was done to reach it.
+    fn leave(&mut self) {
+        let Some(node) = self.nodes.pop() else { return };
+        self.pending.truncate(node.pending.start);
+        while self.trail.len() > node.trail {
+            let Some(number) = self.trail.pop() else { break };
+            if planted(Mutation::ReadsNotGivenBack) && self.trail.len() > node.trail {
+                continue;
+            }
+            self.after[self.before[number as usize] as usize] = number;
+            self.before[self.after[number as usize] as usize] = number;
+        }
+        if let Some(number) = node.applied {
+            self.happened[number as usize] = false;
+            self.applied.retain(|applied| *applied != number);
+            self.applied_id = self.number_applied();
+        }
+    }
+
+    /// Nothing before the present can be tried otherwise: lets go of it.
+    fn forget(&mut self) {
+        const KEPT: usize = 1 << 12;
+        self.nodes.clear();
+        self.trail.clear();
+        self.pending.clear();
+        if self.visited.capacity() > KEPT {
+            self.visited = FxHashSet::default();
+        } else if !self.visited.is_empty() {
+            self.visited.clear();
+        }
+    }
+
+    /// Takes a known operation out of the ring and puts it at the end of the order.
+    fn lift(&mut self, number: u32) {
+        let (before, after) = (self.before[number as usize], self.after[number as usize]);
+        self.after[before as usize] = after;
+        self.before[after as usize] = before;
+        self.trail.push(number);
+    }
+
+    fn apply(&mut self, number: u32) {
+        self.happened[number as usize] = true;
+        let place = self.applied.partition_point(|applied| *applied < number);
+        self.applied.insert(place, number);
+        self.applied_id = self.number_applied();
+    }
+
+    fn number_applied(&mut self) -> u32 {
+        if let Some(number) = self.sets.get(self.applied.as_slice()) {
+            return *number;
+        }
+        let number = self.sets.len() as u32;
+        self.sets.insert(Box::from(self.applied.as_slice()), number);
+        number
+    }
+}
