@@ -25,10 +25,10 @@ pub struct DecodeError {
 }
 
 /// Appends the encoding of `value` to `out`.
+#[expect(clippy::expect_used, reason = "growing a vector cannot fail to encode a Wire type")]
 pub fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) {
     // `to_extend` takes the buffer by value and gives it back: no copy.
-    *out = postcard::to_extend(value, std::mem::take(out))
-        .expect("growing a vector cannot fail to encode a Wire type");
+    *out = postcard::to_extend(value, std::mem::take(out)).expect("encoding into a vector");
 }
 
 /// The encoding of `value`.
@@ -49,6 +49,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 }
 
 /// How many bytes `value` takes on the wire, without making them.
+#[expect(clippy::expect_used, reason = "every Wire type can be encoded, so it has a size")]
 pub fn encoded_size<T: Serialize>(value: &T) -> usize {
     postcard::experimental::serialized_size(value).expect("a Wire type has a size")
 }

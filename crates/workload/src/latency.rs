@@ -1,0 +1,181 @@
+//! Latencies per region and kind of request, from histograms of three significant digits.
+
+use crate::Kind;
+use hdrhistogram::Histogram;
+use isochrone_core::{Instant, Span};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The part of a run that counts: ramp-up and cool-down are cut, by when a request was *due*.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Requests due before this do not count.
+    pub from: Instant,
+    /// Requests due at or after this do not count.
+    pub until: Instant,
+}
+
+impl Window {
+    /// The middle of a run of `duration` from `start`: a tenth is cut at either end, at most 5 s each.
+    pub fn middle(start: Instant, duration: Span) -> Window {
+        let cut = Span::from_nanos((duration.as_nanos() / 10).min(Span::from_secs(5).as_nanos()));
+        Window { from: start + cut, until: start + duration.saturating_sub(cut) }
+    }
+
+    /// Everything.
+    pub const ALL: Window = Window { from: Instant::ZERO, until: Instant::MAX };
+
+    /// How long the window is.
+    pub fn length(&self) -> Span {
+        self.until.since(self.from)
+    }
+}
+
+/// Collects the latencies of a run.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    window: Window,
+    cells: BTreeMap<(usize, Kind), Histogram<u64>>,
+}
+
+/// The figures of one set of requests. Latencies in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// How many requests counted.
+    pub operations: u64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 95th percentile.
+    pub p95_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// Mean.
+    pub mean_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+}
+
+/// Latencies are kept from 1 ns to this; a longer one counts as this long.
+const LONGEST: Span = Span::from_secs(3600);
+
+#[expect(clippy::expect_used, reason = "the bounds are constants that hdrhistogram takes")]
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LONGEST.as_nanos(), 3).expect("bounds of a histogram")
+}
+
+#[expect(clippy::expect_used, reason = "all histograms here have the same bounds")]
+fn add(sum: &mut Histogram<u64>, counted: &Histogram<u64>) {
+    sum.add(counted).expect("histograms of equal bounds");
+}
+
+impl Recorder {
+    /// A recorder that counts the requests due within `window`.
+    pub fn new(window: Window) -> Recorder {
+        Recorder { window, cells: BTreeMap::new() }
+    }
+
+    /// Counts a request of `region` that was due at `due` and answered at `answered`.
+    pub fn record(&mut self, region: usize, kind: Kind, due: Instant, answered: Instant) {
+        if due < self.window.from || due >= self.window.until {
+            return;
+        }
+        let nanos = answered.since(due).as_nanos().clamp(1, LONGEST.as_nanos());
+        self.cells.entry((region, kind)).or_insert_with(histogram).saturating_record(nanos);
+    }
+
+    /// Takes in what another recorder counted.
+    pub fn merge(&mut self, other: &Recorder) {
+        for (cell, counted) in &other.cells {
+            add(self.cells.entry(*cell).or_insert_with(histogram), counted);
+        }
+    }
+
+    /// How many requests counted.
+    pub fn operations(&self) -> u64 {
+        self.cells.values().map(Histogram::len).sum()
+    }
+
+    /// The figures of a region, of all kinds or of one; `None` where nothing counted.
+    pub fn region(&self, region: usize, kind: Option<Kind>) -> Option<Quantiles> {
+        self.sum(|&(at, of)| at == region && kind.is_none_or(|kind| kind == of))
+    }
+
+    /// The figures of one kind over all regions.
+    pub fn kind(&self, kind: Kind) -> Option<Quantiles> {
+        self.sum(|&(_, of)| of == kind)
+    }
+
+    /// The kinds that were recorded, in order.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = self.cells.keys().map(|&(_, kind)| kind).collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    }
+
+    fn sum(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Option<Quantiles> {
+        let mut all = histogram();
+        for (cell, counted) in &self.cells {
+            if wanted(cell) {
+                add(&mut all, counted);
+            }
+        }
+        let ms = |nanos: f64| (nanos / 1e3).round() / 1e3;
+        (!all.is_empty()).then(|| Quantiles {
+            operations: all.len(),
+            p50_ms: ms(all.value_at_quantile(0.50) as f64),
+            p95_ms: ms(all.value_at_quantile(0.95) as f64),
+            p99_ms: ms(all.value_at_quantile(0.99) as f64),
+            mean_ms: ms(all.mean()),
+            max_ms: ms(all.max() as f64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_window() {
+        let window = Window { from: at(1_000), until: at(2_000) };
+        let mut recorder = Recorder::new(window);
+        for i in 0..100 {
+            recorder.record(0, Kind::Read, at(1_000 + i), at(1_000 + i + 1 + i));
+        }
+        recorder.record(0, Kind::Read, at(999), at(90_000));
+        recorder.record(0, Kind::Read, at(2_000), at(90_000));
+        let figures = recorder.region(0, None).expect("requests counted");
+        assert_eq!(figures.operations, 100);
+        for (measured, expected) in [(figures.p50_ms, 50.0), (figures.p95_ms, 95.0), (figures.p99_ms, 99.0)] {
+            assert!((measured - expected).abs() < 0.1, "{measured} for {expected}");
+        }
+        assert_eq!(recorder.region(1, None), None);
+    }
+
+    #[test]
+    fn merging_counts_everything_once() {
+        let mut left = Recorder::new(Window::ALL);
+        let mut right = Recorder::new(Window::ALL);
+        left.record(0, Kind::Read, at(0), at(10));
+        right.record(0, Kind::Update, at(0), at(20));
+        right.record(2, Kind::Read, at(0), at(30));
+        left.merge(&right);
+        assert_eq!(left.operations(), 3);
+        assert_eq!(left.region(0, None).expect("counted").operations, 2);
+        assert_eq!(left.kind(Kind::Read).expect("counted").operations, 2);
+        assert_eq!(left.kinds(), [Kind::Read, Kind::Update]);
+    }
+
+    #[test]
+    fn a_window_cuts_a_tenth_at_either_end() {
+        let window = Window::middle(at(0), Span::from_secs(10));
+        assert_eq!((window.from, window.until), (at(1_000), at(9_000)));
+        let long = Window::middle(at(0), Span::from_secs(100));
+        assert_eq!((long.from, long.until), (at(5_000), at(95_000)));
+    }
+}

@@ -1,0 +1,355 @@
+//! What is asked: YCSB's six mixes on the key-value interface, single-command loads, and a mix made to be
+//! checked.
+
+use crate::keys::Chooser;
+use crate::operations as op;
+use isochrone_core::command::{Operation, Side};
+use isochrone_core::{Blob, Random};
+use serde::Serialize;
+use thiserror::Error;
+
+/// What a request does, as latencies are told apart.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Reads one record.
+    Read,
+    /// Overwrites one record.
+    Update,
+    /// Writes a new record.
+    Insert,
+    /// Reads up to a hundred records with neighbouring numbers at once.
+    Scan,
+    /// Reads one record, then overwrites it: two commands, one latency.
+    ReadModifyWrite,
+    /// Adds to a counter.
+    Increment,
+    /// Pushes to, pops from or reads a list.
+    List,
+    /// Reads or writes a field of a hash.
+    Field,
+    /// Writes only if nothing is there.
+    Claim,
+    /// Deletes.
+    Delete,
+    /// Touches two keys in one command.
+    Pair,
+}
+
+/// One request: a command, and for [`Kind::ReadModifyWrite`] the one that follows its answer.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How its latency is booked.
+    pub kind: Kind,
+    /// What is asked.
+    pub first: Operation,
+    /// What is asked when that was answered.
+    pub then: Option<Operation>,
+}
+
+/// A mix of requests over a set of records.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    mix: &'static [(Kind, u32)],
+    keys: Keys,
+    /// How many records exist before the run.
+    pub records: u64,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Percent of the requests that go to record 0, whatever the distribution says.
+    pub conflict: u8,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Keys {
+    Uniform,
+    Zipf,
+    Latest,
+}
+
+/// No workload has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no workload is called `{name}`; there are {}", Workload::names().join(", "))]
+pub struct UnknownWorkload {
+    /// The name.
+    pub name: String,
+}
+
+use Kind::{Claim, Delete, Field, Increment, Insert, List, Pair, Read, ReadModifyWrite, Scan, Update};
+
+/// Name, mix (weights), key distribution, records, value size.
+type Row = (&'static str, &'static [(Kind, u32)], Keys, u64, usize);
+
+/// YCSB's rows are those of Cooper et al., SoCC '10, table 2, with records of one field: its thousand bytes
+/// are our value.
+const WORKLOADS: &[Row] = &[
+    ("ycsb-a", &[(Read, 50), (Update, 50)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-b", &[(Read, 95), (Update, 5)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-c", &[(Read, 100)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-d", &[(Read, 95), (Insert, 5)], Keys::Latest, 10_000, 1000),
+    ("ycsb-e", &[(Scan, 95), (Insert, 5)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-f", &[(Read, 50), (ReadModifyWrite, 50)], Keys::Zipf, 10_000, 1000),
+    ("set", &[(Update, 100)], Keys::Uniform, 100_000, 64),
+    ("get", &[(Read, 100)], Keys::Uniform, 100_000, 64),
+    ("incr", &[(Increment, 100)], Keys::Uniform, 100_000, 8),
+    (
+        "check",
+        &[
+            (Read, 26),
+            (Update, 20),
+            (Increment, 14),
+            (List, 14),
+            (Field, 10),
+            (Claim, 6),
+            (Delete, 4),
+            (Pair, 6),
+        ],
+        Keys::Uniform,
+        12,
+        8,
+    ),
+];
+
+impl Workload {
+    /// The names there are.
+    pub fn names() -> Vec<&'static str> {
+        WORKLOADS.iter().map(|row| row.0).collect()
+    }
+
+    /// The workload of this name.
+    ///
+    /// # Errors
+    /// Where there is none; the error lists those there are.
+    pub fn named(name: &str) -> Result<Workload, UnknownWorkload> {
+        let found = WORKLOADS.iter().find(|row| row.0 == name);
+        let &(name, mix, keys, records, value_size) =
+            found.ok_or_else(|| UnknownWorkload { name: name.to_owned() })?;
+        Ok(Workload { name, mix, keys, records, value_size, conflict: 0 })
+    }
+
+    /// Session `number` of `total`, drawing from `random`.
+    pub fn session(&self, number: u32, total: u32, random: Random) -> Session {
+        let chooser = match self.keys {
+            Keys::Uniform => Chooser::Uniform,
+            Keys::Zipf => Chooser::zipf(self.records),
+            Keys::Latest => Chooser::latest(self.records),
+        };
+        Session {
+            workload: self.clone(),
+            number,
+            total: total.max(1),
+            random,
+            chooser,
+            inserted: 0,
+            asked: 0,
+        }
+    }
+
+    /// Writes that make the records exist, in batches of up to a hundred: what a run loads first. Empty
+    /// for a workload that needs none.
+    pub fn load(&self) -> impl Iterator<Item = Operation> + '_ {
+        let needed =
+            if self.mix.iter().any(|(kind, _)| matches!(kind, Increment | List)) { 0 } else { self.records };
+        (0..needed).step_by(100).map(move |from| {
+            op::set_all(
+                (from..(from + 100).min(needed)).map(|record| (key(record), self.value("load", record))),
+            )
+        })
+    }
+
+    /// A value that names who wrote it, of the workload's size.
+    fn value(&self, writer: &str, sequence: u64) -> Blob {
+        let mut text = format!("{writer}.{sequence}");
+        while text.len() < self.value_size {
+            text.push('x');
+        }
+        text.into()
+    }
+}
+
+/// One closed or open loop of requests.
+#[derive(Clone, Debug)]
+pub struct Session {
+    workload: Workload,
+    number: u32,
+    total: u32,
+    random: Random,
+    chooser: Chooser,
+    inserted: u64,
+    asked: u64,
+}
+
+impl Session {
+    /// Its number among the sessions of the run, from 0.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The next request.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a session never ends, so it is no iterator to be chained"
+    )]
+    pub fn next(&mut self) -> Request {
+        self.asked += 1;
+        let kind = self.draw_kind();
+        // Every session inserts about as often, so the others have inserted about as much.
+        let records = self.workload.records + self.inserted * u64::from(self.total);
+        let hot = self.random.below(100) < u64::from(self.workload.conflict);
+        let record = if hot { 0 } else { self.chooser.draw(records, &mut self.random) };
+        let checked = self.workload.name == "check";
+        let mut then = None;
+        let first = match kind {
+            Read => op::get(key(record)),
+            Update => op::set(key(record), self.value()),
+            Insert => {
+                let fresh =
+                    self.workload.records + self.inserted * u64::from(self.total) + u64::from(self.number);
+                self.inserted += 1;
+                op::set(key(fresh), self.value())
+            }
+            Scan => {
+                let length = 1 + self.random.below(100);
+                op::get_all((record..record + length).map(key))
+            }
+            ReadModifyWrite => {
+                then = Some(op::set(key(record), self.value()));
+                op::get(key(record))
+            }
+            // The checked mix keeps each type of value under names of its own.
+            Increment if checked => op::increment(named("counter", record), 1 + self.random.below(3) as i64),
+            Increment => op::increment(key(record), 1),
+            List => self.list(record),
+            Field => self.hash(record),
+            Claim => op::set_if_absent(key(record), self.value()),
+            Delete => op::delete(key(record)),
+            Pair => {
+                let other = (record + 1 + self.random.below(records.max(2) - 1)) % records.max(2);
+                if self.random.chance(0.5) {
+                    op::get_all([key(record), key(other)])
+                } else {
+                    let value = self.value();
+                    op::set_all([(key(record), value.clone()), (key(other), value)])
+                }
+            }
+        };
+        Request { kind, first, then }
+    }
+
+    fn list(&mut self, record: u64) -> Operation {
+        let list = named("list", record);
+        match self.random.below(6) {
+            0 | 1 => op::push(list, Side::Right, self.value()),
+            2 => op::push(list, Side::Left, self.value()),
+            3 => op::pop(list, Side::Left),
+            4 => op::pop(list, Side::Right),
+            _ => op::range(list),
+        }
+    }
+
+    fn hash(&mut self, record: u64) -> Operation {
+        let hash = named("hash", record);
+        let field = Blob::from(format!("f{}", self.random.below(3)));
+        match self.random.below(4) {
+            0 | 1 => op::hash_set(hash, field, self.value()),
+            2 => op::hash_get(hash, field),
+            _ => op::hash_delete(hash, field),
+        }
+    }
+
+    fn draw_kind(&mut self) -> Kind {
+        let sum: u32 = self.workload.mix.iter().map(|(_, weight)| weight).sum();
+        let mut drawn = self.random.below(u64::from(sum)) as u32;
+        for &(kind, weight) in self.workload.mix {
+            if drawn < weight {
+                return kind;
+            }
+            drawn -= weight;
+        }
+        unreachable!("a number below the sum of the weights falls into one of them")
+    }
+
+    /// A value that no other session and no earlier request has written.
+    fn value(&self) -> Blob {
+        self.workload.value(&format!("s{}", self.number), self.asked)
+    }
+}
+
+fn key(record: u64) -> Blob {
+    named("key", record)
+}
+
+fn named(kind: &str, record: u64) -> Blob {
+    format!("{kind}:{record}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn mixes_have_their_published_shares() {
+        for (name, expected) in [
+            ("ycsb-a", vec![(Read, 0.5), (Update, 0.5)]),
+            ("ycsb-b", vec![(Read, 0.95), (Update, 0.05)]),
+            ("ycsb-c", vec![(Read, 1.0)]),
+            ("ycsb-d", vec![(Read, 0.95), (Insert, 0.05)]),
+            ("ycsb-e", vec![(Scan, 0.95), (Insert, 0.05)]),
+            ("ycsb-f", vec![(Read, 0.5), (ReadModifyWrite, 0.5)]),
+        ] {
+            let workload = Workload::named(name).expect(name);
+            let mut session = workload.session(0, 1, Random::seeded(11));
+            let mut counts = BTreeMap::new();
+            for _ in 0..20_000 {
+                *counts.entry(session.next().kind).or_insert(0u32) += 1;
+            }
+            assert_eq!(counts.len(), expected.len(), "{name}");
+            for (kind, share) in expected {
+                let found = f64::from(counts[&kind]) / 20_000.0;
+                assert!((found - share).abs() < 0.015, "{name}: {kind:?} {found} for {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_asks_the_same() {
+        for name in Workload::names() {
+            let workload = Workload::named(name).expect(name);
+            let ask = |seed| {
+                let mut session = workload.session(3, 8, Random::seeded(seed));
+                (0..200).map(|_| format!("{:?}", session.next())).collect::<Vec<_>>()
+            };
+            assert_eq!(ask(1), ask(1), "{name}");
+            if name != "incr" {
+                assert_ne!(ask(1), ask(2), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn conflict_sends_its_share_to_one_key() {
+        let mut workload = Workload::named("set").expect("set");
+        workload.conflict = 30;
+        let mut session = workload.session(0, 1, Random::seeded(2));
+        let hot = format!("{:?}", key(0));
+        let count = (0..10_000).filter(|_| format!("{:?}", session.next().first).contains(&hot)).count();
+        assert!((2_800..3_200).contains(&count), "{count} of 10,000 on the hot key");
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_what_there_is() {
+        let error = Workload::named("ycsb-z").expect_err("no such workload").to_string();
+        assert!(error.contains("`ycsb-z`") && error.contains("ycsb-a, ycsb-b"), "{error}");
+    }
+
+    #[test]
+    fn loading_covers_every_record_once() {
+        let mut workload = Workload::named("ycsb-c").expect("ycsb-c");
+        workload.records = 250;
+        let keys: usize = workload.load().map(|batch| crate::words(&batch).len() / 2).sum();
+        assert_eq!(keys, 250);
+    }
+}
