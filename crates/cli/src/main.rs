@@ -1,2 +1,63 @@
 //! The `isochrone` command.
-fn main() {}
+
+mod arguments;
+mod bench;
+mod check;
+mod output;
+mod plan;
+mod protocols;
+
+use arguments::{Arguments, Verb};
+use clap::{CommandFactory, Parser};
+use isochrone_core::ConfigErrors;
+use isochrone_workload::UnknownWorkload;
+use std::process::ExitCode;
+
+/// How a verb ended; the exit status says it to scripts. Bad usage is 2, whether a flag or a file is wrong.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// It finished, and what was to hold held: 0.
+    Held,
+    /// A violation, a missed expectation: 1.
+    Failed,
+    /// It could not be decided within the limit: 3.
+    Undecided,
+}
+
+/// What was asked for cannot be meant: a flag or a name is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// Whether an error is about what was asked for, not about what happened.
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<Usage>()
+        || error.is::<ConfigErrors>()
+        || error.is::<UnknownWorkload>()
+        || error.is::<isochrone_check::HistoryError>()
+        || error.is::<isochrone_check::CheckError>()
+        || error.is::<isochrone_check::Unsupported>()
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.verb {
+        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Check(arguments) => check::run(arguments),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut std::io::stdout());
+            Ok(Status::Held)
+        }
+        _ => Err(anyhow::anyhow!("this verb is not built yet")),
+    };
+    match done {
+        Ok(Status::Held) => ExitCode::SUCCESS,
+        Ok(Status::Failed) => ExitCode::from(1),
+        Ok(Status::Undecided) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("isochrone: {error:#}");
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
+        }
+    }
+}

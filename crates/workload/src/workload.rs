@@ -60,6 +60,8 @@ pub struct Workload {
     pub value_size: usize,
     /// Percent of the requests that go to record 0, whatever the distribution says.
     pub conflict: u8,
+    /// Stands before every key: a run whose history is to be checked must find its keys absent.
+    pub prefix: String,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -126,7 +128,7 @@ impl Workload {
         let found = WORKLOADS.iter().find(|row| row.0 == name);
         let &(name, mix, keys, records, value_size) =
             found.ok_or_else(|| UnknownWorkload { name: name.to_owned() })?;
-        Ok(Workload { name, mix, keys, records, value_size, conflict: 0 })
+        Ok(Workload { name, mix, keys, records, value_size, conflict: 0, prefix: String::new() })
     }
 
     /// Session `number` of `total`, drawing from `random`.
@@ -154,9 +156,17 @@ impl Workload {
             if self.mix.iter().any(|(kind, _)| matches!(kind, Increment | List)) { 0 } else { self.records };
         (0..needed).step_by(100).map(move |from| {
             op::set_all(
-                (from..(from + 100).min(needed)).map(|record| (key(record), self.value("load", record))),
+                (from..(from + 100).min(needed)).map(|record| (self.key(record), self.value("load", record))),
             )
         })
+    }
+
+    fn key(&self, record: u64) -> Blob {
+        self.key_of("key", record)
+    }
+
+    fn key_of(&self, kind: &str, record: u64) -> Blob {
+        format!("{}{kind}:{record}", self.prefix).into()
     }
 
     /// A value that names who wrote it, of the workload's size.
@@ -202,44 +212,54 @@ impl Session {
         let checked = self.workload.name == "check";
         let mut then = None;
         let first = match kind {
-            Read => op::get(key(record)),
-            Update => op::set(key(record), self.value()),
+            Read => op::get(self.key(record)),
+            Update => op::set(self.key(record), self.value()),
             Insert => {
                 let fresh =
                     self.workload.records + self.inserted * u64::from(self.total) + u64::from(self.number);
                 self.inserted += 1;
-                op::set(key(fresh), self.value())
+                op::set(self.key(fresh), self.value())
             }
             Scan => {
                 let length = 1 + self.random.below(100);
-                op::get_all((record..record + length).map(key))
+                op::get_all((record..record + length).map(|record| self.key(record)))
             }
             ReadModifyWrite => {
-                then = Some(op::set(key(record), self.value()));
-                op::get(key(record))
+                then = Some(op::set(self.key(record), self.value()));
+                op::get(self.key(record))
             }
             // The checked mix keeps each type of value under names of its own.
-            Increment if checked => op::increment(named("counter", record), 1 + self.random.below(3) as i64),
-            Increment => op::increment(key(record), 1),
+            Increment if checked => {
+                op::increment(self.key_of("counter", record), 1 + self.random.below(3) as i64)
+            }
+            Increment => op::increment(self.key(record), 1),
             List => self.list(record),
             Field => self.hash(record),
-            Claim => op::set_if_absent(key(record), self.value()),
-            Delete => op::delete(key(record)),
+            Claim => op::set_if_absent(self.key(record), self.value()),
+            Delete => op::delete(self.key(record)),
             Pair => {
                 let other = (record + 1 + self.random.below(records.max(2) - 1)) % records.max(2);
                 if self.random.chance(0.5) {
-                    op::get_all([key(record), key(other)])
+                    op::get_all([self.key(record), self.key(other)])
                 } else {
                     let value = self.value();
-                    op::set_all([(key(record), value.clone()), (key(other), value)])
+                    op::set_all([(self.key(record), value.clone()), (self.key(other), value)])
                 }
             }
         };
         Request { kind, first, then }
     }
 
+    fn key(&self, record: u64) -> Blob {
+        self.workload.key(record)
+    }
+
+    fn key_of(&self, kind: &str, record: u64) -> Blob {
+        self.workload.key_of(kind, record)
+    }
+
     fn list(&mut self, record: u64) -> Operation {
-        let list = named("list", record);
+        let list = self.key_of("list", record);
         match self.random.below(6) {
             0 | 1 => op::push(list, Side::Right, self.value()),
             2 => op::push(list, Side::Left, self.value()),
@@ -250,7 +270,7 @@ impl Session {
     }
 
     fn hash(&mut self, record: u64) -> Operation {
-        let hash = named("hash", record);
+        let hash = self.key_of("hash", record);
         let field = Blob::from(format!("f{}", self.random.below(3)));
         match self.random.below(4) {
             0 | 1 => op::hash_set(hash, field, self.value()),
@@ -275,14 +295,6 @@ impl Session {
     fn value(&self) -> Blob {
         self.workload.value(&format!("s{}", self.number), self.asked)
     }
-}
-
-fn key(record: u64) -> Blob {
-    named("key", record)
-}
-
-fn named(kind: &str, record: u64) -> Blob {
-    format!("{kind}:{record}").into()
 }
 
 #[cfg(test)]
@@ -334,7 +346,7 @@ mod tests {
         let mut workload = Workload::named("set").expect("set");
         workload.conflict = 30;
         let mut session = workload.session(0, 1, Random::seeded(2));
-        let hot = format!("{:?}", key(0));
+        let hot = format!("{:?}", workload.key(0));
         let count = (0..10_000).filter(|_| format!("{:?}", session.next().first).contains(&hot)).count();
         assert!((2_800..3_200).contains(&count), "{count} of 10,000 on the hot key");
     }

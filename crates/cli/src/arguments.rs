@@ -1,0 +1,311 @@
+//! The command line: one definition per flag, from which parser, help, completions and manual derive.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use isochrone_core::Span;
+use std::path::PathBuf;
+
+/// Geo-replicated data with strong consistency, at the latency the speed of light allows.
+#[derive(Parser, Debug)]
+#[command(name = "isochrone", version, propagate_version = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Run a whole cluster in this process, with the delays of its regions emulated
+    Up(Up),
+    /// Run one node of a deployment
+    Node(Node),
+    /// Predict each region's commit latency for every protocol and leader, and the floor
+    Plan(Plan),
+    /// Simulate a deployment in virtual time, with faults, and check what its clients saw
+    Sim(Sim),
+    /// Load a Redis endpoint or a deployment, and measure
+    Bench(Bench),
+    /// Check a recorded history
+    Check(Check),
+    /// Run a published evaluation again, and show published and measured figures side by side
+    Reproduce(Reproduce),
+    /// Make the certificates of a cluster: an authority, a node's pair, a client's pair
+    Cert(Cert),
+    /// Hash a password for the [security] section of a deployment; reads it from standard input
+    Password,
+    /// Print the completions of a shell
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How figures are printed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object, stable, for programs.
+    Json,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon")]
+pub struct Up {
+    /// The deployment [default: five regions of EC2, built in]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Plain lines instead of the live table, for pipes
+    #[arg(long)]
+    pub plain: bool,
+    /// Stop after this long, e.g. 30s
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    pub period: Option<Span>,
+    /// Redis port of the first region, the others follow; 0 lets the system choose
+    #[arg(long, default_value_t = 7001, value_name = "PORT")]
+    pub port: u16,
+    /// Keep the data here, for the next time [default: a temporary directory, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// How figures are printed; json needs --plain
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone node cluster.toml --name va1 --data /var/lib/isochrone")]
+pub struct Node {
+    /// The deployment
+    pub file: PathBuf,
+    /// Which of its nodes this is
+    #[arg(long)]
+    pub name: String,
+    /// Where the journal and the snapshots live
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone plan deployments/five-regions.toml")]
+pub struct Plan {
+    /// The deployment
+    pub file: PathBuf,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone sim deployments/five-regions.toml\n  isochrone sim deployments/three-regions.toml --seeds 1000 --faults all\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all --trace"
+)]
+pub struct Sim {
+    /// The deployment
+    pub file: PathBuf,
+    /// Which of its keyspaces [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+    /// Another protocol than the file says
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// The region whose replica leads at first
+    #[arg(long, value_name = "REGION")]
+    pub leader: Option<String>,
+    /// What clients do [default: ycsb-a without faults, check with them]
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// Sessions in all, spread over the regions [default: one a region]
+    #[arg(long, value_name = "N")]
+    pub clients: Option<u32>,
+    /// Share of requests that go to one hot key, percent
+    #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub conflict: Option<u8>,
+    /// Requests a second in all, as an open loop [default: closed loop]
+    #[arg(long, value_name = "R")]
+    pub rate: Option<f64>,
+    /// Virtual time of the run, e.g. 30s
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub duration: Option<Span>,
+    /// One run, of this seed
+    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+    /// This many runs, of the seeds from 0 or from --from on
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// The first seed of --seeds
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds")]
+    pub from: u64,
+    /// none, all, or a list: crash,partition,loss,reorder,clock,disk,...
+    #[arg(long, value_name = "KINDS", default_value = "none")]
+    pub faults: String,
+    /// Threads for --seeds [default: the machine's cores]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<usize>,
+    /// Delays jitter by up to this share of themselves, percent
+    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
+    pub jitter: f64,
+    /// Time of one disk sync, e.g. 500us [default: none without faults, drawn with them]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub sync: Option<Span>,
+    /// Model the processor: cores, cost a message and a byte as measured from the runtime
+    #[arg(long)]
+    pub cpu: bool,
+    /// Print the flow of messages
+    #[arg(long, conflicts_with = "seeds")]
+    pub trace: bool,
+    /// Draw the flow of messages as a space-time diagram
+    #[arg(long, value_name = "SVG", conflicts_with = "seeds")]
+    pub trace_svg: Option<PathBuf>,
+    /// Write what the clients saw, as JSON Lines
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    pub history: Option<PathBuf>,
+    /// Plant a bug on purpose, to see that it is reported (a list: `--plant help`)
+    #[arg(long, value_name = "BUG")]
+    pub plant: Option<String>,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s"
+)]
+pub struct Bench {
+    /// A deployment whose nodes are running: clients are spread over its regions
+    #[arg(required_unless_present = "endpoint", conflicts_with = "endpoint")]
+    pub file: Option<PathBuf>,
+    /// A Redis endpoint, ours or any other; may be given several times
+    #[arg(long, value_name = "HOST:PORT")]
+    pub endpoint: Vec<String>,
+    /// What clients do
+    #[arg(long, value_name = "NAME", default_value = "ycsb-a")]
+    pub workload: String,
+    /// Connections in all
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub clients: u32,
+    /// Requests under way on each connection
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline: u32,
+    /// Requests a second in all, as an open loop [default: closed loop]
+    #[arg(long, value_name = "R")]
+    pub rate: Option<f64>,
+    /// Share of requests that go to one hot key, percent
+    #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub conflict: Option<u8>,
+    /// How long, e.g. 10s
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
+    pub duration: Span,
+    /// Records that exist before the run [default: the workload's own]
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES")]
+    pub value_size: Option<usize>,
+    /// The seed of what clients ask
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Write what the clients saw, as JSON Lines for `isochrone check`
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// user:password, where the endpoint asks for one
+    #[arg(long, value_name = "USER:PASSWORD", env = "ISOCHRONE_AUTH", hide_env_values = true)]
+    pub auth: Option<String>,
+    /// Reconnect and go on when a connection breaks; requests then under way count as unknown
+    #[arg(long)]
+    pub reconnect: bool,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  isochrone check history.jsonl\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
+)]
+pub struct Check {
+    /// The history, JSON Lines (docs/histories.md)
+    pub history: PathBuf,
+    /// What the operations mean: kv, register, bank
+    #[arg(long, default_value = "kv")]
+    pub model: String,
+    /// Give up after this long, e.g. 60s
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "60s")]
+    pub limit: Span,
+    /// How the verdict is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone reproduce self-check\n  isochrone reproduce list")]
+pub struct Reproduce {
+    /// Which evaluation; `list` names them
+    pub name: String,
+    /// Only these rows
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone cert cluster.toml --out certs")]
+pub struct Cert {
+    /// The deployment: one pair for each of its nodes
+    pub file: PathBuf,
+    /// Where the files go; an authority that is there already is used again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Also make a pair for a client of this name
+    #[arg(long, value_name = "NAME")]
+    pub client: Vec<String>,
+    /// Days until the certificates end
+    #[arg(long, default_value_t = 365)]
+    pub days: u32,
+}
+
+/// Parses a time with its unit: 250us, 1.5ms, 30s, 5m.
+fn span(text: &str) -> Result<Span, String> {
+    let wrong = || format!("`{text}` is no time; a number and its unit would be, e.g. 250us, 1.5ms, 30s, 5m");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let nanos = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Ok(Span::from_nanos((number * nanos) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_need_a_number_and_a_unit() {
+        assert_eq!(span("250us"), Ok(Span::from_micros(250)));
+        assert_eq!(span("1.5ms"), Ok(Span::from_micros(1500)));
+        assert_eq!(span("2m"), Ok(Span::from_secs(120)));
+        for wrong in ["", "5", "s", "5 s", "5x", "1.2.3s", "-1s"] {
+            let error = span(wrong).expect_err(wrong);
+            assert!(error.contains("250us"), "{error}");
+        }
+    }
+}

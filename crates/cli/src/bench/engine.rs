@@ -1,0 +1,418 @@
+//! The load generator: one thread, many connections, closed or open loops.
+
+use super::wire::{Inbox, push_command};
+use anyhow::{Context, bail};
+use isochrone_core::{Blob, Instant, Random, Span};
+use isochrone_workload::{Kind, Pace, Recorder, Request, Session, Window, Workload, words};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use redis_protocol::resp2::types::OwnedFrame;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant as SystemInstant};
+
+/// One run.
+pub(crate) struct Load {
+    /// Where connections go, with the region that each endpoint stands for (an index).
+    pub(crate) endpoints: Vec<(SocketAddr, usize)>,
+    /// Connections in all, dealt out to the endpoints in turn.
+    pub(crate) clients: u32,
+    /// Requests under way on a connection in a closed loop.
+    pub(crate) pipeline: u32,
+    /// Closed or open; the rate of an open loop is that of each connection.
+    pub(crate) pace: Pace,
+    /// What is asked.
+    pub(crate) workload: Workload,
+    /// How long.
+    pub(crate) duration: Span,
+    /// Of what is asked.
+    pub(crate) seed: u64,
+    /// User and password.
+    pub(crate) auth: Option<(String, String)>,
+    /// Whether a broken connection is made again.
+    pub(crate) reconnect: bool,
+}
+
+/// What came of a run.
+pub(crate) struct Measured {
+    /// Latencies by region.
+    pub(crate) recorder: Recorder,
+    /// The part of the run that was counted.
+    pub(crate) window: Window,
+    /// Requests answered with an error.
+    pub(crate) errors: u64,
+    /// Requests whose connection broke before the answer.
+    pub(crate) unknown: u64,
+    /// The first error's text.
+    pub(crate) first_error: Option<String>,
+}
+
+/// A request as a witness sees it: what was asked, when, and what came back (`None`: nobody knows).
+pub(crate) struct Seen<'a> {
+    /// The connection's number; each life of a connection is a session of its own.
+    pub(crate) connection: usize,
+    /// Which life of it.
+    pub(crate) life: u64,
+    /// The place within that life.
+    pub(crate) sequence: u64,
+    /// What was asked.
+    pub(crate) operation: &'a isochrone_core::command::Operation,
+    /// When it was sent.
+    pub(crate) sent: Instant,
+    /// When the answer came.
+    pub(crate) answered: Instant,
+    /// The answer.
+    pub(crate) reply: Option<&'a OwnedFrame>,
+}
+
+struct Pending {
+    kind: Kind,
+    due: Instant,
+    sent: Instant,
+    sequence: u64,
+    operation: isochrone_core::command::Operation,
+    then: Option<isochrone_core::command::Operation>,
+    /// A greeting (AUTH) rather than a request of the workload.
+    greeting: bool,
+}
+
+struct Connection {
+    address: SocketAddr,
+    region: usize,
+    stream: Option<TcpStream>,
+    session: Session,
+    random: Random,
+    life: u64,
+    sequence: u64,
+    inbox: Inbox,
+    out: Vec<u8>,
+    written: usize,
+    pending: VecDeque<Pending>,
+    next_due: Instant,
+    retry_at: Instant,
+    writable_wanted: bool,
+}
+
+/// An open loop's connection may be this many requests behind; more, and the run gives up, because what
+/// it would measure then is its own memory.
+const BACKLOG_MAX: usize = 1_000_000;
+/// How long to wait before a broken connection is tried again.
+const RETRY: Span = Span::from_millis(50);
+
+/// Runs a load to its end. `witness` sees every request when it ends; `progress` is told the share that
+/// is done, about ten times a second.
+pub(crate) fn run(
+    load: &Load,
+    mut witness: impl FnMut(Seen<'_>),
+    mut progress: impl FnMut(f64),
+) -> anyhow::Result<Measured> {
+    let mut poll = Poll::new().context("cannot make an event queue")?;
+    let mut events = Events::with_capacity(1024);
+    let origin = SystemInstant::now();
+    let now = || Instant::from_nanos(origin.elapsed().as_nanos() as u64);
+    let begin = now();
+    let window = Window::middle(begin, load.duration);
+    let end = begin + load.duration;
+    let give_up = end + Span::from_secs(10);
+    let mut measured =
+        Measured { recorder: Recorder::new(window), window, errors: 0, unknown: 0, first_error: None };
+    let mut seeds = Random::seeded(load.seed);
+    let mut connections = Vec::new();
+    for number in 0..load.clients {
+        let (address, region) = load.endpoints[number as usize % load.endpoints.len()];
+        let mut random = seeds.fork();
+        let mut connection = Connection {
+            address,
+            region,
+            stream: None,
+            session: load.workload.session(number, load.clients, seeds.fork()),
+            next_due: load.pace.first(begin, &mut random),
+            random,
+            life: 0,
+            sequence: 0,
+            inbox: Inbox::default(),
+            out: Vec::new(),
+            written: 0,
+            pending: VecDeque::new(),
+            retry_at: begin,
+            writable_wanted: false,
+        };
+        connection.connect(number as usize, &poll, load)?;
+        connections.push(connection);
+    }
+
+    let mut scratch = vec![0u8; 1 << 16];
+    let mut told = begin;
+    loop {
+        let at = now();
+        let mut idle = true;
+        let mut wake = end;
+        for (number, connection) in connections.iter_mut().enumerate() {
+            if connection.stream.is_none() {
+                if !load.reconnect {
+                    bail!(
+                        "the connection to {} broke{}; with --reconnect the run goes on and counts what was under way as unknown",
+                        connection.address,
+                        measured.first_error.as_deref().map(|text| format!(" ({text})")).unwrap_or_default()
+                    );
+                }
+                if at < end && at >= connection.retry_at {
+                    connection.retry_at = at + RETRY;
+                    // A refused connection is tried again at `retry_at`; nothing was asked on it.
+                    let _ = connection.connect(number, &poll, load);
+                }
+                wake = wake.min(connection.retry_at);
+            }
+            if connection.stream.is_some() && at < end {
+                connection.ask(load, at)?;
+                if let Pace::Open { .. } = load.pace {
+                    wake = wake.min(connection.next_due);
+                }
+            }
+            connection.write(number, &poll, at, &mut measured, &mut witness);
+            idle &= connection.pending.is_empty();
+        }
+        if at >= end && (idle || at >= give_up) {
+            break;
+        }
+        if at.since(told) > Span::from_millis(100) {
+            told = at;
+            progress((at.since(begin).as_secs_f64() / load.duration.as_secs_f64()).min(1.0));
+        }
+        // Timeouts of the event queue are whole milliseconds: an open loop naps to its next request
+        // instead, because its lateness would be charged to the endpoint.
+        let gap = if at >= end { Span::from_millis(10) } else { wake.since(at) };
+        let timeout = match load.pace {
+            Pace::Open { .. } if gap < Span::from_millis(2) => {
+                std::thread::sleep(Duration::from_nanos(gap.as_nanos().min(50_000)));
+                Duration::ZERO
+            }
+            Pace::Open { .. } => Duration::from_millis(1),
+            Pace::Closed { .. } => Duration::from_nanos(gap.as_nanos().min(20_000_000)),
+        };
+        match poll.poll(&mut events, Some(timeout)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled.context("cannot wait for events")?,
+        }
+        for event in &events {
+            let number = event.token().0;
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                connections[number].read(&mut scratch, load, &now, &mut measured, &mut witness)?;
+            }
+        }
+    }
+    let at = now();
+    for (number, connection) in connections.iter_mut().enumerate() {
+        connection.lose(number, at, &mut measured, &mut witness);
+    }
+    progress(1.0);
+    Ok(measured)
+}
+
+impl Connection {
+    fn connect(&mut self, number: usize, poll: &Poll, load: &Load) -> anyhow::Result<()> {
+        let stream = std::net::TcpStream::connect_timeout(&self.address, Duration::from_secs(5))
+            .with_context(|| format!("cannot connect to {}; is anything listening there?", self.address))?;
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(number), Interest::READABLE)?;
+        self.stream = Some(stream);
+        self.life += 1;
+        self.inbox = Inbox::default();
+        self.out.clear();
+        self.written = 0;
+        self.writable_wanted = false;
+        if let Some((user, password)) = &load.auth {
+            push_command(&["AUTH", user, password], &mut self.out);
+            let ping = isochrone_core::command::Operation::Get { key: Blob::default() };
+            self.pending.push_back(Pending {
+                kind: Kind::Read,
+                due: Instant::ZERO,
+                sent: Instant::ZERO,
+                sequence: 0,
+                operation: ping,
+                then: None,
+                greeting: true,
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts in what is due.
+    fn ask(&mut self, load: &Load, at: Instant) -> anyhow::Result<()> {
+        match load.pace {
+            Pace::Closed { .. } => {
+                while self.pending.len() < load.pipeline as usize && self.next_due <= at {
+                    let Request { kind, first, then } = self.session.next();
+                    self.push(kind, at, at, first, then);
+                }
+            }
+            Pace::Open { .. } => {
+                while self.next_due <= at {
+                    let due = self.next_due;
+                    let Request { kind, first, then } = self.session.next();
+                    self.push(kind, due, at, first, then);
+                    self.next_due = load.pace.next(due, at, &mut self.random);
+                    if self.pending.len() > BACKLOG_MAX {
+                        bail!(
+                            "{} is {BACKLOG_MAX} requests behind on one connection; ask for a lower --rate or more --clients",
+                            self.address
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        due: Instant,
+        sent: Instant,
+        operation: isochrone_core::command::Operation,
+        then: Option<isochrone_core::command::Operation>,
+    ) {
+        push_command(&words(&operation), &mut self.out);
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.pending.push_back(Pending { kind, due, sent, sequence, operation, then, greeting: false });
+    }
+
+    fn write(
+        &mut self,
+        number: usize,
+        poll: &Poll,
+        at: Instant,
+        measured: &mut Measured,
+        witness: &mut impl FnMut(Seen<'_>),
+    ) {
+        let Some(stream) = &mut self.stream else { return };
+        while self.written < self.out.len() {
+            match stream.write(&self.out[self.written..]) {
+                Ok(0) => return self.lose(number, at, measured, witness),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.lose(number, at, measured, witness),
+            }
+        }
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        }
+        let wanted = !self.out.is_empty();
+        if wanted != self.writable_wanted {
+            self.writable_wanted = wanted;
+            let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            if poll.registry().reregister(stream, Token(number), interest).is_err() {
+                self.lose(number, at, measured, witness);
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        scratch: &mut [u8],
+        load: &Load,
+        now: &impl Fn() -> Instant,
+        measured: &mut Measured,
+        witness: &mut impl FnMut(Seen<'_>),
+    ) -> anyhow::Result<()> {
+        // The number is only for the witness, which knows connections by their place.
+        let number = self.session.number() as usize;
+        loop {
+            let Some(stream) = &mut self.stream else { return Ok(()) };
+            match stream.read(scratch) {
+                Ok(0) => {
+                    self.lose(number, now(), measured, witness);
+                    return Ok(());
+                }
+                Ok(count) => {
+                    self.inbox.extend(&scratch[..count]);
+                    self.take_replies(number, load, now(), measured, witness)?;
+                    if count < scratch.len() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    measured.first_error.get_or_insert_with(|| error.to_string());
+                    self.lose(number, now(), measured, witness);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn take_replies(
+        &mut self,
+        number: usize,
+        load: &Load,
+        at: Instant,
+        measured: &mut Measured,
+        witness: &mut impl FnMut(Seen<'_>),
+    ) -> anyhow::Result<()> {
+        while let Some(frame) = self.inbox.next().map_err(anyhow::Error::msg)? {
+            let Some(pending) = self.pending.pop_front() else {
+                bail!("{} sent a reply that nothing had asked for", self.address);
+            };
+            if pending.greeting {
+                if let OwnedFrame::Error(text) = frame {
+                    bail!("{} refused the login: {text}", self.address);
+                }
+                continue;
+            }
+            witness(Seen {
+                connection: number,
+                life: self.life,
+                sequence: pending.sequence,
+                operation: &pending.operation,
+                sent: pending.sent,
+                answered: at,
+                reply: Some(&frame),
+            });
+            if let OwnedFrame::Error(text) = &frame {
+                measured.errors += 1;
+                measured.first_error.get_or_insert_with(|| text.to_string());
+            }
+            match pending.then {
+                Some(then) => self.push(pending.kind, pending.due, at, then, None),
+                None => {
+                    measured.recorder.record(self.region, pending.kind, pending.due, at);
+                    if let Pace::Closed { .. } = load.pace {
+                        self.next_due = load.pace.next(pending.due, at, &mut self.random);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection is gone, and with it the answers to what was under way.
+    fn lose(
+        &mut self,
+        number: usize,
+        at: Instant,
+        measured: &mut Measured,
+        witness: &mut impl FnMut(Seen<'_>),
+    ) {
+        self.stream = None;
+        self.retry_at = at + RETRY;
+        for pending in self.pending.drain(..).filter(|pending| !pending.greeting) {
+            measured.unknown += 1;
+            witness(Seen {
+                connection: number,
+                life: self.life,
+                sequence: pending.sequence,
+                operation: &pending.operation,
+                sent: pending.sent,
+                answered: at,
+                reply: None,
+            });
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `isochrone bench`: loads any Redis endpoint, or all gateways of a deployment, and prints what it measured.
+
+mod engine;
+mod history;
+mod wire;
+
+use crate::arguments::{Bench, Format};
+use crate::output::{Row, bar, print_json, table};
+use crate::{Status, Usage, protocols};
+use anyhow::{Context, bail};
+use engine::{Load, Measured};
+use isochrone_core::{Deployment, Span};
+use isochrone_plan::Client;
+use isochrone_workload::{Pace, Window, Workload, words};
+use serde::Serialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Report {
+    /// The keyspace's protocol; unknown behind a bare endpoint.
+    protocol: Option<String>,
+    workload: &'static str,
+    clients: u32,
+    pipeline: u32,
+    operations: u64,
+    throughput_per_second: f64,
+    errors: u64,
+    unknown: u64,
+    first_error: Option<String>,
+    regions: Vec<Row>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
+    let mut workload = Workload::named(&arguments.workload)?;
+    workload.conflict = arguments.conflict.unwrap_or(0);
+    workload.records = arguments.records.unwrap_or(workload.records).max(1);
+    workload.value_size = arguments.value_size.unwrap_or(workload.value_size);
+    if arguments.history.is_some() {
+        // What an earlier run left would look like values that nobody wrote.
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        workload.prefix = format!("run{}:", since_1970.as_millis());
+    }
+    if arguments.clients == 0 || arguments.pipeline == 0 {
+        bail!(
+            "--clients and --pipeline count from 1: without a request under way there is nothing to measure"
+        );
+    }
+    let targets = Targets::of(&arguments)?;
+    let pace = match arguments.rate {
+        None => Pace::Closed { think: Span::ZERO },
+        Some(rate) if rate > 0.0 => Pace::Open { rate: rate / f64::from(arguments.clients) },
+        Some(rate) => bail!(Usage(format!("--rate {rate}: a rate is requests a second, above 0"))),
+    };
+    let load = Load {
+        endpoints: targets.endpoints.clone(),
+        clients: arguments.clients,
+        pipeline: arguments.pipeline,
+        pace,
+        workload,
+        duration: arguments.duration,
+        seed: arguments.seed,
+        auth: arguments.auth.as_deref().map(|pair| match pair.split_once(':') {
+            Some((user, password)) => (user.to_owned(), password.to_owned()),
+            None => ("default".to_owned(), pair.to_owned()),
+        }),
+        reconnect: arguments.reconnect,
+    };
+    let batches: Vec<_> = load.workload.load().collect();
+    if !batches.is_empty() && arguments.records != Some(1) {
+        let (address, _) = load.endpoints[0];
+        wire::load(address, load.auth.as_ref(), batches.iter().map(words))
+            .with_context(|| format!("loading {} records", load.workload.records))?;
+    }
+    let mut recorder = arguments.history.as_deref().map(history::Recording::create).transpose()?;
+    let progress = bar("measuring", 1000);
+    let measured = engine::run(
+        &load,
+        |seen| {
+            if let Some(recorder) = &mut recorder {
+                recorder.see(&seen);
+            }
+        },
+        |share| progress.set_position((share * 1000.0) as u64),
+    )?;
+    progress.finish_and_clear();
+    if let Some(recorder) = recorder {
+        recorder.finish()?;
+    }
+    let report = report(&arguments, &load, &targets, measured);
+    match arguments.format {
+        Format::Json => print_json(&report)?,
+        Format::Text => {
+            println!(
+                "{}: {} operations, {:.0} a second, {} errors, {} unknown\n",
+                report.workload,
+                report.operations,
+                report.throughput_per_second,
+                report.errors,
+                report.unknown
+            );
+            println!("{}", table(&report.regions));
+            if let Some(error) = &report.first_error {
+                println!("first error: {error}");
+            }
+        }
+    }
+    if report.operations == 0 {
+        bail!("nothing was answered within the measured part of the run");
+    }
+    Ok(if report.errors == 0 { Status::Held } else { Status::Failed })
+}
+
+struct Targets {
+    protocol: Option<String>,
+    names: Vec<String>,
+    floors: Vec<Option<f64>>,
+    endpoints: Vec<(SocketAddr, usize)>,
+}
+
+impl Targets {
+    fn of(arguments: &Bench) -> anyhow::Result<Targets> {
+        if let Some(file) = &arguments.file {
+            let deployment = Deployment::load(file, &protocols::known())?;
+            return Targets::of_deployment(&deployment);
+        }
+        let mut targets =
+            Targets { protocol: None, names: Vec::new(), floors: Vec::new(), endpoints: Vec::new() };
+        for (index, endpoint) in arguments.endpoint.iter().enumerate() {
+            targets.endpoints.push((resolve(endpoint)?, index));
+            targets.names.push(endpoint.clone());
+            targets.floors.push(None);
+        }
+        Ok(targets)
+    }
+
+    fn of_deployment(deployment: &Deployment) -> anyhow::Result<Targets> {
+        let names = deployment.regions().iter().map(|region| region.name.clone()).collect();
+        let keyspace = deployment.keyspace(deployment.choose_keyspace(None)?);
+        let replicas: Vec<_> = keyspace.replicas.iter().map(|&node| deployment.node(node).region).collect();
+        let floors = deployment
+            .regions()
+            .iter()
+            .map(|region| {
+                deployment.network().given.then(|| {
+                    isochrone_plan::floor(deployment.matrix(), Client::At(region.id), &replicas)
+                        .as_millis_f64()
+                })
+            })
+            .collect();
+        let mut endpoints = Vec::new();
+        for node in deployment.nodes() {
+            let Some(redis) = &node.redis else {
+                bail!(Usage(format!(
+                    "{}: node {} has no `redis` address; give it one, or name endpoints with --endpoint",
+                    deployment.file(),
+                    node.name
+                )));
+            };
+            endpoints.push((resolve(&redis.to_string())?, usize::from(node.region.0)));
+        }
+        Ok(Targets { protocol: Some(keyspace.protocol.clone()), names, floors, endpoints })
+    }
+}
+
+fn resolve(endpoint: &str) -> anyhow::Result<SocketAddr> {
+    endpoint
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut addresses| addresses.next())
+        .ok_or_else(|| Usage(format!("{endpoint}: no HOST:PORT that resolves, e.g. 127.0.0.1:7001")).into())
+}
+
+fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured) -> Report {
+    let Measured { recorder, window, errors, unknown, first_error } = measured;
+    let regions = targets
+        .names
+        .iter()
+        .enumerate()
+        .filter_map(|(index, name)| Row::of(name, recorder.region(index, None)?, targets.floors[index]))
+        .collect();
+    let operations = recorder.operations();
+    Report {
+        protocol: targets.protocol.clone(),
+        workload: load.workload.name,
+        clients: arguments.clients,
+        pipeline: arguments.pipeline,
+        operations,
+        throughput_per_second: rate(operations, window),
+        errors,
+        unknown,
+        first_error,
+        regions,
+    }
+}
+
+fn rate(operations: u64, window: Window) -> f64 {
+    (operations as f64 / window.length().as_secs_f64() * 10.0).round() / 10.0
+}

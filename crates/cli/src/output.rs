@@ -1,0 +1,92 @@
+//! What all verbs print alike: rows of regions, JSON, progress.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use isochrone_workload::Quantiles;
+use serde::Serialize;
+use std::io::Write;
+
+/// The figures of a region. Latencies in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// Its name, or the endpoint's.
+    pub(crate) region: String,
+    /// Requests that counted.
+    pub(crate) operations: u64,
+    /// Median.
+    pub(crate) p50_ms: f64,
+    /// 95th percentile.
+    pub(crate) p95_ms: f64,
+    /// 99th percentile.
+    pub(crate) p99_ms: f64,
+    /// Mean.
+    pub(crate) mean_ms: f64,
+    /// No linearizable replicated write is faster from there; absent where the distances are not known.
+    pub(crate) floor_ms: Option<f64>,
+}
+
+impl Row {
+    /// A region's row.
+    pub(crate) fn of(region: &str, figures: Quantiles, floor_ms: Option<f64>) -> Option<Row> {
+        let Quantiles { operations, p50_ms, p95_ms, p99_ms, mean_ms, .. } = figures;
+        Some(Row { region: region.to_owned(), operations, p50_ms, p95_ms, p99_ms, mean_ms, floor_ms })
+    }
+}
+
+/// The rows as a table for people.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.region.chars().count()).max().unwrap_or(0).max(6);
+    let mut text = format!(
+        "{:width$}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n",
+        "region", "operations", "p50 ms", "p95 ms", "p99 ms", "mean ms", "floor ms"
+    );
+    for row in rows {
+        let floor = row.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.2}"));
+        text += &format!(
+            "{:width$}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {floor:>9}\n",
+            row.region, row.operations, row.p50_ms, row.p95_ms, row.p99_ms, row.mean_ms
+        );
+    }
+    text
+}
+
+/// Prints one JSON value on a line of its own.
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// A progress bar on standard error; silent where that is no terminal.
+pub(crate) fn bar(what: &'static str, length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3}% {eta}") {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_lines_up() {
+        let row = |region: &str, floor_ms| Row {
+            region: region.to_owned(),
+            operations: 1234,
+            p50_ms: 73.0,
+            p95_ms: 74.5,
+            p99_ms: 120.25,
+            mean_ms: 73.9,
+            floor_ms,
+        };
+        expect_test::expect![[r#"
+            region     operations     p50 ms     p95 ms     p99 ms    mean ms   floor ms
+            US West          1234      73.00      74.50     120.25      73.90      73.00
+            Australia        1234      73.00      74.50     120.25      73.90          -
+        "#]]
+        .assert_eq(&table(&[row("US West", Some(73.0)), row("Australia", None)]));
+    }
+}
