@@ -1,0 +1,8 @@
+//! The simulator is held to its own promises: the contract, determinism, faults that really happen,
+//! oracles that see, drawings that are what happened.
+
+mod contract;
+mod determinism;
+mod faults;
+mod oracles;
+mod toy;
