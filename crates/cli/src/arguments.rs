@@ -30,7 +30,7 @@ pub enum Verb {
     Check(Check),
     /// Run a published evaluation again, and show published and measured figures side by side
     Reproduce(Reproduce),
-    /// Make the certificates of a cluster: an authority, a node's pair, a client's pair
+    /// Make the certificates of a cluster: an authority, and each node's pairs for peers and for clients
     Cert(Cert),
     /// Hash a password for the [security] section of a deployment; reads it from standard input
     Password,
@@ -68,7 +68,7 @@ pub struct Up {
     /// Keep the data here, for the next time [default: a temporary directory, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// How figures are printed; json needs --plain
+    /// How figures are printed; json means --plain
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -257,16 +257,13 @@ pub struct Reproduce {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  isochrone cert cluster.toml --out certs")]
 pub struct Cert {
-    /// The deployment: one pair for each of its nodes
+    /// The deployment: two pairs for each of its nodes, for peers and for clients
     pub file: PathBuf,
     /// Where the files go; an authority that is there already is used again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Also make a pair for a client of this name
-    #[arg(long, value_name = "NAME")]
-    pub client: Vec<String>,
     /// Days until the certificates end
-    #[arg(long, default_value_t = 365)]
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
 }
 

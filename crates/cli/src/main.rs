@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod cert;
 mod check;
 mod output;
 mod plan;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
+        Verb::Cert(arguments) => cert::run(arguments),
+        Verb::Password => cert::password(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut std::io::stdout());
             Ok(Status::Held)

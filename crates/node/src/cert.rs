@@ -8,9 +8,6 @@ use rcgen::{
 };
 use thiserror::Error;
 
-/// How long certificates are good, days.
-pub const VALID_DAYS: i64 = 825;
-
 /// A certificate and its key, PEM.
 #[derive(Clone)]
 pub struct Issued {
@@ -30,17 +27,19 @@ pub struct CertError {
     pub cause: String,
 }
 
-/// Makes an authority for a cluster.
+/// Makes an authority for a cluster, good for so many days.
 ///
 /// # Errors
 /// The system gave no key.
-pub fn authority(cluster: &str) -> Result<Issued, CertError> {
+pub fn authority(cluster: &str, days: u32) -> Result<Issued, CertError> {
     let error = |cause: rcgen::Error| CertError {
         subject: format!("the authority of {cluster}"),
         cause: cause.to_string(),
     };
     let key = KeyPair::generate().map_err(error)?;
-    let certificate = authority_parameters(cluster).self_signed(&key).map_err(error)?;
+    let mut parameters = authority_parameters(cluster);
+    expire(&mut parameters, days);
+    let certificate = parameters.self_signed(&key).map_err(error)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
@@ -54,9 +53,10 @@ pub fn node(
     cluster_id: u64,
     id: NodeId,
     name: &str,
+    days: u32,
 ) -> Result<Issued, CertError> {
     let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    issue(authority, cluster, name, vec![peer_name(id, cluster_id)], &uses)
+    issue(authority, cluster, name, vec![peer_name(id, cluster_id)], &uses, days)
 }
 
 /// Makes the certificate that a node shows to its clients, good for these host names and addresses.
@@ -68,8 +68,9 @@ pub fn server(
     cluster: &str,
     name: &str,
     hosts: Vec<String>,
+    days: u32,
 ) -> Result<Issued, CertError> {
-    issue(authority, cluster, name, hosts, &[ExtendedKeyUsagePurpose::ServerAuth])
+    issue(authority, cluster, name, hosts, &[ExtendedKeyUsagePurpose::ServerAuth], days)
 }
 
 fn issue(
@@ -78,6 +79,7 @@ fn issue(
     name: &str,
     hosts: Vec<String>,
     uses: &[ExtendedKeyUsagePurpose],
+    days: u32,
 ) -> Result<Issued, CertError> {
     let error = |cause: rcgen::Error| CertError { subject: name.to_owned(), cause: cause.to_string() };
     let signer = KeyPair::from_pem(&authority.key).map_err(error)?;
@@ -87,7 +89,7 @@ fn issue(
     parameters.distinguished_name.push(DnType::OrganizationName, cluster);
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     parameters.extended_key_usages = uses.to_vec();
-    expire(&mut parameters);
+    expire(&mut parameters, days);
     let key = KeyPair::generate().map_err(error)?;
     let certificate = parameters.signed_by(&key, &issuer).map_err(error)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -99,13 +101,12 @@ fn authority_parameters(cluster: &str) -> CertificateParams {
     parameters.distinguished_name.push(DnType::CommonName, format!("Isochrone authority of {cluster}"));
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    expire(&mut parameters);
     parameters
 }
 
-fn expire(parameters: &mut CertificateParams) {
+fn expire(parameters: &mut CertificateParams, days: u32) {
     let now = time::OffsetDateTime::now_utc();
     // Clocks of a cluster differ: a new certificate must be good everywhere at once.
     parameters.not_before = now - time::Duration::days(1);
-    parameters.not_after = now + time::Duration::days(VALID_DAYS);
+    parameters.not_after = now + time::Duration::days(i64::from(days));
 }

@@ -36,6 +36,7 @@ pub use values::{Address, parse_bytes, parse_span};
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     protocols: Vec<(&'static str, Option<ParameterRule>)>,
+    insecure: bool,
 }
 
 /// Reads the parameters of one protocol, so that their mistakes are reported with all others.
@@ -44,13 +45,21 @@ pub type ParameterRule = fn(&mut ParameterReader<'_>);
 impl Known {
     /// Protocols by name; their parameters are read later, by whoever starts them.
     pub fn names(names: &[&'static str]) -> Self {
-        Self { protocols: names.iter().map(|name| (*name, None)).collect() }
+        Self { protocols: names.iter().map(|name| (*name, None)).collect(), insecure: false }
     }
 
     /// One more protocol, and the rule that reads its parameters.
     #[must_use]
     pub fn protocol(mut self, name: &'static str, rule: ParameterRule) -> Self {
         self.protocols.push((name, Some(rule)));
+        self
+    }
+
+    /// Somebody has said on the command line that plain text beyond loopback is meant, as `insecure = true` in the file
+    /// would.
+    #[must_use]
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
         self
     }
 }

@@ -113,7 +113,8 @@ impl Parser<'_> {
         let nodes = self.nodes(node_sections, &regions);
         self.refuse_empty_regions(&regions, &nodes);
         let (network, lan_rtt, matrix) = self.network(network, &regions);
-        let security = security::parse(security, self.base, self.mistakes);
+        let mut security = security::parse(security, self.base, self.mistakes);
+        security.insecure |= self.known.insecure;
         security::refuse_plain_text(&nodes, &security, self.mistakes);
         let fsync = self.journal(journal);
         let limits = Limits::parse(limits, self.mistakes);
