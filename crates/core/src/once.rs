@@ -22,11 +22,13 @@ pub enum Seen<'a, R> {
 /// one can no longer be waiting. So the table is bounded by the number of client processes times the
 /// commands each may have outstanding, and what is left of an expired session is one number.
 ///
-/// All but [`OnceTable::begin`] is part of the replicated state: it may only be called from what the log
-/// says, never from a replica's own clock.
+/// The sessions are replicated state: they change only by what the log says, never by a replica's own
+/// clock. [`OnceTable::begin`] and [`OnceTable::end`] keep notes beside them, which are a replica's own and
+/// never travel.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct OnceTable<R> {
     sessions: BTreeMap<ProcessId, Session<R>>,
+    running: BTreeSet<CommandId>,
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
@@ -35,52 +37,51 @@ struct Session<R> {
     /// Every command below is finished for good.
     below: u64,
     done: BTreeMap<u64, R>,
-    /// Begun here; not replicated, never exported.
-    running: BTreeSet<u64>,
 }
 
 impl<R> Default for OnceTable<R> {
     fn default() -> OnceTable<R> {
-        OnceTable { sessions: BTreeMap::new() }
+        OnceTable { sessions: BTreeMap::new(), running: BTreeSet::new() }
     }
 }
 
 impl<R> OnceTable<R> {
     /// What is known of a command.
     pub fn look(&self, id: CommandId) -> Seen<'_, R> {
-        let Some(session) = self.sessions.get(&id.client.process) else { return Seen::Fresh };
+        let fresh = || if self.running.contains(&id) { Seen::Running } else { Seen::Fresh };
+        let Some(session) = self.sessions.get(&id.client.process) else { return fresh() };
         match id.client.incarnation.cmp(&session.incarnation) {
-            std::cmp::Ordering::Greater => Seen::Fresh,
+            std::cmp::Ordering::Greater => fresh(),
             std::cmp::Ordering::Less => Seen::Forgotten,
             std::cmp::Ordering::Equal if id.sequence < session.below => Seen::Forgotten,
             std::cmp::Ordering::Equal => match session.done.get(&id.sequence) {
                 Some(reply) => Seen::Done(reply),
-                None if session.running.contains(&id.sequence) => Seen::Running,
-                None => Seen::Fresh,
+                None => fresh(),
             },
         }
     }
 
     /// Notes that a command is on its way here, so that its repetition need not be.
     pub fn begin(&mut self, id: CommandId) {
-        if let Some(session) = self.session(id.client)
-            && id.sequence >= session.below
-        {
-            session.running.insert(id.sequence);
-        }
+        self.running.insert(id);
+    }
+
+    /// The command is no longer on its way here.
+    pub fn end(&mut self, id: CommandId) {
+        self.running.remove(&id);
     }
 
     /// Forgets all that was only begun: whoever began it no longer answers for it.
     pub fn abandon(&mut self) {
-        self.sessions.values_mut().for_each(|session| session.running.clear());
+        self.running.clear();
     }
 
     /// Notes that a command was executed and what its client is told.
     pub fn finish(&mut self, id: CommandId, reply: R) {
+        self.end(id);
         if let Some(session) = self.session(id.client)
             && id.sequence >= session.below
         {
-            session.running.remove(&id.sequence);
             session.done.insert(id.sequence, reply);
         }
     }
@@ -94,9 +95,6 @@ impl<R> OnceTable<R> {
             while session.done.first_key_value().is_some_and(|(sequence, _)| *sequence < below) {
                 session.done.pop_first();
             }
-            while session.running.first().is_some_and(|sequence| *sequence < below) {
-                session.running.pop_first();
-            }
         }
     }
 
@@ -107,7 +105,6 @@ impl<R> OnceTable<R> {
                 session.below = session.below.max(last + 1);
             }
             session.done.clear();
-            session.running.clear();
         }
     }
 
@@ -128,12 +125,7 @@ impl<R> OnceTable<R> {
 
     /// The client's session, begun anew for a newer incarnation; none for an older one.
     fn session(&mut self, client: ClientId) -> Option<&mut Session<R>> {
-        let fresh = || Session {
-            incarnation: client.incarnation,
-            below: 0,
-            done: BTreeMap::new(),
-            running: BTreeSet::new(),
-        };
+        let fresh = || Session { incarnation: client.incarnation, below: 0, done: BTreeMap::new() };
         let session = self.sessions.entry(client.process).or_insert_with(fresh);
         if session.incarnation < client.incarnation {
             *session = fresh();
@@ -218,6 +210,9 @@ mod tests {
         table.finish(id(me, 1), 8);
         assert_eq!(table.look(id(me, 1)), Seen::Forgotten, "the past stays past");
         table.begin(id(me, 2));
+        table.begin(id(client(1, 2), 1));
+        assert_eq!(table.look(id(client(1, 2), 1)), Seen::Running);
+        assert_eq!(table.below(me), 2, "what is only begun changes no session");
         table.abandon();
         assert_eq!(table.look(id(me, 2)), Seen::Fresh);
     }

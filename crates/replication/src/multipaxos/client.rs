@@ -1,0 +1,397 @@
+//! The client role: numbers commands, finds the leader, asks again, and gives up in time.
+
+use super::message::{Message, Spans, Told};
+use super::{Note, Parameters};
+use crate::request::{Change, Outcome, Refusal, Request};
+use isochrone_core::{
+    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
+    Snapshot, Span, Ticket, Wire,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a client needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The replicas, nearest first.
+    pub replicas: Arc<[ProcessId]>,
+    /// Whom to ask first; the nearest where this is not known.
+    pub leader: Option<ProcessId>,
+    /// The knobs.
+    pub parameters: Parameters,
+}
+
+/// A client of Multi-Paxos, with commands `C` and replies `R`.
+#[derive(Clone, Hash, Debug)]
+pub struct Client<C, R> {
+    me: ClientId,
+    parameters: Parameters,
+    replicas: Arc<[ProcessId]>,
+    /// Who is believed to lead.
+    target: ProcessId,
+    /// When the target last answered anything, or was first asked.
+    answered: Instant,
+    /// The number of the next command.
+    next: u64,
+    outstanding: BTreeMap<u64, Asked<C>>,
+    tickets: BTreeMap<Ticket, u64>,
+    /// Numbers to be sent to the target in `settle`.
+    fresh: Vec<u64>,
+    changes: BTreeMap<u64, Asked<Change>>,
+    sweeping: bool,
+    replies: std::marker::PhantomData<R>,
+}
+
+/// Something that was asked and not answered.
+#[derive(Clone, Hash, Debug)]
+struct Asked<T> {
+    /// None once the host has lost interest.
+    ticket: Option<Ticket>,
+    what: T,
+    at: Instant,
+    /// When it is asked for again.
+    due: Instant,
+    attempts: u32,
+}
+
+/// The one timer of a client: it sweeps over everything outstanding.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// What is due is asked for again; what is too old is given up.
+    Sweep,
+}
+
+/// Sweeps in one retry interval.
+const SWEEPS: u64 = 8;
+
+impl<C: Wire, R: Wire> Client<C, R> {
+    /// The first command that is not finished: the replicas may forget those before it.
+    fn below(&self) -> u64 {
+        self.outstanding.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+    }
+
+    fn ask(&mut self, ticket: Ticket, command: C, effects: &mut Effects<Self>) {
+        if self.outstanding.len() >= self.parameters.outstanding {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
+        }
+        let now = effects.now();
+        if self.outstanding.is_empty() {
+            self.answered = now;
+        }
+        let sequence = self.next;
+        self.next += 1;
+        let due = now + self.parameters.retry;
+        self.outstanding
+            .insert(sequence, Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0 });
+        self.tickets.insert(ticket, sequence);
+        self.fresh.push(sequence);
+        self.sweep_soon(effects);
+    }
+
+    fn sweep_soon(&mut self, effects: &mut Effects<Self>) {
+        if !self.sweeping {
+            self.sweeping = true;
+            effects.arm(Timer::Sweep, self.parameters.retry / SWEEPS);
+        }
+    }
+
+    fn send_fresh(&mut self, effects: &mut Effects<Self>) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let outstanding = &self.outstanding;
+        let command = |sequence: u64| Some((sequence, outstanding.get(&sequence)?.what.clone()));
+        let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| command(*sequence)).collect();
+        self.fresh.clear();
+        if !asks.is_empty() {
+            let (client, below) = (self.me, self.below());
+            effects.send(self.target, Message::Requests { client, below, asks, forwarded: false });
+        }
+    }
+
+    fn finish(
+        &mut self,
+        sequence: u64,
+        outcome: Outcome<R>,
+        effects: &mut Effects<Self>,
+    ) -> Option<Asked<C>> {
+        let asked = self.outstanding.remove(&sequence)?;
+        if let Some(ticket) = asked.ticket {
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, outcome);
+        }
+        Some(asked)
+    }
+
+    fn on_replies(
+        &mut self,
+        from: ProcessId,
+        spans: Option<Spans>,
+        answers: Vec<(u64, Told<R>)>,
+        effects: &mut Effects<Self>,
+    ) {
+        self.target = from;
+        let now = effects.now();
+        self.answered = now;
+        for (sequence, told) in answers {
+            let (outcome, path) = match told {
+                Told::Done(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
+                Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
+                Told::Forgotten => (Outcome::Unknown, None),
+                Told::Overloaded => {
+                    // An earlier sending of the same command may be on its way through the log.
+                    let asked_once = self.outstanding.get(&sequence).is_some_and(|asked| asked.attempts == 0);
+                    if !asked_once {
+                        continue;
+                    }
+                    (Outcome::Refused(Refusal::Overloaded), None)
+                }
+            };
+            let Some(asked) = self.finish(sequence, outcome, effects) else { continue };
+            if let Some(path) = path {
+                let total = now.since(asked.at);
+                let id = CommandId { client: self.me, sequence };
+                let phases = phases(total, spans.filter(|_| path == Path::Leader && asked.attempts == 0));
+                effects.mark(Note::Fact(Fact::Committed { id, path, total, phases }));
+            }
+        }
+    }
+
+    fn on_redirect(
+        &mut self,
+        from: ProcessId,
+        leader: Option<ProcessId>,
+        sequences: &[u64],
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        match leader {
+            Some(leader) if leader != from => {
+                self.target = leader;
+                self.answered = now;
+                for sequence in sequences {
+                    if let Some(asked) = self.outstanding.get_mut(sequence) {
+                        asked.attempts += 1;
+                        asked.due = now + self.parameters.retry;
+                        self.fresh.push(*sequence);
+                    }
+                }
+            }
+            _ => {
+                // Nobody leads yet: ask again soon, someone else if this one stays without a leader.
+                for sequence in sequences {
+                    if let Some(asked) = self.outstanding.get_mut(sequence) {
+                        asked.attempts += 1;
+                        asked.due = now + self.parameters.retry / SWEEPS;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks again for what is due, of another replica if the target has been silent, and gives up what is
+    /// too old.
+    fn sweep(&mut self, effects: &mut Effects<Self>) {
+        self.sweeping = false;
+        let now = effects.now();
+        let limit = self.parameters.limit;
+        let old = |at: Instant| now.since(at) >= limit;
+        let over: Vec<u64> = self
+            .outstanding
+            .iter()
+            .take_while(|(_, asked)| old(asked.at))
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        for sequence in over {
+            // Its number is below all that are outstanding from now on, so a late copy is not executed.
+            self.finish(sequence, Outcome::Unknown, effects);
+        }
+        let over: Vec<u64> =
+            self.changes.iter().filter(|(_, asked)| old(asked.at)).map(|(number, _)| *number).collect();
+        for number in over {
+            self.finish_change(number, Outcome::Unknown, effects);
+        }
+        let due = self.outstanding.values().any(|asked| asked.due <= now)
+            || self.changes.values().any(|asked| asked.due <= now);
+        if due && now.since(self.answered) >= self.parameters.retry {
+            self.turn_away(now);
+        }
+        for (sequence, asked) in &mut self.outstanding {
+            if asked.due <= now {
+                asked.attempts += 1;
+                asked.due = now + self.parameters.retry * u64::from(asked.attempts.min(4));
+                self.fresh.push(*sequence);
+            }
+        }
+        let mut again = Vec::new();
+        for (number, asked) in &mut self.changes {
+            if asked.due <= now {
+                asked.attempts += 1;
+                asked.due = now + self.parameters.retry;
+                again.push((*number, asked.what));
+            }
+        }
+        for (number, change) in again {
+            effects.send(self.target, Message::Administer { number, change });
+        }
+        if !self.outstanding.is_empty() || !self.changes.is_empty() {
+            self.sweep_soon(effects);
+        }
+    }
+
+    /// The target is silent: the next replica may know more.
+    fn turn_away(&mut self, now: Instant) {
+        let at = self.replicas.iter().position(|replica| *replica == self.target);
+        let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
+        self.target = self.replicas[next];
+        self.answered = now;
+    }
+
+    fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let number = self.next;
+        // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        self.next += 1;
+        let due = now + self.parameters.retry;
+        self.changes.insert(number, Asked { ticket: Some(ticket), what: change, at: now, due, attempts: 0 });
+        effects.send(self.target, Message::Administer { number, change });
+        self.sweep_soon(effects);
+    }
+
+    fn on_administered(
+        &mut self,
+        from: ProcessId,
+        number: u64,
+        result: Result<(), Refusal>,
+        leader: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(asked) = self.changes.get_mut(&number) else { return };
+        match result {
+            Ok(()) => {
+                self.answered = effects.now();
+                self.finish_change(number, Outcome::Changed, effects);
+            }
+            Err(Refusal::NotLeader) => match leader {
+                Some(leader) if leader != from => {
+                    self.target = leader;
+                    let change = asked.what;
+                    effects.send(leader, Message::Administer { number, change });
+                }
+                _ => asked.due = effects.now() + self.parameters.retry / SWEEPS,
+            },
+            Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
+        }
+    }
+
+    fn finish_change(&mut self, number: u64, outcome: Outcome<R>, effects: &mut Effects<Self>) {
+        if let Some(Asked { ticket: Some(ticket), .. }) = self.changes.remove(&number) {
+            effects.complete(ticket, outcome);
+        }
+    }
+}
+
+/// The parts of `total`: what the leader measured, and half of the rest for each way.
+fn phases(total: Span, spans: Option<Spans>) -> [Span; Phase::ALL.len()] {
+    let mut phases = [Span::ZERO; Phase::ALL.len()];
+    let Some([queue, journal, quorum, order, execute]) =
+        spans.map(|spans| spans.map(|micros| Span::from_micros(u64::from(micros))))
+    else {
+        return phases;
+    };
+    let measured = queue + journal + quorum + order + execute;
+    if measured <= total {
+        let ways = total.saturating_sub(measured);
+        let there = ways / 2;
+        phases = [queue + there, journal, quorum, order, execute, ways.saturating_sub(there)];
+    }
+    phases
+}
+
+impl<C: Wire, R: Wire> Process for Client<C, R> {
+    type Setup = Setup;
+    type Message = Message<C, R>;
+    type Record = ();
+    type Request = Request<C>;
+    type Outcome = Outcome<R>;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Setup) -> Client<C, R> {
+        assert!(!setup.replicas.is_empty(), "a client needs replicas");
+        Client {
+            me: identity.into(),
+            parameters: setup.parameters,
+            replicas: setup.replicas.clone(),
+            target: setup.leader.unwrap_or(setup.replicas[0]),
+            answered: Instant::ZERO,
+            next: 1,
+            outstanding: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            fresh: Vec::new(),
+            changes: BTreeMap::new(),
+            sweeping: false,
+            replies: std::marker::PhantomData,
+        }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Err(Malformed { what: "client snapshot", cause: "a client keeps nothing".to_owned() })
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, _: &mut Effects<Self>) {}
+
+    fn receive(&mut self, from: ProcessId, message: Message<C, R>, effects: &mut Effects<Self>) {
+        match message {
+            Message::Replies { incarnation, spans, answers } if incarnation == self.me.incarnation => {
+                self.on_replies(from, spans, answers, effects);
+            }
+            Message::Redirect { incarnation, leader, sequences } if incarnation == self.me.incarnation => {
+                self.on_redirect(from, leader, &sequences, effects);
+            }
+            Message::Administered { number, result, leader } => {
+                self.on_administered(from, number, result, leader, effects);
+            }
+            // Answers to a former life, and what is for replicas.
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request<C>, effects: &mut Effects<Self>) {
+        match request {
+            Request::Command(command) => self.ask(ticket, command, effects),
+            Request::Change(change) => self.administer(ticket, change, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        if let Some(sequence) = self.tickets.remove(&ticket) {
+            self.outstanding.remove(&sequence);
+        }
+        self.changes.retain(|_, asked| asked.ticket != Some(ticket));
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Sweep => self.sweep(effects),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.send_fresh(effects);
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+
+    fn check(&self) {
+        assert!(self.outstanding.len() <= self.parameters.outstanding, "more outstanding than allowed");
+        assert!(
+            self.outstanding.iter().filter(|(_, asked)| asked.ticket.is_some()).count() == self.tickets.len(),
+            "a ticket without a command"
+        );
+    }
+}

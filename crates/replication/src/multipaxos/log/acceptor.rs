@@ -1,0 +1,202 @@
+//! Voting, and learning what the votes of others have decided.
+
+use super::{Form, Log, Message, Mutation, Record, Role, Timer, Value, Vote};
+use isochrone_core::{Ballot, Effects, Instant, Process, ProcessId, Slot, Wire};
+use std::sync::Arc;
+
+impl<V: Wire> Log<V> {
+    pub(super) fn on_accept(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        slot: Slot,
+        value: Value<V>,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        if !self.admit(from, ballot, effects) {
+            return;
+        }
+        if self.is_beyond(slot) {
+            return self.lack(decided, from, effects);
+        }
+        let voted = slot < self.decided || self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
+        if !voted {
+            let in_order = self.tail == ballot && slot == self.votes.end();
+            if self.parameters.form == Form::Prefix && !in_order {
+                return self.lack(self.known.max(decided), from, effects);
+            }
+            if matches!(value, Value::Change(_)) {
+                self.vote(ballot, slot, value.clone());
+                self.refresh_peers();
+            } else {
+                self.vote(ballot, slot, value.clone());
+            }
+            if self.parameters.mutated(Mutation::AcknowledgeBeforeDurable) {
+                effects.send_ahead(from, Message::Accepted { ballot, first: slot, last: slot });
+            }
+            effects.record(Record::Accepted { ballot, slot, value, decided: self.decided.min(decided) });
+        }
+        // A vote given before is given again: its record lies before this message. For a decided slot the
+        // value is the decided one in every later ballot, and nothing can depend on this vote any more.
+        effects.send(from, Message::Accepted { ballot, first: slot, last: slot });
+        self.hear_decided(ballot, decided, from, effects);
+    }
+
+    pub(super) fn on_adopt(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        first: Slot,
+        values: Arc<[Value<V>]>,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        if !self.admit(from, ballot, effects) {
+            return;
+        }
+        let end = first.plus(values.len() as u64);
+        if self.parameters.form == Form::Prefix && first > self.decided {
+            // What lies between is decided and unknown here; without it the log would have a hole.
+            return self.lack(self.known.max(first), from, effects);
+        }
+        if end > first && self.is_beyond(Slot(end.0 - 1)) {
+            return self.lack(decided, from, effects);
+        }
+        let new_tail = self.parameters.form == Form::Prefix && self.tail != ballot;
+        let new = |slot: Slot| self.votes.get(slot).is_none_or(|vote| vote.ballot != ballot);
+        if new_tail || first.max(self.decided).until(end).any(new) {
+            self.vote_all(ballot, first, &values);
+            self.refresh_peers();
+            effects.record(Record::Adopted {
+                ballot,
+                from: first,
+                values,
+                decided: self.decided.min(decided),
+            });
+        }
+        if end > first {
+            effects.send(from, Message::Accepted { ballot, first, last: Slot(end.0 - 1) });
+        }
+        self.hear_decided(ballot, decided, from, effects);
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        decided: Slot,
+        sent: Instant,
+        effects: &mut Effects<Self>,
+    ) {
+        if !self.admit(from, ballot, effects) {
+            return;
+        }
+        if self.parameters.lease {
+            let until = self.parameters.lease_terms().bound_until(effects.now());
+            self.grant = Some((ballot.owner, until));
+        }
+        // Ahead: a lease lives in memory only; whoever restarts waits a whole one out instead.
+        effects.send_ahead(from, Message::Heard { ballot, sent, decided: self.decided });
+        self.hear_decided(ballot, decided, from, effects);
+        if self.parameters.form == Form::Prefix && self.tail != ballot {
+            self.lack(self.known, from, effects);
+        }
+    }
+
+    /// Bounds what a leader, or a fault, can make this replica hold.
+    fn is_beyond(&self, slot: Slot) -> bool {
+        slot.since(self.decided) > self.parameters.window * 2
+    }
+
+    /// Accepts a value; below what is decided there is nothing left to accept.
+    pub(super) fn vote(&mut self, ballot: Ballot, slot: Slot, value: Value<V>) {
+        if slot >= self.decided {
+            self.votes.insert(slot, Vote { ballot, value });
+        }
+    }
+
+    /// Accepts a run of values; in the prefix form it replaces whatever another leader's log had there.
+    pub(super) fn vote_all(&mut self, ballot: Ballot, first: Slot, values: &[Value<V>]) {
+        let end = first.plus(values.len() as u64);
+        if self.parameters.form == Form::Prefix && self.tail != ballot {
+            self.votes.truncate(first.max(self.decided));
+            self.tail = ballot;
+        }
+        for (slot, value) in first.until(end).zip(values) {
+            self.vote(ballot, slot, value.clone());
+        }
+    }
+
+    /// Everything before `upto` is decided, says the leader of `ballot`. What was accepted in that ballot
+    /// is then known to be what was decided: a ballot has one value for a slot, and a value decided in an
+    /// earlier ballot is the only one a later ballot can have.
+    pub(super) fn advance(&mut self, ballot: Ballot, upto: Slot) {
+        self.known = self.known.max(upto);
+        while self.decided < upto && self.votes.get(self.decided).is_some_and(|vote| vote.ballot == ballot) {
+            self.step_decided();
+        }
+    }
+
+    pub(super) fn hear_decided(
+        &mut self,
+        ballot: Ballot,
+        upto: Slot,
+        from: ProcessId,
+        effects: &mut Effects<Self>,
+    ) {
+        self.advance(ballot, upto);
+        if self.decided < upto {
+            self.lack(upto, from, effects);
+        }
+    }
+
+    /// Takes over decided values; what was accepted instead in a dead ballot goes.
+    pub(super) fn learn(&mut self, from: Slot, values: &[Value<V>]) -> bool {
+        let end = from.plus(values.len() as u64);
+        if from > self.decided || end <= self.decided {
+            return false;
+        }
+        for (slot, value) in from.until(end).zip(values) {
+            if slot < self.decided {
+                continue;
+            }
+            let known = self.votes.get(slot).is_some_and(|vote| vote.value == *value);
+            if !known {
+                if self.parameters.form == Form::Prefix {
+                    // The log accepted here differs from the decided one, so no slot of it from here on was
+                    // ever chosen or can be: those votes bind nobody.
+                    self.votes.truncate(slot);
+                }
+                let ballot = self.votes.get(slot).map_or(Ballot::ZERO, |vote| vote.ballot);
+                self.votes.insert(slot, Vote { ballot, value: value.clone() });
+            }
+            self.step_decided();
+        }
+        true
+    }
+
+    /// Something decided is missing here. It may only be late: it is asked for a little later.
+    pub(super) fn lack(&mut self, known: Slot, teller: ProcessId, effects: &mut Effects<Self>) {
+        self.known = self.known.max(known);
+        self.teller = Some(teller);
+        if !self.repairing {
+            self.repairing = true;
+            effects.arm(Timer::Repair, self.parameters.repair);
+        }
+    }
+
+    /// Whether there is something to ask for: decided slots, or the log of the leader.
+    pub(super) fn lacks(&self) -> bool {
+        let unadopted = self.parameters.form == Form::Prefix
+            && matches!(self.role, Role::Follower)
+            && self.leader.is_some_and(|ballot| self.tail != ballot);
+        self.decided < self.known || unadopted
+    }
+}
+
+// `Log` is named through `Effects<Self>` in every handler here.
+const _: () = {
+    const fn is_process<P: Process>() {}
+    is_process::<Log<u8>>();
+};

@@ -1,0 +1,105 @@
+//! Who the replicas are.
+
+use crate::request::Refusal;
+use isochrone_core::{NodeId, ProcessId, Quorums, ReplicaId, ReplicaSet};
+use serde::{Deserialize, Serialize};
+
+/// One replica: its seat and the process in it.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// The seat, never used by anyone else.
+    pub replica: ReplicaId,
+    /// The process.
+    pub process: ProcessId,
+}
+
+/// The members from some slot on.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Configuration {
+    version: u32,
+    members: Vec<Member>,
+    /// How many seats were ever taken: the next one.
+    seats: u8,
+}
+
+impl Configuration {
+    /// The first configuration of a group.
+    pub fn initial(members: &[Member]) -> Configuration {
+        let seats = members.iter().map(|member| member.replica.0 + 1).max().unwrap_or(0);
+        Configuration { version: 0, members: members.to_vec(), seats }
+    }
+
+    /// How many changes led here.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The members, in the order in which they joined.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Whether this seat is a member's.
+    pub fn contains(&self, replica: ReplicaId) -> bool {
+        self.members.iter().any(|member| member.replica == replica)
+    }
+
+    /// How many make a quorum.
+    pub fn majority(&self) -> usize {
+        Quorums::majority(self.members.len())
+    }
+
+    /// Whether these contain a quorum.
+    pub fn quorum(&self, replicas: ReplicaSet) -> bool {
+        let among = self.members.iter().filter(|member| replicas.contains(member.replica)).count();
+        among >= self.majority()
+    }
+
+    /// The member on this node.
+    pub fn on(&self, node: NodeId) -> Option<Member> {
+        self.members.iter().find(|member| member.process.node == node).copied()
+    }
+
+    /// The seat of this process.
+    pub fn seat(&self, process: ProcessId) -> Option<ReplicaId> {
+        self.members.iter().find(|member| member.process == process).map(|member| member.replica)
+    }
+
+    /// With one member more, in a seat that nobody had; `None` where the process is a member already.
+    ///
+    /// # Errors
+    /// All seats that a group may have in its life were taken.
+    pub fn with(&self, process: ProcessId) -> Result<Option<Configuration>, Refusal> {
+        if self.seat(process).is_some() {
+            return Ok(None);
+        }
+        if self.seats >= NO_SEAT.0 {
+            return Err(Refusal::Impossible);
+        }
+        let mut next = self.clone();
+        next.version += 1;
+        next.members.push(Member { replica: ReplicaId(self.seats), process });
+        next.seats += 1;
+        Ok(Some(next))
+    }
+
+    /// With one member less; `None` where the process is none.
+    ///
+    /// # Errors
+    /// It is the last one.
+    pub fn without(&self, process: ProcessId) -> Result<Option<Configuration>, Refusal> {
+        if self.seat(process).is_none() {
+            return Ok(None);
+        }
+        if self.members.len() == 1 {
+            return Err(Refusal::Impossible);
+        }
+        let mut next = self.clone();
+        next.version += 1;
+        next.members.retain(|member| member.process != process);
+        Ok(Some(next))
+    }
+}
+
+/// The seat of a process that was never a member.
+pub(super) const NO_SEAT: ReplicaId = ReplicaId(ReplicaSet::SEATS - 1);

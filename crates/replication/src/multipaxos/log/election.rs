@@ -1,0 +1,299 @@
+//! Polls, campaigns, promises: how a replica comes to lead.
+
+use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, Timer, Value};
+use isochrone_core::{
+    Admit, Ballot, Count, Effects, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Phase 1 in one ballot.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Campaign<V: Wire> {
+    pub(super) ballot: Ballot,
+    /// Everything before it is decided, and known here.
+    pub(super) from: Slot,
+    pub(super) reports: Vec<(ReplicaId, Report<V>)>,
+    /// Who was asked.
+    asked: ReplicaSet,
+}
+
+impl<V: Wire> Campaign<V> {
+    fn promised(&self) -> ReplicaSet {
+        self.reports.iter().map(|(replica, _)| *replica).collect()
+    }
+
+    /// What the reports oblige the candidate to propose from `from` on.
+    fn adopted(&self, form: Form, any: bool) -> Vec<Value<V>> {
+        match form {
+            Form::Slots => {
+                let mut highest = BTreeMap::<Slot, (Ballot, &Value<V>)>::new();
+                let accepted = self.reports.iter().flat_map(|(_, report)| &report.accepted);
+                for (slot, ballot, value) in accepted.filter(|(slot, _, _)| *slot >= self.from) {
+                    let better = highest
+                        .get(slot)
+                        .is_none_or(|(known, _)| if any { ballot < known } else { known < ballot });
+                    if better {
+                        highest.insert(*slot, (*ballot, value));
+                    }
+                }
+                let end = highest.last_key_value().map_or(self.from, |(slot, _)| slot.next());
+                let value = |slot| highest.get(&slot).map_or(Value::NoOp, |(_, value)| (*value).clone());
+                self.from.until(end).map(value).collect()
+            }
+            Form::Prefix => {
+                let rank = |report: &Report<V>| (if any { Ballot::ZERO } else { report.tail }, report.end);
+                let best = self.reports.iter().max_by_key(|(_, report)| rank(report));
+                let accepted = best.map(|(_, report)| report.accepted.as_slice()).unwrap_or_default();
+                let ours = accepted.iter().filter(|(slot, _, _)| *slot >= self.from);
+                ours.map(|(_, _, value)| value.clone()).collect()
+            }
+        }
+    }
+
+    /// How long a lease may still hold that a voter granted to somebody who has not promised this ballot.
+    /// One who has promised it leads no longer, and a former life's lease ended with it.
+    pub(super) fn lease_left(&self) -> Span {
+        let promised = self.promised();
+        let granted = |report: &Report<V>| match report.lease {
+            Some((holder, left)) if !promised.contains(holder) => left.max(report.lease_forgotten),
+            _ => report.lease_forgotten,
+        };
+        self.reports.iter().map(|(_, report)| granted(report)).max().unwrap_or_default()
+    }
+}
+
+impl<V: Wire> Log<V> {
+    /// The timer of patience: whoever has heard nothing for long enough polls.
+    pub(super) fn watch(&mut self, effects: &mut Effects<Self>) {
+        if !matches!(self.role, Role::Follower) {
+            return;
+        }
+        let silent = effects.now().since(self.heard);
+        if silent < self.patience {
+            return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
+        }
+        if !self.is_member() {
+            return effects.arm(Timer::Watch, self.patience);
+        }
+        self.leader = None;
+        let ballot = self.seen.max(self.promise.ballot()).next(self.me);
+        let mut tally = Tally::new(self.configuration.majority());
+        let alone = tally.add(self.me) == Count::Reached;
+        self.role = Role::Poll { ballot, tally };
+        effects.arm(Timer::Campaign, self.parameters.campaign);
+        for peer in self.configuration.members() {
+            if peer.replica != self.me {
+                effects.send_ahead(peer.process, Message::Poll { ballot, decided: self.decided });
+            }
+        }
+        if alone {
+            self.campaign(effects);
+        }
+    }
+
+    /// A poll or campaign has not come through.
+    pub(super) fn give_up(&mut self, effects: &mut Effects<Self>) {
+        if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
+            self.failures += 1;
+            self.step_down(effects);
+            // Not a whole patience again: nobody leads. Drawn apart, so that two do not meet for ever.
+            let spread = self.parameters.election.as_nanos() * u64::from(self.failures.min(4));
+            self.patience = Span::from_nanos(effects.random().below(spread));
+            self.heard = effects.now();
+            effects.arm(Timer::Watch, self.patience);
+        }
+    }
+
+    /// Others hear a leader, or the candidate lacks what is decided: then it need not try.
+    pub(super) fn on_poll(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        let promised = self.seen.max(self.promise.ballot());
+        let hears = self.leads()
+            || (self.leader.is_some() && effects.now().since(self.heard) < self.parameters.election);
+        let known = self.configuration.contains(ballot.owner);
+        let granted = !hears && known && ballot > promised && decided >= self.decided;
+        let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
+        effects.send_ahead(from, answer);
+    }
+
+    pub(super) fn on_polled(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        granted: bool,
+        promised: Ballot,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        self.seen = self.seen.max(promised);
+        if decided > self.decided {
+            self.lack(decided, from, effects);
+        }
+        let Some(voter) = self.seat(from) else { return };
+        let member = self.configuration.contains(voter);
+        if let Role::Poll { ballot: mine, tally } = &mut self.role
+            && *mine == ballot
+            && granted
+            && member
+            && tally.add(voter) == Count::Reached
+        {
+            self.campaign(effects);
+        }
+    }
+
+    /// Phase 1. `Prepare` is held behind the record of the own promise: whatever is sent in this ballot
+    /// later, ahead or not, comes from a replica that cannot use the ballot again after a restart. The own
+    /// promise is asked for by message like any other.
+    pub(super) fn campaign(&mut self, effects: &mut Effects<Self>) {
+        let ballot = self.seen.max(self.promise.ballot()).next(self.me);
+        self.seen = ballot;
+        self.promise.admit(ballot);
+        self.leader = None;
+        let from = self.decided;
+        if self.parameters.mutated(Mutation::PrepareAhead) {
+            for peer in self.configuration.members() {
+                effects.send_ahead(peer.process, Message::Prepare { ballot, from });
+            }
+        }
+        effects.record(Record::Promised { ballot });
+        let mut asked = ReplicaSet::EMPTY;
+        for peer in self.configuration.members() {
+            asked.insert(peer.replica);
+            effects.send(peer.process, Message::Prepare { ballot, from });
+        }
+        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked });
+        effects.arm(Timer::Campaign, self.parameters.campaign * (1 << self.failures.min(3)));
+    }
+
+    pub(super) fn on_prepare(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        first: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        self.seen = self.seen.max(ballot);
+        let stale = ballot < self.promise.ballot();
+        if stale || first < self.decided {
+            // A candidate that does not know what is decided would have to be told here, without bound.
+            let (promised, decided) = (self.promise.ballot(), self.decided);
+            return effects.send_ahead(from, Message::Rejected { promised, decided });
+        }
+        if self.promise.admit(ballot) == Admit::Fresh {
+            effects.record(Record::Promised { ballot });
+            self.step_down(effects);
+            self.heard = effects.now();
+        }
+        let report = self.report(ballot, first, effects);
+        effects.send(from, Message::Promised { ballot, report: Box::new(report) });
+    }
+
+    fn report(&self, ballot: Ballot, first: Slot, effects: &Effects<Self>) -> Report<V> {
+        let now = effects.now();
+        let terms = self.parameters.lease_terms();
+        let lease = self.grant.map(|(holder, until)| (holder, until.since(now)));
+        let restarted = self.incarnation > 1 && self.parameters.lease;
+        Report {
+            decided: self.decided,
+            tail: self.tail,
+            end: self.votes.end(),
+            accepted: self.votes.range(first).map(|(s, v)| (s, v.ballot, v.value.clone())).collect(),
+            lease: lease.filter(|(holder, left)| *holder != ballot.owner && *left > Span::ZERO),
+            lease_forgotten: if restarted { terms.bound_until(self.started).since(now) } else { Span::ZERO },
+        }
+    }
+
+    pub(super) fn on_promised(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        report: Report<V>,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(voter) = self.seat(from) else { return };
+        let any = self.parameters.mutated(Mutation::AdoptAny);
+        let (form, current) = (self.parameters.form, self.configuration.clone());
+        let Role::Candidate(campaign) = &mut self.role else { return };
+        if campaign.ballot != ballot || campaign.promised().contains(voter) {
+            return;
+        }
+        campaign.reports.push((voter, report));
+        if !current.quorum(campaign.promised()) {
+            return;
+        }
+        // A change among what must be adopted may have been decided, and then what follows it needed the
+        // votes of the members after it: they must promise too. What they report may show more changes.
+        let adopted = campaign.adopted(form, any);
+        let mut complete = true;
+        for next in changes(&adopted) {
+            complete &= next.quorum(campaign.promised());
+            for member in next.members() {
+                if campaign.asked.insert(member.replica) {
+                    let prepare = Message::Prepare { ballot, from: campaign.from };
+                    effects.send(member.process, prepare);
+                    if !self.peers.contains(member) {
+                        self.peers.push(*member);
+                    }
+                }
+            }
+        }
+        if complete {
+            self.lead(adopted, effects);
+        }
+    }
+
+    pub(super) fn on_rejected(
+        &mut self,
+        from: ProcessId,
+        promised: Ballot,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        self.seen = self.seen.max(promised);
+        if decided > self.decided {
+            self.lack(decided, from, effects);
+        }
+        let mine = match &self.role {
+            Role::Candidate(campaign) => campaign.ballot,
+            Role::Leader(reign) => reign.ballot,
+            Role::Follower | Role::Poll { .. } => return,
+        };
+        if promised > mine {
+            if self.leads() {
+                self.step_down(effects);
+            } else {
+                self.give_up(effects);
+            }
+        }
+    }
+
+    /// The leader wants this replica to lead: it asks nobody whether that is welcome.
+    pub(super) fn on_handover(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        if self.admit(from, ballot, effects) && self.is_member() {
+            self.hear_decided(ballot, decided, from, effects);
+            if self.decided >= decided {
+                self.campaign(effects);
+            }
+        }
+    }
+}
+
+/// The configurations among these values, in order.
+pub(super) fn changes<V: Wire>(values: &[Value<V>]) -> impl Iterator<Item = &Arc<Configuration>> {
+    values.iter().filter_map(|value| match value {
+        Value::Change(next) => Some(next),
+        Value::NoOp | Value::Batch(_) => None,
+    })
+}

@@ -1,0 +1,529 @@
+//! Leading: slots, votes, heartbeats, leases, and changes of the members or the leader.
+
+use super::election::changes;
+use super::{Answer, Configuration, Log, Member, Message, Mutation, Note, Queue, Record, Role, Timer, Value};
+use crate::request::{Change, Refusal};
+use isochrone_core::{
+    Ballot, Effects, Instant, Lease, ProcessId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Ticket, Wire,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One leader's time in one ballot.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Reign {
+    pub(super) ballot: Ballot,
+    /// The next free slot.
+    pub(super) next: Slot,
+    /// When everything before it is decided, so is all that was adopted: reads may be served.
+    serving: Slot,
+    flights: SlotLog<Flight>,
+    flying_bytes: usize,
+    /// A change that is proposed and not decided: nothing is proposed behind it.
+    barrier: Option<Slot>,
+    lease: Lease,
+    /// Leases of others may still hold: nothing decided may show yet.
+    pub(super) waiting: bool,
+    contact: Suspicion,
+    /// Who is being brought up to date before it becomes a member.
+    pub(super) learner: Option<Member>,
+    /// What administration waits for.
+    pub(super) task: Option<Task>,
+}
+
+/// A slot between its proposal and its delivery.
+#[derive(Clone, Hash, Debug)]
+struct Flight {
+    voters: ReplicaSet,
+    /// Votes counted, repetitions and all: for the planted bug that believes in them.
+    cast: u32,
+    /// The members whose majority decides it.
+    configuration: Arc<Configuration>,
+    decided: bool,
+    bytes: usize,
+    sent: Instant,
+    queued: Instant,
+    proposed: Instant,
+    own: Option<Instant>,
+    quorum: Instant,
+}
+
+/// One change under way.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Task {
+    pub(super) ticket: Ticket,
+    change: Change,
+    /// Who is to lead instead.
+    heir: Option<Member>,
+    until: Instant,
+    /// The slot that decides it, once proposed.
+    slot: Option<Slot>,
+}
+
+/// How long a change may take before it is given up: a learner must catch up in it.
+const TASK_MAX: Span = Span::from_secs(20);
+/// How far behind a learner may be and count as caught up: the rest is on its way.
+const LEARNER_SLACK: u64 = 64;
+/// Slots whose votes are asked for again in one heartbeat.
+const RESEND_SLOTS: usize = 64;
+
+impl Task {
+    /// What is answered when the reign ends with it under way.
+    pub(super) fn end(&self, promised: Ballot) -> Answer {
+        match self.change {
+            Change::Lead(_) if self.heir.is_some_and(|heir| heir.replica == promised.owner) => Ok(()),
+            _ => Err(Refusal::NotLeader),
+        }
+    }
+}
+
+impl Reign {
+    /// Takes a delivered slot out of the air: where its time went.
+    pub(super) fn land(&mut self, slot: Slot, now: Instant) -> Option<[Span; 4]> {
+        let flight = self.flights.get(slot)?;
+        let own = flight.own.unwrap_or(flight.quorum).min(flight.quorum);
+        let spans = [
+            flight.proposed.since(flight.queued),
+            own.since(flight.proposed),
+            flight.quorum.since(own),
+            now.since(flight.quorum),
+        ];
+        self.flights.trim(slot.next());
+        Some(spans)
+    }
+}
+
+impl<V: Wire> Log<V> {
+    /// Puts a value of about `bytes` into the log; it gets its slot in the next [`settle`].
+    ///
+    /// # Errors
+    /// Refused by who does not lead, and when too much is waiting.
+    ///
+    /// [`settle`]: isochrone_core::Process::settle
+    pub fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Answer {
+        if !self.leads() {
+            return Err(Refusal::NotLeader);
+        }
+        let queue = &mut self.queue;
+        if queue.values.len() >= self.parameters.queue_commands
+            || queue.bytes + bytes > self.parameters.queue_bytes.max(bytes)
+        {
+            return Err(Refusal::Overloaded);
+        }
+        if queue.values.is_empty() {
+            queue.since = now;
+        }
+        queue.bytes += bytes;
+        queue.values.push_back((value, u32::try_from(bytes).unwrap_or(u32::MAX)));
+        Ok(())
+    }
+
+    /// Whether this leader may answer from its own state: what it adopted is decided and delivered, and a
+    /// quorum has granted it a lease that still holds.
+    pub fn may_read(&self, now: Instant) -> bool {
+        let Role::Leader(reign) = &self.role else { return false };
+        let caught_up = self.parameters.mutated(Mutation::ReadBeforeOwnCommit)
+            || (self.delivered >= reign.serving && !reign.waiting);
+        self.parameters.lease && caught_up && self.holds_lease(reign, now)
+    }
+
+    fn holds_lease(&self, reign: &Reign, now: Instant) -> bool {
+        if self.parameters.mutated(Mutation::ReadAfterLease) {
+            return true;
+        }
+        // The own grant needs no clock: it ends when this replica promises another ballot.
+        let own = usize::from(self.is_member());
+        let others = self.configuration.majority() - own;
+        reign.lease.held(now, others, |replica| replica != self.me && self.configuration.contains(replica))
+    }
+
+    /// Phase 1 is complete: everything it obliges to is proposed again in this ballot.
+    pub(super) fn lead(&mut self, adopted: Vec<Value<V>>, effects: &mut Effects<Self>) {
+        let Role::Candidate(campaign) = std::mem::replace(&mut self.role, Role::Follower) else { return };
+        effects.disarm(Timer::Campaign);
+        let now = effects.now();
+        // What was decided since the campaign began is known here and need not be proposed again.
+        let (ballot, from) = (campaign.ballot, self.decided);
+        let values: Arc<[Value<V>]> = adopted.into_iter().skip(from.since(campaign.from) as usize).collect();
+        let next = from.plus(values.len() as u64);
+        self.votes.truncate(from);
+        self.vote_all(ballot, from, &values);
+        self.tail = ballot;
+
+        let mut flights = SlotLog::starting_at(from);
+        let mut configuration = self.configuration.clone();
+        let (mut barrier, mut flying_bytes) = (None, 0);
+        for (slot, value) in from.until(next).zip(values.iter()) {
+            let bytes = isochrone_core::wire::encoded_size(value);
+            flying_bytes += bytes;
+            flights.insert(slot, Flight::new(configuration.clone(), bytes, now, now));
+            if let Some(change) = changes(std::slice::from_ref(value)).next() {
+                configuration = change.clone();
+                barrier = Some(slot);
+            }
+        }
+        let left = campaign.lease_left();
+        let wait = self.parameters.lease_terms().wait_out(left);
+        let waiting = wait > Span::ZERO && !self.parameters.mutated(Mutation::IgnoreLeases);
+        self.role = Role::Leader(Box::new(Reign {
+            ballot,
+            next,
+            serving: next,
+            flights,
+            flying_bytes,
+            barrier,
+            lease: Lease::default(),
+            waiting,
+            contact: Suspicion::watching([], self.parameters.election * 2, now),
+            learner: None,
+            task: None,
+        }));
+        self.leader = Some(ballot);
+        self.failures = 0;
+        self.queue = Queue { values: VecDeque::new(), bytes: 0, since: now };
+        self.refresh_peers();
+        for peer in self.peers.clone() {
+            if let Role::Leader(reign) = &mut self.role {
+                reign.contact.heard(peer.replica, now);
+            }
+            if peer.replica == self.me {
+                continue;
+            }
+            // A voter is sent what it lacks as well, so that it can follow without asking.
+            let report = campaign.reports.iter().find(|(replica, _)| *replica == peer.replica);
+            let reached = report.map_or(from, |(_, report)| report.decided.min(from));
+            let first = if reached < self.votes.base() { from } else { reached };
+            self.send_open(peer.process, first, effects);
+        }
+        effects.record(Record::Adopted { ballot, from, values, decided: self.decided });
+        if next > from {
+            effects.send(self.process, Message::Accepted { ballot, first: from, last: Slot(next.0 - 1) });
+        }
+        effects.mark(Note::Leads(ballot));
+        if waiting {
+            effects.mark(Note::Counted("lease_waits"));
+            effects.arm(Timer::Wait, wait);
+        }
+        self.beat(effects);
+    }
+
+    /// Gives waiting values their slots, one for each batch, as far as the window allows.
+    pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        while !self.queue.values.is_empty() && self.has_room() {
+            let mut bytes = 0usize;
+            let fits = |(count, (_, size)): &(usize, &(V, u32))| {
+                bytes += *size as usize;
+                *count == 0
+                    || (*count < self.parameters.batch_commands && bytes <= self.parameters.batch_bytes)
+            };
+            let count = self.queue.values.iter().enumerate().take_while(fits).count();
+            let bytes: usize = self.queue.values.iter().take(count).map(|(_, size)| *size as usize).sum();
+            let batch: Arc<[V]> = self.queue.values.drain(..count).map(|(value, _)| value).collect();
+            self.queue.bytes -= bytes;
+            let queued = self.queue.since;
+            self.queue.since = effects.now();
+            self.propose_slot(Value::Batch(batch), bytes, queued, effects);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let Role::Leader(reign) = &self.role else { return false };
+        let hands_over = matches!(reign.task, Some(Task { heir: Some(_), .. }));
+        let barred = reign.barrier.is_some() && !self.parameters.mutated(Mutation::ChangeAtOnce);
+        !hands_over
+            && !barred
+            && reign.next.since(self.decided) < self.parameters.window
+            && reign.flying_bytes < self.parameters.window_bytes
+    }
+
+    /// Phase 2 for the next free slot. `Accept` goes ahead of the own record and the own vote goes behind
+    /// it; the module says why both must be so.
+    fn propose_slot(&mut self, value: Value<V>, bytes: usize, queued: Instant, effects: &mut Effects<Self>) {
+        let configuration = self.configuration.clone();
+        let Role::Leader(reign) = &mut self.role else { return };
+        let (ballot, slot, now, decided) = (reign.ballot, reign.next, effects.now(), self.decided);
+        reign.next = slot.next();
+        reign.flying_bytes += bytes;
+        reign.flights.insert(slot, Flight::new(configuration, bytes, queued, now));
+        if let Value::Change(next) = &value {
+            reign.barrier = Some(slot);
+            if self.parameters.mutated(Mutation::ChangeAtOnce) {
+                self.configuration = next.clone();
+            }
+        }
+        self.vote(ballot, slot, value.clone());
+        if matches!(value, Value::Change(_)) {
+            self.refresh_peers();
+        }
+        for peer in &self.peers {
+            if peer.replica != self.me {
+                let value = value.clone();
+                effects.send_ahead(peer.process, Message::Accept { ballot, slot, value, decided });
+            }
+        }
+        let own = Message::Accepted { ballot, first: slot, last: slot };
+        if self.parameters.mutated(Mutation::OwnVoteAtOnce) {
+            effects.record(Record::Accepted { ballot, slot, value, decided });
+            return self.on_accepted(self.process, ballot, slot, slot, effects);
+        }
+        effects.record(Record::Accepted { ballot, slot, value, decided });
+        effects.send(self.process, own);
+    }
+
+    pub(super) fn on_accepted(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        first: Slot,
+        last: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(voter) = self.seat(from) else { return };
+        let now = effects.now();
+        let double = self.parameters.mutated(Mutation::CountDuplicateVote);
+        let me = self.me;
+        let Role::Leader(reign) = &mut self.role else { return };
+        if reign.ballot != ballot {
+            return;
+        }
+        reign.contact.heard(voter, now);
+        for slot in first.max(reign.flights.base()).until(last.next().min(reign.next)) {
+            let Some(flight) = reign.flights.get_mut(slot) else { continue };
+            flight.voters.insert(voter);
+            flight.cast += 1;
+            if voter == me {
+                flight.own = Some(now);
+            }
+            let majority = flight.configuration.majority();
+            let enough =
+                flight.configuration.quorum(flight.voters) || (double && flight.cast as usize >= majority);
+            if !flight.decided && enough {
+                flight.decided = true;
+                flight.quorum = now;
+            }
+        }
+        self.collect(effects);
+    }
+
+    /// Moves the commit index over everything that has its quorum.
+    fn collect(&mut self, effects: &mut Effects<Self>) {
+        let mut changed = false;
+        while let Role::Leader(reign) = &mut self.role {
+            let slot = self.decided;
+            let Some(flight) = reign.flights.get(slot) else { break };
+            if !flight.decided {
+                break;
+            }
+            reign.flying_bytes -= flight.bytes;
+            if reign.barrier.is_some_and(|barrier| barrier <= slot) {
+                reign.barrier = None;
+                changed = true;
+            }
+            self.step_decided();
+        }
+        if changed {
+            self.after_change(effects);
+        }
+    }
+
+    /// A change of the members is in force.
+    fn after_change(&mut self, effects: &mut Effects<Self>) {
+        effects.mark(Note::Counted("membership_changes"));
+        let (now, members) = (effects.now(), self.configuration.clone());
+        let gone = !self.is_member();
+        let decided = self.decided;
+        let Role::Leader(reign) = &mut self.role else { return };
+        members.members().iter().for_each(|member| reign.contact.heard(member.replica, now));
+        if reign.learner.is_some_and(|learner| members.contains(learner.replica)) {
+            reign.learner = None;
+        }
+        if let Some(task) = reign.task.take_if(|task| task.slot.is_some_and(|slot| slot < decided)) {
+            effects.complete(task.ticket, Ok(()));
+        }
+        if gone {
+            // The group goes on without this replica: whoever is furthest is told to lead at once.
+            let ballot = reign.ballot;
+            let heir = members.members().first().copied();
+            self.beat(effects);
+            if let Some(heir) = heir {
+                effects.send(heir.process, Message::Handover { ballot, decided });
+            }
+            self.step_down(effects);
+        }
+    }
+
+    /// The timer of heartbeats.
+    pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        self.pursue(effects);
+        let (decided, me) = (self.decided, self.me);
+        let Role::Leader(reign) = &mut self.role else { return };
+        let ballot = reign.ballot;
+        let silent = reign.contact.suspects(now);
+        let heard = self.configuration.members().iter();
+        let heard = heard.map(|member| member.replica).filter(|r| *r == me || !silent.contains(*r)).collect();
+        if !self.configuration.quorum(heard) && self.is_member() {
+            // Deaf or cut off: others will elect another, and clients had better look for it.
+            effects.mark(Note::Counted("leaders_cut_off"));
+            return self.step_down(effects);
+        }
+        for peer in &self.peers {
+            if peer.replica != me {
+                effects.send_ahead(peer.process, Message::Heartbeat { ballot, decided, sent: now });
+            }
+        }
+        self.resend(effects);
+        effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
+    }
+
+    /// Asks again for votes that should have come.
+    fn resend(&mut self, effects: &mut Effects<Self>) {
+        let (now, decided, patience) = (effects.now(), self.decided, self.parameters.resend);
+        let Role::Leader(reign) = &mut self.role else { return };
+        let ballot = reign.ballot;
+        for slot in decided.until(reign.next).take(RESEND_SLOTS) {
+            let (Some(flight), Some(vote)) = (reign.flights.get_mut(slot), self.votes.get(slot)) else {
+                continue;
+            };
+            if flight.decided || now.since(flight.sent) < patience {
+                continue;
+            }
+            flight.sent = now;
+            for peer in &self.peers {
+                if peer.replica != self.me && !flight.voters.contains(peer.replica) {
+                    let value = vote.value.clone();
+                    effects.send_ahead(peer.process, Message::Accept { ballot, slot, value, decided });
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_heard(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        sent: Instant,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(follower) = self.seat(from) else { return };
+        let terms = self.parameters.lease_terms();
+        let ours = self.decided;
+        let Role::Leader(reign) = &mut self.role else { return };
+        if reign.ballot != ballot {
+            return;
+        }
+        reign.contact.heard(follower, effects.now());
+        reign.lease.granted(follower, terms.held_until(sent));
+        let caught_up = ours.since(decided) <= LEARNER_SLACK;
+        let learner = reign.learner.is_some_and(|learner| learner.replica == follower);
+        if learner && caught_up {
+            self.propose_change(effects);
+        } else if matches!(&reign.task, Some(Task { heir: Some(heir), .. }) if heir.replica == follower) {
+            self.pursue(effects);
+        }
+    }
+
+    pub(super) fn on_change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        match self.begin_change(ticket, change, effects.now()) {
+            Ok(false) => {
+                self.refresh_peers();
+                match change {
+                    Change::Remove(_) => self.propose_change(effects),
+                    Change::Add(_) => self.beat(effects),
+                    Change::Lead(_) | Change::Resign => self.pursue(effects),
+                }
+            }
+            // What is so already is decided, so nothing need be waited for.
+            Ok(true) => effects.complete_ahead(ticket, Ok(())),
+            Err(refusal) => effects.complete_ahead(ticket, Err(refusal)),
+        }
+    }
+
+    /// Takes a change up, or says that it is so already.
+    fn begin_change(&mut self, ticket: Ticket, change: Change, now: Instant) -> Result<bool, Refusal> {
+        let Role::Leader(reign) = &mut self.role else { return Err(Refusal::NotLeader) };
+        if reign.task.is_some() || reign.barrier.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let process = |node| ProcessId { node, ..self.process };
+        let (mut change, mut heir) = (change, None);
+        match change {
+            Change::Add(node) => match self.configuration.with(process(node))? {
+                Some(next) => reign.learner = next.members().last().copied(),
+                None => return Ok(true),
+            },
+            Change::Remove(node) => {
+                if self.configuration.without(process(node))?.is_none() {
+                    return Ok(true);
+                }
+            }
+            Change::Lead(node) => {
+                heir = Some(self.configuration.on(node).ok_or(Refusal::Impossible)?);
+                if node == self.process.node {
+                    return Ok(true);
+                }
+            }
+            Change::Resign => {
+                let silent = reign.contact.suspects(now);
+                let lives = |member: &&Member| member.replica != self.me && !silent.contains(member.replica);
+                let member = *self.configuration.members().iter().find(lives).ok_or(Refusal::Impossible)?;
+                (change, heir) = (Change::Lead(member.process.node), Some(member));
+            }
+        }
+        reign.task = Some(Task { ticket, change, heir, until: now + TASK_MAX, slot: None });
+        Ok(false)
+    }
+
+    /// Proposes the change under way.
+    fn propose_change(&mut self, effects: &mut Effects<Self>) {
+        let Role::Leader(reign) = &mut self.role else { return };
+        if reign.barrier.is_some() {
+            return;
+        }
+        let Some(task) = reign.task.as_mut().filter(|task| task.slot.is_none()) else { return };
+        let next = match task.change {
+            Change::Add(node) => self.configuration.with(ProcessId { node, ..self.process }),
+            Change::Remove(node) => self.configuration.without(ProcessId { node, ..self.process }),
+            Change::Lead(_) | Change::Resign => return,
+        };
+        let Ok(Some(next)) = next else { return };
+        task.slot = Some(reign.next);
+        self.propose_slot(Value::Change(Arc::new(next)), 0, effects.now(), effects);
+    }
+
+    /// Goes on with a change under way: gives up one that takes too long, hands over when all is decided.
+    fn pursue(&mut self, effects: &mut Effects<Self>) {
+        let (now, decided) = (effects.now(), self.decided);
+        let Role::Leader(reign) = &mut self.role else { return };
+        if let Some(task) = reign.task.take_if(|task| task.slot.is_none() && task.until <= now) {
+            reign.learner = None;
+            effects.complete(task.ticket, Err(Refusal::TimedOut));
+            return self.refresh_peers();
+        }
+        if let Some(Task { heir: Some(heir), .. }) = &reign.task
+            && reign.next == decided
+        {
+            // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
+            let ballot = reign.ballot;
+            effects.send(heir.process, Message::Handover { ballot, decided });
+        }
+    }
+}
+
+impl Flight {
+    fn new(configuration: Arc<Configuration>, bytes: usize, queued: Instant, now: Instant) -> Flight {
+        Flight {
+            voters: ReplicaSet::EMPTY,
+            cast: 0,
+            configuration,
+            decided: false,
+            bytes,
+            sent: now,
+            queued,
+            proposed: now,
+            own: None,
+            quorum: now,
+        }
+    }
+}

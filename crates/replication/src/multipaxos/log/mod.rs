@@ -1,0 +1,586 @@
+//! The group log: a sequence of slots that a majority of replicas decides, held by whatever executes it.
+//!
+//! A [`Log`] is a process of its own kind that another process holds by [`Effects::lend`]: Multi-Paxos'
+//! replica here, the participant of a transaction group or the host of a stream elsewhere. The holder
+//! proposes values ([`Log::propose`]), hands every message, record and timer of the log to it, and after
+//! each takes out what was decided, in order ([`Log::next_decided`]).
+//!
+//! Two forms, chosen by [`Form`]: *slots*, where positions may have gaps and a new leader adopts each
+//! separately, and *prefix*, where they are accepted in order and one promised log is adopted whole.
+//!
+//! # Why it agrees
+//! - A replica that has promised a ballot takes part in none below it; promises and votes are durable
+//!   before anyone hears of them.
+//! - A leader proposes only what phase 1 in its ballot allows: for each slot the value accepted in the
+//!   highest ballot that a majority reported (slots), or one log whole, that of the highest (ballot of
+//!   adoption, length) (prefix). In the prefix form a follower takes a leader's adopted log in one record,
+//!   so that no crash leaves a mixture of two logs.
+//! - A slot's quorum is a majority of the configuration in force there: the one that the last change before
+//!   it decided. A leader proposes nothing behind a change that is not decided. A candidate that finds
+//!   changes among what it must adopt needs promises of a majority of each configuration involved.
+//!
+//! # What goes ahead of the journal, and why that is safe
+//! `Accept` and `Adopt` of a leader leave by `send_ahead`. They rest on two things. On the ballot: it is
+//! durable, because `Prepare` was held behind the record of the candidate's own promise, so a restarted
+//! leader can never use the ballot again. On the commit index they carry: it counts durable votes only,
+//! because **the leader's own vote is a message to itself sent behind its record**; counted at once, the
+//! index would tell followers of a commit that rests on a vote a crash can still undo. Both mistakes are
+//! planted as mutations (`PrepareAhead`, `OwnVoteAtOnce`). Refusals, polls, heartbeats and decided values
+//! rest on no record at all.
+
+mod acceptor;
+mod catchup;
+mod configuration;
+mod election;
+mod leader;
+mod message;
+#[cfg(test)]
+mod tests;
+
+use configuration::NO_SEAT;
+pub use configuration::{Configuration, Member};
+pub use message::{Answer, Ask, Message, Note, Record, Report, Timer, Value};
+
+use super::{Form, Mutation, Parameters};
+use election::Campaign;
+use isochrone_core::{
+    Admit, Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaId, Slot,
+    SlotLog, Snapshot, Span, Tally, Ticket, Wire, machine::CHUNK_MAX, wire,
+};
+use leader::Reign;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// What a log needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The members of the first configuration. A process that is not among them starts as a learner.
+    pub members: Arc<[Member]>,
+    /// The member that campaigns at once when the group starts for the first time.
+    pub preferred: Option<ReplicaId>,
+    /// The knobs.
+    pub parameters: Parameters,
+}
+
+/// A vote: a value and the ballot it was accepted in.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+struct Vote<V: Wire> {
+    ballot: Ballot,
+    value: Value<V>,
+}
+
+/// What this replica is doing.
+#[derive(Clone, Hash, Debug)]
+enum Role<V: Wire> {
+    /// It votes, or as a learner only listens.
+    Follower,
+    /// It asks whether a campaign would be welcome.
+    Poll { ballot: Ballot, tally: Tally },
+    /// It gathers promises.
+    Candidate(Campaign<V>),
+    /// It proposes.
+    Leader(Box<Reign>),
+}
+
+/// Values that wait for a slot.
+#[derive(Clone, Hash, Debug)]
+struct Queue<V> {
+    values: VecDeque<(V, u32)>,
+    bytes: usize,
+    /// Since when the first of them waits.
+    since: Instant,
+}
+
+/// A decided slot on its way to the holder.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Decision<V: Wire> {
+    /// The slot.
+    pub slot: Slot,
+    /// What it decides.
+    pub value: Value<V>,
+    /// A hash of that, for the agreement oracle.
+    pub digest: u64,
+    /// Where the time went, if this replica proposed it: waiting for its slot, own vote, quorum, order.
+    pub spans: Option<[Span; 4]>,
+}
+
+/// One replica of a group log. See the module.
+#[derive(Clone, Hash, Debug)]
+pub struct Log<V: Wire> {
+    /// Its seat, the last one where it is no member any more.
+    me: ReplicaId,
+    process: ProcessId,
+    incarnation: u32,
+    preferred: Option<ReplicaId>,
+    parameters: Parameters,
+
+    /// In force at slot `decided`.
+    configuration: Arc<Configuration>,
+    /// All who may be spoken to: the members, those of changes not yet decided, a learner.
+    peers: Vec<Member>,
+
+    promise: Promise,
+    /// The ballot of the leader whose log this is (prefix form).
+    tail: Ballot,
+    votes: SlotLog<Vote<V>>,
+    /// Everything before it is decided, and held unless trimmed.
+    decided: Slot,
+    /// Everything before it was handed to the holder.
+    delivered: Slot,
+    /// The sizes of the delivered slots that are kept for others, bytes.
+    kept: VecDeque<u32>,
+    kept_bytes: usize,
+
+    role: Role<V>,
+    queue: Queue<V>,
+    /// The highest ballot heard of, promised or not.
+    seen: Ballot,
+    /// The ballot of the leader that is being followed.
+    leader: Option<Ballot>,
+    heard: Instant,
+    started: Instant,
+    /// How long to hear nothing before polling.
+    patience: Span,
+    /// Campaigns that failed since a leader was heard.
+    failures: u32,
+    /// The lease granted last.
+    grant: Option<(ReplicaId, Instant)>,
+
+    /// Someone knows everything before it to be decided.
+    known: Slot,
+    /// Who said so.
+    teller: Option<ProcessId>,
+    /// Whether the timer of repair runs.
+    repairing: bool,
+    /// A peer whose log no longer holds what this one lacks.
+    behind: Option<ProcessId>,
+}
+
+/// A chunk of a log's own snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Image<V: Wire> {
+    promise: Promise,
+    tail: Ballot,
+    decided: Slot,
+    configuration: Arc<Configuration>,
+    votes: Vec<(Slot, Ballot, Value<V>)>,
+}
+
+impl<V: Wire> Log<V> {
+    /// Whether this replica leads and takes proposals.
+    pub fn leads(&self) -> bool {
+        matches!(self.role, Role::Leader(_))
+    }
+
+    /// The process that leads, as far as is known here.
+    pub fn leader(&self) -> Option<ProcessId> {
+        if self.leads() {
+            return Some(self.process);
+        }
+        let owner = self.leader?.owner;
+        self.peers.iter().find(|peer| peer.replica == owner).map(|peer| peer.process)
+    }
+
+    /// The highest ballot promised.
+    pub fn ballot(&self) -> Ballot {
+        self.promise.ballot()
+    }
+
+    /// Everything before it is decided.
+    pub fn decided(&self) -> Slot {
+        self.decided
+    }
+
+    /// The first slot that is still held here.
+    pub fn base(&self) -> Slot {
+        self.votes.base()
+    }
+
+    /// The members, as of what is decided.
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
+    }
+
+    /// The next decided slot, once. What the holder makes of it waits for every record the log has made.
+    /// A new leader holds decisions back until leases that others may hold have run out.
+    pub fn next_decided(&mut self, now: Instant) -> Option<Decision<V>> {
+        if self.delivered >= self.decided && !self.skips_gap() {
+            return None;
+        }
+        if let Role::Leader(reign) = &self.role
+            && reign.waiting
+        {
+            return None;
+        }
+        let slot = self.delivered;
+        let vote = self.votes.get(slot)?;
+        let value = vote.value.clone();
+        let mut hasher = rustc_hash::FxHasher::default();
+        value.hash(&mut hasher);
+        let size = u32::try_from(wire::encoded_size(&value)).unwrap_or(u32::MAX);
+        let spans = match &mut self.role {
+            Role::Leader(reign) => reign.land(slot, now),
+            _ => None,
+        };
+        self.delivered = slot.next();
+        self.keep(size);
+        Some(Decision { slot, value, digest: hasher.finish(), spans })
+    }
+
+    /// A peer that holds nothing of what this replica lacks: the holder is to take in its state.
+    pub fn behind(&self) -> Option<ProcessId> {
+        self.behind
+    }
+
+    /// The holder has taken in the state of a peer that stood behind `position` with these members.
+    /// Votes for later slots stay: they are this replica's word.
+    pub fn install(&mut self, position: Slot, configuration: Arc<Configuration>) {
+        self.behind = None;
+        if position <= self.delivered {
+            return;
+        }
+        self.votes.trim(position);
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.delivered = position;
+        if position > self.decided {
+            self.decided = position;
+            self.configuration = configuration;
+        }
+        self.known = self.known.max(position);
+        self.refresh_peers();
+    }
+
+    /// Counts a delivered slot among those kept for others and trims beyond the bounds.
+    fn keep(&mut self, size: u32) {
+        self.kept.push_back(size);
+        self.kept_bytes += size as usize;
+        let mut base = self.votes.base();
+        while self.kept.len() > self.parameters.keep_slots || self.kept_bytes > self.parameters.keep_bytes {
+            let Some(size) = self.kept.pop_front() else { break };
+            self.kept_bytes -= size as usize;
+            base = base.next();
+        }
+        self.votes.trim(base);
+    }
+
+    /// With the bug planted, a hole before a slot that was voted for is stepped over.
+    fn skips_gap(&mut self) -> bool {
+        let open = self.decided;
+        let gap = self.parameters.mutated(Mutation::ApplyGap)
+            && self.delivered == open
+            && self.known > open.next()
+            && self.votes.get(open).is_none()
+            && self.votes.get(open.next()).is_some();
+        if gap {
+            self.decided = open.plus(2);
+            self.delivered = open.next();
+        }
+        gap
+    }
+
+    /// The seat of a process.
+    fn seat(&self, process: ProcessId) -> Option<ReplicaId> {
+        self.peers.iter().find(|peer| peer.process == process).map(|peer| peer.replica)
+    }
+
+    /// Whether this replica may vote and lead.
+    fn is_member(&self) -> bool {
+        self.configuration.seat(self.process).is_some()
+    }
+
+    /// All members of all configurations that may be in force soon, and the learner.
+    fn refresh_peers(&mut self) {
+        self.me = self.configuration.seat(self.process).unwrap_or(self.me);
+        let mut peers = self.configuration.members().to_vec();
+        let mut add = |member: &Member| {
+            if !peers.iter().any(|known| known.process == member.process) {
+                peers.push(*member);
+            }
+        };
+        for (_, vote) in self.votes.range(self.decided) {
+            if let Value::Change(next) = &vote.value {
+                next.members().iter().for_each(&mut add);
+            }
+        }
+        if let Role::Leader(reign) = &self.role
+            && let Some(learner) = &reign.learner
+        {
+            add(learner);
+        }
+        self.peers = peers;
+    }
+
+    /// One more slot is decided, and what it says of the members is in force.
+    fn step_decided(&mut self) {
+        let slot = self.decided;
+        self.decided = slot.next();
+        self.known = self.known.max(self.decided);
+        if let Some(Vote { value: Value::Change(next), .. }) = self.votes.get(slot) {
+            self.configuration = next.clone();
+            self.refresh_peers();
+        }
+    }
+}
+
+impl<V: Wire> Process for Log<V> {
+    type Setup = Setup;
+    type Message = Message<V>;
+    type Record = Record<V>;
+    type Request = Ask<V>;
+    type Outcome = Answer;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Setup) -> Log<V> {
+        let configuration = Arc::new(Configuration::initial(&setup.members));
+        Log {
+            me: configuration.seat(identity.process).unwrap_or(NO_SEAT),
+            process: identity.process,
+            incarnation: identity.incarnation,
+            preferred: setup.preferred,
+            parameters: setup.parameters,
+            peers: configuration.members().to_vec(),
+            configuration,
+            promise: Promise::default(),
+            tail: Ballot::ZERO,
+            votes: SlotLog::default(),
+            decided: Slot::ZERO,
+            delivered: Slot::ZERO,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            role: Role::Follower,
+            queue: Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO },
+            seen: Ballot::ZERO,
+            leader: None,
+            heard: Instant::ZERO,
+            started: Instant::ZERO,
+            patience: setup.parameters.election,
+            failures: 0,
+            grant: None,
+            known: Slot::ZERO,
+            teller: None,
+            repairing: false,
+            behind: None,
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        let image: Image<V> = wire::decode(&chunk)
+            .map_err(|error| Malformed { what: "log snapshot chunk", cause: error.to_string() })?;
+        if self.votes.is_empty() {
+            self.votes.reset(image.decided);
+        }
+        (self.promise, self.tail, self.configuration) = (image.promise, image.tail, image.configuration);
+        (self.decided, self.delivered, self.known) = (image.decided, image.decided, image.decided);
+        for (slot, ballot, value) in image.votes {
+            self.votes.insert(slot, Vote { ballot, value });
+        }
+        self.refresh_peers();
+        Ok(())
+    }
+
+    fn replay(&mut self, record: Record<V>) {
+        let forget = self.parameters.mutated(Mutation::ForgetPromise);
+        match record {
+            Record::Promised { .. } if forget => {}
+            Record::Promised { ballot } => {
+                self.promise.admit(ballot);
+            }
+            Record::Accepted { ballot, slot, value, decided } => {
+                if !forget {
+                    self.promise.admit(ballot);
+                }
+                self.vote(ballot, slot, value);
+                self.advance(ballot, decided);
+            }
+            Record::Adopted { ballot, from, values, decided } => {
+                if !forget {
+                    self.promise.admit(ballot);
+                }
+                self.vote_all(ballot, from, &values);
+                self.advance(ballot, decided);
+            }
+            Record::Learned { from, values } => {
+                self.learn(from, &values);
+            }
+        }
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        (self.started, self.heard) = (effects.now(), effects.now());
+        self.seen = self.promise.ballot();
+        self.refresh_peers();
+        self.patience = self.draw_patience(effects);
+        if self.incarnation == 1 && self.preferred == Some(self.me) && self.is_member() {
+            self.campaign(effects);
+        } else {
+            effects.arm(Timer::Watch, self.patience);
+        }
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
+        match message {
+            Message::Poll { ballot, decided } => self.on_poll(from, ballot, decided, effects),
+            Message::Polled { ballot, granted, promised, decided } => {
+                self.on_polled(from, ballot, granted, promised, decided, effects);
+            }
+            Message::Prepare { ballot, from: first } => self.on_prepare(from, ballot, first, effects),
+            Message::Promised { ballot, report } => self.on_promised(from, ballot, *report, effects),
+            Message::Accept { ballot, slot, value, decided } => {
+                self.on_accept(from, ballot, slot, value, decided, effects);
+            }
+            Message::Adopt { ballot, from: first, values, decided } => {
+                self.on_adopt(from, ballot, first, values, decided, effects);
+            }
+            Message::Accepted { ballot, first, last } => self.on_accepted(from, ballot, first, last, effects),
+            Message::Rejected { promised, decided } => self.on_rejected(from, promised, decided, effects),
+            Message::Heartbeat { ballot, decided, sent } => {
+                self.on_heartbeat(from, ballot, decided, sent, effects);
+            }
+            Message::Heard { ballot, sent, decided } => self.on_heard(from, ballot, sent, decided, effects),
+            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
+            Message::Learned { from: first, values, decided } => {
+                self.on_learned(from, first, values, decided, effects);
+            }
+            Message::Trimmed { decided } => self.on_trimmed(from, decided),
+            Message::Handover { ballot, decided } => self.on_handover(from, ballot, decided, effects),
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Ask<V>, effects: &mut Effects<Self>) {
+        match request {
+            Ask::Propose(value) => {
+                let size = wire::encoded_size(&value);
+                let answer = self.propose(value, size, effects.now());
+                effects.complete(ticket, answer);
+            }
+            Ask::Change(change) => self.on_change(ticket, change, effects),
+        }
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Watch => self.watch(effects),
+            Timer::Campaign => self.give_up(effects),
+            Timer::Heartbeat => self.beat(effects),
+            Timer::Repair => self.repair(effects),
+            Timer::Wait => {
+                if let Role::Leader(reign) = &mut self.role {
+                    reign.waiting = false;
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.flush(effects);
+    }
+
+    /// What was decided and delivered is the holder's to keep; here go the promise, the members and the
+    /// votes for what may still be open.
+    fn snapshot(&self) -> Option<Snapshot> {
+        debug_assert!(self.delivered == self.decided || self.leads(), "the holder takes out what is decided");
+        let from = self.delivered;
+        // The members are those at `decided`; coming by the changes before it again makes them the same.
+        let head = Image {
+            promise: self.promise,
+            tail: self.tail,
+            decided: from,
+            configuration: self.configuration.clone(),
+            votes: Vec::new(),
+        };
+        let mut votes =
+            self.votes.range(from).map(|(s, v)| (s, v.ballot, v.value.clone())).collect::<VecDeque<_>>();
+        let mut first = true;
+        Some(Box::new(std::iter::from_fn(move || {
+            if !first && votes.is_empty() {
+                return None;
+            }
+            first = false;
+            let (mut image, mut size) = (head.clone(), 0);
+            while size < CHUNK_MAX
+                && let Some(vote) = votes.pop_front()
+            {
+                size += wire::encoded_size(&vote);
+                image.votes.push(vote);
+            }
+            Some(Blob::from(wire::encode(&image)))
+        })))
+    }
+
+    fn check(&self) {
+        assert!(self.delivered <= self.decided, "{} delivered beyond {}", self.delivered, self.decided);
+        if self.parameters.mutation.is_some() {
+            return;
+        }
+        assert!(self.votes.base() <= self.delivered, "an undelivered slot was trimmed");
+        assert!(self.votes.contiguous() >= self.decided, "a decided slot is missing");
+        assert!(self.seen >= self.promise.ballot(), "a promise unheard of");
+        if self.parameters.form == Form::Prefix {
+            assert!(self.votes.contiguous() == self.votes.end(), "a gap in a prefix log");
+            assert!(self.tail <= self.promise.ballot(), "a log adopted without a promise");
+        }
+        if let Role::Leader(reign) = &self.role {
+            assert!(reign.ballot == self.promise.ballot(), "a leader has promised another ballot");
+            assert!(reign.next >= self.decided && self.votes.end() <= reign.next, "slots nobody proposed");
+        }
+    }
+}
+
+impl<V: Wire> Log<V> {
+    /// Takes part in a leader's ballot, if that is not too old, and follows it. Records the promise where
+    /// it rises.
+    fn admit(&mut self, from: ProcessId, ballot: Ballot, effects: &mut Effects<Self>) -> bool {
+        self.seen = self.seen.max(ballot);
+        match self.promise.admit(ballot) {
+            Admit::Stale => {
+                let (promised, decided) = (self.promise.ballot(), self.decided);
+                effects.send_ahead(from, Message::Rejected { promised, decided });
+                return false;
+            }
+            Admit::Fresh => effects.record(Record::Promised { ballot }),
+            Admit::Same => {}
+        }
+        self.heard = effects.now();
+        if self.leader != Some(ballot) {
+            self.step_down(effects);
+            self.leader = Some(ballot);
+            self.failures = 0;
+            self.patience = self.draw_patience(effects);
+        }
+        true
+    }
+
+    /// No longer polls, campaigns or leads.
+    fn step_down(&mut self, effects: &mut Effects<Self>) {
+        let role = std::mem::replace(&mut self.role, Role::Follower);
+        self.leader = None;
+        match role {
+            Role::Follower => return,
+            Role::Poll { .. } | Role::Candidate(_) => effects.disarm(Timer::Campaign),
+            Role::Leader(reign) => {
+                effects.disarm(Timer::Heartbeat);
+                effects.disarm(Timer::Wait);
+                effects.mark(Note::Follows);
+                if let Some(task) = reign.task {
+                    effects.complete(task.ticket, task.end(self.promise.ballot()));
+                }
+                self.queue.values.clear();
+                self.queue.bytes = 0;
+                self.refresh_peers();
+            }
+        }
+        effects.arm(Timer::Watch, self.patience);
+    }
+
+    /// Between one and one and a half election timeouts, longer after failures.
+    fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
+        let election = self.parameters.election;
+        let spread = election.as_nanos() / 2 * u64::from(1 + self.failures.min(6));
+        election + Span::from_nanos(effects.random().below(spread))
+    }
+}

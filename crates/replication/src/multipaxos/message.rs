@@ -1,0 +1,154 @@
+//! What clients and replicas tell each other, and what a replica writes down.
+
+use super::log;
+use crate::request::{Change, Refusal};
+use isochrone_core::{Blob, ClientId, CommandId, ProcessId, Slot, Span, Wire};
+use serde::{Deserialize, Serialize};
+
+/// What a slot's batch holds.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Entry<C> {
+    /// A client's command.
+    Command {
+        /// Its name for ever.
+        id: CommandId,
+        /// The client has the answers to all its commands below this one.
+        below: u64,
+        /// What is to be executed.
+        command: C,
+    },
+    /// A client was silent for long: its retained answers go.
+    Expire {
+        /// The client.
+        client: ClientId,
+    },
+}
+
+/// What a client is told of one command.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Told<R> {
+    /// It was executed, by way of the log.
+    Done(R),
+    /// It was read from the leader's state under its lease.
+    Read(R),
+    /// It may have been executed, and what it answered is forgotten.
+    Forgotten,
+    /// It was not taken: too much is waiting.
+    Overloaded,
+}
+
+/// Where the time of a slot went at the leader, microseconds: waiting for its slot, own vote, quorum,
+/// order, execution. One sample stands for all commands of a message.
+pub type Spans = [u32; 5];
+
+/// The messages of Multi-Paxos. The table is in the module.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Message<C: Wire, R: Wire> {
+    /// Between the replicas of the log.
+    Log(log::Message<Entry<C>>),
+    /// Execute these.
+    Requests {
+        /// Whose they are.
+        client: ClientId,
+        /// The client has the answers to all its commands below this one.
+        below: u64,
+        /// Sequence numbers and commands.
+        asks: Vec<(u64, C)>,
+        /// Whether a replica has sent them on already.
+        forwarded: bool,
+    },
+    /// The answers.
+    Replies {
+        /// The client's incarnation that asked.
+        incarnation: u32,
+        /// Where the time went, if this was measured.
+        spans: Option<Spans>,
+        /// Sequence numbers and answers.
+        answers: Vec<(u64, Told<R>)>,
+    },
+    /// The sender does not lead; ask this one, or where there is none, again soon.
+    Redirect {
+        /// The client's incarnation that asked.
+        incarnation: u32,
+        /// Who leads, as far as the sender knows.
+        leader: Option<ProcessId>,
+        /// The commands that were not taken.
+        sequences: Vec<u64>,
+    },
+    /// Change the members or the leader.
+    Administer {
+        /// The client's number for this; the same when asked again.
+        number: u64,
+        /// What to change.
+        change: Change,
+    },
+    /// How that ended.
+    Administered {
+        /// The client's number.
+        number: u64,
+        /// Done, or why not.
+        result: Result<(), Refusal>,
+        /// Who leads, as far as the sender knows.
+        leader: Option<ProcessId>,
+    },
+    /// One chunk of the receiver's applied state.
+    Want {
+        /// At which position; the first question leaves that to the giver.
+        position: Option<u64>,
+        /// Which chunk, from 0.
+        index: u64,
+    },
+    /// The chunk, or that there are no more.
+    Chunk {
+        /// The position of the view.
+        position: u64,
+        /// Which chunk.
+        index: u64,
+        /// Its bytes; none behind the last.
+        chunk: Option<Blob>,
+    },
+    /// The view is no longer on offer: begin again.
+    Gone {
+        /// The position asked for.
+        position: u64,
+    },
+}
+
+/// What a replica writes ahead.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Record<C: Wire> {
+    /// A record of the log.
+    Log(log::Record<Entry<C>>),
+    /// A chunk of a peer's state; number 0 begins a new one.
+    Chunk {
+        /// Which chunk.
+        index: u64,
+        /// Its bytes.
+        chunk: Blob,
+    },
+    /// All chunks since number 0 are the state from here on.
+    Installed {
+        /// Its position.
+        position: Slot,
+    },
+}
+
+/// The timers of a replica.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// One of the log's.
+    Log(log::Timer),
+    /// Chunks that were asked for have not come: they are asked for again, or the giver is given up.
+    Pull,
+    /// Nobody has read the views on offer for long: they go.
+    Offers,
+    /// The leader looks for sessions that have been silent for long.
+    Sessions,
+}
+
+/// Whole microseconds, as far as they fit.
+pub(super) fn micros(span: Span) -> u32 {
+    u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
+}

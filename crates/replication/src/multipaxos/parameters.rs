@@ -1,0 +1,160 @@
+//! How Multi-Paxos is tuned: every knob with its unit, its default and the reason for it.
+
+use super::Mutation;
+use isochrone_core::deployment::{ConfigErrors, ParameterReader, Parameters as Given};
+use isochrone_core::{LeaseTerms, Span};
+
+/// How the group log keeps its slots.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Form {
+    /// Slots may have gaps; a new leader adopts for each the value of the highest ballot and fills holes.
+    Slots,
+    /// Slots are accepted in order; a new leader adopts one promised log whole, that of the highest (ballot
+    /// in which it was adopted, length). Transaction groups and streams need this (`specs/carousel.md` 2.1).
+    Prefix,
+}
+
+/// The parameters of Multi-Paxos.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Parameters {
+    /// How the log keeps its slots.
+    pub form: Form,
+    /// How often a leader says that it lives. A quarter of the longest round trip: several fit into an
+    /// election timeout, and an idle follower learns of commits soon.
+    pub heartbeat: Span,
+    /// How long a follower hears nothing before it asks whether others hear as little. Above the longest
+    /// round trip, four heartbeats and a slow sync.
+    pub election: Span,
+    /// How long a candidate waits for promises; doubled for each failed attempt, since both sides must
+    /// sync and a disk may be slower than anyone thought.
+    pub campaign: Span,
+    /// How long something missing may be only late before it is asked for.
+    pub repair: Span,
+    /// How long an answer to such a question, or a vote, may take before it is asked for again.
+    pub resend: Span,
+    /// Whether the leader holds leases and answers reads from its own state.
+    pub lease: bool,
+    /// How long a lease lasts. Not above `election`, so that a failover waits for no lease.
+    pub lease_length: Span,
+    /// How far a steady clock's rate may be off, in millionths: leases rest on it.
+    pub drift_ppm: u64,
+    /// Commands in one slot at most.
+    pub batch_commands: usize,
+    /// Bytes in one slot at most, unless a single command is larger.
+    pub batch_bytes: usize,
+    /// Slots proposed and not decided at most: bounds what a promise must carry.
+    pub window: u64,
+    /// Bytes proposed and not decided at most.
+    pub window_bytes: usize,
+    /// Commands that may wait at the leader for a slot; more are refused.
+    pub queue_commands: usize,
+    /// Bytes of them.
+    pub queue_bytes: usize,
+    /// Executed slots that are kept for followers that lag; who lags more takes in a snapshot.
+    pub keep_slots: usize,
+    /// Bytes of them.
+    pub keep_bytes: usize,
+    /// Whether a replica that does not lead forwards commands; else it tells the client who leads.
+    pub forward: bool,
+    /// How long a client may be silent before its unacknowledged answers are dropped, by an entry in the log.
+    pub session_idle: Span,
+    /// How long a client waits for an answer before it asks again, another replica if need be.
+    pub retry: Span,
+    /// How long a client tries at all; then the outcome is unknown.
+    pub limit: Span,
+    /// Commands that one client process may have outstanding; more are refused.
+    pub outstanding: usize,
+    /// A bug planted on purpose; nothing without the feature `mutations`.
+    pub mutation: Option<Mutation>,
+}
+
+impl Parameters {
+    /// The defaults for replicas and clients that are at most this far apart.
+    pub fn for_rtt(rtt_max: Span) -> Parameters {
+        let heartbeat = (rtt_max / 4).max(Span::from_millis(50));
+        let election = heartbeat * 4 + rtt_max + Span::from_millis(150);
+        Parameters {
+            form: Form::Slots,
+            heartbeat,
+            election,
+            campaign: rtt_max * 2 + Span::from_millis(400),
+            repair: Span::from_millis(20),
+            resend: rtt_max + rtt_max / 2 + Span::from_millis(200),
+            lease: true,
+            lease_length: election,
+            drift_ppm: 10_000,
+            batch_commands: 4_096,
+            batch_bytes: 1 << 20,
+            window: 1_024,
+            window_bytes: 32 << 20,
+            queue_commands: 65_536,
+            queue_bytes: 64 << 20,
+            keep_slots: 8_192,
+            keep_bytes: 32 << 20,
+            forward: true,
+            session_idle: Span::from_secs(600),
+            retry: rtt_max * 2 + Span::from_millis(400),
+            limit: Span::from_secs(20),
+            outstanding: 65_536,
+            mutation: None,
+        }
+    }
+
+    /// The terms of its leases.
+    pub fn lease_terms(&self) -> LeaseTerms {
+        LeaseTerms::new(self.lease_length, self.drift_ppm)
+    }
+
+    /// Reads what a deployment file says over these defaults.
+    ///
+    /// # Errors
+    /// All mistakes at once, each with its line and what would be right.
+    pub fn read(mut self, given: &Given) -> Result<Parameters, ConfigErrors> {
+        let mut reader = given.read();
+        self.read_from(&mut reader);
+        reader.finish()?;
+        Ok(self)
+    }
+
+    /// Reads over these defaults; the caller finishes the reader.
+    pub fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        let forms = [("slots", Form::Slots), ("prefix", Form::Prefix)];
+        self.form = reader.choice("form", self.form, &forms);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
+        self.election = reader.span("election", self.election, least, most);
+        if self.election <= self.heartbeat {
+            let right = format!("use more than the heartbeat, {}", self.heartbeat);
+            reader.reject("election", "is not above the heartbeat", &right);
+        }
+        self.campaign = reader.span("campaign", self.campaign, least, most);
+        self.lease = reader.boolean("lease", self.lease);
+        self.lease_length = reader.span("lease_length", self.lease_length.min(self.election), least, most);
+        if self.lease_length > self.election {
+            let right = format!("use at most the election timeout, {}", self.election);
+            reader.reject("lease_length", "is above the election timeout", &right);
+        }
+        self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
+        self.batch_commands =
+            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
+        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        self.window = reader.integer("window", self.window, 1, 1 << 20);
+        self.window_bytes = reader.bytes("window_bytes", self.window_bytes as u64, 1, 64 << 20) as usize;
+        self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;
+        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        self.queue_commands =
+            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
+        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
+        let routes = [("forward", true), ("redirect", false)];
+        self.forward = reader.choice("route", self.forward, &routes);
+        self.session_idle = reader.span("session_idle", self.session_idle, Span::from_secs(1), Span::MAX);
+        self.retry = reader.span("retry", self.retry, least, most);
+        self.limit = reader.span("time_limit", self.limit, least, Span::from_secs(3_600));
+        self.outstanding = reader.integer("outstanding", self.outstanding as u64, 1, 1 << 24) as usize;
+    }
+
+    /// Whether this bug is planted.
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        cfg!(feature = "mutations") && self.mutation == Some(mutation)
+    }
+}

@@ -1,0 +1,67 @@
+//! What a host asks of a client role, and what it is told: the same for every protocol of this crate.
+
+use isochrone_core::NodeId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What a client role is asked. Requests outstanding at once are concurrent.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Request<C> {
+    /// Execute this command once.
+    Command(C),
+    /// Change who the replicas are, or which of them leads.
+    Change(Change),
+}
+
+impl<C> From<C> for Request<C> {
+    fn from(command: C) -> Request<C> {
+        Request::Command(command)
+    }
+}
+
+/// One step of administration. Each may be asked again: what is already so counts as done.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Change {
+    /// Adds the replica on this node, which must run already, once it has caught up.
+    Add(NodeId),
+    /// Removes the replica on this node.
+    Remove(NodeId),
+    /// Lets the replica on this node lead.
+    Lead(NodeId),
+    /// Lets any other replica lead.
+    Resign,
+}
+
+/// What a client role answers.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Outcome<R> {
+    /// The command was executed exactly once, with this reply.
+    Replied(R),
+    /// The change is in force.
+    Changed,
+    /// It was not done and will not be.
+    Refused(Refusal),
+    /// It may have been done, may still be, or may never be: the time limit ran out.
+    Unknown,
+}
+
+/// Why something was not done.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize, Error)]
+pub enum Refusal {
+    /// A bounded queue is full; asking again later may help.
+    #[error("overloaded: too much is waiting already; ask again later")]
+    Overloaded,
+    /// Only the leader can do this, and this replica does not lead.
+    #[error("this replica does not lead")]
+    NotLeader,
+    /// Another change is under way.
+    #[error("another change of membership or leadership is under way")]
+    Busy,
+    /// The change names a node that has no such replica, or would leave no member, or every seat that the
+    /// group may have in its life was taken once.
+    #[error("the change cannot be made: no such replica, none would be left, or no seat is left")]
+    Impossible,
+    /// The change was given up: the replica it needs did not catch up or answer in time.
+    #[error("the replica that the change needs did not catch up in time")]
+    TimedOut,
+}
