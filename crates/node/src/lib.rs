@@ -17,4 +17,5 @@ pub mod poller;
 pub mod protocols;
 pub mod security;
 pub mod shard;
+pub mod snapshots;
 pub mod transport;

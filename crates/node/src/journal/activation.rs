@@ -6,8 +6,8 @@ use std::hash::BuildHasher;
 use super::batch::JournalOptions;
 use super::disk::{Disk, DiskFile};
 use super::error::JournalError;
-use super::format::{self, FRAME_HEADER, FrameHeader, Kind, Position, SECTOR, SegmentHeader, StreamId};
-use super::segments::{Segment, Spares, segment_name};
+use super::format::{self, FRAME_HEADER, FrameHeader, Kind, SECTOR, SegmentHeader, StreamId};
+use super::segments::{Marks, Segment, Spares, segment_name};
 
 /// What `activate` wrote.
 pub(super) struct Written {
@@ -20,17 +20,20 @@ pub(super) fn preamble(
     buffer: &mut Vec<u8>,
     incarnation: u32,
     oldest: u64,
-    marks: &BTreeMap<StreamId, Position>,
+    marks: &Marks,
     nonce: u64,
 ) -> u32 {
     buffer.clear();
     buffer.resize(FRAME_HEADER, 0);
     encode_incarnation(buffer, incarnation, nonce);
     format::encode_entry(buffer, StreamId(0), Kind::Oldest, &oldest.to_le_bytes());
-    for (stream, mark) in marks {
-        format::encode_entry(buffer, *stream, Kind::Truncate, &mark.0.to_le_bytes());
+    // In this order: the end of an earlier life must not take away the mark of this one.
+    for (kind, marks) in [(Kind::End, &marks.ended), (Kind::Truncate, &marks.truncated)] {
+        for (stream, mark) in marks {
+            format::encode_entry(buffer, *stream, kind, &mark.0.to_le_bytes());
+        }
     }
-    2 + marks.len() as u32
+    (2 + marks.ended.len() + marks.truncated.len()) as u32
 }
 
 pub(super) fn encode_incarnation(buffer: &mut Vec<u8>, incarnation: u32, nonce: u64) {

@@ -59,12 +59,18 @@ impl Batch {
         self.records += 1;
     }
 
-    /// Adds `stream`'s word that its records before `before` may go; [`Position::MAX`] where the stream has ended.
+    /// Adds `stream`'s word that its records before `before` may go.
     ///
     /// Only once a snapshot at `before` is durable and verified, and by the rule of
     /// [`crate::snapshots`] the one before it too.
     pub fn truncate(&mut self, stream: StreamId, before: Position) {
         self.entry(stream, Kind::Truncate, |out| out.extend_from_slice(&before.0.to_le_bytes()));
+    }
+
+    /// Adds that `stream` has ended: nothing it recorded is needed any more. `at` is the position of the journal's next
+    /// record. A process that later uses the same stream begins anew.
+    pub fn end(&mut self, stream: StreamId, at: Position) {
+        self.entry(stream, Kind::End, |out| out.extend_from_slice(&at.0.to_le_bytes()));
     }
 
     /// Whether it holds nothing.

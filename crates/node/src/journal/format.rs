@@ -34,6 +34,12 @@ const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default)]
 pub struct StreamId(pub u64);
 
+impl From<isochrone_core::ProcessId> for StreamId {
+    fn from(process: isochrone_core::ProcessId) -> Self {
+        Self(process.to_u64())
+    }
+}
+
 impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -47,8 +53,12 @@ pub struct Position(pub u64);
 impl Position {
     /// Before every record.
     pub const ZERO: Self = Self(0);
-    /// After every record: what a stream that has ended truncates to.
-    pub const MAX: Self = Self(u64::MAX);
+
+    /// The place before this one; zero stays zero.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
 
     /// The place after this one.
     #[must_use]
@@ -75,6 +85,8 @@ pub enum Kind {
     Truncate = 3,
     /// Segments before this sequence number (`u64`) may be gone.
     Oldest = 4,
+    /// The stream has ended: what is before this position (`u64`), snapshots included, belongs to an earlier life.
+    End = 5,
 }
 
 /// One entry, borrowed from the bytes it was read from.
@@ -157,6 +169,7 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, usize), DecodeError> {
         2 => Kind::Incarnation,
         3 => Kind::Truncate,
         4 => Kind::Oldest,
+        5 => Kind::End,
         _ => return Err(DecodeError::Field),
     };
     if whole[17..ENTRY_HEADER] != [0; 3] {
@@ -343,7 +356,7 @@ impl IdentityFile {
 
 /// A sector that names itself: magic, format, fields, and a check in its last eight bytes. These three places stay
 /// the same in every format, so that an old version can tell a new format from damage.
-fn seal_sector(magic: [u8; 8], fields: &[u64]) -> [u8; SECTOR] {
+pub(crate) fn seal_sector(magic: [u8; 8], fields: &[u64]) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     sector[..8].copy_from_slice(&magic);
     sector[8..12].copy_from_slice(&FORMAT.to_le_bytes());
@@ -356,7 +369,7 @@ fn seal_sector(magic: [u8; 8], fields: &[u64]) -> [u8; SECTOR] {
     sector
 }
 
-fn open_sector<const N: usize>(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; N], DecodeError> {
+pub(crate) fn open_sector<const N: usize>(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; N], DecodeError> {
     let sector = bytes.get(..SECTOR).ok_or(DecodeError::Short)?;
     if sector[..8] != magic {
         return Err(DecodeError::Magic);

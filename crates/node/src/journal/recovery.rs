@@ -10,18 +10,20 @@ use super::format::{
     self, DecodeError, FORMAT, FRAME_HEADER, FrameHeader, Kind, LAST, Position, SECTOR, SegmentHeader,
     StreamId,
 };
-use super::segments::{Segment, segments_among};
+use super::segments::{Marks, Segment, segments_among};
 
 /// What a start found.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// How many records were given to the caller.
+    /// How many records were found; those of segments that nobody needs are not replayed.
     pub records: u64,
     /// The position of the last record; zero where there never was one.
     pub last: Position,
     /// For each stream that has said so: its records before this position may be missing, a snapshot at this
     /// position or later must exist.
     pub marks: BTreeMap<StreamId, Position>,
+    /// For each stream that has ended: its records and snapshots before this position belong to an earlier life.
+    pub ended: BTreeMap<StreamId, Position>,
     /// The incomplete last frame that was dropped, if there was one.
     pub torn: Option<Torn>,
 }
@@ -42,6 +44,7 @@ pub struct Torn {
 /// Where the pass ended: what the writer goes on from.
 pub(crate) struct Pass {
     pub recovered: Recovered,
+    pub marks: Marks,
     pub segments: Vec<Segment>,
     /// Where the next frame goes in the newest segment.
     pub offset: u64,
@@ -66,6 +69,7 @@ pub(crate) fn recover<D: Disk>(
     let first = segments[0].header;
     let mut pass = Pass {
         recovered: Recovered::default(),
+        marks: Marks::default(),
         segments: Vec::new(),
         offset: SECTOR as u64,
         unproven: SECTOR as u64,
@@ -89,6 +93,8 @@ pub(crate) fn recover<D: Disk>(
             ),
         });
     }
+    pass.recovered.marks.clone_from(&pass.marks.truncated);
+    pass.recovered.ended.clone_from(&pass.marks.ended);
     pass.recovered.last = Position(pass.position_next - 1);
     pass.segments = segments;
     Ok(pass)
@@ -247,8 +253,12 @@ fn read_entries(
             Kind::Truncate => {
                 let mark =
                     format::payload_u64(entry.payload).ok_or_else(|| unsound("a mark in it is not"))?;
-                let known = pass.recovered.marks.entry(entry.stream).or_default();
-                *known = (*known).max(Position(mark));
+                pass.marks.truncate(entry.stream, Position(mark));
+            }
+            Kind::End => {
+                let mark =
+                    format::payload_u64(entry.payload).ok_or_else(|| unsound("a mark in it is not"))?;
+                pass.marks.end(entry.stream, Position(mark));
             }
             Kind::Oldest => {
                 let oldest =

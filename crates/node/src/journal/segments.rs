@@ -22,6 +22,42 @@ pub struct Holder {
     pub bytes: u64,
 }
 
+/// What the streams have said about their records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    /// Records before this may go; a snapshot at this position or later exists.
+    pub truncated: BTreeMap<StreamId, Position>,
+    /// Everything before this belongs to an earlier life of the stream.
+    pub ended: BTreeMap<StreamId, Position>,
+}
+
+impl Marks {
+    /// Answers whether this was news.
+    pub fn truncate(&mut self, stream: StreamId, before: Position) -> bool {
+        let mark = self.truncated.entry(stream).or_default();
+        let news = before > *mark;
+        *mark = before.max(*mark);
+        news
+    }
+
+    /// Answers whether this was news.
+    pub fn end(&mut self, stream: StreamId, at: Position) -> bool {
+        let mark = self.ended.entry(stream).or_default();
+        let news = at > *mark;
+        *mark = at.max(*mark);
+        if self.truncated.get(&stream).is_some_and(|truncated| *truncated <= at) {
+            self.truncated.remove(&stream);
+        }
+        news
+    }
+
+    /// Nobody needs the stream's records before this.
+    pub fn floor(&self, stream: StreamId) -> Position {
+        let of = |marks: &BTreeMap<StreamId, Position>| marks.get(&stream).copied().unwrap_or_default();
+        of(&self.truncated).max(of(&self.ended))
+    }
+}
+
 /// One segment in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
@@ -33,11 +69,10 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// The stream that still needs it, if any: of several, the one whose mark is furthest behind.
-    pub fn holder(&self, marks: &BTreeMap<StreamId, Position>) -> Option<(StreamId, Position, Position)> {
-        let mark_of = |stream: &StreamId| marks.get(stream).copied().unwrap_or(Position::ZERO);
+    pub fn holder(&self, marks: &Marks) -> Option<(StreamId, Position, Position)> {
         self.last
             .iter()
-            .map(|(stream, last)| (*stream, mark_of(stream), *last))
+            .map(|(stream, last)| (*stream, marks.floor(*stream), *last))
             .filter(|(_, mark, last)| last >= mark)
             .min_by_key(|(_, mark, _)| *mark)
     }

@@ -1,6 +1,6 @@
 //! The journal against a disk that fails, and against directories that are not its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -30,9 +30,13 @@ fn options() -> JournalOptions {
 fn open(disk: &FaultyDisk) -> (Opened, Records) {
     let mut records = Records::new();
     let fresh = !disk.lengths().keys().any(|name| name.starts_with("segment-"));
-    let opened = Journal::open_on(disk.clone(), options(), fresh, |stream, position, payload| {
-        records.push((stream, position, payload.to_vec()));
-    });
+    let mut opened = Journal::open_on(disk.clone(), options(), fresh);
+    if let Ok((journal, recovered)) = &mut opened {
+        journal
+            .replay(|stream, position, payload| records.push((stream, position, payload.to_vec())))
+            .unwrap();
+        assert!(recovered.records >= records.len() as u64, "what the start found, less what it gave back");
+    }
     (opened, records)
 }
 
@@ -270,7 +274,7 @@ fn a_missing_segment_is_refused_wherever_it_was() {
 
 #[test]
 fn a_journal_that_is_gone_is_refused() {
-    let gone = Journal::open_on(FaultyDisk::default(), options(), false, |_, _, _| {});
+    let gone = Journal::open_on(FaultyDisk::default(), options(), false);
     let golden = expect![[r#"
         data/journal/: no data of this node is here, but this node has run before.
         Mount the right disk; if the disk is lost, start this node as a replacement: its peers hold the data.
@@ -286,6 +290,36 @@ fn a_damaged_segment_header_is_refused() {
         data/journal/segment-0000000000000003.journal: corrupt at byte 0: the segment's header cannot be read: its checksum does not match.
         Nothing was changed.
         Records that this node acknowledged are damaged; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+    "#]];
+    check(golden, &refusal(&disk));
+}
+
+#[test]
+fn segments_of_another_cluster_node_or_format_are_refused() {
+    let refusal_as = |change: fn(&mut JournalOptions)| {
+        let mut options = options();
+        change(&mut options);
+        Journal::open_on(three_segments(), options, false).err().unwrap().to_string()
+    };
+    let other = refusal_as(|options| options.cluster = 8);
+    assert!(other.starts_with(
+        "data/journal/segment-0000000000000001.journal: this data directory belongs to another cluster"
+    ));
+    let other = refusal_as(|options| options.node = 2);
+    assert!(other.starts_with(
+        "data/journal/segment-0000000000000001.journal: this data directory belongs to another node"
+    ));
+
+    let disk = three_segments();
+    let name = "segment-0000000000000002.journal";
+    let mut sector = disk.bytes(name)[..SECTOR].to_vec();
+    sector[8] = (FORMAT + 1) as u8;
+    let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&sector[..SECTOR - 8], 0);
+    sector[SECTOR - 8..].copy_from_slice(&sum.to_le_bytes());
+    disk.open(name).unwrap().write_at(0, &sector).unwrap();
+    let golden = expect![[r#"
+        data/journal/segment-0000000000000002.journal: written by a newer version of isochrone: found format 2, this version reads up to 1.
+        Start the version that wrote it, or a later one.
     "#]];
     check(golden, &refusal(&disk));
 }
@@ -377,7 +411,7 @@ fn directory_refusal(path: &std::path::Path, cluster: u64, node: u16, expect: Ex
 fn used_directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Anything).unwrap();
-    let (mut journal, _) = Journal::open(directory, options(), |_, _, _| {}).unwrap();
+    let (mut journal, _) = Journal::open(directory, options()).unwrap();
     journal.append_sync(&[batch(A, &[b"on a real disk"])]).unwrap();
     journal.close().unwrap();
     dir
@@ -388,8 +422,8 @@ fn a_directory_is_used_again_by_the_same_node() {
     let dir = used_directory();
     let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Existing).unwrap();
     let mut records = Vec::new();
-    let (journal, _) =
-        Journal::open(directory, options(), |_, _, payload| records.push(payload.to_vec())).unwrap();
+    let (mut journal, _) = Journal::open(directory, options()).unwrap();
+    journal.replay(|_, _, payload| records.push(payload.to_vec())).unwrap();
     assert_eq!((records, journal.incarnation()), (vec![b"on a real disk".to_vec()], 2));
 }
 
@@ -441,7 +475,7 @@ fn a_lost_identity_beside_a_journal_is_refused() {
     let dir = used_directory();
     std::fs::remove_file(dir.path().join("IDENTITY")).unwrap();
     let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Anything).unwrap();
-    let error = Journal::open(directory, options(), |_, _, _| {}).err().unwrap().to_string();
+    let error = Journal::open(directory, options()).err().unwrap().to_string();
     assert!(
         error.contains("IDENTITY: corrupt at byte 0: the file is missing, but a journal with records"),
         "{error}"
@@ -533,7 +567,7 @@ fn a_dropped_thread_has_let_go_of_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Anything).unwrap();
-        let (journal, _) = Journal::open(directory, options(), |_, _, _| {}).unwrap();
+        let (journal, _) = Journal::open(directory, options()).unwrap();
         let mut thread = JournalThread::start(journal, Box::new(|| {})).unwrap();
         thread.record(A, |out| out.resize(out.len() + 5000, 1));
         thread.submit().unwrap();
@@ -544,7 +578,7 @@ fn a_dropped_thread_has_let_go_of_the_directory() {
 fn without_fsync_nothing_is_synced_and_it_says_so() {
     let disk = FaultyDisk::default();
     let options = JournalOptions { fsync: Fsync::Off, ..options() };
-    let (mut journal, _) = Journal::open_on(disk.clone(), options, true, |_, _, _| {}).unwrap();
+    let (mut journal, _) = Journal::open_on(disk.clone(), options, true).unwrap();
     assert!(journal.unsafe_no_fsync());
     assert_eq!(journal.metrics().unsafe_no_fsync.load(Relaxed), 1);
     let before = disk.syncs();
@@ -568,6 +602,8 @@ enum Step {
     Append(Vec<(u8, u16)>),
     /// The stream lets go of all but its last few records.
     Truncate(u8, u8),
+    /// The stream ends; the next record of that number is another life's.
+    End(u8),
     Seal,
     Restart,
 }
@@ -577,6 +613,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => prop::collection::vec(record, 1..6).prop_map(Step::Append),
         2 => (0..3_u8, 0..4_u8).prop_map(|(stream, keep)| Step::Truncate(stream, keep)),
+        1 => (0..3_u8).prop_map(Step::End),
         1 => Just(Step::Seal),
         1 => Just(Step::Restart),
     ];
@@ -591,6 +628,7 @@ struct Model {
     /// How many records were acknowledged before the newest frame with records, or all once sealed.
     proven: usize,
     marks: BTreeMap<StreamId, Position>,
+    ended: BTreeMap<StreamId, Position>,
     incarnation: u32,
 }
 
@@ -619,6 +657,14 @@ impl Model {
                     batch.truncate(stream, kept.1);
                     let mark = self.marks.entry(stream).or_default();
                     *mark = kept.1.max(*mark);
+                    journal.append_sync(&[batch])?;
+                    self.proven = self.acknowledged;
+                }
+                Step::End(stream) => {
+                    let stream = StreamId(u64::from(*stream));
+                    let mut batch = Batch::default();
+                    batch.end(stream, journal.last().next());
+                    self.ended.insert(stream, journal.last().next());
                     journal.append_sync(&[batch])?;
                     self.proven = self.acknowledged;
                 }
@@ -657,19 +703,17 @@ impl Model {
                 return Err(format!("record {} was never written like that", record.1));
             }
         }
-        if !records.is_sorted_by(|a, b| a.1.next() == b.1) {
-            return Err("records are missing in the middle".into());
-        }
+        let before = |marks: &BTreeMap<_, _>, record: &(StreamId, Position, Vec<u8>)| {
+            marks.get(&record.0).is_some_and(|mark| record.1 < *mark)
+        };
+        let back: BTreeSet<_> = records.iter().map(|record| record.1).collect();
         let (first, last) =
-            records.first().map_or((1, 0), |first| (first.1.0, first.1.0 + records.len() as u64 - 1));
-        for record in &self.written[..least] {
-            let position = record.1.0;
-            let trimmed = self.marks.get(&record.0).is_some_and(|mark| record.1 < *mark);
-            let there = (first..=last).contains(&position);
-            if !there && !trimmed {
-                return Err(format!(
-                    "acknowledged record {position} is missing: {first} to {last} came back"
-                ));
+            (back.first().copied().unwrap_or(Position(1)), back.last().copied().unwrap_or_default());
+        for (index, record) in self.written.iter().enumerate() {
+            let inside = record.1 >= first && record.1 <= last;
+            let may_miss = before(&self.ended, record) || (!inside && before(&self.marks, record));
+            if (inside || index < least) && !back.contains(&record.1) && !may_miss {
+                return Err(format!("record {} is missing: {first} to {last} came back", record.1));
             }
         }
         Ok(())

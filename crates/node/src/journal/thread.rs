@@ -57,19 +57,30 @@ impl DurableMark {
     /// # Errors
     /// The journal stopped first, by an error or because it was closed.
     pub fn wait(&self, position: Position) -> Result<(), JournalError> {
-        let mut failed = lock(&self.0.failed);
-        loop {
-            if self.0.durable.load(Ordering::Acquire) >= position.0 {
-                return Ok(());
-            }
-            if let Some(error) = &*failed {
-                return Err(error.clone());
-            }
-            if self.0.stopped.load(Ordering::Acquire) {
-                return Err(JournalError::ThreadGone);
-            }
-            failed = self.0.moved.wait(failed).unwrap_or_else(PoisonError::into_inner);
+        // The length of one wait does not matter: every change wakes.
+        while !self.wait_timeout(position, Duration::from_secs(60))? {}
+        Ok(())
+    }
+
+    /// As [`Self::wait`], but no longer than `timeout`; answers whether it is durable.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn wait_timeout(&self, position: Position, timeout: Duration) -> Result<bool, JournalError> {
+        let failed = lock(&self.0.failed);
+        if self.0.durable.load(Ordering::Acquire) >= position.0 {
+            return Ok(true);
         }
+        let stopped = |failed: &Option<JournalError>| failed.clone().unwrap_or(JournalError::ThreadGone);
+        if self.0.stopped.load(Ordering::Acquire) {
+            return Err(stopped(&failed));
+        }
+        let (failed, _) = self.0.moved.wait_timeout(failed, timeout).unwrap_or_else(PoisonError::into_inner);
+        let durable = self.0.durable.load(Ordering::Acquire) >= position.0;
+        if !durable && self.0.stopped.load(Ordering::Acquire) {
+            return Err(stopped(&failed));
+        }
+        Ok(durable)
     }
 
     fn advance(&self, position: Position) {
@@ -150,6 +161,11 @@ impl JournalThread {
     /// Adds `stream`'s word that its records before `before` may go. See [`Batch::truncate`].
     pub fn truncate(&mut self, stream: StreamId, before: Position) {
         self.open.truncate(stream, before);
+    }
+
+    /// Adds that `stream` has ended: nothing it recorded is needed any more.
+    pub fn end(&mut self, stream: StreamId) {
+        self.open.end(stream, self.next);
     }
 
     /// The position that the next record will have: everything recorded so far lies before it.

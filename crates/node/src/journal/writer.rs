@@ -1,6 +1,6 @@
 //! The writing side: frames, segments, truncation. One thread owns a [`Journal`]; nothing here locks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::format::{
 };
 use super::metrics::JournalMetrics;
 use super::recovery::{Recovered, recover};
-use super::segments::{Holder, Segment, Spares, segments_among};
+use super::segments::{Holder, Marks, Segment, Spares, segments_among};
 
 /// An open journal. Written through [`super::JournalThread`] in a node, and directly in tests.
 pub struct Journal<D: Disk = RealDisk> {
@@ -30,7 +30,7 @@ pub struct Journal<D: Disk = RealDisk> {
     frame_durable: u64,
     position_next: u64,
     chain: u64,
-    marks: BTreeMap<StreamId, Position>,
+    marks: Marks,
     incarnation: u32,
     sealed: bool,
     spares: Spares<D>,
@@ -39,27 +39,29 @@ pub struct Journal<D: Disk = RealDisk> {
     failed: Option<JournalError>,
     metrics: Arc<JournalMetrics>,
     /// Locked as long as the journal lives.
-    _directory: Option<DataDirectory>,
+    directory: Option<DataDirectory>,
 }
 
 impl Journal<RealDisk> {
-    /// Opens the journal of a data directory, gives each of its records to `replay`, in order, and counts one more
-    /// incarnation, durably.
-    ///
-    /// A caller that gets an error throws away what it replayed.
+    /// Opens the journal of a data directory: reads and checks all of it and counts one more incarnation, durably.
+    /// [`Self::replay`] then gives its records.
     ///
     /// # Errors
     /// Anything that [`JournalError`] names; nothing was changed if the journal is corrupt.
     pub fn open(
         mut directory: DataDirectory,
         options: JournalOptions,
-        replay: impl FnMut(StreamId, Position, &[u8]),
     ) -> Result<(Self, Recovered), JournalError> {
-        let (mut journal, recovered) =
-            Self::open_on(directory.journal(), options, directory.fresh(), replay)?;
+        let (mut journal, recovered) = Self::open_on(directory.journal(), options, directory.fresh())?;
         directory.claim()?;
-        journal._directory = Some(directory);
+        journal.directory = Some(directory);
         Ok((journal, recovered))
+    }
+
+    /// The directory it lives in; `None` for a journal that was opened with [`Journal::open_on`].
+    #[must_use]
+    pub fn directory(&self) -> Option<&DataDirectory> {
+        self.directory.as_ref()
     }
 }
 
@@ -68,35 +70,44 @@ impl<D: Disk> Journal<D> {
     ///
     /// # Errors
     /// As [`Journal::open`].
-    pub fn open_on(
-        disk: D,
-        options: JournalOptions,
-        fresh: bool,
-        mut replay: impl FnMut(StreamId, Position, &[u8]),
-    ) -> Result<(Self, Recovered), JournalError> {
+    pub fn open_on(disk: D, options: JournalOptions, fresh: bool) -> Result<(Self, Recovered), JournalError> {
         let names = disk.list().map_err(|e| JournalError::io(disk.path(""), "list", 0, e))?;
         let present = !segments_among(&names).is_empty();
         if !present && !fresh {
             return Err(JournalError::Missing { path: disk.path("") });
         }
         let (journal, recovered) = if present {
-            Self::resume(disk, options, &names, &mut replay)?
+            Self::resume(disk, options, fresh, &names)?
         } else {
             (Self::create(disk, options, &names)?, Recovered::default())
         };
-        if fresh && (recovered.records > 0 || journal.segments.len() > 1) {
-            return Err(JournalError::Corrupt {
-                path: journal.disk.path("../IDENTITY"),
-                offset: 0,
-                what: "the file is missing, but a journal with records is beside it".into(),
-            });
-        }
         if journal.options.fsync == Fsync::Off {
             journal.metrics.unsafe_no_fsync.store(1, Relaxed);
             tracing::warn!("UNSAFE: fsync is off: a power loss or a kernel crash loses acknowledged writes");
         }
         journal.publish();
         Ok((journal, recovered))
+    }
+
+    /// Gives every record that is still there to `replay`, in order, those included that their stream no longer
+    /// needs: a caller that restored a snapshot at some position skips that stream's records before it.
+    ///
+    /// A second pass after the one of [`Journal::open`], so that a process is only made once it is known that nothing
+    /// is damaged, with its incarnation and its snapshot at hand. To be called before anything is appended.
+    ///
+    /// # Errors
+    /// The disk gave other bytes than a moment ago; what was replayed is to be thrown away.
+    pub fn replay(&mut self, mut replay: impl FnMut(StreamId, Position, &[u8])) -> Result<(), JournalError> {
+        self.guard(|journal| {
+            let names: Vec<_> = journal.segments.iter().map(|segment| segment.name.clone()).collect();
+            let ended = &journal.marks.ended;
+            let mut living = |stream, position, payload: &[u8]| {
+                if ended.get(&stream).is_none_or(|end| position >= *end) {
+                    replay(stream, position, payload);
+                }
+            };
+            recover(&journal.disk, &names, &journal.options, &mut living).map(drop)
+        })
     }
 
     /// Writes and syncs all of `batches` as one frame; answers the position of the last record durable now.
@@ -183,7 +194,7 @@ impl<D: Disk> Journal<D> {
             ..SegmentHeader::default()
         };
         let mut buffer = Vec::new();
-        let preamble = preamble(&mut buffer, 1, 1, &BTreeMap::new(), salt(&options, 1, 1));
+        let preamble = preamble(&mut buffer, 1, 1, &Marks::default(), salt(&options, 1, 1));
         let (segment, file, written) =
             activate(&disk, &mut spares, header, &mut buffer, preamble, 0, &options, 0)?;
         Ok(Self::assemble(
@@ -202,10 +213,17 @@ impl<D: Disk> Journal<D> {
     fn resume(
         disk: D,
         options: JournalOptions,
+        fresh: bool,
         names: &[String],
-        replay: &mut dyn FnMut(StreamId, Position, &[u8]),
     ) -> Result<(Self, Recovered), JournalError> {
-        let pass = recover(&disk, names, &options, replay)?;
+        let pass = recover(&disk, names, &options, &mut |_, _, _| {})?;
+        if fresh && (pass.recovered.records > 0 || pass.segments.len() > 1) {
+            return Err(JournalError::Corrupt {
+                path: disk.path("../IDENTITY"),
+                offset: 0,
+                what: "the file is missing, but a journal with records is beside it".into(),
+            });
+        }
         let spares = Spares::find(&disk, names)?;
         let newest = pass.segments.last().map(|segment| segment.name.clone()).unwrap_or_default();
         let file = disk.open(&newest).map_err(|e| JournalError::io(disk.path(&newest), "open", 0, e))?;
@@ -224,7 +242,7 @@ impl<D: Disk> Journal<D> {
         // Whatever was read is durable once the sync below has returned, but until then nothing may say so.
         journal.frame_durable = 0;
         journal.position_next = pass.position_next;
-        journal.marks.clone_from(&pass.recovered.marks);
+        journal.marks = pass.marks;
         journal.guard(|journal| {
             journal.rewrite(pass.unproven)?;
             journal.sync()?;
@@ -261,7 +279,7 @@ impl<D: Disk> Journal<D> {
             frame_durable: 1,
             position_next: 1,
             chain,
-            marks: BTreeMap::new(),
+            marks: Marks::default(),
             incarnation,
             sealed: false,
             spares,
@@ -269,7 +287,7 @@ impl<D: Disk> Journal<D> {
             buffer,
             failed: None,
             metrics: Arc::default(),
-            _directory: None,
+            directory: None,
         }
     }
 
@@ -340,9 +358,11 @@ impl<D: Disk> Journal<D> {
                     }
                     Kind::Truncate => {
                         let before = Position(format::payload_u64(entry.payload).unwrap_or(0));
-                        let mark = self.marks.entry(entry.stream).or_default();
-                        moved |= before > *mark;
-                        *mark = before.max(*mark);
+                        moved |= self.marks.truncate(entry.stream, before);
+                    }
+                    Kind::End => {
+                        let at = Position(format::payload_u64(entry.payload).unwrap_or(0));
+                        moved |= self.marks.end(entry.stream, at);
                     }
                     Kind::Incarnation | Kind::Oldest => {}
                 }
@@ -448,7 +468,6 @@ impl<D: Disk> Journal<D> {
             ..self.active().header
         };
         let oldest = self.segments[0].header.sequence;
-        self.forget_ended();
         let nonce = salt(&self.options, !sequence, self.chain);
         let mut buffer = Vec::new();
         let preamble = preamble(&mut buffer, self.incarnation, oldest, &self.marks, nonce);
@@ -494,14 +513,6 @@ impl<D: Disk> Journal<D> {
         }
         self.metrics.recycled.fetch_add(free as u64, Relaxed);
         Ok(())
-    }
-
-    /// Drops the marks of ended streams that have no record left.
-    fn forget_ended(&mut self) {
-        let segments = &self.segments;
-        self.marks.retain(|stream, mark| {
-            *mark != Position::MAX || segments.iter().any(|segment| segment.last.contains_key(stream))
-        });
     }
 
     fn publish(&self) {
