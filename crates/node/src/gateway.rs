@@ -229,6 +229,8 @@ pub struct KeyspaceView {
     pub protocol: &'static str,
     /// What it promises.
     pub guarantee: Guarantee,
+    /// How many replicas each of its partitions has.
+    pub replicas: u32,
     /// The region of its leader, where it has one that this node has heard of.
     pub leader: Option<String>,
     /// Whether a process of this node leads it.

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod outgoing;
 pub mod poller;
 pub mod protocols;
+pub mod redis;
 pub mod security;
 pub mod shard;
 pub mod snapshots;

@@ -1,0 +1,320 @@
+//! COMMAND and its subcommands, and the HELP of every container: the table told to clients.
+
+use super::complaint::Complaint;
+use super::connection::State;
+use super::glob;
+use super::reply::Reply;
+use super::request::Args;
+use super::spec::{Group, Keys, Spec, flag};
+use super::table::{self, COMMANDS};
+use crate::gateway::Context;
+
+type Answer = Result<(), Complaint>;
+
+/// `COMMAND`
+pub(crate) fn all(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.array(COMMANDS.iter().map(|chapter| chapter.len()).sum());
+    for spec in COMMANDS.iter().copied().flatten() {
+        describe(spec, reply);
+    }
+    Ok(())
+}
+
+/// `COMMAND COUNT`
+pub(crate) fn count(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.count(COMMANDS.iter().map(|chapter| chapter.len()).sum());
+    Ok(())
+}
+
+/// `COMMAND INFO [name ...]`
+pub(crate) fn info(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    if args.len() == 2 {
+        return all(state, args, context, reply);
+    }
+    reply.array(args.len() - 2);
+    for name in args.from(2).iter() {
+        match table::by_name(name) {
+            Some(spec) => describe(spec, reply),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// One entry: name, arity, flags, first key, last key, step, categories, tips, key specifications,
+/// subcommands.
+fn describe(spec: &Spec, reply: &mut Reply<'_>) {
+    reply.array(10);
+    reply.bulk(spec.name.as_bytes());
+    reply.integer(i64::from(spec.arity));
+    names(&spec.flag_names(), reply);
+    let (first, last, step) = spec.keys.numbers();
+    reply.integer(i64::from(first));
+    reply.integer(i64::from(last));
+    reply.integer(i64::from(step));
+    names(&spec.categories(), reply);
+    reply.array(0);
+    key_specifications(spec, reply);
+    reply.array(spec.children().len());
+    for child in spec.children() {
+        describe(child, reply);
+    }
+}
+
+fn names(names: &[&str], reply: &mut Reply<'_>) {
+    reply.set(names.len());
+    for name in names {
+        reply.simple(name);
+    }
+}
+
+fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
+    let range = |reply: &mut Reply<'_>, index: i32, last: i32, step: i32| {
+        begin(spec, index, reply);
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(b"range");
+        reply.bulk(b"spec");
+        reply.map(3);
+        for (name, value) in [("lastkey", last), ("keystep", step), ("limit", 0)] {
+            reply.bulk(name.as_bytes());
+            reply.integer(i64::from(value));
+        }
+    };
+    match spec.keys {
+        Keys::None => reply.array(0),
+        Keys::Range { first, last, step } => {
+            reply.array(1);
+            // Counted from the first key here, from the end where negative.
+            range(reply, first, if last < 0 { last } else { last - first }, step);
+        }
+        Keys::Counted { at, target } => {
+            reply.array(1 + usize::from(target));
+            if target {
+                range(reply, 1, 0, 1);
+            }
+            begin(spec, at as i32, reply);
+            reply.map(2);
+            reply.bulk(b"type");
+            reply.bulk(b"keynum");
+            reply.bulk(b"spec");
+            reply.map(3);
+            for (name, value) in [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)] {
+                reply.bulk(name.as_bytes());
+                reply.integer(value);
+            }
+        }
+    }
+}
+
+fn begin(spec: &Spec, index: i32, reply: &mut Reply<'_>) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    names(if spec.is(flag::WRITE) { &["RW"] } else { &["RO"] }, reply);
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"index");
+    reply.bulk(b"spec");
+    reply.map(1);
+    reply.bulk(b"index");
+    reply.integer(i64::from(index));
+    reply.bulk(b"find_keys");
+}
+
+/// `COMMAND DOCS [name ...]`
+pub(crate) fn docs(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    let chosen: Vec<&Spec> = if args.len() == 2 {
+        COMMANDS.iter().copied().flatten().collect()
+    } else {
+        args.from(2).iter().filter_map(table::by_name).collect()
+    };
+    reply.map(chosen.len());
+    for spec in chosen {
+        document(spec, reply);
+    }
+    Ok(())
+}
+
+fn document(spec: &Spec, reply: &mut Reply<'_>) {
+    let arguments = arguments(spec.syntax);
+    let children = spec.children();
+    reply.bulk(spec.name.as_bytes());
+    reply.map(3 + usize::from(!arguments.is_empty()) + usize::from(!children.is_empty()));
+    reply.bulk(b"summary");
+    reply.bulk(spec.summary.as_bytes());
+    reply.bulk(b"since");
+    reply.bulk(spec.since.as_bytes());
+    reply.bulk(b"group");
+    reply.bulk(spec.group.name().as_bytes());
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        reply.array(arguments.len());
+        for (text, optional) in arguments {
+            reply.map(if optional { 4 } else { 3 });
+            reply.bulk(b"name");
+            reply.bulk(text.as_bytes());
+            reply.bulk(b"type");
+            reply.bulk(b"string");
+            reply.bulk(b"display_text");
+            reply.bulk(text.as_bytes());
+            if optional {
+                reply.bulk(b"flags");
+                reply.array(1);
+                reply.simple("optional");
+            }
+        }
+    }
+    if !children.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(children.len());
+        for child in children {
+            document(child, reply);
+        }
+    }
+}
+
+/// The parts of a syntax line, and whether each is optional.
+fn arguments(syntax: &str) -> Vec<(&str, bool)> {
+    let mut found = Vec::new();
+    let mut rest = syntax.trim();
+    while !rest.is_empty() {
+        let end = if rest.starts_with('[') {
+            let mut depth = 0;
+            rest.bytes()
+                .position(|byte| {
+                    depth += i32::from(byte == b'[') - i32::from(byte == b']');
+                    depth == 0
+                })
+                .map_or(rest.len(), |end| end + 1)
+        } else {
+            rest.find(' ').unwrap_or(rest.len())
+        };
+        let (part, behind) = rest.split_at(end);
+        match part.strip_prefix('[').and_then(|part| part.strip_suffix(']')) {
+            Some(inner) => found.push((inner, true)),
+            None => found.push((part, false)),
+        }
+        rest = behind.trim_start();
+    }
+    found
+}
+
+/// `COMMAND GETKEYS command [arg ...]`
+pub(crate) fn get_keys(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    let inner = args.from(2);
+    let spec = table::find(inner).map_err(|_| Complaint::text("ERR Invalid command specified"))?;
+    if spec.keys == Keys::None {
+        return Err(Complaint::text("ERR The command has no key arguments"));
+    }
+    let places = spec
+        .keys
+        .places(inner)
+        .ok_or(Complaint::text("ERR Invalid number of arguments specified for command"))?;
+    reply.array(places.len());
+    for place in places {
+        reply.bulk(inner.at(place));
+    }
+    Ok(())
+}
+
+/// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`
+pub(crate) fn list(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    let filter = match args.len() {
+        2 => None,
+        5 if args.at(2).eq_ignore_ascii_case(b"filterby") => {
+            Some((args.at(3).to_ascii_lowercase(), args.at(4).to_ascii_lowercase()))
+        }
+        _ => return Err(Complaint::Syntax),
+    };
+    let fits = |spec: &Spec| match &filter {
+        None => Ok(true),
+        Some((kind, value)) => match kind.as_slice() {
+            b"module" => Ok(false),
+            b"aclcat" => Ok(spec.categories().iter().any(|category| &category.as_bytes()[1..] == value)),
+            b"pattern" => Ok(glob::fits(value, spec.name.as_bytes())),
+            _ => Err(Complaint::Syntax),
+        },
+    };
+    let mut found = Vec::new();
+    for spec in COMMANDS.iter().copied().flatten() {
+        for spec in std::iter::once(spec).chain(spec.children()) {
+            if fits(spec)? {
+                found.push(spec.name);
+            }
+        }
+    }
+    reply.array(found.len());
+    for name in found {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+/// `X HELP`
+pub(crate) fn help(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    let Some(container) = table::by_name(args.at(0)) else { return Err(Complaint::Syntax) };
+    let name = container.name.to_ascii_uppercase();
+    let mut lines = vec![format!("{name} <subcommand> [<arg> [value] ...]. Subcommands are:")];
+    for child in container.children() {
+        let syntax = if child.syntax.is_empty() { "" } else { " " };
+        lines.push(format!("{}{syntax}{}", child.leaf().to_ascii_uppercase(), child.syntax));
+        lines.push(format!("    {}", child.summary));
+    }
+    reply.array(lines.len());
+    for line in lines {
+        reply.simple(&line);
+    }
+    Ok(())
+}
+
+/// `docs/redis.md`: a word before, and the table of commands.
+pub fn page() -> String {
+    let mut page = include_str!("page.md").to_owned();
+    let mut group: Option<Group> = None;
+    for spec in COMMANDS.iter().copied().flatten() {
+        if group != Some(spec.group) {
+            group = Some(spec.group);
+            page.push_str(&format!("\n### {}\n\n", title(spec.group)));
+            page.push_str("| Command | Arguments | Differs from Redis |\n|---|---|---|\n");
+        }
+        row(spec, &mut page);
+        for child in spec.children() {
+            row(child, &mut page);
+        }
+    }
+    page
+}
+
+fn row(spec: &Spec, page: &mut String) {
+    if !spec.children().is_empty() {
+        return;
+    }
+    let name = spec.name.to_ascii_uppercase().replace('|', " ");
+    let syntax = match spec.syntax {
+        "" => String::new(),
+        syntax => format!("`{}`", syntax.replace('|', "\\|")),
+    };
+    page.push_str(&format!("| {name} | {syntax} | {} |\n", spec.differs));
+}
+
+fn title(group: Group) -> &'static str {
+    match group {
+        Group::Connection => "Connection",
+        Group::Server => "Server",
+        Group::Cluster => "Cluster",
+        Group::Transactions => "Transactions",
+        Group::Scripting => "Scripts",
+        Group::Generic => "Keys",
+        Group::String => "Strings",
+        Group::Hash => "Hashes",
+        Group::List => "Lists",
+        Group::Set => "Sets",
+        Group::SortedSet => "Sorted sets",
+    }
+}

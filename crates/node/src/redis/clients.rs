@@ -1,0 +1,294 @@
+//! CLIENT and its subcommands.
+
+use super::complaint::Complaint;
+use super::connection::{Mute, State};
+use super::reply::Reply;
+use super::request::{Args, integer};
+use crate::gateway::{ClientView, Context};
+use isochrone_core::Instant;
+use std::fmt::Write as _;
+
+type Answer = Result<(), Complaint>;
+
+pub(crate) fn id(state: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.integer(state.number as i64);
+    Ok(())
+}
+
+pub(crate) fn info(
+    state: &mut State,
+    _: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let mut text = String::new();
+    if let Some(client) = context.clients.get(&state.number) {
+        line(&mut text, state.number, client, context.now);
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// `CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id ...]`
+pub(crate) fn list(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let mut wanted: Option<Vec<u64>> = None;
+    match args.len() {
+        2 => {}
+        4 if args.at(2).eq_ignore_ascii_case(b"type") => match is_normal(args.at(3))? {
+            true => {}
+            false => wanted = Some(Vec::new()),
+        },
+        4.. if args.at(2).eq_ignore_ascii_case(b"id") => {
+            let parsed: Option<Vec<u64>> = args
+                .from(3)
+                .iter()
+                .map(|id| integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0))
+                .collect();
+            wanted = Some(parsed.ok_or(Complaint::text("ERR Invalid client ID"))?);
+        }
+        _ => return Err(Complaint::Syntax),
+    }
+    let mut text = String::new();
+    for (number, client) in context.clients.iter() {
+        if wanted.as_ref().is_none_or(|wanted| wanted.contains(number)) {
+            line(&mut text, *number, client, context.now);
+        }
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// Whether this type of client is the one there is here.
+fn is_normal(kind: &[u8]) -> Result<bool, Complaint> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        other => {
+            Err(Complaint::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(other))))
+        }
+    }
+}
+
+fn line(text: &mut String, number: u64, client: &ClientView, now: Instant) {
+    let seconds = |since: Instant| now.since(since).as_nanos() / 1_000_000_000;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
+         multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+         events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={}",
+        client.address,
+        client.local,
+        client.name,
+        seconds(client.since),
+        seconds(client.active),
+        client.index,
+        if client.last_command.is_empty() { "NULL" } else { client.last_command },
+        client.user,
+        client.protocol,
+        client.library.0,
+        client.library.1,
+        client.traffic.0,
+        client.traffic.1,
+    );
+}
+
+/// A name as CLIENT LIST can show it: no spaces, line ends or other special bytes.
+pub(crate) fn checked_name(name: &[u8]) -> Result<String, Complaint> {
+    let fits = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    match std::str::from_utf8(name) {
+        Ok(name) if fits => Ok(name.to_owned()),
+        _ => Err(Complaint::text("ERR Client names cannot contain spaces, newlines or special characters.")),
+    }
+}
+
+pub(crate) fn set_name(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let name = checked_name(args.at(2))?;
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.name = name;
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn get_name(
+    state: &mut State,
+    _: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    match context.clients.get(&state.number) {
+        Some(client) if !client.name.is_empty() => reply.bulk(client.name.as_bytes()),
+        _ => reply.null(),
+    }
+    Ok(())
+}
+
+/// `CLIENT SETINFO LIB-NAME name | LIB-VER version`
+pub(crate) fn set_info(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let is_name = match args.at(2).to_ascii_lowercase().as_slice() {
+        b"lib-name" => true,
+        b"lib-ver" => false,
+        _ => {
+            let option = String::from_utf8_lossy(args.at(2)).into_owned();
+            return Err(Complaint::text(format!("ERR Unrecognized option '{option}'")));
+        }
+    };
+    let value = checked_name(args.at(3)).map_err(|_| {
+        let option = if is_name { "lib-name" } else { "lib-ver" };
+        Complaint::text(format!("ERR {option} cannot contain spaces, newlines or special characters."))
+    })?;
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        *(if is_name { &mut client.library.0 } else { &mut client.library.1 }) = value;
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// `CLIENT NO-EVICT ON|OFF`, `CLIENT NO-TOUCH ON|OFF`: nothing is evicted, so there is nothing to switch.
+pub(crate) fn switch(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    if !args.at(2).eq_ignore_ascii_case(b"on") && !args.at(2).eq_ignore_ascii_case(b"off") {
+        return Err(Complaint::Syntax);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// `CLIENT REPLY ON|OFF|SKIP`
+pub(crate) fn reply_mode(
+    state: &mut State,
+    args: Args<'_>,
+    _: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    match args.at(2).to_ascii_lowercase().as_slice() {
+        b"on" => {
+            state.mute = Mute::Off;
+            reply.ok();
+        }
+        b"off" => state.mute = Mute::On,
+        b"skip" if state.mute == Mute::On => {}
+        b"skip" => state.mute = Mute::Armed,
+        _ => return Err(Complaint::Syntax),
+    }
+    Ok(())
+}
+
+pub(crate) fn get_redirection(
+    _: &mut State,
+    _: Args<'_>,
+    _: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    reply.integer(-1);
+    Ok(())
+}
+
+/// `CLIENT KILL ip:port` or `CLIENT KILL filter value ...`
+pub(crate) fn kill(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    if args.len() == 3 {
+        let found = context.clients.values_mut().find(|client| is_address(client.address, args.at(2)));
+        found.ok_or(Complaint::text("ERR No such client"))?.kill = true;
+        reply.ok();
+        return Ok(());
+    }
+    if !args.len().is_multiple_of(2) {
+        return Err(Complaint::Syntax);
+    }
+    let mut filters = Filters::default();
+    for at in (2..args.len()).step_by(2) {
+        filters.add(args.at(at), args.at(at + 1))?;
+    }
+    let mut killed = 0;
+    for (number, client) in context.clients.iter_mut() {
+        if (filters.spares_caller && *number == state.number) || !filters.fit(*number, client, context.now) {
+            continue;
+        }
+        client.kill = true;
+        killed += 1;
+    }
+    reply.integer(killed);
+    Ok(())
+}
+
+fn is_address(address: std::net::SocketAddr, text: &[u8]) -> bool {
+    address.to_string().as_bytes() == text
+}
+
+/// Whom CLIENT KILL means.
+struct Filters {
+    id: Option<u64>,
+    address: Option<Vec<u8>>,
+    local: Option<Vec<u8>>,
+    user: Option<Vec<u8>>,
+    age_seconds: Option<u64>,
+    nobody: bool,
+    spares_caller: bool,
+}
+
+impl Default for Filters {
+    fn default() -> Filters {
+        Filters {
+            id: None,
+            address: None,
+            local: None,
+            user: None,
+            age_seconds: None,
+            nobody: false,
+            spares_caller: true,
+        }
+    }
+}
+
+impl Filters {
+    fn add(&mut self, name: &[u8], value: &[u8]) -> Answer {
+        let positive = |text: &'static str| {
+            let value = integer(value).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
+            value.ok_or(Complaint::text(text))
+        };
+        match name.to_ascii_lowercase().as_slice() {
+            b"id" => self.id = Some(positive("ERR client-id should be greater than 0")?),
+            b"addr" => self.address = Some(value.to_vec()),
+            b"laddr" => self.local = Some(value.to_vec()),
+            b"user" => self.user = Some(value.to_vec()),
+            b"maxage" => self.age_seconds = Some(positive("ERR maxage should be greater than 0")?),
+            b"type" => self.nobody |= !is_normal(value)?,
+            b"skipme" => match value.to_ascii_lowercase().as_slice() {
+                b"yes" => self.spares_caller = true,
+                b"no" => self.spares_caller = false,
+                _ => return Err(Complaint::Syntax),
+            },
+            _ => return Err(Complaint::Syntax),
+        }
+        Ok(())
+    }
+
+    fn fit(&self, number: u64, client: &ClientView, now: Instant) -> bool {
+        !self.nobody
+            && self.id.is_none_or(|id| id == number)
+            && self.address.as_ref().is_none_or(|address| is_address(client.address, address))
+            && self.local.as_ref().is_none_or(|address| is_address(client.local, address))
+            && self.user.as_ref().is_none_or(|user| user == client.user.as_bytes())
+            && self.age_seconds.is_none_or(|age| now.since(client.since).as_nanos() / 1_000_000_000 >= age)
+    }
+}

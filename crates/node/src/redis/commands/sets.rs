@@ -1,0 +1,175 @@
+//! Sets.
+
+use super::Understood;
+use super::hashes::random_count;
+use super::lists::not_negative;
+use crate::redis::args::{blob, blobs, counted_keys, is, natural, scan_options};
+use crate::redis::complaint::Complaint;
+use crate::redis::request::Args;
+use crate::redis::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READ, WRITE};
+use crate::redis::spec::{ALL, Given, Group, Keys, ONE, Parse, Spec, TWO};
+use isochrone_core::command::{Combine, Operation};
+
+#[allow(clippy::too_many_arguments)]
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u16,
+    keys: Keys,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+    parse: Parse,
+) -> Spec {
+    Spec::data(Group::Set, name, arity, flags, keys, since, syntax, summary, parse)
+}
+
+const KEYS: &str = "key [key ...]";
+const STORE: &str = "destination key [key ...]";
+
+pub(crate) static COMMANDS: &[Spec] = &[
+    row(
+        "sadd",
+        -3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key member [member ...]",
+        "Adds members",
+        |args, _| Ok(Operation::SAdd { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
+    ),
+    row("scard", 2, READ | FAST, ONE, "1.0.0", "key", "How many members", |args, _| {
+        Ok(Operation::SCard { key: blob(args.at(1)) }.into())
+    }),
+    row("sdiff", -2, READ, ALL, "1.0.0", KEYS, "Members of the first set alone", |args, _| {
+        combine(args, Combine::Difference)
+    }),
+    row("sdiffstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores a difference", |args, _| {
+        store(args, Combine::Difference)
+    }),
+    row("sinter", -2, READ, ALL, "1.0.0", KEYS, "Members of all sets", |args, _| {
+        combine(args, Combine::Intersection)
+    }),
+    row(
+        "sintercard",
+        -3,
+        READ | MOVABLE_KEYS,
+        Keys::Counted { at: 1, target: false },
+        "7.0.0",
+        "numkeys key [key ...] [LIMIT limit]",
+        "How many members all sets have",
+        |args, _| {
+            let (keys, limit) = inter_card(args, "ERR numkeys should be greater than 0")?;
+            Ok(Operation::SInterCard { keys: keys.into(), limit }.into())
+        },
+    ),
+    row("sinterstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores an intersection", |args, _| {
+        store(args, Combine::Intersection)
+    }),
+    row("sismember", 3, READ | FAST, ONE, "1.0.0", "key member", "Whether it is a member", |args, _| {
+        Ok(Operation::SIsMember { key: blob(args.at(1)), member: blob(args.at(2)) }.into())
+    }),
+    row("smembers", 2, READ, ONE, "1.0.0", "key", "All members", |args, _| {
+        Ok(Operation::SMembers { key: blob(args.at(1)) }.into())
+    }),
+    row(
+        "smismember",
+        -3,
+        READ | FAST,
+        ONE,
+        "6.2.0",
+        "key member [member ...]",
+        "Whether they are members",
+        |args, _| Ok(Operation::SMIsMember { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
+    ),
+    row(
+        "smove",
+        4,
+        WRITE | FAST,
+        TWO,
+        "1.0.0",
+        "source destination member",
+        "Moves a member to another set",
+        |args, _| {
+            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+            Ok(Operation::SMove { source, target, member: blob(args.at(3)) }.into())
+        },
+    ),
+    row(
+        "spop",
+        -2,
+        WRITE | FAST,
+        ONE,
+        "1.0.0",
+        "key [count]",
+        "Removes some members, at random",
+        |args, given| {
+            let count = match args.len() {
+                2 => None,
+                3 => Some(not_negative(args.at(2))?),
+                _ => return Err(Complaint::Syntax),
+            };
+            Ok(Operation::SPop { key: blob(args.at(1)), count, seed: given.seed() }.into())
+        },
+    ),
+    row("srandmember", -2, READ, ONE, "1.0.0", "key [count]", "Some members, at random", random_member),
+    row("srem", -3, WRITE | FAST, ONE, "1.0.0", "key member [member ...]", "Removes members", |args, _| {
+        Ok(Operation::SRem { key: blob(args.at(1)), members: blobs(args, 2) }.into())
+    }),
+    row(
+        "sscan",
+        -3,
+        READ,
+        ONE,
+        "2.8.0",
+        "key cursor [MATCH pattern] [COUNT count]",
+        "A page of members",
+        |args, _| {
+            let options = scan_options(args, 2, false)?;
+            let (cursor, count, pattern) = (options.cursor, options.count, options.pattern);
+            Ok(Operation::SScan { key: blob(args.at(1)), cursor, count, pattern }.into())
+        },
+    ),
+    row("sunion", -2, READ, ALL, "1.0.0", KEYS, "Members of any set", |args, _| {
+        combine(args, Combine::Union)
+    }),
+    row("sunionstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores a union", |args, _| {
+        store(args, Combine::Union)
+    }),
+];
+
+fn combine(args: Args<'_>, combine: Combine) -> Understood {
+    Ok(Operation::SCombine { combine, keys: blobs(args, 1) }.into())
+}
+
+fn store(args: Args<'_>, combine: Combine) -> Understood {
+    Ok(Operation::SCombineStore { combine, target: blob(args.at(1)), keys: blobs(args, 2) }.into())
+}
+
+/// `numkeys key ... [LIMIT limit]` of SINTERCARD and ZINTERCARD.
+pub(crate) fn inter_card(
+    args: Args<'_>,
+    too_few: &'static str,
+) -> Result<(Vec<isochrone_core::Blob>, u64), Complaint> {
+    let (keys, behind) = match counted_keys(args, 1, too_few) {
+        Err(Complaint::Syntax) => {
+            return Err(Complaint::text("ERR Number of keys can't be greater than number of args"));
+        }
+        other => other?,
+    };
+    let limit = match args.len() - behind {
+        0 => 0,
+        2 if is(args.at(behind), "LIMIT") => natural(args.at(behind + 1), "ERR LIMIT can't be negative")?,
+        _ => return Err(Complaint::Syntax),
+    };
+    Ok((keys, limit))
+}
+
+fn random_member(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let count = match args.len() {
+        2 => None,
+        3 => Some(random_count(args.at(2))?),
+        _ => return Err(Complaint::Syntax),
+    };
+    Ok(Operation::SRandMember { key: blob(args.at(1)), count, seed: given.seed() }.into())
+}

@@ -1,0 +1,269 @@
+//! Strings and counters.
+
+use super::Understood;
+use crate::redis::args::{Time, blob, blobs, expiry, float, is, number, pairs};
+use crate::redis::complaint::Complaint;
+use crate::redis::request::Args;
+use crate::redis::shape::{Plan, Shape};
+use crate::redis::spec::flag::{DENYOOM, FAST, READ, WRITE};
+use crate::redis::spec::{ALL, Given, Group, Keys, ONE, Parse, Spec};
+use isochrone_core::command::{Condition, Expiry, Operation};
+
+#[allow(clippy::too_many_arguments)]
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u16,
+    keys: Keys,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+    parse: Parse,
+) -> Spec {
+    Spec::data(Group::String, name, arity, flags, keys, since, syntax, summary, parse)
+}
+
+/// Every second string is a key.
+const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+
+pub(crate) static COMMANDS: &[Spec] = &[
+    row("append", 3, WRITE | DENYOOM | FAST, ONE, "2.0.0", "key value", "Appends to a string", |args, _| {
+        Ok(Operation::Append { key: blob(args.at(1)), value: blob(args.at(2)) }.into())
+    }),
+    row(
+        "decr",
+        2,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key",
+        "Subtracts one from an integer",
+        |args, _| Ok(Operation::IncrBy { key: blob(args.at(1)), by: -1 }.into()),
+    ),
+    row(
+        "decrby",
+        3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key decrement",
+        "Subtracts from an integer",
+        |args, _| {
+            let by = number(args.at(2))?.checked_neg();
+            let by = by.ok_or(Complaint::text("ERR decrement would overflow"))?;
+            Ok(Operation::IncrBy { key: blob(args.at(1)), by }.into())
+        },
+    ),
+    row("get", 2, READ | FAST, ONE, "1.0.0", "key", "The string", |args, _| {
+        Ok(Operation::Get { key: blob(args.at(1)) }.into())
+    }),
+    row("getdel", 2, WRITE | FAST, ONE, "6.2.0", "key", "The string, which is deleted", |args, _| {
+        Ok(Operation::GetDel { key: blob(args.at(1)) }.into())
+    }),
+    row(
+        "getex",
+        -2,
+        WRITE | FAST,
+        ONE,
+        "6.2.0",
+        "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
+        "The string, whose expiry is changed",
+        get_ex,
+    ),
+    row("getrange", 4, READ, ONE, "2.4.0", "key start end", "A part of a string", get_range),
+    row(
+        "getset",
+        3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key value",
+        "The string, which is replaced",
+        |args, _| {
+            let (condition, expiry) = (Condition::Always, Expiry::Clear);
+            let (key, value) = (blob(args.at(1)), blob(args.at(2)));
+            Ok(Operation::Set { key, value, condition, expiry, get: true }.into())
+        },
+    ),
+    row("incr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0", "key", "Adds one to an integer", |args, _| {
+        Ok(Operation::IncrBy { key: blob(args.at(1)), by: 1 }.into())
+    }),
+    row(
+        "incrby",
+        3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key increment",
+        "Adds to an integer",
+        |args, _| Ok(Operation::IncrBy { key: blob(args.at(1)), by: number(args.at(2))? }.into()),
+    ),
+    row(
+        "incrbyfloat",
+        3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "2.6.0",
+        "key increment",
+        "Adds to a number",
+        |args, _| Ok(Operation::IncrByFloat { key: blob(args.at(1)), by: float(args.at(2))? }.into()),
+    )
+    .differs("computed in 64-bit floating point, not 80-bit"),
+    row("mget", -2, READ | FAST, ALL, "1.0.0", "key [key ...]", "Several strings", |args, _| {
+        Ok(Operation::MGet { keys: blobs(args, 1) }.into())
+    }),
+    row(
+        "mset",
+        -3,
+        WRITE | DENYOOM,
+        PAIRS,
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several strings",
+        |args, _| several(args, "mset", false),
+    ),
+    row(
+        "msetnx",
+        -3,
+        WRITE | DENYOOM,
+        PAIRS,
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several strings if none of the keys exists",
+        |args, _| several(args, "msetnx", true),
+    ),
+    row(
+        "psetex",
+        4,
+        WRITE | DENYOOM,
+        ONE,
+        "2.6.0",
+        "key milliseconds value",
+        "Sets a string that expires",
+        |args, given| set_ex(args, given, Time::Millis, "psetex"),
+    ),
+    row(
+        "set",
+        -3,
+        WRITE | DENYOOM,
+        ONE,
+        "1.0.0",
+        "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
+         PXAT unix-time-milliseconds|KEEPTTL]",
+        "Sets a string",
+        set,
+    ),
+    row(
+        "setex",
+        4,
+        WRITE | DENYOOM,
+        ONE,
+        "2.0.0",
+        "key seconds value",
+        "Sets a string that expires",
+        |args, given| set_ex(args, given, Time::Seconds, "setex"),
+    ),
+    row(
+        "setnx",
+        3,
+        WRITE | DENYOOM | FAST,
+        ONE,
+        "1.0.0",
+        "key value",
+        "Sets a string if the key does not exist",
+        |args, _| {
+            let (condition, expiry) = (Condition::IfAbsent, Expiry::Clear);
+            let (key, value) = (blob(args.at(1)), blob(args.at(2)));
+            let operation = Operation::Set { key, value, condition, expiry, get: false };
+            Ok(Plan { operation, shape: Shape::Yes })
+        },
+    ),
+    row(
+        "setrange",
+        4,
+        WRITE | DENYOOM,
+        ONE,
+        "2.2.0",
+        "key offset value",
+        "Overwrites a part of a string",
+        set_range,
+    ),
+    row("strlen", 2, READ | FAST, ONE, "2.2.0", "key", "The length of a string", |args, _| {
+        Ok(Operation::StrLen { key: blob(args.at(1)) }.into())
+    }),
+    row("substr", 4, READ, ONE, "1.0.0", "key start end", "A part of a string; GETRANGE of old", get_range),
+];
+
+fn set(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let mut condition = Condition::Always;
+    let mut expires = Expiry::Clear;
+    let mut get = false;
+    let mut at = 3;
+    while at < args.len() {
+        let option = args.at(at);
+        if is(option, "NX") && condition != Condition::IfPresent {
+            condition = Condition::IfAbsent;
+        } else if is(option, "XX") && condition != Condition::IfAbsent {
+            condition = Condition::IfPresent;
+        } else if is(option, "GET") {
+            get = true;
+        } else if is(option, "KEEPTTL") && matches!(expires, Expiry::Clear | Expiry::Keep) {
+            expires = Expiry::Keep;
+        } else if let Some(time) = Time::option(option)
+            && expires == Expiry::Clear
+            && at + 1 < args.len()
+        {
+            at += 1;
+            expires = expiry(time, args.at(at), given, "set")?;
+        } else {
+            return Err(Complaint::Syntax);
+        }
+        at += 1;
+    }
+    let (key, value) = (blob(args.at(1)), blob(args.at(2)));
+    Ok(Operation::Set { key, value, condition, expiry: expires, get }.into())
+}
+
+fn set_ex(args: Args<'_>, given: &mut Given<'_>, time: Time, command: &'static str) -> Understood {
+    let expiry = expiry(time, args.at(2), given, command)?;
+    let (key, value) = (blob(args.at(1)), blob(args.at(3)));
+    Ok(Operation::Set { key, value, condition: Condition::Always, expiry, get: false }.into())
+}
+
+fn get_ex(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let key = blob(args.at(1));
+    let expiry = match args.len() {
+        // Without options it is a GET.
+        2 => return Ok(Operation::Get { key }.into()),
+        3 if is(args.at(2), "PERSIST") => Expiry::Clear,
+        4 => {
+            let time = Time::option(args.at(2)).ok_or(Complaint::Syntax)?;
+            expiry(time, args.at(3), given, "getex")?
+        }
+        _ => return Err(Complaint::Syntax),
+    };
+    Ok(Operation::GetEx { key, expiry }.into())
+}
+
+fn get_range(args: Args<'_>, _: &mut Given<'_>) -> Understood {
+    let (start, end) = (number(args.at(2))?, number(args.at(3))?);
+    Ok(Operation::GetRange { key: blob(args.at(1)), start, end }.into())
+}
+
+fn set_range(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let offset = u64::try_from(number(args.at(2))?);
+    let offset = offset.map_err(|_| Complaint::text("ERR offset is out of range"))?;
+    let value = args.at(3);
+    // Otherwise a few bytes could make every replica allocate as much as it has.
+    if offset.saturating_add(value.len() as u64) > given.bulk_max as u64 && !value.is_empty() {
+        return Err(Complaint::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    Ok(Operation::SetRange { key: blob(args.at(1)), offset, value: blob(value) }.into())
+}
+
+fn several(args: Args<'_>, command: &'static str, only_if_absent: bool) -> Understood {
+    if args.len().is_multiple_of(2) {
+        return Err(Complaint::Arity(command));
+    }
+    Ok(Operation::MSet { pairs: pairs(args, 1), only_if_absent }.into())
+}

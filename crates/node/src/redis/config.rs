@@ -1,0 +1,81 @@
+//! CONFIG: what clients ask about a server, answered as it is here. Nothing is set this way; the
+//! deployment file is the one place.
+
+use super::complaint::Complaint;
+use super::connection::State;
+use super::glob;
+use super::reply::Reply;
+use super::request::Args;
+use crate::gateway::Context;
+
+/// The parameters that exist, in order, with their values here.
+fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
+    let fsync = if context.node.unsafe_fsync_off { "no" } else { "always" };
+    let text = |text: &str| text.to_owned();
+    vec![
+        // The journal is what an append-only file is; there is no other way to save.
+        ("appendfsync", text(fsync)),
+        ("appendonly", text("yes")),
+        ("client-query-buffer-limit", context.limits.command_bytes.to_string()),
+        ("cluster-enabled", text("no")),
+        ("databases", context.keyspaces.iter().map(|k| k.index + 1).max().unwrap_or(0).to_string()),
+        ("maxclients", context.limits.clients.to_string()),
+        // Zero: no limit; keys are never evicted.
+        ("maxmemory", text("0")),
+        ("maxmemory-policy", text("noeviction")),
+        ("notify-keyspace-events", text("")),
+        ("port", context.node.port.to_string()),
+        ("proto-max-bulk-len", context.limits.bulk_bytes.to_string()),
+        ("save", text("")),
+        ("tcp-keepalive", text("300")),
+        // Zero: idle connections are kept.
+        ("timeout", text("0")),
+    ]
+}
+
+/// `CONFIG GET pattern ...`
+pub(crate) fn get(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
+    let mut found = parameters(context);
+    found.retain(|(name, _)| patterns.iter().any(|pattern| glob::fits(pattern, name.as_bytes())));
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+/// `CONFIG SET name value ...`: taken where it changes nothing.
+pub(crate) fn set(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Complaint::Arity("config|set"));
+    }
+    let known = parameters(context);
+    for at in (2..args.len()).step_by(2) {
+        let name = String::from_utf8_lossy(args.at(at)).to_ascii_lowercase();
+        let Some((_, value)) = known.iter().find(|(known, _)| *known == name) else {
+            return Err(Complaint::text(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )));
+        };
+        if value.as_bytes() != args.at(at + 1) {
+            return Err(Complaint::text(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config: \
+                 it is '{value}' here; the deployment file decides"
+            )));
+        }
+    }
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,541 @@
+//! One client connection: from bytes to requests, from outcomes to bytes.
+
+use super::complaint::{Complaint, code};
+use super::login;
+use super::pipeline::{Pipeline, Waiting};
+use super::reply::{Reply, Version};
+use super::request::{Args, ProtocolError, Requests};
+use super::shape::{self, Plan, Shape};
+use super::spec::{Action, Given, flag};
+use super::table;
+use super::transaction::{self, Queue, Watches};
+use crate::gateway::{Ask, Context, Login, Outcome, Request, Session};
+use isochrone_core::command::{Command, Operation};
+use isochrone_core::{Instant, KeyspaceId, Span};
+
+/// One connection of a Redis client.
+pub struct Connection {
+    requests: Requests,
+    state: State,
+}
+
+/// All of a connection but its input.
+pub(crate) struct State {
+    /// What CLIENT ID answers.
+    pub(crate) number: u64,
+    /// The version spoken from the next reply on.
+    pub(crate) version: Version,
+    /// Replies owed.
+    pub(crate) pipeline: Pipeline,
+    /// What is left of the allowance before login; `None` once logged in.
+    pub(crate) allowance: Option<Allowance>,
+    /// The password check under way. No request is taken up before it has ended.
+    pub(crate) login: Option<login::Pending>,
+    /// The keyspace selected, as a place in [`Context::keyspaces`].
+    pub(crate) keyspace: usize,
+    /// The commands queued since MULTI.
+    pub(crate) queue: Option<Queue>,
+    /// The keys watched.
+    pub(crate) watches: Watches,
+    /// CLIENT REPLY.
+    pub(crate) mute: Mute,
+    /// Nothing more is taken up; the connection closes when what is owed has been written.
+    quitting: bool,
+    /// The connection closes at once.
+    closing: bool,
+    /// Whether the node took in all that it was sent, as of the last call.
+    unsent: usize,
+    output_max: usize,
+    pipeline_max: usize,
+    bytes_max: usize,
+    /// Since when more than `output_max` is unsent.
+    clogged: Option<Instant>,
+}
+
+/// What a connection may still do before login.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Allowance {
+    since: Instant,
+    input: usize,
+    output: usize,
+    commands: usize,
+}
+
+/// CLIENT REPLY: whose replies are held back.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Mute {
+    /// Nobody's.
+    Off,
+    /// Everybody's.
+    On,
+    /// That of the command after this one.
+    Armed,
+    /// That of this command.
+    Skip,
+}
+
+/// Commands that change how the connection goes on.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Control {
+    /// Log in.
+    Auth,
+    /// Agree on a version, perhaps log in.
+    Hello,
+    /// Say goodbye.
+    Quit,
+    /// Be as new.
+    Reset,
+    /// Queue what follows.
+    Multi,
+    /// Execute what was queued.
+    Exec,
+    /// Forget what was queued.
+    Discard,
+    /// Execute only if these keys stay as they are.
+    Watch,
+}
+
+/// Whether a request was taken up.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Step {
+    /// It was.
+    Taken,
+    /// It was, and held a password: its bytes are to be overwritten.
+    Secret,
+    /// It waits for an outcome and is to be tried again then.
+    Stalled,
+}
+
+/// Where work and replies go.
+pub(crate) struct Sink<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) requests: &'a mut Vec<Request>,
+    /// Bytes of the request in hand.
+    pub(crate) bytes: usize,
+}
+
+/// How long more than the soft limit of replies may stay unsent.
+const CLOGGED_MAX: Span = Span::from_secs(60);
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(context: &Context<'_>) -> Connection {
+        let allowance = Allowance { since: context.now, input: 0, output: 0, commands: 0 };
+        Connection {
+            requests: Requests::new(),
+            state: State {
+                number: context.connection,
+                version: Version::Two,
+                pipeline: Pipeline::default(),
+                allowance: (context.login == Login::Required).then_some(allowance),
+                login: None,
+                keyspace: 0,
+                queue: None,
+                watches: Watches::default(),
+                mute: Mute::Off,
+                quitting: false,
+                closing: false,
+                unsent: 0,
+                output_max: context.limits.output_bytes,
+                pipeline_max: context.limits.pipeline,
+                bytes_max: context.limits.command_bytes,
+                clogged: None,
+            },
+        }
+    }
+
+    /// Bytes of memory that its buffers hold on to.
+    pub fn buffered(&self) -> usize {
+        self.requests.capacity()
+    }
+
+    /// Takes up requests for as long as there are whole ones and there is room for them.
+    fn advance(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
+        let before = out.len();
+        while self.state.has_room() {
+            let whole = match self.requests.parse(context.limits, self.state.allowance.is_none()) {
+                Ok(whole) => whole,
+                Err(error) => {
+                    self.state.misbehaved(error, context, out);
+                    break;
+                }
+            };
+            if !whole {
+                break;
+            }
+            let mut sink = Sink { out: &mut *out, requests: &mut *requests, bytes: self.requests.length() };
+            match self.state.take_up(self.requests.args(), context, &mut sink) {
+                Step::Taken => self.requests.consume(),
+                Step::Secret => {
+                    self.requests.forget();
+                    self.requests.consume();
+                }
+                Step::Stalled => break,
+            }
+        }
+        self.state.written(out.len() - before, context);
+        self.state.unsent = context.unsent + out.len();
+    }
+}
+
+impl Session for Connection {
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    ) {
+        if self.state.quitting || self.state.closing {
+            return;
+        }
+        if let Some(client) = context.clients.get_mut(&self.state.number) {
+            client.active = context.now;
+        }
+        if let Some(allowance) = &mut self.state.allowance {
+            allowance.input += bytes.len();
+            if allowance.input > context.limits.login_input_bytes {
+                self.state.cut(
+                    Complaint::text("ERR too much input before login"),
+                    "login_input_bytes",
+                    context,
+                    out,
+                );
+                return;
+            }
+        }
+        self.requests.push(bytes);
+        self.advance(context, out, requests);
+    }
+
+    fn answer(
+        &mut self,
+        id: u64,
+        outcome: Outcome,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    ) {
+        let before = out.len();
+        self.state.answered(id, outcome, context, out);
+        self.state.written(out.len() - before, context);
+        self.advance(context, out, requests);
+    }
+
+    fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
+        let state = &mut self.state;
+        if let Some(allowance) = state.allowance
+            && context.now.since(allowance.since) > context.limits.login_time
+        {
+            state.cut(
+                Complaint::text("ERR not logged in within the time allowed"),
+                "login_time",
+                context,
+                out,
+            );
+            return;
+        }
+        if context.unsent > state.output_max {
+            let since = *state.clogged.get_or_insert(context.now);
+            if context.now.since(since) > CLOGGED_MAX {
+                *context.counters.limited.entry("output_bytes").or_default() += 1;
+                state.closing = true;
+                return;
+            }
+        } else {
+            state.clogged = None;
+        }
+        self.advance(context, out, requests);
+    }
+
+    fn wants_input(&self) -> bool {
+        self.state.has_room() && self.requests.waiting() <= self.state.bytes_max + SLACK
+    }
+
+    fn closing(&self) -> bool {
+        self.state.closing || (self.state.quitting && self.state.pipeline.is_empty())
+    }
+}
+
+/// The framing of the largest request, so that the limit on its size is found by the parser, with its text.
+const SLACK: usize = 1 << 20;
+
+impl State {
+    /// Whether one more request may be taken up.
+    fn has_room(&self) -> bool {
+        !self.quitting
+            && !self.closing
+            && self.login.is_none()
+            && self.pipeline.waiting() < self.pipeline_max
+            && self.pipeline.bytes() < self.bytes_max
+            && self.unsent <= self.output_max
+    }
+
+    /// One request, from its name on.
+    fn take_up(&mut self, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) -> Step {
+        let spec = match table::find(args) {
+            Ok(spec) => spec,
+            Err(complaint) => {
+                self.reject(&complaint, context, sink.out);
+                self.spend(context, sink);
+                return Step::Taken;
+            }
+        };
+        if self.allowance.is_some() && !spec.is(flag::NO_AUTH) {
+            self.reject(&Complaint::text("NOAUTH Authentication required."), context, sink.out);
+            self.spend(context, sink);
+            return Step::Taken;
+        }
+        if context.node.loading && !spec.is(flag::LOADING) {
+            let text = "LOADING this node is reading its journal; try again shortly";
+            self.reject(&Complaint::text(text), context, sink.out);
+            return Step::Taken;
+        }
+        let step = match spec.action {
+            Action::Control(control) => self.control(control, args, context, sink),
+            _ if self.queue.is_some() => {
+                transaction::enqueue(self, spec, args, context, sink);
+                Step::Taken
+            }
+            Action::Data(parse) => {
+                let mut given = Given {
+                    stamp: context.stamp,
+                    random: &mut *context.random,
+                    bulk_max: context.limits.bulk_bytes,
+                };
+                match parse(args, &mut given) {
+                    Ok(plan) => self.ask(plan, context, sink),
+                    Err(complaint) => self.complain(&complaint, context, sink.out),
+                }
+                Step::Taken
+            }
+            Action::Local(answer) => {
+                self.local(answer, args, context, sink.out);
+                Step::Taken
+            }
+            // `table::find` returns the subcommand.
+            Action::Container(_) => Step::Taken,
+        };
+        if step != Step::Stalled {
+            *context.counters.commands.entry(spec.name).or_default() += 1;
+            if let Some(client) = context.clients.get_mut(&self.number) {
+                client.last_command = spec.name;
+            }
+            self.spend(context, sink);
+        }
+        step
+    }
+
+    fn control(
+        &mut self,
+        control: Control,
+        args: Args<'_>,
+        context: &mut Context<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Step {
+        if self.queue.is_some() && matches!(control, Control::Auth | Control::Hello) {
+            let text = "ERR Command not allowed inside a transaction";
+            self.reject(&Complaint::text(text), context, sink.out);
+            return Step::Secret;
+        }
+        match control {
+            Control::Auth => {
+                login::auth(self, args, context, sink);
+                return Step::Secret;
+            }
+            Control::Hello => {
+                login::hello(self, args, context, sink);
+                return Step::Secret;
+            }
+            Control::Quit => {
+                self.reply(sink.out, |reply| reply.ok());
+                self.quitting = true;
+            }
+            Control::Reset => login::reset(self, context, sink),
+            Control::Multi => transaction::multi(self, context, sink),
+            Control::Exec => return transaction::exec(self, context, sink),
+            Control::Discard => transaction::discard(self, context, sink),
+            Control::Watch => transaction::watch(self, args, context, sink),
+        }
+        Step::Taken
+    }
+
+    /// Asks the selected keyspace for an operation; its reply takes its place in the order.
+    pub(crate) fn ask(&mut self, plan: Plan, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+        let Plan { operation, shape } = plan;
+        self.ask_for(operation, shape, context, sink);
+    }
+
+    /// As [`State::ask`].
+    pub(crate) fn ask_for(
+        &mut self,
+        operation: Operation,
+        shape: Shape,
+        context: &mut Context<'_>,
+        sink: &mut Sink<'_>,
+    ) {
+        let Some(keyspace) = self.keyspace_id(context) else {
+            let text = "ERR this node serves no keyspace; add a [[keyspace]] to the deployment file";
+            return self.complain(&Complaint::text(text), context, sink.out);
+        };
+        let muted = self.muted();
+        let id = self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted });
+        let command = Command { stamp: context.stamp, operation };
+        sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
+    }
+
+    /// Asks the shard for something else than an operation.
+    pub(crate) fn ask_shard(&mut self, ask: Ask, shape: Shape, sink: &mut Sink<'_>) -> u64 {
+        let muted = self.muted();
+        let id = self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted });
+        sink.requests.push(Request { id, ask });
+        id
+    }
+
+    fn keyspace_id(&self, context: &Context<'_>) -> Option<KeyspaceId> {
+        context.keyspaces.get(self.keyspace).map(|keyspace| keyspace.id)
+    }
+
+    /// Writes a reply in its place in the order.
+    pub(crate) fn reply(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
+        if self.muted() {
+            return;
+        }
+        let version = self.version;
+        write(&mut Reply::new(self.pipeline.tail(out), version));
+    }
+
+    /// Answers at once, from what is known here.
+    fn local(
+        &mut self,
+        answer: super::spec::Local,
+        args: Args<'_>,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut bytes = Vec::new();
+        let result = answer(self, args, context, &mut Reply::new(&mut bytes, self.version));
+        match result {
+            Ok(()) => self.reply(out, |reply| reply.raw(&bytes)),
+            Err(complaint) => self.complain(&complaint, context, out),
+        }
+    }
+
+    /// Answers with an error.
+    pub(crate) fn complain(&mut self, complaint: &Complaint, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let text = complaint.to_string();
+        count_error(&text, context);
+        self.reply(out, |reply| reply.error(&text));
+    }
+
+    /// Answers with an error that also spoils the transaction being queued.
+    pub(crate) fn reject(&mut self, complaint: &Complaint, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        if let Some(queue) = &mut self.queue {
+            queue.spoil();
+        }
+        self.complain(complaint, context, out);
+    }
+
+    /// Whether the reply in hand is held back.
+    fn muted(&self) -> bool {
+        matches!(self.mute, Mute::On | Mute::Skip | Mute::Armed)
+    }
+
+    /// Counts a command that was sent before login, and closes after too many.
+    fn spend(&mut self, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+        match self.mute {
+            Mute::Skip => self.mute = Mute::Off,
+            Mute::Armed => self.mute = Mute::Skip,
+            Mute::On | Mute::Off => {}
+        }
+        if let Some(allowance) = &mut self.allowance
+            && self.login.is_none()
+        {
+            allowance.commands += 1;
+            if allowance.commands > context.limits.login_commands {
+                self.cut(
+                    Complaint::text("ERR too many commands before login"),
+                    "login_commands",
+                    context,
+                    sink.out,
+                );
+            }
+        }
+    }
+
+    /// Ends the connection because a limit was passed.
+    fn cut(
+        &mut self,
+        complaint: Complaint,
+        limit: &'static str,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        *context.counters.limited.entry(limit).or_default() += 1;
+        self.complain(&complaint, context, out);
+        self.quitting = true;
+    }
+
+    /// Ends the connection because it sent what is not the protocol.
+    fn misbehaved(&mut self, error: ProtocolError, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        context.counters.malformed += 1;
+        if let Some(limit) = error.limit() {
+            *context.counters.limited.entry(limit).or_default() += 1;
+        }
+        self.complain(&Complaint::text(format!("ERR {error}")), context, out);
+        self.quitting = true;
+    }
+
+    /// Is a stranger again.
+    pub(crate) fn log_out(&mut self, context: &Context<'_>) {
+        self.allowance = Some(Allowance { since: context.now, input: 0, output: 0, commands: 0 });
+    }
+
+    /// Counts output before login.
+    fn written(&mut self, bytes: usize, context: &mut Context<'_>) {
+        if let Some(allowance) = &mut self.allowance {
+            allowance.output += bytes;
+            if allowance.output > context.limits.login_output_bytes {
+                *context.counters.limited.entry("login_output_bytes").or_default() += 1;
+                self.closing = true;
+            }
+        }
+    }
+
+    /// An outcome has come.
+    fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let Some(waiting) = self.pipeline.take(id) else { return };
+        let mut bytes_of_login = Vec::new();
+        let mut shape = waiting.shape;
+        match (&mut shape, &outcome) {
+            (Shape::Login, _) => {
+                let accepted = matches!(outcome, Outcome::Verified { accepted: true });
+                let mut reply = Reply::new(&mut bytes_of_login, waiting.version);
+                login::verified(self, accepted, context, &mut reply);
+            }
+            (Shape::Watch(watch), outcome) => self.watches.learn(watch, outcome),
+            _ => {}
+        }
+        let version = waiting.version;
+        let muted = waiting.muted;
+        self.pipeline.fill(id, out, |bytes| {
+            let from = bytes.len();
+            match (shape, outcome) {
+                (Shape::Login, _) => bytes.extend_from_slice(&bytes_of_login),
+                (shape, outcome) => shape::write(shape, outcome, &mut Reply::new(bytes, version)),
+            }
+            if bytes.get(from) == Some(&b'-') {
+                let end = bytes[from..].iter().position(|byte| *byte == b'\r').unwrap_or(0);
+                count_error(&String::from_utf8_lossy(&bytes[from + 1..from + end.max(1)]), context);
+            }
+            if muted {
+                bytes.truncate(from);
+            }
+        });
+    }
+}
+
+/// Counts an error reply by its code.
+fn count_error(text: &str, context: &mut Context<'_>) {
+    *context.counters.errors.entry(code(text)).or_default() += 1;
+}

@@ -1,0 +1,293 @@
+//! INFO, TIME, LOLWUT and other questions about the node.
+
+use super::complaint::Complaint;
+use super::connection::State;
+use super::login::REDIS_VERSION;
+use super::reply::Reply;
+use super::request::{Args, integer};
+use crate::gateway::{Context, KeyspaceView};
+use std::fmt::Write as _;
+
+type Answer = Result<(), Complaint>;
+
+/// Writes the fields of one section.
+type Section = fn(&mut String, &Context<'_>);
+
+const SECTIONS: [(&str, Section); 9] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Errorstats", error_stats),
+    ("Cluster", cluster),
+    ("Isochrone", isochrone),
+];
+
+/// `INFO [section ...]`
+pub(crate) fn info(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let everything = args.len() == 1
+        || args.from(1).iter().any(|name| {
+            [&b"all"[..], b"everything", b"default"].iter().any(|all| name.eq_ignore_ascii_case(all))
+        });
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        let wanted = args.from(1).iter().any(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
+        if everything || wanted {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            field_line(&mut text, format_args!("# {name}"));
+            write(&mut text, context);
+        }
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+fn field_line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(line);
+    text.push_str("\r\n");
+}
+
+macro_rules! fields {
+    ($text:expr, $($name:literal: $value:expr),+ $(,)?) => {
+        $(field_line($text, format_args!(concat!($name, ":{}"), $value));)+
+    };
+}
+
+fn server(text: &mut String, context: &Context<'_>) {
+    let node = context.node;
+    fields!(text,
+        "redis_version": REDIS_VERSION,
+        "redis_mode": "standalone",
+        "isochrone_version": node.version,
+        "os": std::env::consts::OS,
+        "arch_bits": usize::BITS,
+        "process_id": node.process_id,
+        "run_id": node.run_id,
+        "tcp_port": node.port,
+        "server_time_usec": context.stamp.as_nanos() / 1_000,
+        "uptime_in_seconds": node.uptime_seconds,
+        "uptime_in_days": node.uptime_seconds / 86_400,
+    );
+}
+
+fn clients(text: &mut String, context: &Context<'_>) {
+    fields!(text,
+        "connected_clients": context.clients.len(),
+        "maxclients": context.limits.clients,
+        "blocked_clients": 0,
+    );
+}
+
+fn memory(text: &mut String, context: &Context<'_>) {
+    fields!(text,
+        "used_memory": context.node.memory_bytes,
+        "used_memory_rss": context.node.memory_bytes,
+        "maxmemory": 0,
+        "maxmemory_policy": "noeviction",
+    );
+}
+
+fn persistence(text: &mut String, context: &Context<'_>) {
+    let node = context.node;
+    fields!(text,
+        "loading": u8::from(node.loading),
+        "aof_enabled": 1,
+        "aof_last_write_status": "ok",
+        "aof_current_size": node.journal_bytes,
+        "journal_sync_usec": node.sync_micros,
+        "fsync": fsync(context),
+    );
+}
+
+fn fsync(context: &Context<'_>) -> &'static str {
+    if context.node.unsafe_fsync_off {
+        "UNSAFE (fsync=off: a crash may lose acknowledged writes)"
+    } else {
+        "always"
+    }
+}
+
+fn stats(text: &mut String, context: &Context<'_>) {
+    let counters = &context.counters;
+    fields!(text,
+        "total_connections_received": counters.connections,
+        "total_commands_processed": counters.commands.values().sum::<u64>(),
+        "total_error_replies": counters.errors.values().sum::<u64>(),
+        "malformed_inputs": counters.malformed,
+        "limits_reached": counters.limited.values().sum::<u64>(),
+        "acl_access_denied_auth": counters.login_failures,
+    );
+}
+
+fn replication(text: &mut String, context: &Context<'_>) {
+    // Every node takes writes, so that every node is a master to its clients.
+    fields!(text,
+        "role": "master",
+        "connected_slaves": 0,
+        "master_replid": context.node.run_id,
+        "master_repl_offset": 0,
+    );
+}
+
+fn error_stats(text: &mut String, context: &Context<'_>) {
+    for (code, count) in &context.counters.errors {
+        field_line(text, format_args!("errorstat_{code}:count={count}"));
+    }
+}
+
+fn cluster(text: &mut String, _: &Context<'_>) {
+    fields!(text, "cluster_enabled": 0);
+}
+
+fn isochrone(text: &mut String, context: &Context<'_>) {
+    let node = context.node;
+    let (connected, total) = node.peers_connected;
+    fields!(text,
+        "cluster": node.cluster,
+        "node": node.node,
+        "region": node.region,
+        "peers_connected": connected,
+        "peers_total": total,
+        "durability": if node.unsafe_fsync_off { "UNSAFE" } else { "quorum-fsync" },
+        "keyspaces": context.keyspaces.len(),
+    );
+    for keyspace in context.keyspaces {
+        field_line(text, format_args!("keyspace{}:{}", keyspace.index, Described(keyspace)));
+    }
+}
+
+/// A keyspace in one line.
+struct Described<'a>(&'a KeyspaceView);
+
+impl std::fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let keyspace = self.0;
+        write!(
+            f,
+            "name={},protocol={},guarantee={},replicas={},leader={},leads={}",
+            keyspace.name,
+            keyspace.protocol,
+            keyspace.guarantee,
+            keyspace.replicas,
+            keyspace.leader.as_deref().unwrap_or("unknown"),
+            u8::from(keyspace.leads)
+        )
+    }
+}
+
+/// `CLUSTER INFO`
+pub(crate) fn cluster_info(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.verbatim(
+        "cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\n\
+         cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:0\r\n\
+         cluster_current_epoch:0\r\ncluster_my_epoch:0\r\n",
+    );
+    Ok(())
+}
+
+/// `PING [message]`
+pub(crate) fn ping(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    match args.len() {
+        1 => reply.simple("PONG"),
+        2 => reply.bulk(args.at(1)),
+        _ => return Err(Complaint::Arity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+pub(crate) fn echo(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.bulk(args.at(1));
+    Ok(())
+}
+
+/// READONLY and READWRITE: every node serves both already.
+pub(crate) fn agree(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.ok();
+    Ok(())
+}
+
+/// `TIME`: seconds since 1970 and microseconds.
+pub(crate) fn time(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    let micros = context.stamp.as_nanos() / 1_000;
+    reply.array(2);
+    reply.text(micros / 1_000_000);
+    reply.text(micros % 1_000_000);
+    Ok(())
+}
+
+/// `WAIT numreplicas timeout`: a write that was answered is on the disks of a majority; the others in that
+/// majority are the replicas that have it.
+pub(crate) fn wait(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    integer(args.at(1)).ok_or(Complaint::NotInteger)?;
+    let timeout =
+        integer(args.at(2)).ok_or(Complaint::text("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Complaint::text("ERR timeout is negative"));
+    }
+    let replicas = context.keyspaces.get(state.keyspace).map_or(0, |keyspace| keyspace.replicas);
+    reply.integer(i64::from(replicas / 2));
+    Ok(())
+}
+
+/// `LOLWUT`: a picture, as by custom. Lines of equal travel time around a place.
+pub(crate) fn lolwut(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    const WIDTH: i32 = 64;
+    const HEIGHT: i32 = 20;
+    let centre = (context.random.between(16, 48) as i32, context.random.between(6, 14) as i32);
+    let mut text = String::new();
+    for row in 0..HEIGHT {
+        for column in 0..WIDTH {
+            // A character is about twice as high as wide.
+            let (across, down) = (column - centre.0, 2 * (row - centre.1));
+            let distance = f64::from(across * across + down * down).sqrt();
+            text.push(if distance < 1.0 {
+                'o'
+            } else if (distance % 6.0) < 1.0 {
+                '.'
+            } else {
+                ' '
+            });
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\nIsochrones. Isochrone {}, Redis ver. {REDIS_VERSION}", context.node.version);
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// UNWATCH
+pub(crate) fn unwatch(state: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    state.watches.clear();
+    reply.ok();
+    Ok(())
+}
+
+/// EVAL and its family: there is no interpreter, on purpose (`docs/redis.md`).
+pub(crate) fn no_scripts(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) -> Answer {
+    Err(Complaint::text(
+        "ERR scripts are not executed here: there is no interpreter, by design; use MULTI/EXEC with WATCH",
+    ))
+}
+
+/// EVALSHA: no script is known by any name.
+pub(crate) fn no_such_script(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) -> Answer {
+    Err(Complaint::text("NOSCRIPT No matching script: scripts are not executed here, by design"))
+}

@@ -1,0 +1,240 @@
+//! HELLO, AUTH, RESET: who speaks, and in which version.
+
+use super::complaint::Complaint;
+use super::connection::{Mute, Sink, State};
+use super::reply::{Reply, Version};
+use super::request::{Args, integer};
+use super::shape::Shape;
+use crate::gateway::{Ask, Context, Login, Secret};
+
+/// A password check under way, and what follows where it succeeds.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    user: String,
+    /// The keyspace named beside the user, as a place in the list of keyspaces.
+    keyspace: Option<usize>,
+    /// What HELLO asked for, where it was HELLO.
+    greeting: Option<Greeting>,
+}
+
+#[derive(Debug)]
+struct Greeting {
+    version: Version,
+    name: Option<String>,
+}
+
+/// The version of Redis whose behaviour this gateway follows; clients derive from it what they may send.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// `AUTH [username] password`
+pub(crate) fn auth(state: &mut State, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    let (user, password) = match args.len() {
+        2 => (&b"default"[..], args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return state.complain(&Complaint::Syntax, context, sink.out),
+    };
+    if args.len() == 2 && context.login == Login::Open {
+        let text = "ERR AUTH <password> called without any password configured for the default user. \
+                    Are you sure your configuration is correct?";
+        return state.complain(&Complaint::text(text), context, sink.out);
+    }
+    check(state, user, password, None, context, sink);
+}
+
+/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
+pub(crate) fn hello(state: &mut State, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    match parse_hello(state, args) {
+        Err(complaint) => state.complain(&complaint, context, sink.out),
+        Ok((greeting, Some((user, password)))) => {
+            check(state, user, password, Some(greeting), context, sink);
+        }
+        Ok((_, None)) if state.allowance.is_some() => {
+            let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                        HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                        select the RESP protocol version at the same time";
+            state.complain(&Complaint::text(text), context, sink.out);
+        }
+        Ok((greeting, None)) => {
+            adopt(state, greeting, context);
+            let number = state.number;
+            state.reply(sink.out, |reply| greet(number, reply));
+        }
+    }
+}
+
+/// A user and a password.
+type Credentials<'a> = (&'a [u8], &'a [u8]);
+
+fn parse_hello<'a>(state: &State, args: Args<'a>) -> Result<(Greeting, Option<Credentials<'a>>), Complaint> {
+    let version = match args.len() {
+        1 => state.version,
+        _ => match integer(args.at(1)) {
+            Some(2) => Version::Two,
+            Some(3) => Version::Three,
+            Some(_) => return Err(Complaint::text("NOPROTO unsupported protocol version")),
+            None => {
+                return Err(Complaint::text("ERR Protocol version is not an integer or out of range"));
+            }
+        },
+    };
+    let mut greeting = Greeting { version, name: None };
+    let mut credentials = None;
+    let mut at = 2;
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        if args.at(at).eq_ignore_ascii_case(b"auth") && left >= 2 {
+            credentials = Some((args.at(at + 1), args.at(at + 2)));
+            at += 3;
+        } else if args.at(at).eq_ignore_ascii_case(b"setname") && left >= 1 {
+            greeting.name = Some(super::clients::checked_name(args.at(at + 1))?);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(args.at(at)).into_owned();
+            return Err(Complaint::text(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    Ok((greeting, credentials))
+}
+
+/// Asks whether user and password fit, or knows already.
+fn check(
+    state: &mut State,
+    user: &[u8],
+    password: &[u8],
+    greeting: Option<Greeting>,
+    context: &mut Context<'_>,
+    sink: &mut Sink<'_>,
+) {
+    let Ok(user) = std::str::from_utf8(user) else {
+        context.counters.login_failures += 1;
+        return state.complain(&Complaint::text(WRONG), context, sink.out);
+    };
+    // Pools that cannot SELECT name the keyspace behind the user.
+    let (user, keyspace) = match user.rsplit_once(':') {
+        Some((user, name)) => match find_keyspace(name, context) {
+            Some(place) => (user, Some(place)),
+            None => {
+                let text = format!("WRONGPASS user '{user}': there is no keyspace '{name}'");
+                return state.complain(&Complaint::text(text), context, sink.out);
+            }
+        },
+        None => (user, None),
+    };
+    let pending = Pending { user: user.to_owned(), keyspace, greeting };
+    if context.login == Login::Open {
+        // As in Redis, the default user of a node without passwords has any.
+        let accepted = user == "default";
+        state.login = Some(pending);
+        let mut bytes = Vec::new();
+        verified(state, accepted, context, &mut Reply::new(&mut bytes, state.version));
+        state.reply(sink.out, |reply| reply.raw(&bytes));
+        return;
+    }
+    state.login = Some(pending);
+    let ask = Ask::Verify { user: user.to_owned(), password: Secret::new(password.to_vec()) };
+    state.ask_shard(ask, Shape::Login, sink);
+}
+
+/// The password check has ended.
+pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
+    let Some(pending) = state.login.take() else { return reply.error(WRONG) };
+    if !accepted {
+        context.counters.login_failures += 1;
+        return reply.error(WRONG);
+    }
+    state.allowance = None;
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.user = pending.user;
+    }
+    if let Some(place) = pending.keyspace {
+        select(state, place, context);
+    }
+    match pending.greeting {
+        None => reply.ok(),
+        Some(greeting) => {
+            adopt(state, greeting, context);
+            reply.speak(state.version);
+            greet(state.number, reply);
+        }
+    }
+}
+
+fn adopt(state: &mut State, greeting: Greeting, context: &mut Context<'_>) {
+    state.version = greeting.version;
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.protocol = greeting.version.number() as u8;
+        if let Some(name) = greeting.name {
+            client.name = name;
+        }
+    }
+}
+
+fn greet(number: u64, reply: &mut Reply<'_>) {
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(reply.version().number());
+    reply.bulk(b"id");
+    reply.integer(number as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// `RESET`: the connection is as if just accepted.
+pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    state.queue = None;
+    state.watches.clear();
+    state.mute = Mute::Off;
+    state.version = Version::Two;
+    select(state, 0, context);
+    if context.login == Login::Required {
+        state.log_out(context);
+    }
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.name.clear();
+        client.protocol = 2;
+        client.user = "default".to_owned();
+    }
+    state.reply(sink.out, |reply| reply.simple("RESET"));
+}
+
+/// `SELECT index`
+pub(crate) fn select_index(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    let index = integer(args.at(1)).ok_or(Complaint::NotInteger)?;
+    let place = context.keyspaces.iter().position(|keyspace| i64::from(keyspace.index) == index);
+    let place = place.ok_or(Complaint::text("ERR DB index is out of range"))?;
+    select(state, place, context);
+    reply.ok();
+    Ok(())
+}
+
+fn select(state: &mut State, place: usize, context: &mut Context<'_>) {
+    state.keyspace = place;
+    let index = context.keyspaces.get(place).map_or(0, |keyspace| keyspace.index);
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.index = index;
+    }
+}
+
+/// A keyspace by its name or its index.
+fn find_keyspace(name: &str, context: &Context<'_>) -> Option<usize> {
+    context
+        .keyspaces
+        .iter()
+        .position(|keyspace| keyspace.name == name)
+        .or_else(|| context.keyspaces.iter().position(|keyspace| keyspace.index.to_string() == name))
+}

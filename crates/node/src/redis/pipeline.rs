@@ -1,0 +1,108 @@
+//! Replies in the order of their requests, whatever the order of the outcomes.
+
+use super::reply::Version;
+use super::shape::Shape;
+use std::collections::VecDeque;
+
+/// The replies that a connection still owes, oldest first. Replies that nothing stands before go straight
+/// to the output; the rest wait here, encoded.
+#[derive(Debug, Default)]
+pub(crate) struct Pipeline {
+    /// The number of the oldest slot; numbers are never used twice.
+    first: u64,
+    slots: VecDeque<Slot>,
+    waiting: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Waiting),
+    Ready(Vec<u8>),
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// How its outcome becomes a reply.
+    pub(crate) shape: Shape,
+    /// The version spoken when it was asked.
+    pub(crate) version: Version,
+    /// The bytes of the request.
+    pub(crate) bytes: usize,
+    /// Whether CLIENT REPLY holds its reply back.
+    pub(crate) muted: bool,
+}
+
+impl Pipeline {
+    /// Requests under way.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Bytes of the requests under way.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing is owed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Takes a place in the order; returns its number.
+    pub(crate) fn wait(&mut self, waiting: Waiting) -> u64 {
+        self.waiting += 1;
+        self.bytes += waiting.bytes;
+        self.slots.push_back(Slot::Waiting(waiting));
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// Where the next reply is to be written.
+    pub(crate) fn tail<'a>(&'a mut self, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+        if self.slots.is_empty() {
+            return out;
+        }
+        if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
+            self.slots.push_back(Slot::Ready(Vec::new()));
+        }
+        match self.slots.back_mut() {
+            Some(Slot::Ready(bytes)) => bytes,
+            _ => out,
+        }
+    }
+
+    /// The request of this number, if its outcome is awaited, by which it is awaited no longer. It must be
+    /// followed by [`Pipeline::fill`].
+    pub(crate) fn take(&mut self, id: u64) -> Option<Waiting> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        if matches!(slot, Slot::Ready(_)) {
+            return None;
+        }
+        match std::mem::replace(slot, Slot::Ready(Vec::new())) {
+            Slot::Waiting(waiting) => {
+                self.waiting -= 1;
+                self.bytes -= waiting.bytes;
+                Some(waiting)
+            }
+            Slot::Ready(_) => None,
+        }
+    }
+
+    /// Writes the reply of a request that was taken, and all that waited behind it alone.
+    pub(crate) fn fill(&mut self, id: u64, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        if id == self.first {
+            write(out);
+        } else if let Some(Slot::Ready(bytes)) =
+            id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize))
+        {
+            write(bytes);
+        }
+        while let Some(Slot::Ready(bytes)) = self.slots.front() {
+            out.extend_from_slice(bytes);
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+}

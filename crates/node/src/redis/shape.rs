@@ -1,0 +1,145 @@
+//! From outcomes to replies.
+
+use super::reply::{Reply, Version};
+use super::transaction::Watch;
+use crate::gateway::Outcome;
+use isochrone_core::command::{Operation, Response};
+
+/// What a request asks of its keyspace, and how the answer is laid out.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) operation: Operation,
+    pub(crate) shape: Shape,
+}
+
+impl From<Operation> for Plan {
+    fn from(operation: Operation) -> Plan {
+        Plan { operation, shape: Shape::Plain }
+    }
+}
+
+/// How the answer to a request is laid out.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// As its type says.
+    Plain,
+    /// 1 for `Ok`, 0 for nothing (SETNX).
+    Yes,
+    /// `OK` whatever was counted (HMSET).
+    Ok,
+    /// Pairs stay pairs in RESP2 too (ZMPOP).
+    Nested,
+    /// The answer to a password check, written elsewhere.
+    Login,
+    /// The versions of watched keys: `OK`.
+    Watch(Watch),
+    /// The answers of a transaction, among those that were known before.
+    Exec(Box<[Item]>),
+}
+
+/// One reply of a transaction.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// From the answer of the keyspace.
+    Asked(Shape),
+    /// Written already.
+    Done(Vec<u8>),
+}
+
+/// Writes the reply to an outcome.
+pub(crate) fn write(shape: Shape, outcome: Outcome, reply: &mut Reply<'_>) {
+    match outcome {
+        Outcome::Done(response) => lay_out(shape, &response, reply),
+        // Not executed, and never will be: the client may try again.
+        Outcome::Refused(text) if has_code(&text) => reply.error(text),
+        Outcome::Refused(text) => reply.error(format_args!("TRYAGAIN {text}")),
+        // Nobody knows: the client must not take it for a failure.
+        Outcome::Unknown(text) => {
+            reply.error(format_args!(
+                "UNKNOWN the outcome is not known, the command may yet take effect: {text}"
+            ));
+        }
+        Outcome::Verified { .. } => reply.error("ERR a password check answered a command; this is a bug"),
+    }
+}
+
+/// Whether a text begins with an error code of its own.
+fn has_code(text: &str) -> bool {
+    let word = text.split(' ').next().unwrap_or_default();
+    word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
+    match (shape, response) {
+        (_, Response::Error(refusal)) => reply.error(refusal),
+        (Shape::Yes, Response::Ok) => reply.integer(1),
+        (Shape::Yes, Response::Nil) => reply.integer(0),
+        (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
+        (Shape::Nested, response) => plain(response, true, reply),
+        (Shape::Exec(items), Response::Array(responses)) => {
+            reply.array(items.len());
+            let mut responses = responses.iter();
+            for item in items {
+                match item {
+                    Item::Done(bytes) => reply.raw(&bytes),
+                    Item::Asked(shape) => match responses.next() {
+                        Some(response) => lay_out(shape, response, reply),
+                        // The keyspace answers each operation; a client waits for each item.
+                        None => {
+                            reply.error("ERR the transaction has fewer answers than commands; this is a bug")
+                        }
+                    },
+                }
+            }
+        }
+        (_, response) => plain(response, false, reply),
+    }
+}
+
+fn plain(response: &Response, nested: bool, reply: &mut Reply<'_>) {
+    let all = |responses: &[Response], reply: &mut Reply<'_>| {
+        responses.iter().for_each(|response| plain(response, nested, reply));
+    };
+    match response {
+        Response::Ok => reply.ok(),
+        Response::Nil => reply.null(),
+        Response::NilArray => reply.null_array(),
+        Response::Integer(value) => reply.integer(*value),
+        Response::Bulk(bytes) => reply.bulk(bytes),
+        Response::Double(score) => reply.double(*score),
+        Response::Kind(kind) => reply.simple(kind.name()),
+        Response::Array(responses) => {
+            reply.array(responses.len());
+            all(responses, reply);
+        }
+        Response::Set(responses) => {
+            reply.set(responses.len());
+            all(responses, reply);
+        }
+        Response::Pairs(pairs) => {
+            let flat = !nested && reply.version() == Version::Two;
+            reply.array(if flat { pairs.len() * 2 } else { pairs.len() });
+            for (left, right) in pairs {
+                if !flat {
+                    reply.array(2);
+                }
+                plain(left, nested, reply);
+                plain(right, nested, reply);
+            }
+        }
+        Response::Map(pairs) => {
+            reply.map(pairs.len());
+            for (left, right) in pairs {
+                plain(left, nested, reply);
+                plain(right, nested, reply);
+            }
+        }
+        Response::Scan { cursor, items } => {
+            reply.array(2);
+            reply.text(cursor);
+            reply.array(items.len());
+            items.iter().for_each(|item| reply.bulk(item));
+        }
+        Response::Error(refusal) => reply.error(refusal),
+    }
+}

@@ -1,0 +1,302 @@
+//! What the table says of one command.
+
+use super::complaint::Complaint;
+use super::connection::{Control, State};
+use super::reply::Reply;
+use super::request::Args;
+use super::shape::Plan;
+use crate::gateway::Context;
+use isochrone_core::{Random, Stamp};
+
+/// One command, or one subcommand. Parser, COMMAND, documentation and metrics derive from it.
+pub(crate) struct Spec {
+    /// Lower case; a subcommand is `container|name`.
+    pub(crate) name: &'static str,
+    /// How many strings a request has, the name (and subcommand) included; at least that many where
+    /// negative.
+    pub(crate) arity: i32,
+    /// What Redis' flags say of it, a sum of [`flag`]s.
+    pub(crate) flags: u16,
+    /// Where its keys stand.
+    pub(crate) keys: Keys,
+    /// The chapter it belongs to.
+    pub(crate) group: Group,
+    /// The Redis version that had it first.
+    pub(crate) since: &'static str,
+    /// Its arguments, for people.
+    pub(crate) syntax: &'static str,
+    /// What it does, in a sentence.
+    pub(crate) summary: &'static str,
+    /// How it differs from Redis; empty where it does not.
+    pub(crate) differs: &'static str,
+    /// What it leads to.
+    pub(crate) action: Action,
+}
+
+/// What a command leads to.
+#[derive(Copy, Clone)]
+pub(crate) enum Action {
+    /// An operation on the selected keyspace, decided from the arguments and the stamp alone.
+    Data(Parse),
+    /// An answer from what the connection and the node know.
+    Local(Local),
+    /// A change to how the connection goes on.
+    Control(Control),
+    /// One of these subcommands.
+    Container(&'static [Spec]),
+}
+
+/// Understands a request.
+pub(crate) type Parse = fn(Args<'_>, &mut Given<'_>) -> Result<Plan, Complaint>;
+
+/// What a request is understood with beside its arguments: whatever would make two replicas differ is
+/// decided here.
+pub(crate) struct Given<'a> {
+    /// The wall clock, from which relative times count.
+    pub(crate) stamp: Stamp,
+    /// Where seeds come from.
+    pub(crate) random: &'a mut Random,
+    /// The longest string that a command may make, bytes.
+    pub(crate) bulk_max: usize,
+}
+
+impl Given<'_> {
+    /// A seed for an operation that chooses at random.
+    pub(crate) fn seed(&mut self) -> u64 {
+        self.random.below(u64::MAX)
+    }
+}
+
+/// Answers at once.
+pub(crate) type Local = fn(&mut State, Args<'_>, &mut Context<'_>, &mut Reply<'_>) -> Result<(), Complaint>;
+
+/// Flags as in COMMAND INFO.
+pub(crate) mod flag {
+    pub(crate) const WRITE: u16 = 1;
+    pub(crate) const READ: u16 = 1 << 1;
+    pub(crate) const FAST: u16 = 1 << 2;
+    pub(crate) const DENYOOM: u16 = 1 << 3;
+    pub(crate) const ADMIN: u16 = 1 << 4;
+    pub(crate) const NOSCRIPT: u16 = 1 << 5;
+    /// Answered while the node replays its journal.
+    pub(crate) const LOADING: u16 = 1 << 6;
+    pub(crate) const STALE: u16 = 1 << 7;
+    /// Answered before login.
+    pub(crate) const NO_AUTH: u16 = 1 << 8;
+    pub(crate) const ALLOW_BUSY: u16 = 1 << 9;
+    pub(crate) const NO_MULTI: u16 = 1 << 10;
+    pub(crate) const MOVABLE_KEYS: u16 = 1 << 11;
+    pub(crate) const SKIP_SLOWLOG: u16 = 1 << 12;
+    /// No flag of Redis: in the `@dangerous` category.
+    pub(crate) const DANGEROUS: u16 = 1 << 15;
+
+    /// Their names in Redis.
+    pub(crate) const NAMES: [(u16, &str); 13] = [
+        (WRITE, "write"),
+        (READ, "readonly"),
+        (DENYOOM, "denyoom"),
+        (ADMIN, "admin"),
+        (NOSCRIPT, "noscript"),
+        (LOADING, "loading"),
+        (STALE, "stale"),
+        (SKIP_SLOWLOG, "skip_slowlog"),
+        (FAST, "fast"),
+        (NO_AUTH, "no_auth"),
+        (MOVABLE_KEYS, "movablekeys"),
+        (NO_MULTI, "no_multi"),
+        (ALLOW_BUSY, "allow_busy"),
+    ];
+}
+
+/// Where the keys of a request stand.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Keys {
+    /// It has none.
+    None,
+    /// Every `step`th string from `first` to `last`, which counts from the end where negative.
+    Range { first: i32, last: i32, step: i32 },
+    /// As many as the string at this place says, from the next one on, and perhaps the first string.
+    Counted { at: usize, target: bool },
+}
+
+/// One key, behind the name.
+pub(crate) const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+/// Two keys, behind the name.
+pub(crate) const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+/// Keys to the end.
+pub(crate) const ALL: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+
+impl Keys {
+    /// The numbers in COMMAND INFO: first, last, step.
+    pub(crate) fn numbers(self) -> (i32, i32, i32) {
+        match self {
+            Keys::None | Keys::Counted { target: false, .. } => (0, 0, 0),
+            Keys::Counted { target: true, .. } => (1, 1, 1),
+            Keys::Range { first, last, step } => (first, last, step),
+        }
+    }
+
+    /// The places of the keys in this request; `None` where the request cannot be right.
+    pub(crate) fn places(self, args: Args<'_>) -> Option<Vec<usize>> {
+        match self {
+            Keys::None => Some(Vec::new()),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { args.len() as i32 + last } else { last };
+                Some((first..=last).step_by(step as usize).map(|at| at as usize).collect())
+            }
+            Keys::Counted { at, target } => {
+                let count = usize::try_from(super::request::integer(args.at(at))?).ok()?;
+                if count == 0 || count > args.len().saturating_sub(at + 1) {
+                    return None;
+                }
+                Some(target.then_some(1).into_iter().chain(at + 1..at + 1 + count).collect())
+            }
+        }
+    }
+}
+
+/// The chapters of Redis' documentation.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
+pub(crate) enum Group {
+    Connection,
+    Server,
+    Cluster,
+    Transactions,
+    Scripting,
+    Generic,
+    String,
+    Hash,
+    List,
+    Set,
+    SortedSet,
+}
+
+impl Group {
+    /// Its name in COMMAND DOCS.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Cluster => "cluster",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+        }
+    }
+
+    /// Its category in access control lists.
+    fn category(self) -> Option<&'static str> {
+        match self {
+            Group::Connection => Some("@connection"),
+            Group::Transactions => Some("@transaction"),
+            Group::Scripting => Some("@scripting"),
+            Group::Generic => Some("@keyspace"),
+            Group::String => Some("@string"),
+            Group::Hash => Some("@hash"),
+            Group::List => Some("@list"),
+            Group::Set => Some("@set"),
+            Group::SortedSet => Some("@sortedset"),
+            Group::Server | Group::Cluster => None,
+        }
+    }
+}
+
+impl Spec {
+    /// A command on a keyspace.
+    #[allow(clippy::too_many_arguments)] // A row of a table: the columns are its fields.
+    pub(crate) const fn data(
+        group: Group,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        keys: Keys,
+        since: &'static str,
+        syntax: &'static str,
+        summary: &'static str,
+        parse: Parse,
+    ) -> Spec {
+        let action = Action::Data(parse);
+        Spec { name, arity, flags, keys, group, since, syntax, summary, differs: "", action }
+    }
+
+    /// A command that the gateway answers or obeys itself.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) const fn here(
+        group: Group,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        since: &'static str,
+        syntax: &'static str,
+        summary: &'static str,
+        action: Action,
+    ) -> Spec {
+        Spec { name, arity, flags, keys: Keys::None, group, since, syntax, summary, differs: "", action }
+    }
+
+    /// The same, with a word on how it differs from Redis.
+    pub(crate) const fn differs(self, differs: &'static str) -> Spec {
+        Spec { differs, ..self }
+    }
+
+    /// The same, with these keys.
+    pub(crate) const fn with_keys(self, keys: Keys) -> Spec {
+        Spec { keys, ..self }
+    }
+
+    /// Whether this flag is set.
+    pub(crate) fn is(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether a request of so many strings has the right number.
+    pub(crate) fn fits(&self, strings: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exact) => strings == exact,
+            Err(_) => strings >= self.arity.unsigned_abs() as usize,
+        }
+    }
+
+    /// The flags' names.
+    pub(crate) fn flag_names(&self) -> Vec<&'static str> {
+        flag::NAMES.iter().filter(|(flag, _)| self.is(*flag)).map(|(_, name)| *name).collect()
+    }
+
+    /// The categories in access control lists, derived from flags and group as Redis does.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        found.extend(self.group.category());
+        if self.is(flag::WRITE) {
+            found.push("@write");
+        }
+        if self.is(flag::READ) {
+            found.push("@read");
+        }
+        if self.is(flag::ADMIN) {
+            found.push("@admin");
+        }
+        if self.is(flag::ADMIN) || self.is(flag::DANGEROUS) {
+            found.push("@dangerous");
+        }
+        found.push(if self.is(flag::FAST) { "@fast" } else { "@slow" });
+        found
+    }
+
+    /// The subcommands.
+    pub(crate) fn children(&self) -> &'static [Spec] {
+        match self.action {
+            Action::Container(children) => children,
+            _ => &[],
+        }
+    }
+
+    /// The last part of the name.
+    pub(crate) fn leaf(&self) -> &'static str {
+        self.name.rsplit('|').next().unwrap_or(self.name)
+    }
+}

@@ -1,0 +1,282 @@
+//! The gateway as a conversation: bytes in, requests and bytes out.
+
+mod conversations;
+mod garbage;
+mod limits;
+mod page;
+mod redis_texts;
+mod wire;
+
+use super::Connection;
+use crate::gateway::{
+    Ask, ClientView, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
+};
+use crate::limits::Limits;
+use isochrone_core::command::{Kind, Refusal, Response, Score};
+use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+/// One connection in a world that stands still but for what a test says.
+struct World {
+    connection: Connection,
+    now: Instant,
+    stamp: Stamp,
+    random: Random,
+    limits: Limits,
+    node: NodeView,
+    keyspaces: Vec<KeyspaceView>,
+    login: Login,
+    clients: BTreeMap<u64, ClientView>,
+    counters: Counters,
+    unsent: usize,
+    out: Vec<u8>,
+    requests: Vec<Request>,
+}
+
+/// Lends a world's parts to its connection.
+macro_rules! with_context {
+    ($world:ident, $context:ident => $call:expr) => {{
+        let $context = &mut Context {
+            now: $world.now,
+            stamp: $world.stamp,
+            connection: 7,
+            unsent: $world.unsent,
+            random: &mut $world.random,
+            limits: &$world.limits,
+            node: &$world.node,
+            keyspaces: &$world.keyspaces,
+            login: $world.login,
+            clients: &mut $world.clients,
+            counters: &mut $world.counters,
+        };
+        $call
+    }};
+}
+
+impl World {
+    fn new(login: Login) -> World {
+        World::with_limits(login, Limits::default())
+    }
+
+    fn with_limits(login: Login, limits: Limits) -> World {
+        let keyspace = |id: u16, name: &str, index| KeyspaceView {
+            id: KeyspaceId(id),
+            name: name.to_owned(),
+            index,
+            protocol: "multipaxos",
+            guarantee: Guarantee::Linearizable,
+            replicas: 5,
+            leader: Some("Oregon".to_owned()),
+            leads: false,
+        };
+        let address: SocketAddr = "127.0.0.1:50000".parse().unwrap();
+        let client = ClientView {
+            address,
+            local: "127.0.0.1:7001".parse().unwrap(),
+            since: Instant::ZERO,
+            active: Instant::ZERO,
+            name: String::new(),
+            library: Default::default(),
+            user: "default".to_owned(),
+            index: 0,
+            protocol: 2,
+            last_command: "",
+            traffic: (0, 0),
+            kill: false,
+        };
+        let other = ClientView { address: "127.0.0.1:50001".parse().unwrap(), ..client.clone() };
+        let mut world = World {
+            connection: Connection::new(&Context {
+                now: Instant::ZERO,
+                stamp: Stamp::ZERO,
+                connection: 7,
+                unsent: 0,
+                random: &mut Random::seeded(1),
+                limits: &limits,
+                node: &NodeView::default(),
+                keyspaces: &[],
+                login,
+                clients: &mut BTreeMap::new(),
+                counters: &mut Counters::default(),
+            }),
+            now: Instant::ZERO + Span::from_secs(100),
+            stamp: Stamp::from_nanos(1_700_000_000_000_000_000),
+            random: Random::seeded(1),
+            limits,
+            node: NodeView {
+                version: "0.1.0",
+                cluster: "test".to_owned(),
+                node: "va1".to_owned(),
+                region: "Virginia".to_owned(),
+                port: 7001,
+                process_id: 42,
+                run_id: "f".repeat(40),
+                uptime_seconds: 90_000,
+                peers_connected: (4, 4),
+                ..NodeView::default()
+            },
+            keyspaces: vec![keyspace(1, "main", 0), keyspace(2, "bank", 3)],
+            login,
+            clients: BTreeMap::from([(7, client), (9, other)]),
+            counters: Counters::default(),
+            unsent: 0,
+            out: Vec::new(),
+            requests: Vec::new(),
+        };
+        world.connection = with_context!(world, context => Connection::new(context));
+        world
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let (mut out, mut requests) = (Vec::new(), Vec::new());
+        with_context!(self, context => self.connection.receive(bytes, context, &mut out, &mut requests));
+        self.out.append(&mut out);
+        self.requests.append(&mut requests);
+    }
+
+    fn answer(&mut self, id: u64, outcome: Outcome) {
+        let (mut out, mut requests) = (Vec::new(), Vec::new());
+        with_context!(self, context => self.connection.answer(id, outcome, context, &mut out, &mut requests));
+        self.out.append(&mut out);
+        self.requests.append(&mut requests);
+    }
+
+    fn pass(&mut self, span: Span) {
+        self.now = self.now + span;
+        self.stamp = self.stamp + span;
+        let (mut out, mut requests) = (Vec::new(), Vec::new());
+        with_context!(self, context => self.connection.tick(context, &mut out, &mut requests));
+        self.out.append(&mut out);
+        self.requests.append(&mut requests);
+    }
+
+    /// What was asked and written since the last call.
+    fn transcript(&mut self) -> String {
+        let mut text = String::new();
+        for request in self.requests.drain(..) {
+            match request.ask {
+                Ask::Execute { keyspace, command } => {
+                    assert_eq!(command.stamp, self.stamp);
+                    writeln!(text, "  ask {} {keyspace} {:?}", request.id, command.operation).unwrap();
+                }
+                Ask::Verify { user, password } => {
+                    let password = password.expose().escape_ascii().to_string();
+                    writeln!(text, "  verify {} {user} {password}", request.id).unwrap();
+                }
+            }
+        }
+        let out = std::mem::take(&mut self.out);
+        if !out.is_empty() {
+            let shown = out
+                .escape_ascii()
+                .to_string()
+                .replace("\\r\\n", "·")
+                .replace("\\'", "'")
+                .replace("\\\"", "\"");
+            writeln!(text, "  {shown}").unwrap();
+        }
+        if self.connection.closing() {
+            text.push_str("  closes\n");
+        } else if !self.connection.wants_input() {
+            text.push_str("  reads no further\n");
+        }
+        text
+    }
+}
+
+/// Words as an array of bulk strings.
+fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn encode_line(line: &str) -> Vec<u8> {
+    let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
+    encode(&words)
+}
+
+/// Plays a script and returns it with what it led to. In a reply `·` is a line end.
+///
+/// `> a b` sends a request; `> a ; b` two in one piece; `| bytes` sends bytes with escapes; `< 3 int 1`
+/// answers request 3; `+ 5` lets seconds pass.
+fn talk(login: Login, script: &str) -> String {
+    play(&mut World::new(login), script)
+}
+
+fn play(world: &mut World, script: &str) -> String {
+    let mut text = String::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        writeln!(text, "{line}").unwrap();
+        let (verb, rest) = line.split_at(1);
+        let rest = rest.trim_start();
+        match verb {
+            ">" => {
+                let bytes: Vec<u8> = rest.split(" ; ").flat_map(encode_line).collect();
+                world.receive(&bytes);
+            }
+            "|" => world.receive(&unescape(rest)),
+            "<" => {
+                let (id, outcome) = rest.split_once(' ').unwrap();
+                world.answer(id.parse().unwrap(), parse_outcome(outcome));
+            }
+            "+" => world.pass(Span::from_secs(rest.parse().unwrap())),
+            other => panic!("a line of a script begins with > | < or +, not {other}"),
+        }
+        text.push_str(&world.transcript());
+    }
+    text
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    text.replace("\\r", "\r").replace("\\n", "\n").replace("\\0", "\0").into_bytes()
+}
+
+fn parse_outcome(text: &str) -> Outcome {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match word {
+        "refused" => Outcome::Refused(rest.to_owned()),
+        "unknown" => Outcome::Unknown(rest.to_owned()),
+        "accepted" => Outcome::Verified { accepted: true },
+        "denied" => Outcome::Verified { accepted: false },
+        _ => Outcome::Done(parse_response(text)),
+    }
+}
+
+fn parse_response(text: &str) -> Response {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let list = || rest.split(", ").filter(|part| !part.is_empty()).map(parse_response).collect::<Vec<_>>();
+    let pairs = || {
+        let parts = list();
+        parts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect::<Vec<_>>()
+    };
+    match word {
+        "ok" => Response::Ok,
+        "nil" => Response::Nil,
+        "nilarray" => Response::NilArray,
+        "int" => Response::Integer(rest.parse().unwrap()),
+        "bulk" => Response::bulk(rest.as_bytes()),
+        "double" => Response::Double(Score::new(rest.parse().unwrap()).unwrap()),
+        "hash" => Response::Kind(Kind::Hash),
+        "array" => Response::Array(list()),
+        "set" => Response::Set(list()),
+        "pairs" => Response::Pairs(pairs()),
+        "map" => Response::Map(pairs()),
+        "keyed" => {
+            let parts = list();
+            Response::Array(vec![
+                parts[0].clone(),
+                Response::Pairs(vec![(parts[1].clone(), parts[2].clone())]),
+            ])
+        }
+        "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
+        "wrongtype" => Response::Error(Refusal::WrongType),
+        other => panic!("no response is called {other}"),
+    }
+}

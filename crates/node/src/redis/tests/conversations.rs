@@ -1,0 +1,518 @@
+//! Connections from their first bytes to their last, as the clients of the wild send them.
+
+use super::talk;
+use crate::gateway::Login;
+use expect_test::{Expect, expect};
+
+#[track_caller]
+fn check(login: Login, script: &str, expected: Expect) {
+    expected.assert_eq(&talk(login, script));
+}
+
+#[test]
+fn redis_cli_asks_and_is_answered() {
+    check(
+        Login::Open,
+        "> PING
+         > set a 1
+         < 0 ok
+         > get a
+         < 1 bulk 1
+         | PING hello\\r\\n
+         | set b \"two words\"\\r\\n
+         < 2 ok
+         > QUIT",
+        expect![[r#"
+            > PING
+              +PONG·
+            > set a 1
+              ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+            < 0 ok
+              +OK·
+            > get a
+              ask 1 k1 Get { key: "a" }
+            < 1 bulk 1
+              $1·1·
+            | PING hello\r\n
+              $5·hello·
+            | set b "two words"\r\n
+              ask 2 k1 Set { key: "b", value: "two words", condition: Always, expiry: Clear, get: false }
+            < 2 ok
+              +OK·
+            > QUIT
+              +OK·
+              closes
+        "#]],
+    );
+}
+
+#[test]
+fn clients_of_three_languages_shake_hands() {
+    check(
+        Login::Open,
+        "> HELLO 3 ; CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip ; CLIENT SETINFO LIB-NAME redis-py ; CLIENT SETINFO LIB-VER 8.1.0 ; SELECT 3 ; GET k
+         < 0 nil
+         > CLIENT SETINFO LIB-NAME go-redis(,go1.25) ; CLIENT INFO",
+        expect![[r#"
+            > HELLO 3 ; CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip ; CLIENT SETINFO LIB-NAME redis-py ; CLIENT SETINFO LIB-VER 8.1.0 ; SELECT 3 ; GET k
+              ask 0 k2 Get { key: "k" }
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.·+OK·+OK·+OK·
+            < 0 nil
+              _·
+            > CLIENT SETINFO LIB-NAME go-redis(,go1.25) ; CLIENT INFO
+              +OK·=336·txt:id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=0 flags=N db=3 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|setinfo user=default redir=-1 resp=3 lib-name=go-redis(,go1.25) lib-ver=8.1.0 tot-net-in=0 tot-net-out=0\n·
+        "#]],
+    );
+}
+
+#[test]
+fn a_pipeline_is_asked_at_once_and_answered_in_order() {
+    check(
+        Login::Open,
+        "> SET a 1 ; GET a ; PING ; INCR n ; ECHO x
+         < 1 bulk 1
+         < 3 int 1
+         < 0 ok",
+        expect![[r#"
+            > SET a 1 ; GET a ; PING ; INCR n ; ECHO x
+              ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 1 k1 Get { key: "a" }
+              ask 3 k1 IncrBy { key: "n", by: 1 }
+            < 1 bulk 1
+            < 3 int 1
+            < 0 ok
+              +OK·$1·1·+PONG·:1·$1·x·
+        "#]],
+    );
+}
+
+#[test]
+fn replies_take_the_shape_of_the_version() {
+    check(
+        Login::Open,
+        "> HGETALL h ; SMEMBERS s ; ZSCORE z a ; ZRANGE z 0 -1 WITHSCORES ; ZMPOP 1 z MIN ; GET n ; LPOP l 2 ; TYPE h ; SCAN 0
+         < 0 map bulk f, bulk v
+         < 1 set bulk a, bulk b
+         < 2 double 1.5
+         < 3 pairs bulk a, double 1
+         < 4 keyed bulk z, bulk a, double 1
+         < 5 nil
+         < 6 nilarray
+         < 7 hash
+         < 8 scan
+         > HELLO 3
+         > HGETALL h ; SMEMBERS s ; ZSCORE z a ; ZRANGE z 0 -1 WITHSCORES ; ZMPOP 1 z MIN ; GET n ; LPOP l 2
+         < 9 map bulk f, bulk v
+         < 10 set bulk a, bulk b
+         < 11 double 1.5
+         < 12 pairs bulk a, double 1
+         < 13 keyed bulk z, bulk a, double 1
+         < 14 nil
+         < 15 nilarray",
+        expect![[r#"
+            > HGETALL h ; SMEMBERS s ; ZSCORE z a ; ZRANGE z 0 -1 WITHSCORES ; ZMPOP 1 z MIN ; GET n ; LPOP l 2 ; TYPE h ; SCAN 0
+              ask 0 k1 HGetAll { key: "h" }
+              ask 1 k1 SMembers { key: "s" }
+              ask 2 k1 ZScore { key: "z", member: "a" }
+              ask 3 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
+              ask 4 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              ask 5 k1 Get { key: "n" }
+              ask 6 k1 Pop { key: "l", side: Left, count: Some(2) }
+              ask 7 k1 Type { key: "h" }
+              ask 8 k1 Scan { cursor: 0, count: 10, pattern: None, kind: None }
+            < 0 map bulk f, bulk v
+              *2·$1·f·$1·v·
+            < 1 set bulk a, bulk b
+              *2·$1·a·$1·b·
+            < 2 double 1.5
+              $3·1.5·
+            < 3 pairs bulk a, double 1
+              *2·$1·a·$1·1·
+            < 4 keyed bulk z, bulk a, double 1
+              *2·$1·z·*1·*2·$1·a·$1·1·
+            < 5 nil
+              $-1·
+            < 6 nilarray
+              *-1·
+            < 7 hash
+              +hash·
+            < 8 scan
+              *2·$2·17·*2·$1·a·$1·b·
+            > HELLO 3
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+            > HGETALL h ; SMEMBERS s ; ZSCORE z a ; ZRANGE z 0 -1 WITHSCORES ; ZMPOP 1 z MIN ; GET n ; LPOP l 2
+              ask 9 k1 HGetAll { key: "h" }
+              ask 10 k1 SMembers { key: "s" }
+              ask 11 k1 ZScore { key: "z", member: "a" }
+              ask 12 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
+              ask 13 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              ask 14 k1 Get { key: "n" }
+              ask 15 k1 Pop { key: "l", side: Left, count: Some(2) }
+            < 9 map bulk f, bulk v
+              %1·$1·f·$1·v·
+            < 10 set bulk a, bulk b
+              ~2·$1·a·$1·b·
+            < 11 double 1.5
+              ,1.5·
+            < 12 pairs bulk a, double 1
+              *1·*2·$1·a·,1·
+            < 13 keyed bulk z, bulk a, double 1
+              *2·$1·z·*1·*2·$1·a·,1·
+            < 14 nil
+              _·
+            < 15 nilarray
+              _·
+        "#]],
+    );
+}
+
+#[test]
+fn old_spellings_become_one_operation_with_their_own_reply() {
+    check(
+        Login::Open,
+        "> SETNX a 1 ; HMSET h f v ; GETSET a 2 ; DECRBY n 5 ; RPOPLPUSH x y ; ZREVRANGEBYSCORE z (5 -inf LIMIT 0 2
+         < 0 nil
+         < 1 int 1
+         < 2 bulk 1
+         < 3 int -5
+         < 4 nil
+         < 5 array",
+        expect![[r#"
+            > SETNX a 1 ; HMSET h f v ; GETSET a 2 ; DECRBY n 5 ; RPOPLPUSH x y ; ZREVRANGEBYSCORE z (5 -inf LIMIT 0 2
+              ask 0 k1 Set { key: "a", value: "1", condition: IfAbsent, expiry: Clear, get: false }
+              ask 1 k1 HSet { key: "h", pairs: [("f", "v")] }
+              ask 2 k1 Set { key: "a", value: "2", condition: Always, expiry: Clear, get: true }
+              ask 3 k1 IncrBy { key: "n", by: -5 }
+              ask 4 k1 LMove { source: "x", target: "y", from: Right, to: Left }
+              ask 5 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: -inf, exclusive: false }, max: ScoreBound { score: 5, exclusive: true } }, reverse: true, limit: Some(Limit { offset: 0, count: 2 }) }, with_scores: false }
+            < 0 nil
+              :0·
+            < 1 int 1
+              +OK·
+            < 2 bulk 1
+              $1·1·
+            < 3 int -5
+              :-5·
+            < 4 nil
+              $-1·
+            < 5 array
+              *0·
+        "#]],
+    );
+}
+
+#[test]
+fn relative_expiries_become_absolute() {
+    check(
+        Login::Open,
+        "> SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET",
+        expect![[r#"
+            > SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET
+              ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: At(1700000010000.000ms), get: false }
+              ask 1 k1 Set { key: "a", value: "1", condition: Always, expiry: At(1700000010000.000ms), get: false }
+              ask 2 k1 ExpireAt { key: "a", at: 1700000001500.000ms, condition: Always }
+              ask 3 k1 ExpireAt { key: "a", at: 1699999999000.000ms, condition: Always }
+              ask 4 k1 ExpireAt { key: "a", at: 1700000060000.000ms, condition: IfLater }
+              ask 5 k1 GetEx { key: "a", expiry: Clear }
+              ask 6 k1 Set { key: "a", value: "1", condition: IfPresent, expiry: Keep, get: true }
+        "#]],
+    );
+}
+
+#[test]
+fn a_transaction_is_one_request() {
+    check(
+        Login::Open,
+        "> MULTI ; SET a 1 ; INCR b ; PING ; SET a 1 BAD ; EXEC
+         < 0 array ok, int 3
+         > MULTI ; NOPE ; SET a 1 ; EXEC
+         > MULTI ; GET ; EXEC
+         > MULTI ; MULTI ; WATCH a ; EXEC
+         > EXEC ; DISCARD
+         > MULTI ; SET a 1 ; DISCARD ; GET a",
+        expect![[r#"
+            > MULTI ; SET a 1 ; INCR b ; PING ; SET a 1 BAD ; EXEC
+              ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }, IncrBy { key: "b", by: 1 }] }
+              +OK·+QUEUED·+QUEUED·+QUEUED·+QUEUED·
+            < 0 array ok, int 3
+              *4·+OK·:3·+PONG·-ERR syntax error·
+            > MULTI ; NOPE ; SET a 1 ; EXEC
+              +OK·-ERR unknown command 'NOPE', with args beginning with: ·+QUEUED·-EXECABORT Transaction discarded because of previous errors.·
+            > MULTI ; GET ; EXEC
+              +OK·-ERR wrong number of arguments for 'get' command·-EXECABORT Transaction discarded because of previous errors.·
+            > MULTI ; MULTI ; WATCH a ; EXEC
+              +OK·-ERR MULTI calls can not be nested·-ERR WATCH inside MULTI is not allowed·*0·
+            > EXEC ; DISCARD
+              -ERR EXEC without MULTI·-ERR DISCARD without MULTI·
+            > MULTI ; SET a 1 ; DISCARD ; GET a
+              ask 1 k1 Get { key: "a" }
+              +OK·+QUEUED·+OK·
+        "#]],
+    );
+}
+
+#[test]
+fn watched_versions_go_into_the_transaction() {
+    check(
+        Login::Open,
+        "> WATCH a b ; MULTI ; SET a 1 ; EXEC ; GET a
+         < 0 array int 4, int 0
+         < 2 nilarray
+         < 3 bulk 9
+         > WATCH a
+         < 4 int 5
+         > UNWATCH ; MULTI ; GET a ; EXEC
+         < 5 array nil
+         > WATCH a ; MULTI ; GET a ; EXEC
+         < 6 unknown timed out after 15 s
+         > WATCH a ; SELECT 3 ; MULTI ; GET a ; EXEC
+         < 8 int 1",
+        expect![[r#"
+            > WATCH a b ; MULTI ; SET a 1 ; EXEC ; GET a
+              ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
+            < 0 array int 4, int 0
+              ask 2 k1 Transaction { watched: [("a", 4), ("b", 0)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              ask 3 k1 Get { key: "a" }
+              +OK·+OK·+QUEUED·
+            < 2 nilarray
+              *-1·
+            < 3 bulk 9
+              $1·9·
+            > WATCH a
+              ask 4 k1 Version { key: "a" }
+            < 4 int 5
+              +OK·
+            > UNWATCH ; MULTI ; GET a ; EXEC
+              ask 5 k1 Transaction { watched: [], operations: [Get { key: "a" }] }
+              +OK·+OK·+QUEUED·
+            < 5 array nil
+              *1·$-1·
+            > WATCH a ; MULTI ; GET a ; EXEC
+              ask 6 k1 Version { key: "a" }
+            < 6 unknown timed out after 15 s
+              -UNKNOWN the outcome is not known, the command may yet take effect: timed out after 15 s·+OK·+QUEUED·*-1·
+            > WATCH a ; SELECT 3 ; MULTI ; GET a ; EXEC
+              ask 8 k1 Version { key: "a" }
+            < 8 int 1
+              +OK·+OK·+OK·+QUEUED·-EXECABORT the watched keys are in another keyspace; a transaction stays in one keyspace·
+        "#]],
+    );
+}
+
+#[test]
+fn a_login_holds_back_what_follows_it() {
+    check(
+        Login::Required,
+        "> GET a
+         > AUTH anna:bank s3cret ; GET a
+         < 0 denied
+         > AUTH anna:bank s3cret ; GET a
+         < 1 accepted
+         < 2 bulk 5",
+        expect![[r#"
+            > GET a
+              -NOAUTH Authentication required.·
+            > AUTH anna:bank s3cret ; GET a
+              verify 0 anna s3cret
+              reads no further
+            < 0 denied
+              -WRONGPASS invalid username-password pair or user is disabled.·-NOAUTH Authentication required.·
+            > AUTH anna:bank s3cret ; GET a
+              verify 1 anna s3cret
+              reads no further
+            < 1 accepted
+              ask 2 k2 Get { key: "a" }
+              +OK·
+            < 2 bulk 5
+              $1·5·
+        "#]],
+    );
+    check(
+        Login::Required,
+        "> HELLO 3 AUTH anna:3 s3cret SETNAME worker ; CLIENT GETNAME ; GET a
+         < 0 accepted
+         < 1 nil
+         > RESET ; GET a",
+        expect![[r#"
+            > HELLO 3 AUTH anna:3 s3cret SETNAME worker ; CLIENT GETNAME ; GET a
+              verify 0 anna s3cret
+              reads no further
+            < 0 accepted
+              ask 1 k2 Get { key: "a" }
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·$6·worker·
+            < 1 nil
+              _·
+            > RESET ; GET a
+              +RESET·-NOAUTH Authentication required.·
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_known_or_refused_says_so() {
+    check(
+        Login::Open,
+        "> GET a ; GET b ; SET c 1 ; HGET d f ; GET e
+         < 0 refused OVERLOADED 100000 commands are under way; retry with back-off
+         < 1 refused no leader is known; an election takes about a second
+         < 2 unknown no answer within 15 s
+         < 3 wrongtype
+         < 4 refused NOLEADER none of va1, or1 answers",
+        expect![[r#"
+            > GET a ; GET b ; SET c 1 ; HGET d f ; GET e
+              ask 0 k1 Get { key: "a" }
+              ask 1 k1 Get { key: "b" }
+              ask 2 k1 Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 3 k1 HGet { key: "d", field: "f" }
+              ask 4 k1 Get { key: "e" }
+            < 0 refused OVERLOADED 100000 commands are under way; retry with back-off
+              -OVERLOADED 100000 commands are under way; retry with back-off·
+            < 1 refused no leader is known; an election takes about a second
+              -TRYAGAIN no leader is known; an election takes about a second·
+            < 2 unknown no answer within 15 s
+              -UNKNOWN the outcome is not known, the command may yet take effect: no answer within 15 s·
+            < 3 wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            < 4 refused NOLEADER none of va1, or1 answers
+              -NOLEADER none of va1, or1 answers·
+        "#]],
+    );
+}
+
+#[test]
+fn errors_are_those_of_redis() {
+    check(
+        Login::Open,
+        "> GETT a bc
+         > CLIENT FOO bar
+         > GET
+         > CLIENT SETNAME
+         > CLIENT
+         > DEBUG SLEEP 1
+         > EVAL return 0
+         > EVALSHA abc 0
+         > SUBSCRIBE c
+         > HELLO 4
+         > HELLO x
+         > HELLO 2 FOO
+         > SELECT 9
+         > SELECT x
+         > AUTH pw
+         > AUTH default pw
+         > AUTH other pw
+         > CONFIG SET maxmemory 100
+         > CONFIG SET foo bar
+         > CONFIG SET save x y",
+        expect![[r#"
+            > GETT a bc
+              -ERR unknown command 'GETT', with args beginning with: 'a' 'bc' ·
+            > CLIENT FOO bar
+              -ERR unknown subcommand 'FOO'. Try CLIENT HELP.·
+            > GET
+              -ERR wrong number of arguments for 'get' command·
+            > CLIENT SETNAME
+              -ERR wrong number of arguments for 'client|setname' command·
+            > CLIENT
+              -ERR wrong number of arguments for 'client' command·
+            > DEBUG SLEEP 1
+              -ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' ·
+            > EVAL return 0
+              -ERR scripts are not executed here: there is no interpreter, by design; use MULTI/EXEC with WATCH·
+            > EVALSHA abc 0
+              -NOSCRIPT No matching script: scripts are not executed here, by design·
+            > SUBSCRIBE c
+              -ERR unknown command 'SUBSCRIBE', with args beginning with: 'c' ·
+            > HELLO 4
+              -NOPROTO unsupported protocol version·
+            > HELLO x
+              -ERR Protocol version is not an integer or out of range·
+            > HELLO 2 FOO
+              -ERR Syntax error in HELLO option 'FOO'·
+            > SELECT 9
+              -ERR DB index is out of range·
+            > SELECT x
+              -ERR value is not an integer or out of range·
+            > AUTH pw
+              -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?·
+            > AUTH default pw
+              +OK·
+            > AUTH other pw
+              -WRONGPASS invalid username-password pair or user is disabled.·
+            > CONFIG SET maxmemory 100
+              -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config: it is '0' here; the deployment file decides·
+            > CONFIG SET foo bar
+              -ERR Unknown option or number of arguments for CONFIG SET - 'foo'·
+            > CONFIG SET save x y
+              -ERR wrong number of arguments for 'config|set' command·
+        "#]],
+    );
+}
+
+#[test]
+fn questions_about_the_node_are_answered() {
+    check(
+        Login::Open,
+        "> CONFIG GET save ; CONFIG GET appendonly
+         > CONFIG GET max*
+         > INFO server
+         > INFO isochrone replication
+         > CLUSTER INFO
+         > TIME
+         > WAIT 1 0
+         > COMMAND COUNT
+         > COMMAND GETKEYS MSET a 1 b 2
+         > COMMAND GETKEYS ZUNIONSTORE t 2 a b
+         > COMMAND GETKEYS PING x
+         > COMMAND INFO get nope
+         > COMMAND DOCS getrange
+         > COMMAND LIST FILTERBY PATTERN *pop*
+         > CLIENT HELP
+         > CLIENT LIST
+         > CLIENT KILL ID 9
+         > CLIENT KILL 1.1.1.1:1
+         > CLIENT NO-EVICT ON
+         > CLIENT REPLY SKIP ; PING ; PING",
+        expect![[r#"
+            > CONFIG GET save ; CONFIG GET appendonly
+              *2·$4·save·$0··*2·$10·appendonly·$3·yes·
+            > CONFIG GET max*
+              *6·$10·maxclients·$5·10000·$9·maxmemory·$1·0·$16·maxmemory-policy·$10·noeviction·
+            > INFO server
+              $261·# Server·redis_version:7.0.15·redis_mode:standalone·isochrone_version:0.1.0·os:linux·arch_bits:64·process_id:42·run_id:ffffffffffffffffffffffffffffffffffffffff·tcp_port:7001·server_time_usec:1700000000000000·uptime_in_seconds:90000·uptime_in_days:1··
+            > INFO isochrone replication
+              $448·# Replication·role:master·connected_slaves:0·master_replid:ffffffffffffffffffffffffffffffffffffffff·master_repl_offset:0··# Isochrone·cluster:test·node:va1·region:Virginia·peers_connected:4·peers_total:4·durability:quorum-fsync·keyspaces:2·keyspace0:name=main,protocol=multipaxos,guarantee=linearizable,replicas=5,leader=Oregon,leads=0·keyspace3:name=bank,protocol=multipaxos,guarantee=linearizable,replicas=5,leader=Oregon,leads=0··
+            > CLUSTER INFO
+              $212·cluster_enabled:0·cluster_state:ok·cluster_slots_assigned:0·cluster_slots_ok:0·cluster_slots_pfail:0·cluster_slots_fail:0·cluster_known_nodes:1·cluster_size:0·cluster_current_epoch:0·cluster_my_epoch:0··
+            > TIME
+              *2·$10·1700000000·$1·0·
+            > WAIT 1 0
+              :2·
+            > COMMAND COUNT
+              :151·
+            > COMMAND GETKEYS MSET a 1 b 2
+              *2·$1·a·$1·b·
+            > COMMAND GETKEYS ZUNIONSTORE t 2 a b
+              *3·$1·t·$1·a·$1·b·
+            > COMMAND GETKEYS PING x
+              -ERR The command has no key arguments·
+            > COMMAND INFO get nope
+              *2·*10·$3·get·:2·*2·+readonly·+fast·:1·:1·:1·*3·+@string·+@read·+@fast·*0·*1·*6·$5·flags·*1·+RO·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·*0·*-1·
+            > COMMAND DOCS getrange
+              *2·$8·getrange·*8·$7·summary·$18·A part of a string·$5·since·$5·2.4.0·$5·group·$6·string·$9·arguments·*3·*6·$4·name·$3·key·$4·type·$6·string·$12·display_text·$3·key·*6·$4·name·$5·start·$4·type·$6·string·$12·display_text·$5·start·*6·$4·name·$3·end·$4·type·$6·string·$12·display_text·$3·end·
+            > COMMAND LIST FILTERBY PATTERN *pop*
+              *8·$5·lmpop·$4·lpop·$4·rpop·$9·rpoplpush·$4·spop·$5·zmpop·$7·zpopmax·$7·zpopmin·
+            > CLIENT HELP
+              *25·+CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·
+            > CLIENT LIST
+              $609·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|help user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\nid=9 addr=127.0.0.1:50001 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\n·
+            > CLIENT KILL ID 9
+              :1·
+            > CLIENT KILL 1.1.1.1:1
+              -ERR No such client·
+            > CLIENT NO-EVICT ON
+              +OK·
+            > CLIENT REPLY SKIP ; PING ; PING
+              +PONG·
+        "#]],
+    );
+}

@@ -1,0 +1,200 @@
+//! Every limit, just kept and just passed.
+
+use super::{World, encode, encode_line, play};
+use crate::gateway::{Login, Outcome, Session};
+use crate::limits::Limits;
+use expect_test::expect;
+use isochrone_core::Span;
+use isochrone_core::command::Response;
+
+#[test]
+fn before_login_input_is_held_to_its_limit() {
+    let mut world = World::new(Login::Required);
+    let kept = world.limits.login_input_bytes;
+    world.receive(&vec![b'x'; kept]);
+    assert_eq!(world.transcript(), "");
+    world.receive(b"x");
+    expect![[r#"
+        then
+          -ERR too much input before login·
+          closes
+    "#]]
+    .assert_eq(&format!("then\n{}", world.transcript()));
+    assert_eq!(world.counters.limited["login_input_bytes"], 1);
+}
+
+#[test]
+fn before_login_lengths_are_refused_before_their_bytes_come() {
+    let mut world = World::new(Login::Required);
+    expect![[r#"
+        | *11\r\n
+          -ERR Protocol error: unauthenticated multibulk length·
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, "| *11\\r\\n"));
+    let mut world = World::new(Login::Required);
+    expect![[r#"
+        | *2\r\n$4\r\nAUTH\r\n$16385\r\n
+          -ERR Protocol error: unauthenticated bulk length·
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, "| *2\\r\\n$4\\r\\nAUTH\\r\\n$16385\\r\\n"));
+}
+
+#[test]
+fn before_login_commands_are_counted() {
+    let mut world = World::new(Login::Required);
+    expect![[r#"
+        > PING
+          -NOAUTH Authentication required.·
+        > GET a
+          -NOAUTH Authentication required.·
+        > NOPE
+          -ERR unknown command 'NOPE', with args beginning with: ·
+        > PING
+          -NOAUTH Authentication required.·-ERR too many commands before login·
+          closes
+        > PING
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, "> PING\n> GET a\n> NOPE\n> PING\n> PING"));
+    assert_eq!(world.counters.limited["login_commands"], 1);
+}
+
+#[test]
+fn before_login_output_is_held_to_its_limit() {
+    let limits = Limits { login_commands: 1_000, ..Limits::default() };
+    let mut world = World::with_limits(Login::Required, limits);
+    let mut sent = 0;
+    while !world.connection.closing() {
+        world.receive(b"a\r\n");
+        sent += 1;
+        assert!(sent < 1_000, "the limit on output must end this");
+    }
+    assert!(world.out.len() <= world.limits.login_output_bytes + 128);
+    assert_eq!(world.counters.limited["login_output_bytes"], 1);
+}
+
+#[test]
+fn before_login_time_is_short() {
+    let mut world = World::new(Login::Required);
+    expect![[r#"
+        + 9
+        + 2
+          -ERR not logged in within the time allowed·
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, "+ 9\n+ 2"));
+    assert_eq!(world.counters.limited["login_time"], 1);
+    let mut world = World::new(Login::Open);
+    expect![[r#"
+        + 3600
+    "#]]
+    .assert_eq(&play(&mut world, "+ 3600"));
+}
+
+#[test]
+fn a_bulk_or_request_above_its_limit_is_refused_by_its_header() {
+    let cases = [
+        "*2\r\n$3\r\nGET\r\n$67108865\r\n",
+        "*1048577\r\n",
+        "*3\r\n$3\r\nSET\r\n$67108864\r\n",
+        "*2147483648000\r\n",
+    ];
+    let mut text = String::new();
+    for case in cases {
+        let mut world = World::new(Login::Open);
+        world.receive(case.as_bytes());
+        text.push_str(&format!("{}\n{}", case.as_bytes().escape_ascii(), world.transcript()));
+    }
+    expect![[r#"
+        *2\r\n$3\r\nGET\r\n$67108865\r\n
+          -ERR Protocol error: invalid bulk length·
+          closes
+        *1048577\r\n
+          -ERR Protocol error: invalid multibulk length·
+          closes
+        *3\r\n$3\r\nSET\r\n$67108864\r\n
+        *2147483648000\r\n
+          -ERR Protocol error: invalid multibulk length·
+          closes
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn a_long_inline_request_is_refused() {
+    let mut world = World::new(Login::Open);
+    world.receive(&vec![b'x'; world.limits.inline_bytes]);
+    assert_eq!(world.transcript(), "");
+    world.receive(b"xx");
+    expect![[r#"
+        then
+          -ERR Protocol error: too big inline request·
+          closes
+    "#]]
+    .assert_eq(&format!("then\n{}", world.transcript()));
+}
+
+#[test]
+fn a_full_pipeline_stops_reading_until_an_answer() {
+    let mut world = World::with_limits(Login::Open, Limits { pipeline: 2, ..Limits::default() });
+    expect![[r#"
+        > GET a ; GET b ; GET c ; GET d
+          ask 0 k1 Get { key: "a" }
+          ask 1 k1 Get { key: "b" }
+          reads no further
+        < 1 nil
+          ask 2 k1 Get { key: "c" }
+          reads no further
+        < 0 nil
+          ask 3 k1 Get { key: "d" }
+          $-1·$-1·
+          reads no further
+    "#]]
+    .assert_eq(&play(&mut world, "> GET a ; GET b ; GET c ; GET d\n< 1 nil\n< 0 nil"));
+}
+
+#[test]
+fn unsent_output_stops_reading_and_then_closes() {
+    let mut world = World::new(Login::Open);
+    world.unsent = world.limits.output_bytes + 1;
+    world.receive(&encode_line("GET a"));
+    assert!(world.requests.len() == 1 && !world.connection.wants_input());
+    world.pass(Span::from_secs(1));
+    world.pass(Span::from_secs(61));
+    assert!(world.connection.closing());
+    assert_eq!(world.counters.limited["output_bytes"], 1);
+
+    let mut world = World::new(Login::Open);
+    world.unsent = world.limits.output_bytes + 1;
+    world.receive(b"");
+    assert!(!world.connection.wants_input());
+    world.unsent = 0;
+    world.pass(Span::from_secs(1));
+    assert!(world.connection.wants_input());
+}
+
+#[test]
+fn a_transaction_has_no_more_bytes_than_a_command() {
+    let limits = Limits { command_bytes: 100, ..Limits::default() };
+    let mut world = World::with_limits(Login::Open, limits);
+    let set = encode(&[b"SET", b"k", &[b'v'; 40]]);
+    world.receive(&encode_line("MULTI"));
+    for _ in 0..4 {
+        world.receive(&set);
+    }
+    world.receive(&encode_line("EXEC"));
+    expect![[r#"
+        then
+          +OK·+QUEUED·+QUEUED·+QUEUED·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
+    "#]].assert_eq(&format!("then\n{}", world.transcript()));
+}
+
+#[test]
+fn a_large_value_does_not_stay_in_the_buffers() {
+    let mut world = World::new(Login::Open);
+    world.receive(&encode(&[b"SET", b"k", &vec![b'v'; 8 << 20]]));
+    world.answer(0, Outcome::Done(Response::Ok));
+    assert!(world.connection.buffered() < 1 << 20);
+}

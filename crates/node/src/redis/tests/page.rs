@@ -1,0 +1,42 @@
+//! The table against the page, and against itself.
+
+use super::super::spec::{Keys, flag};
+use super::super::table::{COMMANDS, by_name};
+use expect_test::expect_file;
+
+#[test]
+fn the_page_tells_the_table() {
+    expect_file!["../../../../../docs/redis.md"].assert_eq(&super::super::page());
+}
+
+#[test]
+fn every_name_is_found_in_any_case_and_only_once() {
+    let mut seen = std::collections::BTreeSet::new();
+    for spec in COMMANDS.iter().copied().flatten() {
+        for spec in std::iter::once(spec).chain(spec.children()) {
+            assert!(seen.insert(spec.name), "{} is in the table twice", spec.name);
+            let found = by_name(spec.name.to_ascii_uppercase().as_bytes()).unwrap();
+            assert_eq!(found.name, spec.name);
+            assert_eq!(spec.name, spec.name.to_ascii_lowercase());
+            assert!(
+                !spec.summary.is_empty() && !spec.since.is_empty(),
+                "{} lacks its documentation",
+                spec.name
+            );
+        }
+    }
+    assert!(by_name(b"nope").is_none() && by_name(b"").is_none() && by_name(&[b'x'; 5000]).is_none());
+}
+
+#[test]
+fn rows_agree_with_themselves() {
+    for spec in COMMANDS.iter().copied().flatten() {
+        let (first, last, _) = spec.keys.numbers();
+        let least = spec.arity.unsigned_abs() as i32;
+        assert!(first < least && last < least, "{}: a key lies behind the shortest request", spec.name);
+        assert!(!(spec.is(flag::WRITE) && spec.is(flag::READ)), "{} both reads and writes", spec.name);
+        if matches!(spec.keys, Keys::Counted { target: false, .. }) && spec.is(flag::WRITE | flag::READ) {
+            assert!(spec.is(flag::MOVABLE_KEYS), "{}", spec.name);
+        }
+    }
+}

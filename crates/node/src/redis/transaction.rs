@@ -1,0 +1,248 @@
+//! MULTI, EXEC, DISCARD, WATCH.
+//!
+//! Commands between MULTI and EXEC are kept as they came and understood at EXEC, by whose stamp their
+//! expiries count; an error in one of them is its reply, and the others are executed, as in Redis. EXEC
+//! becomes one [`Operation::Transaction`], which carries the versions that WATCH was told.
+
+use super::complaint::Complaint;
+use super::connection::{Sink, State, Step};
+use super::reply::Reply;
+use super::request::{Args, Kept};
+use super::shape::{Item, Shape};
+use super::spec::{Action, Given, Spec, flag};
+use crate::gateway::{Context, Outcome};
+use isochrone_core::command::{Operation, Response};
+use isochrone_core::{Blob, KeyspaceId};
+
+/// What MULTI has queued.
+#[derive(Default)]
+pub(crate) struct Queue {
+    specs: Vec<&'static Spec>,
+    kept: Kept,
+    spoiled: bool,
+}
+
+impl Queue {
+    /// Makes EXEC refuse: a command could not be queued.
+    pub(crate) fn spoil(&mut self) {
+        self.spoiled = true;
+    }
+}
+
+/// The keys that must not change before EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    /// Replaced whenever all keys are let go, so that late answers are recognised.
+    generation: u64,
+    keyspace: KeyspaceId,
+    keys: Vec<(Blob, u64)>,
+    /// Requests for versions under way.
+    pending: usize,
+    /// A version could not be learned: EXEC must not go through.
+    broken: bool,
+}
+
+/// A request for the versions of some watched keys.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    generation: u64,
+    first: usize,
+    count: usize,
+}
+
+impl Watches {
+    /// Lets all keys go.
+    pub(crate) fn clear(&mut self) {
+        *self = Watches { generation: self.generation + 1, ..Watches::default() };
+    }
+
+    /// Versions have come.
+    pub(crate) fn learn(&mut self, watch: &Watch, outcome: &Outcome) {
+        if watch.generation != self.generation {
+            return;
+        }
+        self.pending -= 1;
+        let places = &mut self.keys[watch.first..watch.first + watch.count];
+        match outcome {
+            Outcome::Done(Response::Integer(version)) if places.len() == 1 => {
+                places[0].1 = *version as u64;
+            }
+            Outcome::Done(Response::Array(versions)) if versions.len() == places.len() => {
+                for (place, version) in places.iter_mut().zip(versions) {
+                    match version {
+                        Response::Integer(version) => place.1 = *version as u64,
+                        _ => self.broken = true,
+                    }
+                }
+            }
+            _ => self.broken = true,
+        }
+    }
+}
+
+/// `MULTI`
+pub(crate) fn multi(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    if state.queue.is_some() {
+        return state.complain(&Complaint::text("ERR MULTI calls can not be nested"), context, sink.out);
+    }
+    state.queue = Some(Queue::default());
+    state.reply(sink.out, |reply| reply.ok());
+}
+
+/// `DISCARD`
+pub(crate) fn discard(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    if state.queue.take().is_none() {
+        return state.complain(&Complaint::text("ERR DISCARD without MULTI"), context, sink.out);
+    }
+    state.watches.clear();
+    state.reply(sink.out, |reply| reply.ok());
+}
+
+/// `WATCH key ...`
+pub(crate) fn watch(state: &mut State, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    if state.queue.is_some() {
+        let text = "ERR WATCH inside MULTI is not allowed";
+        return state.complain(&Complaint::text(text), context, sink.out);
+    }
+    let Some(keyspace) = context.keyspaces.get(state.keyspace).map(|keyspace| keyspace.id) else {
+        return state.complain(&Complaint::text("ERR this node serves no keyspace"), context, sink.out);
+    };
+    let watches = &mut state.watches;
+    if !watches.keys.is_empty() && watches.keyspace != keyspace {
+        let text = "ERR keys of another keyspace are being watched; a transaction stays in one keyspace";
+        return state.complain(&Complaint::text(text), context, sink.out);
+    }
+    if watches.keys.len() + args.len() > context.limits.elements {
+        let text = "ERR too many keys are being watched";
+        return state.complain(&Complaint::text(text), context, sink.out);
+    }
+    watches.keyspace = keyspace;
+    let first = watches.keys.len();
+    watches.keys.extend(args.from(1).iter().map(|key| (Blob::new(key), 0)));
+    watches.pending += 1;
+    let count = watches.keys.len() - first;
+    let ticket = Watch { generation: watches.generation, first, count };
+    let mut versions = watches.keys[first..].iter().map(|(key, _)| Operation::Version { key: key.clone() });
+    let operation = match versions.len() {
+        1 => versions.next().unwrap_or(Operation::DbSize),
+        _ => Operation::Transaction { watched: [].into(), operations: versions.collect() },
+    };
+    state.ask_for(operation, Shape::Watch(ticket), context, sink);
+}
+
+/// Any other command after MULTI.
+pub(crate) fn enqueue(
+    state: &mut State,
+    spec: &'static Spec,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    sink: &mut Sink<'_>,
+) {
+    let Some(queue) = &mut state.queue else { return };
+    let complaint = if spec.is(flag::NO_MULTI) {
+        Some(Complaint::text("ERR Command not allowed inside a transaction"))
+    } else if queue.kept.len() >= context.limits.elements || queue.kept.bytes() > context.limits.command_bytes
+    {
+        *context.counters.limited.entry("command_bytes").or_default() += 1;
+        Some(Complaint::text("ERR the transaction is too large"))
+    } else {
+        None
+    };
+    if let Some(complaint) = complaint {
+        return state.reject(&complaint, context, sink.out);
+    }
+    // After an error the rest is answered like any other, and not kept.
+    if !queue.spoiled {
+        queue.specs.push(spec);
+        queue.kept.push(args);
+    }
+    state.reply(sink.out, |reply| reply.simple("QUEUED"));
+}
+
+/// `EXEC`
+pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) -> Step {
+    let Some(queue) = &state.queue else {
+        state.complain(&Complaint::text("ERR EXEC without MULTI"), context, sink.out);
+        return Step::Taken;
+    };
+    if queue.spoiled {
+        state.queue = None;
+        state.watches.clear();
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        state.complain(&Complaint::text(text), context, sink.out);
+        return Step::Taken;
+    }
+    // The versions go into the transaction, so they must be there.
+    if state.watches.pending > 0 {
+        return Step::Stalled;
+    }
+    let queue = state.queue.take().unwrap_or_default();
+    let watches = std::mem::take(&mut state.watches);
+    state.watches.generation = watches.generation + 1;
+    if watches.broken {
+        state.reply(sink.out, |reply| reply.null_array());
+        return Step::Taken;
+    }
+    let selected = context.keyspaces.get(state.keyspace).map(|keyspace| keyspace.id);
+    if !watches.keys.is_empty() && selected != Some(watches.keyspace) {
+        let text = "EXECABORT the watched keys are in another keyspace; a transaction stays in one keyspace";
+        state.complain(&Complaint::text(text), context, sink.out);
+        return Step::Taken;
+    }
+    let mut operations = Vec::new();
+    let mut items = Vec::with_capacity(queue.specs.len());
+    for (index, spec) in queue.specs.iter().enumerate() {
+        items.push(understand(state, spec, queue.kept.at(index), context, &mut operations));
+    }
+    sink.bytes += queue.kept.bytes();
+    if operations.is_empty() && watches.keys.is_empty() {
+        state.reply(sink.out, |reply| {
+            reply.array(items.len());
+            for item in &items {
+                if let Item::Done(bytes) = item {
+                    reply.raw(bytes);
+                }
+            }
+        });
+    } else {
+        let operation =
+            Operation::Transaction { watched: watches.keys.into(), operations: operations.into() };
+        state.ask_for(operation, Shape::Exec(items.into()), context, sink);
+    }
+    Step::Taken
+}
+
+/// One command of a transaction: an operation, or a reply at once.
+fn understand(
+    state: &mut State,
+    spec: &Spec,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    operations: &mut Vec<Operation>,
+) -> Item {
+    let mut bytes = Vec::new();
+    let result = match spec.action {
+        Action::Data(parse) => {
+            let mut given = Given {
+                stamp: context.stamp,
+                random: &mut *context.random,
+                bulk_max: context.limits.bulk_bytes,
+            };
+            match parse(args, &mut given) {
+                Ok(plan) => {
+                    operations.push(plan.operation);
+                    return Item::Asked(plan.shape);
+                }
+                Err(complaint) => Err(complaint),
+            }
+        }
+        Action::Local(answer) => answer(state, args, context, &mut Reply::new(&mut bytes, state.version)),
+        // Neither is ever queued.
+        Action::Control(_) | Action::Container(_) => Err(Complaint::Syntax),
+    };
+    if let Err(complaint) = result {
+        bytes.clear();
+        Reply::new(&mut bytes, state.version).error(complaint);
+    }
+    Item::Done(bytes)
+}
