@@ -1,1 +1,235 @@
-//! Isochrone's `store` crate.
+//! The replicated state machine of a keyspace: typed values under keys, executed by
+//! [`Command`](isochrone_core::Command)s.
+//!
+//! **What it guarantees.** Equal commands in equal order give equal states, replies and digests on every
+//! replica. Nothing depends on a clock, on memory addresses or on the order of a hash table: keys and
+//! members are listed in the order of a fixed hash, random choices come from seeds in the commands. Commands
+//! that have no written key in common may be executed in either order. Replies are those of Redis.
+//!
+//! **Expiry** (`specs/curp.md` 7.3). A key whose deadline lies at or before the stamp of a command that
+//! touches it is deleted by that command, before anything else. Nothing else expires a key: no clock of a
+//! replica, no highest stamp seen. A command that touches the whole keyspace deletes all such keys.
+//! [`StateMachine::read`] declines to answer where a key would have to be deleted; such a read goes
+//! through the log.
+//!
+//! **Views.** [`Store::export`] costs one reference count, because all containers are shared copy on write
+//! (`trie`, `sequence`); what is changed behind a view is copied path by path.
+//!
+//! Cost of the common commands, one core, a million keys: see `benches/store.rs`.
+
+mod export;
+mod glob;
+mod hash;
+mod hashes;
+mod keys;
+mod lists;
+mod number;
+mod random;
+mod sequence;
+mod sets;
+mod sorted;
+mod sorted_sets;
+mod strings;
+mod trie;
+mod turn;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::View;
+
+use isochrone_core::command::{Operation, Refusal, Response, Touch};
+use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use trie::Trie;
+use turn::Turn;
+use value::{Collection, Entry};
+
+/// The state of one partition of a keyspace. See the crate.
+#[derive(Clone, Default)]
+pub struct Store {
+    keys: Trie<Entry>,
+    /// The keys that have a deadline.
+    deadlines: BTreeSet<(Stamp, Blob)>,
+    /// The sum of the versions of all keys.
+    digest: u64,
+}
+
+/// A string may not grow beyond this, bytes; the default of `proto-max-bulk-len`.
+pub const STRING_MAX: usize = 512 * 1024 * 1024;
+
+impl Store {
+    /// How many keys there are, expired ones that nothing has touched included.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// A number that replicas with equal states agree on, and others practically never: the sum of the keys'
+    /// versions, each a hash of the commands that changed the key since it was made, with their stamps.
+    /// It is kept up to date, so asking for it costs nothing; commands that do not conflict may be
+    /// executed in any order.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The earliest deadline of any key: what is overdue by the host's clock is worth an
+    /// [`Operation::Sweep`].
+    pub fn deadline(&self) -> Option<Stamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The collection under a key.
+    fn view<C: Collection>(&self, key: &[u8]) -> Result<Option<&C>, Refusal> {
+        match self.keys.get(key) {
+            Some(entry) => Ok(Some(C::view(&entry.value).ok_or(Refusal::WrongType)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether this operation touches a key that its stamp expires.
+    fn touches_expired(&self, operation: &Operation, stamp: Stamp) -> bool {
+        if self.deadline().is_none_or(|deadline| deadline > stamp) {
+            return false;
+        }
+        let mut expired = false;
+        operation.visit(&mut |touch| {
+            expired |= match touch {
+                Touch::Key(key, _) => self.keys.get(key).is_some_and(|entry| entry.deadline <= stamp),
+                Touch::All(_) => true,
+            }
+        });
+        expired
+    }
+
+    /// Answers an operation that changes nothing; `None` for all others. No key that it touches is expired.
+    fn answer(&self, operation: &Operation, stamp: Stamp) -> Option<Response> {
+        let answer = self.try_answer(operation, stamp)?;
+        Some(answer.unwrap_or_else(Response::Error))
+    }
+
+    fn try_answer(&self, operation: &Operation, stamp: Stamp) -> Option<Result<Response, Refusal>> {
+        use Operation::*;
+        Some(match operation {
+            Get { key } => self.get(key),
+            MGet { keys } => Ok(self.mget(keys)),
+            StrLen { key } => self.strlen(key),
+            GetRange { key, start, end } => self.getrange(key, *start, *end),
+
+            Exists { keys } | Touch { keys } => Ok(self.exists(keys)),
+            Type { key } => Ok(self.kind(key)),
+            Ttl { key, unit, absolute } => Ok(self.ttl(key, stamp, *unit, *absolute)),
+            Scan { cursor, count, pattern, kind } => Ok(self.scan(*cursor, *count, pattern.as_ref(), *kind)),
+            Keys { pattern } => Ok(self.list(pattern)),
+            DbSize => Ok(Response::count(self.keys.len())),
+            RandomKey { seed } => Ok(self.random_key(*seed)),
+            Version { key } => Ok(Response::Integer(self.version(key) as i64)),
+
+            HGet { key, field } => self.hget(key, field),
+            HMGet { key, fields } => self.hmget(key, fields),
+            HGetAll { key } => self.hgetall(key),
+            HKeys { key } => self.hkeys(key),
+            HVals { key } => self.hvals(key),
+            HLen { key } => self.hlen(key),
+            HExists { key, field } => self.hexists(key, field),
+            HStrLen { key, field } => self.hstrlen(key, field),
+            HRandField { key, count, seed, with_values } => self.hrandfield(key, *count, *seed, *with_values),
+            HScan { key, cursor, count, pattern } => self.hscan(key, *cursor, *count, pattern.as_ref()),
+
+            LLen { key } => self.llen(key),
+            LRange { key, start, stop } => self.lrange(key, *start, *stop),
+            LIndex { key, index } => self.lindex(key, *index),
+            LPos { key, element, rank, count, length } => self.lpos(key, element, *rank, *count, *length),
+
+            SMembers { key } => self.smembers(key),
+            SIsMember { key, member } => self.sismember(key, member),
+            SMIsMember { key, members } => self.smismember(key, members),
+            SCard { key } => self.scard(key),
+            SRandMember { key, count, seed } => self.srandmember(key, *count, *seed),
+            SCombine { combine, keys } => self.scombine(*combine, keys),
+            SInterCard { keys, limit } => self.sintercard(keys, *limit),
+            SScan { key, cursor, count, pattern } => self.sscan(key, *cursor, *count, pattern.as_ref()),
+
+            ZScore { key, member } => self.zscore(key, member),
+            ZMScore { key, members } => self.zmscore(key, members),
+            ZCard { key } => self.zcard(key),
+            ZCount { key, range } => self.zcount(key, range),
+            ZRange { key, slice, with_scores } => self.zrange(key, slice, *with_scores),
+            ZRank { key, member, reverse, with_score } => self.zrank(key, member, *reverse, *with_score),
+            ZCombine { inputs, with_scores } => self.zcombine(inputs, *with_scores),
+            ZInterCard { keys, limit } => self.zintercard(keys, *limit),
+            ZRandMember { key, count, seed, with_scores } => {
+                self.zrandmember(key, *count, *seed, *with_scores)
+            }
+            ZScan { key, cursor, count, pattern } => self.zscan(key, *cursor, *count, pattern.as_ref()),
+
+            Transaction { watched, operations } if operation.is_read() => {
+                if watched.iter().any(|(key, version)| self.version(key) != *version) {
+                    return Some(Ok(Response::NilArray));
+                }
+                let answers = operations.iter().map(|operation| match operation {
+                    Transaction { .. } => Refusal::NestedTransaction.into(),
+                    // A transaction that reads holds nothing but operations that read.
+                    operation => self.answer(operation, stamp).unwrap_or(Response::Nil),
+                });
+                Ok(Response::Array(answers.collect()))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl StateMachine for Store {
+    type Command = Command;
+    type Reply = Response;
+    type View = View;
+
+    fn apply(&mut self, command: &Command) -> Response {
+        Turn::new(self, command.stamp).run(&command.operation)
+    }
+
+    fn reads_only(command: &Command) -> bool {
+        command.operation.is_read()
+    }
+
+    fn read(&self, command: &Command) -> Option<Response> {
+        if self.touches_expired(&command.operation, command.stamp) {
+            return None;
+        }
+        self.answer(&command.operation, command.stamp)
+    }
+
+    fn export(&self) -> View {
+        View::new(self.keys.clone())
+    }
+
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        export::absorb(self, chunk)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({} keys, digest {:016x})", self.keys.len(), self.digest)
+    }
+}
+
+impl Hash for Store {
+    /// All that later replies can depend on, in the order of the keys' hashes.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.keys.hash(state);
+    }
+}
+
+impl PartialEq for Store {
+    fn eq(&self, other: &Store) -> bool {
+        self.keys == other.keys
+    }
+}

@@ -1,0 +1,203 @@
+//! Keys as such: existence, expiry, listing, renaming.
+
+use crate::Store;
+use crate::glob::Glob;
+use crate::random;
+use crate::trie::{Entry as Listed, Trie};
+use crate::turn::{Mark, Turn};
+use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, TtlUnit};
+use isochrone_core::{Blob, Stamp};
+
+impl Store {
+    pub(crate) fn exists(&self, keys: &[Blob]) -> Response {
+        Response::count(keys.iter().filter(|key| self.keys.contains(key)).count())
+    }
+
+    pub(crate) fn kind(&self, key: &[u8]) -> Response {
+        Response::Kind(self.keys.get(key).map_or(Kind::None, |entry| entry.value.kind()))
+    }
+
+    pub(crate) fn ttl(&self, key: &[u8], stamp: Stamp, unit: TtlUnit, absolute: bool) -> Response {
+        let Some(entry) = self.keys.get(key) else { return Response::Integer(-2) };
+        if entry.deadline == Stamp::MAX {
+            return Response::Integer(-1);
+        }
+        // Both rounded down to milliseconds, as Redis keeps them.
+        let from = if absolute { 0 } else { stamp.as_millis() };
+        let millis = entry.deadline.as_millis().saturating_sub(from) as i64;
+        Response::Integer(match unit {
+            TtlUnit::Millis => millis,
+            TtlUnit::Seconds => (millis + 500) / 1000,
+        })
+    }
+
+    pub(crate) fn version(&self, key: &[u8]) -> u64 {
+        self.keys.get(key).map_or(0, |entry| entry.version)
+    }
+
+    pub(crate) fn list(&self, pattern: &[u8]) -> Response {
+        let glob = Glob::new(pattern);
+        let matching = self.keys.iter().filter(|entry| glob.matches(entry.key));
+        Response::Array(matching.map(|entry| Response::Bulk(entry.key.clone())).collect())
+    }
+
+    pub(crate) fn random_key(&self, seed: u64) -> Response {
+        if self.keys.is_empty() {
+            return Response::Nil;
+        }
+        match self.keys.nth(random::one(seed, self.keys.len())) {
+            Some((key, _)) => Response::Bulk(key.clone()),
+            None => Response::Nil,
+        }
+    }
+
+    pub(crate) fn scan(
+        &self,
+        cursor: u64,
+        count: u64,
+        pattern: Option<&Blob>,
+        kind: Option<Kind>,
+    ) -> Response {
+        let mut items = Vec::new();
+        let cursor = page(&self.keys, cursor, count, pattern, |entry| {
+            if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
+                items.push(entry.key.clone());
+            }
+        });
+        Response::Scan { cursor, items }
+    }
+}
+
+/// How many low bits of a hash a cursor leaves out, so that it fits a double.
+const CURSOR_SHIFT: u32 = 12;
+
+/// Gives one page of a trie to `found`: the entries whose hashes begin at the cursor, `count` of them but
+/// never a part of those that share a cursor, then those that match. The next cursor, 0 at the end.
+///
+/// A cursor is a hash, so entries that stay are listed exactly once whatever comes and goes, and a cursor
+/// made by one replica is good on another.
+pub(crate) fn page<'a, V>(
+    trie: &'a Trie<V>,
+    cursor: u64,
+    count: u64,
+    pattern: Option<&Blob>,
+    mut found: impl FnMut(Listed<'a, V>),
+) -> u64 {
+    // Beyond 52 bits lies nothing: cursors that were never given list nothing.
+    if cursor >> (64 - CURSOR_SHIFT) != 0 {
+        return 0;
+    }
+    let glob = pattern.map(|pattern| Glob::new(pattern));
+    let mut last = cursor;
+    for (seen, entry) in trie.iter_at(trie.index_of(cursor << CURSOR_SHIFT)).enumerate() {
+        let place = entry.hash >> CURSOR_SHIFT;
+        if seen as u64 >= count.max(1) && place != last {
+            return place;
+        }
+        last = place;
+        if glob.as_ref().is_none_or(|glob| glob.matches(entry.key)) {
+            found(entry);
+        }
+    }
+    0
+}
+
+impl Turn<'_> {
+    pub(crate) fn del(&mut self, keys: &[Blob]) -> Response {
+        Response::count(keys.iter().filter(|key| self.delete(key).is_some()).count())
+    }
+
+    pub(crate) fn expireat(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        at: Stamp,
+        condition: ExpiryCondition,
+    ) -> Response {
+        let Some(entry) = self.store().keys.get(key) else { return Response::Integer(0) };
+        // No deadline is later than any.
+        let held = entry.deadline;
+        let wanted = match condition {
+            ExpiryCondition::Always => true,
+            ExpiryCondition::IfNone => held == Stamp::MAX,
+            ExpiryCondition::IfSome => held != Stamp::MAX,
+            ExpiryCondition::IfLater => at > held,
+            ExpiryCondition::IfEarlier => at < held,
+        };
+        if wanted {
+            self.redate(mark, key, at);
+        }
+        Response::yes(wanted)
+    }
+
+    pub(crate) fn persist(&mut self, mark: &mut Mark<'_>, key: &Blob) -> Response {
+        let dated = self.store().keys.get(key).is_some_and(|entry| entry.deadline != Stamp::MAX);
+        if dated {
+            self.redate(mark, key, Stamp::MAX);
+        }
+        Response::yes(dated)
+    }
+
+    /// Gives a key that exists another deadline; one that the stamp has reached deletes it.
+    pub(crate) fn redate(&mut self, mark: &mut Mark<'_>, key: &Blob, deadline: Stamp) {
+        let stamp = self.stamp;
+        self.slot(key, |slot, books| {
+            if deadline <= stamp && deadline != Stamp::MAX {
+                books.remove(slot);
+            } else if let Some(entry) = slot.get_mut()
+                && entry.deadline != deadline
+            {
+                books.set_deadline(entry, deadline);
+                books.touch(entry, mark);
+            }
+        });
+    }
+
+    pub(crate) fn flush(&mut self) -> Response {
+        self.clear();
+        Response::Ok
+    }
+
+    pub(crate) fn sweep(&mut self, limit: u32) -> Response {
+        Response::Integer(i64::from(self.expire(limit)))
+    }
+
+    pub(crate) fn rename(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        target: &Blob,
+        only_if_absent: bool,
+    ) -> Result<Response, Refusal> {
+        if !self.store().keys.contains(key) {
+            return Err(Refusal::NoSuchKey);
+        }
+        if only_if_absent && self.store().keys.contains(target) {
+            return Ok(Response::Integer(0));
+        }
+        if key != target
+            && let Some(entry) = self.delete(key)
+        {
+            self.put(&mut mark.salted(entry.version), target, entry.value, entry.deadline);
+        }
+        Ok(if only_if_absent { Response::Integer(1) } else { Response::Ok })
+    }
+
+    pub(crate) fn copy(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        target: &Blob,
+        replace: bool,
+    ) -> Result<Response, Refusal> {
+        if key == target {
+            return Err(Refusal::SameObject);
+        }
+        let Some(entry) = self.store().keys.get(key).cloned() else { return Ok(Response::Integer(0)) };
+        if !replace && self.store().keys.contains(target) {
+            return Ok(Response::Integer(0));
+        }
+        self.put(&mut mark.salted(entry.version), target, entry.value, entry.deadline);
+        Ok(Response::Integer(1))
+    }
+}

@@ -1,0 +1,159 @@
+//! `specs/curp.md` 7.3: by the stamp of the command that touches a key, and by nothing else.
+
+use super::*;
+use isochrone_core::command::{ExpiryCondition, TtlUnit};
+
+fn expire(key: &str, millis: u64, condition: ExpiryCondition) -> Operation {
+    Operation::ExpireAt { key: b(key), at: at(millis), condition }
+}
+
+fn ttl(key: &str, unit: TtlUnit, absolute: bool) -> Operation {
+    Operation::Ttl { key: b(key), unit, absolute }
+}
+
+#[test]
+fn a_deadline_is_reached_at_its_stamp() {
+    let mut store = Store::default();
+    store.run(set_until("k", "v", 100));
+    assert_eq!(store.run_at(99, get("k")), bulk("v"));
+    assert_eq!(store.read(&command(100, get("k"))), None, "a read that would delete goes through the log");
+    assert_eq!(store.run_at(100, get("k")), Response::Nil);
+    assert_eq!((store.len(), store.deadline(), store.digest()), (0, None, 0));
+    // Gone is gone, also for an earlier stamp.
+    assert_eq!(store.run_at(1, get("k")), Response::Nil);
+}
+
+#[test]
+fn only_touched_keys_expire_whatever_stamps_have_been_seen() {
+    let mut store = Store::default();
+    store.run(set_until("k", "v", 100));
+    store.run_at(1_000_000, set("other", "v"));
+    assert_eq!(store.run_at(99, get("k")), bulk("v"), "a later stamp on another key says nothing");
+    assert_eq!(store.len(), 2);
+    assert_eq!(store.run_at(1_000_000, Operation::DbSize), Response::Integer(1));
+}
+
+#[test]
+fn the_order_of_commands_on_other_keys_does_not_matter() {
+    // Two commands without a common key, executed in both orders, whatever their stamps.
+    let prepared = || {
+        let mut store = Store::default();
+        store.run(set_until("a", "1", 100));
+        store.run(set_until("b", "1", 100));
+        store
+    };
+    let incr = |key: &str| Operation::IncrBy { key: b(key), by: 1 };
+    for (one, other) in [(50, 150), (150, 50), (100, 99)] {
+        let (mut first, mut second) = (prepared(), prepared());
+        let answers = (first.run_at(one, incr("a")), first.run_at(other, incr("b")));
+        let swapped = (second.run_at(other, incr("b")), second.run_at(one, incr("a")));
+        assert_eq!(answers, (swapped.1, swapped.0));
+        assert_eq!(first, second);
+        assert_eq!((first.digest(), first.deadline()), (second.digest(), second.deadline()));
+    }
+}
+
+#[test]
+fn every_command_deletes_what_it_touches_first() {
+    for operation in [
+        Operation::IncrBy { key: b("k"), by: 1 },
+        Operation::Append { key: b("k"), value: b("1") },
+        Operation::SetRange { key: b("k"), offset: 0, value: b("1") },
+        push("k", "1"),
+        Operation::SAdd { key: b("k"), members: names("1") },
+        Operation::Set {
+            key: b("k"),
+            value: b("1"),
+            condition: Condition::IfAbsent,
+            expiry: Expiry::Keep,
+            get: false,
+        },
+        Operation::Rename { key: b("source"), target: b("k"), only_if_absent: true },
+        Operation::Transaction { watched: [(b("k"), 0)].into(), operations: [set("k", "1")].into() },
+    ] {
+        let mut store = Store::default();
+        store.run(set("source", "v"));
+        store.run(set_until("k", "v", 100));
+        let answer = store.run_at(100, operation.clone());
+        assert!(!answer.is_error() && answer != Response::Nil, "{operation:?} gave {answer:?}");
+        assert_eq!(store.deadline(), None, "{operation:?} inherited a deadline");
+    }
+}
+
+#[test]
+fn deadlines_are_set_under_conditions() {
+    use ExpiryCondition::*;
+    let mut store = Store::default();
+    let no = Response::Integer(0);
+    let yes = Response::Integer(1);
+    assert_eq!(store.run(expire("k", 500, Always)), no);
+    store.run(set("k", "v"));
+    assert_eq!(store.run(expire("k", 500, IfSome)), no);
+    assert_eq!(store.run(expire("k", 500, IfLater)), no, "no deadline is later than any");
+    assert_eq!(store.run(expire("k", 500, IfEarlier)), yes);
+    assert_eq!(store.run(expire("k", 600, IfNone)), no);
+    assert_eq!(store.run(expire("k", 600, IfEarlier)), no);
+    assert_eq!(store.run(expire("k", 600, IfLater)), yes);
+    assert_eq!(store.run(expire("k", 700, IfSome)), yes);
+    assert_eq!(store.run(Operation::Persist { key: b("k") }), yes);
+    assert_eq!(store.run(Operation::Persist { key: b("k") }), no);
+    assert_eq!(store.run(expire("k", 500, IfNone)), yes);
+    assert_eq!(store.run_at(50, expire("k", 40, Always)), yes, "a deadline in the past deletes");
+    assert_eq!(store.len(), 0);
+    assert_eq!(store.run_at(50, set_until("k", "v", 40)), Response::Ok);
+    assert_eq!(store.len(), 0);
+    store.run(set("k", "v"));
+    let getex = |expiry| Operation::GetEx { key: b("k"), expiry };
+    assert_eq!(store.run(getex(Expiry::At(at(500)))), bulk("v"));
+    assert_eq!(store.run(getex(Expiry::Keep)), bulk("v"));
+    assert_eq!(store.deadline(), Some(at(500)));
+    assert_eq!(store.run(getex(Expiry::Clear)), bulk("v"));
+    assert_eq!(store.deadline(), None);
+    assert_eq!(store.run_at(9, getex(Expiry::At(at(9)))), bulk("v"));
+    assert_eq!(store.run(getex(Expiry::Clear)), Response::Nil);
+}
+
+#[test]
+fn time_left_is_told_by_the_stamp() {
+    use TtlUnit::*;
+    let mut store = Store::default();
+    assert_eq!(store.run(ttl("k", Millis, false)), Response::Integer(-2));
+    store.run(set("k", "v"));
+    assert_eq!(store.run(ttl("k", Seconds, true)), Response::Integer(-1));
+    store.run(expire("k", 10_700, ExpiryCondition::Always));
+    assert_eq!(store.run_at(200, ttl("k", Millis, false)), Response::Integer(10_500));
+    assert_eq!(store.run_at(200, ttl("k", Seconds, false)), Response::Integer(11));
+    assert_eq!(store.run_at(201, ttl("k", Seconds, false)), Response::Integer(10));
+    assert_eq!(store.run_at(200, ttl("k", Seconds, true)), Response::Integer(11));
+    assert_eq!(store.run_at(200, ttl("k", Millis, true)), Response::Integer(10_700));
+}
+
+#[test]
+fn a_deadline_goes_with_its_value() {
+    let mut store = Store::default();
+    store.run(set_until("k", "v", 500));
+    store.run(Operation::Rename { key: b("k"), target: b("l"), only_if_absent: false });
+    store.run(Operation::Copy { key: b("l"), target: b("m"), replace: false });
+    store.run(Operation::Append { key: b("l"), value: b("w") });
+    assert_eq!(store.run_at(499, Operation::Exists { keys: names("k l m") }), Response::Integer(2));
+    assert_eq!(store.run_at(500, Operation::Exists { keys: names("k l m") }), Response::Integer(0));
+    assert_eq!((store.len(), store.deadline()), (0, None));
+}
+
+#[test]
+fn a_sweep_deletes_the_earliest_up_to_its_limit() {
+    let mut store = Store::default();
+    for millis in [300, 100, 200, 400] {
+        store.run(set_until(&format!("k{millis}"), "v", millis));
+    }
+    let sweep = |limit| Operation::Sweep { limit };
+    assert_eq!(store.run_at(50, sweep(10)), Response::Integer(0));
+    assert_eq!(store.run_at(300, sweep(2)), Response::Integer(2));
+    assert_eq!(store.deadline(), Some(at(300)));
+    assert_eq!(store.run_at(300, sweep(2)), Response::Integer(1));
+    assert_eq!(store.len(), 1);
+    // Listing the keyspace deletes what is due, as a command.
+    assert_eq!(store.read(&command(400, Operation::Keys { pattern: b("*") })), None);
+    assert_eq!(store.run_at(400, Operation::Keys { pattern: b("*") }), array(""));
+    assert_eq!(store.len(), 0);
+}

@@ -1,0 +1,228 @@
+use super::*;
+use isochrone_core::command::Kind;
+
+#[test]
+fn set_has_all_its_options() {
+    let mut store = Store::default();
+    let mut go = |value: &str, condition, expiry, get| {
+        store.run(Operation::Set { key: b("k"), value: b(value), condition, expiry, get })
+    };
+    use Condition::*;
+    assert_eq!(go("1", IfPresent, Expiry::Clear, false), Response::Nil);
+    assert_eq!(go("1", IfAbsent, Expiry::Clear, false), Response::Ok);
+    assert_eq!(go("2", IfAbsent, Expiry::Clear, false), Response::Nil);
+    assert_eq!(go("2", IfAbsent, Expiry::Clear, true), bulk("1"));
+    assert_eq!(go("3", Always, Expiry::At(at(500)), true), bulk("1"));
+    assert_eq!(go("4", IfPresent, Expiry::Keep, false), Response::Ok);
+    assert_eq!(store.deadline(), Some(at(500)));
+    assert_eq!(store.run(set("k", "5")), Response::Ok);
+    assert_eq!(store.deadline(), None);
+    // A set overwrites any type, unless it must tell the old string.
+    let mut store = one_of_each();
+    let get = |key: &str| Operation::Set {
+        key: b(key),
+        value: b("v"),
+        condition: Always,
+        expiry: Expiry::Clear,
+        get: true,
+    };
+    assert_eq!(store.run(get("list")), WRONG_TYPE);
+    assert_eq!(store.run(get("fresh")), Response::Nil);
+    assert_eq!(store.run(set("list", "v")), Response::Ok);
+}
+
+#[test]
+fn several_strings_at_once() {
+    let mut store = one_of_each();
+    let mset = |text: &str, only_if_absent| Operation::MSet { pairs: pairs(text), only_if_absent };
+    assert_eq!(store.run(mset("a 1 b 2 a 3", false)), Response::Ok);
+    assert_eq!(store.run(mset("c 1 a 9", true)), Response::Integer(0));
+    assert_eq!(store.run(mset("c 1 d 2", true)), Response::Integer(1));
+    assert_eq!(
+        store.run(Operation::MGet { keys: names("a list nothing d") }),
+        Response::Array(vec![bulk("3"), Response::Nil, Response::Nil, bulk("2")])
+    );
+}
+
+#[test]
+fn parts_of_strings() {
+    let mut store = Store::default();
+    let append = |value: &str| Operation::Append { key: b("k"), value: b(value) };
+    assert_eq!(store.run(append("This is ")), Response::Integer(8));
+    assert_eq!(store.run(append("a string")), Response::Integer(16));
+    let range = |start, end| Operation::GetRange { key: b("k"), start, end };
+    for (start, end, expected) in [
+        (0, 3, "This"),
+        (-3, -1, "ing"),
+        (0, -1, "This is a string"),
+        (10, 100, "string"),
+        (5, 3, ""),
+        (-1, -5, ""),
+        (-100, 3, "This"),
+        // As in Redis: an end far before the first byte is the first byte.
+        (0, -100, "T"),
+        (16, 20, ""),
+    ] {
+        assert_eq!(store.run(range(start, end)), bulk(expected), "{start} {end}");
+    }
+    let setrange =
+        |key: &str, offset, value: &str| Operation::SetRange { key: b(key), offset, value: b(value) };
+    assert_eq!(store.run(setrange("k", 5, "XX")), Response::Integer(16));
+    assert_eq!(store.run(get("k")), bulk("This XX a string"));
+    assert_eq!(store.run(setrange("pad", 3, "x")), Response::Integer(4));
+    assert_eq!(store.run(get("pad")), bulk("\0\0\0x"));
+    assert_eq!(store.run(setrange("none", 3, "")), Response::Integer(0));
+    assert_eq!(store.run(Operation::Exists { keys: names("none") }), Response::Integer(0));
+    assert_eq!(store.run(setrange("k", 1 << 29, "x")), Refusal::StringTooLong.into());
+    assert_eq!(store.run(setrange("k", u64::MAX, "x")), Refusal::StringTooLong.into());
+    assert_eq!(store.run(Operation::StrLen { key: b("k") }), Response::Integer(16));
+    assert_eq!(store.run(Operation::GetDel { key: b("k") }), bulk("This XX a string"));
+    assert_eq!(store.run(Operation::StrLen { key: b("k") }), Response::Integer(0));
+}
+
+#[test]
+fn counters() {
+    let mut store = one_of_each();
+    let incr = |key: &str, by| Operation::IncrBy { key: b(key), by };
+    assert_eq!(store.run(incr("n", 5)), Response::Integer(5));
+    assert_eq!(store.run(incr("n", -7)), Response::Integer(-2));
+    assert_eq!(store.run(get("n")), bulk("-2"));
+    assert_eq!(store.run(Operation::Append { key: b("n"), value: b("0") }), Response::Integer(3));
+    assert_eq!(store.run(incr("n", 1)), Response::Integer(-19));
+    assert_eq!(store.run(incr("string", 1)), Refusal::NotInteger.into());
+    assert_eq!(store.run(incr("list", 1)), WRONG_TYPE);
+    store.run(set("n", &i64::MAX.to_string()));
+    assert_eq!(store.run(incr("n", 1)), Refusal::Overflow.into());
+    assert_eq!(store.run(get("n")), bulk(&i64::MAX.to_string()));
+    let float = |key: &str, by: f64| Operation::IncrByFloat { key: b(key), by: score(by) };
+    assert_eq!(store.run(float("f", 0.1)), bulk("0.1"));
+    assert_eq!(store.run(float("f", 0.2)), bulk("0.3"));
+    assert_eq!(store.run(float("string", 0.2)), Refusal::NotFloat.into());
+    assert_eq!(store.run(float("f", f64::INFINITY)), Refusal::NanOrInfinity.into());
+}
+
+#[test]
+fn keys_are_renamed_copied_and_deleted() {
+    let mut store = one_of_each();
+    let rename = |key: &str, target: &str, only_if_absent| Operation::Rename {
+        key: b(key),
+        target: b(target),
+        only_if_absent,
+    };
+    assert_eq!(store.run(rename("nothing", "x", false)), Refusal::NoSuchKey.into());
+    assert_eq!(store.run(rename("string", "string", false)), Response::Ok);
+    assert_eq!(store.run(rename("string", "string", true)), Response::Integer(0));
+    assert_eq!(store.run(rename("string", "list", true)), Response::Integer(0));
+    assert_eq!(store.run(rename("string", "list", false)), Response::Ok);
+    assert_eq!(store.run(get("list")), bulk("text"));
+    assert_eq!(store.run(rename("list", "string", true)), Response::Integer(1));
+    let copy = |key: &str, target: &str, replace| Operation::Copy { key: b(key), target: b(target), replace };
+    assert_eq!(store.run(copy("set", "set", false)), Refusal::SameObject.into());
+    assert_eq!(store.run(copy("set", "copy", false)), Response::Integer(1));
+    assert_eq!(store.run(copy("hash", "copy", false)), Response::Integer(0));
+    assert_eq!(store.run(copy("hash", "copy", true)), Response::Integer(1));
+    assert_eq!(store.run(copy("nothing", "copy", true)), Response::Integer(0));
+    // The copy is its own.
+    store.run(Operation::HSet { key: b("copy"), pairs: pairs("g 2") });
+    assert_eq!(store.run(Operation::HLen { key: b("hash") }), Response::Integer(1));
+    assert_eq!(store.run(Operation::Exists { keys: names("copy copy list zset") }), Response::Integer(3));
+    assert_eq!(store.run(Operation::Del { keys: names("copy copy zset nothing") }), Response::Integer(2));
+    for (key, kind) in
+        [("string", Kind::String), ("hash", Kind::Hash), ("set", Kind::Set), ("zset", Kind::None)]
+    {
+        assert_eq!(store.run(Operation::Type { key: b(key) }), Response::Kind(kind));
+    }
+    assert_eq!(store.run(Operation::DbSize), Response::Integer(3));
+    assert_eq!(store.run(Operation::Flush), Response::Ok);
+    assert_eq!(store.run(Operation::DbSize), Response::Integer(0));
+    assert_eq!((store.digest(), store == Store::default()), (0, true));
+    assert_eq!(store.run(Operation::RandomKey { seed: 3 }), Response::Nil);
+}
+
+#[test]
+fn a_scan_lists_what_stays_and_each_once() {
+    let mut store = Store::default();
+    for number in 0..3000 {
+        store.run(set(&format!("key:{number}"), "v"));
+    }
+    store.run(push("other", "a"));
+    let (mut cursor, mut seen, mut pages) = (0, Vec::new(), 0);
+    loop {
+        let scan = Operation::Scan { cursor, count: 50, pattern: Some(b("key:*")), kind: Some(Kind::String) };
+        let Response::Scan { cursor: next, items } = store.run(scan) else { panic!() };
+        assert!(items.len() <= 50 && next < 1 << 53);
+        seen.extend(items);
+        // Meanwhile half of the keys go and others come, so that branches fold and split.
+        for number in (0..25).map(|step| pages * 50 + step * 2 + 1).filter(|number| *number < 3000) {
+            store.run(Operation::Del { keys: names(&format!("key:{number}")) });
+            store.run(set(&format!("new:{number}"), "v"));
+        }
+        pages += 1;
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    for number in (0..3000).step_by(2) {
+        let key = b(&format!("key:{number}"));
+        assert_eq!(seen.iter().filter(|seen| **seen == key).count(), 1, "{key:?}");
+    }
+    // A cursor that no scan has given is harmless.
+    for cursor in [1, 1 << 51, 1 << 52, u64::MAX] {
+        store.run(Operation::Scan { cursor, count: 0, pattern: None, kind: None });
+    }
+    let Response::Array(listed) = store.run(Operation::Keys { pattern: b("key:1?") }) else { panic!() };
+    assert_eq!(listed.len(), 5);
+    let Response::Bulk(key) = store.run(Operation::RandomKey { seed: 9 }) else { panic!() };
+    assert_eq!(store.run(Operation::Exists { keys: [key].into() }), Response::Integer(1));
+}
+
+#[test]
+fn transactions_are_one_step() {
+    let mut store = one_of_each();
+    let version = |store: &mut Store, key: &str| {
+        let Response::Integer(version) = store.run(Operation::Version { key: b(key) }) else { panic!() };
+        version as u64
+    };
+    let transaction = |watched: &[(&str, u64)], operations: &[Operation]| Operation::Transaction {
+        watched: watched.iter().map(|(key, version)| (b(key), *version)).collect(),
+        operations: operations.into(),
+    };
+    assert_eq!(version(&mut store, "nothing"), 0);
+    let (string, set_before) = (version(&mut store, "string"), version(&mut store, "set"));
+    assert!(string > 0 && string <= i64::MAX as u64);
+    let watched = [("string", string), ("nothing", 0)];
+    let operations = [
+        set("string", "1"),
+        Operation::IncrBy { key: b("string"), by: 1 },
+        Operation::IncrBy { key: b("list"), by: 1 },
+        transaction(&[], &[]),
+        get("string"),
+    ];
+    // A refused operation does not undo the others: as in Redis.
+    let expected = Response::Array(vec![
+        Response::Ok,
+        Response::Integer(2),
+        WRONG_TYPE,
+        Refusal::NestedTransaction.into(),
+        bulk("2"),
+    ]);
+    assert_eq!(store.run(transaction(&watched, &operations)), expected);
+    // The watched key has changed.
+    assert_eq!(store.run(transaction(&watched, &operations)), Response::NilArray);
+    assert_eq!(store.run(transaction(&[("nothing", 7)], &[get("string")])), Response::NilArray);
+    assert_eq!(store.run(transaction(&[], &[get("string"), Operation::DbSize])), {
+        Response::Array(vec![bulk("2"), Response::Integer(5)])
+    });
+    // What changes nothing changes no version.
+    store.run(Operation::SAdd { key: b("set"), members: names("a") });
+    store.run(Operation::SRem { key: b("set"), members: names("b") });
+    assert_eq!(version(&mut store, "set"), set_before);
+    store.run(Operation::SAdd { key: b("set"), members: names("b") });
+    assert_ne!(version(&mut store, "set"), set_before);
+    // A key that goes and comes back at the same stamp with something else is another one.
+    let first = version(&mut store, "set");
+    store.run(Operation::Del { keys: names("set") });
+    store.run(Operation::SAdd { key: b("set"), members: names("a c") });
+    assert_ne!(version(&mut store, "set"), first);
+}

@@ -1,0 +1,110 @@
+use super::*;
+use isochrone_core::Export;
+use isochrone_core::machine::CHUNK_MAX;
+use std::hash::{BuildHasher, BuildHasherDefault};
+
+fn chunks(view: &impl Export) -> Vec<Blob> {
+    (0..).map_while(|index| view.chunk(index)).collect()
+}
+
+fn rebuilt(chunks: &[Blob]) -> Store {
+    let mut store = Store::default();
+    chunks.iter().for_each(|chunk| store.absorb(chunk).unwrap());
+    store
+}
+
+fn fingerprint(store: &Store) -> u64 {
+    BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(store)
+}
+
+/// Collections of several chunks each, a value larger than a chunk, and many small keys.
+fn large() -> Store {
+    let mut store = one_of_each();
+    let long = "x".repeat(100);
+    for number in 0..3000 {
+        store.run(set_until(&format!("small:{number}"), "v", 1000 + number));
+        let member = format!("{number}{long}");
+        store.run(Operation::HSet { key: b("hash"), pairs: [(b(&member), b(&long))].into() });
+        store.run(push("list", &member));
+        store.run(Operation::SAdd { key: b("set"), members: [b(&member)].into() });
+        let members = [(score(number as f64 / 7.0), b(&member))].into();
+        store.run(Operation::ZAdd { key: b("zset"), flags: Default::default(), members });
+        store.run(Operation::IncrBy { key: b("counter"), by: 7 });
+    }
+    store.run(set("giant", &"y".repeat(3 * CHUNK_MAX)));
+    store
+}
+
+#[test]
+fn a_store_is_rebuilt_from_its_chunks() {
+    let store = large();
+    let view = store.export();
+    let chunks = chunks(&view);
+    assert!(chunks.len() > 8, "{}", chunks.len());
+    assert_eq!(chunks.iter().filter(|chunk| chunk.len() > CHUNK_MAX).count(), 1, "only the giant value");
+    let mut copy = rebuilt(&chunks);
+    assert!(copy == store);
+    assert_eq!(fingerprint(&copy), fingerprint(&store));
+    assert_eq!((copy.digest(), copy.deadline(), copy.len()), (store.digest(), store.deadline(), store.len()));
+    // Asked in another order, on a view that has given nothing yet.
+    let fresh = store.export();
+    for index in [5, 0, chunks.len() - 1, 5] {
+        assert_eq!(fresh.chunk(index as u64).as_ref(), Some(&chunks[index]));
+    }
+    assert_eq!(fresh.chunk(chunks.len() as u64), None);
+    assert_eq!(fresh.chunk(u64::MAX), None);
+    // They go on alike.
+    let mut store = store;
+    for operation in [
+        Operation::SPop { key: b("set"), count: Some(10), seed: 4 },
+        Operation::Pop { key: b("list"), side: Side::Right, count: Some(500) },
+        Operation::ZRemRange { key: b("zset"), range: index(100, 900).into() },
+        Operation::Sweep { limit: 100 },
+        Operation::IncrBy { key: b("counter"), by: 1 },
+    ] {
+        assert_eq!(store.run_at(2000, operation.clone()), copy.run_at(2000, operation));
+    }
+    assert!(copy == store && copy.digest() == store.digest());
+}
+
+#[test]
+fn a_view_does_not_see_what_comes_later() {
+    let mut store = large();
+    let before = store.clone();
+    let view = store.export();
+    let first = view.chunk(0).unwrap();
+    for number in 0..3000 {
+        store.run(set(&format!("small:{number}"), "changed"));
+        store.run(Operation::Pop { key: b("list"), side: Side::Left, count: None });
+    }
+    for operation in [
+        Operation::HDel { key: b("hash"), fields: names("f") },
+        Operation::SAdd { key: b("set"), members: names("new") },
+        Operation::ZRemRange { key: b("zset"), range: index(0, 2000).into() },
+        Operation::Del { keys: names("giant string") },
+    ] {
+        store.run(operation);
+    }
+    assert!(rebuilt(&chunks(&view)) == before);
+    assert_eq!(view.chunk(0), Some(first));
+    store.run(Operation::Flush);
+    assert!(rebuilt(&chunks(&view)) == before);
+}
+
+#[test]
+fn an_empty_store_has_no_chunks() {
+    assert_eq!(Store::default().export().chunk(0), None);
+}
+
+#[test]
+fn malformed_chunks_are_refused() {
+    let chunk = one_of_each().export().chunk(0).unwrap();
+    let cause = |store: &mut Store, chunk: &[u8]| store.absorb(chunk).unwrap_err().cause;
+    assert_eq!(cause(&mut Store::default(), b""), "it is empty");
+    assert_eq!(cause(&mut Store::default(), b"\x09abc"), "format 9, this version knows 1");
+    for length in 1..chunk.len() {
+        assert!(Store::default().absorb(&chunk[..length]).is_err(), "{length} of {} bytes", chunk.len());
+    }
+    let mut store = rebuilt(std::slice::from_ref(&chunk));
+    assert!(cause(&mut store, &chunk).contains("comes twice"), "the same keys once more");
+}

@@ -1,0 +1,321 @@
+//! One command that changes the state: what the files of the types share.
+
+use crate::Store;
+use crate::hash;
+use crate::trie::Slot;
+use crate::value::{Collection, Entry, Value};
+use isochrone_core::command::{Operation, Refusal, Response, Touch};
+use isochrone_core::{Blob, Stamp};
+use std::collections::BTreeSet;
+
+/// The execution of one command. Every change of a key goes through it, so that versions, digest and
+/// deadlines follow.
+pub(crate) struct Turn<'a> {
+    store: &'a mut Store,
+    pub stamp: Stamp,
+}
+
+/// What one operation adds to the version of a key that it changes, made when first needed: a hash of the
+/// operation and its stamp.
+pub(crate) struct Mark<'a> {
+    operation: &'a Operation,
+    stamp: Stamp,
+    made: Option<u64>,
+}
+
+impl<'a> Mark<'a> {
+    fn new(operation: &'a Operation, stamp: Stamp) -> Mark<'a> {
+        Mark { operation, stamp, made: None }
+    }
+
+    /// A mark that depends on something beside the operation: another key's value that went into this one.
+    pub fn salted(&mut self, salt: u64) -> Mark<'a> {
+        Mark { operation: self.operation, stamp: self.stamp, made: Some(hash::mix(self.get(), salt)) }
+    }
+
+    fn get(&mut self) -> u64 {
+        *self.made.get_or_insert_with(|| hash::digest(&(self.operation, self.stamp)))
+    }
+
+    /// The version behind one: odd, so never 0, and below 2^63, so that it fits a reply.
+    fn next(&mut self, version: u64) -> u64 {
+        hash::mix(version, self.get()) >> 1 | 1
+    }
+}
+
+/// Whether a change has taken place.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) enum Changed {
+    Yes,
+    No,
+}
+
+impl From<bool> for Changed {
+    fn from(changed: bool) -> Changed {
+        if changed { Changed::Yes } else { Changed::No }
+    }
+}
+
+impl<'a> Turn<'a> {
+    pub fn new(store: &'a mut Store, stamp: Stamp) -> Turn<'a> {
+        Turn { store, stamp }
+    }
+
+    /// Deletes what the stamp expires among what the operation touches, then executes it.
+    pub fn run(&mut self, operation: &Operation) -> Response {
+        if self.store.touches_expired(operation, self.stamp) {
+            self.purge(operation);
+        }
+        self.execute(operation)
+    }
+
+    /// The state, to be looked at.
+    pub fn store(&self) -> &Store {
+        self.store
+    }
+
+    fn execute(&mut self, operation: &Operation) -> Response {
+        if let Operation::Transaction { watched, operations } = operation
+            && !operation.is_read()
+        {
+            if watched.iter().any(|(key, version)| self.store.version(key) != *version) {
+                return Response::NilArray;
+            }
+            let answers = operations.iter().map(|operation| match operation {
+                Operation::Transaction { .. } => Refusal::NestedTransaction.into(),
+                operation => self.execute(operation),
+            });
+            return Response::Array(answers.collect());
+        }
+        if let Some(answer) = self.store.answer(operation, self.stamp) {
+            return answer;
+        }
+        let mut mark = Mark::new(operation, self.stamp);
+        self.change(operation, &mut mark).unwrap_or_else(Response::Error)
+    }
+
+    fn change(&mut self, operation: &Operation, mark: &mut Mark<'_>) -> Result<Response, Refusal> {
+        use Operation::*;
+        match operation {
+            Set { key, value, condition, expiry, get } => {
+                self.set(mark, key, value, *condition, *expiry, *get)
+            }
+            MSet { pairs, only_if_absent } => Ok(self.mset(mark, pairs, *only_if_absent)),
+            GetDel { key } => self.getdel(key),
+            GetEx { key, expiry } => self.getex(mark, key, *expiry),
+            Append { key, value } => self.append(mark, key, value),
+            SetRange { key, offset, value } => self.setrange(mark, key, *offset, value),
+            IncrBy { key, by } => self.incrby(mark, key, *by),
+            IncrByFloat { key, by } => self.incrbyfloat(mark, key, *by),
+
+            Del { keys } => Ok(self.del(keys)),
+            ExpireAt { key, at, condition } => Ok(self.expireat(mark, key, *at, *condition)),
+            Persist { key } => Ok(self.persist(mark, key)),
+            Flush => Ok(self.flush()),
+            Rename { key, target, only_if_absent } => self.rename(mark, key, target, *only_if_absent),
+            Copy { key, target, replace } => self.copy(mark, key, target, *replace),
+            Sweep { limit } => Ok(self.sweep(*limit)),
+
+            HSet { key, pairs } => self.hset(mark, key, pairs),
+            HSetNx { key, field, value } => self.hsetnx(mark, key, field, value),
+            HDel { key, fields } => self.hdel(mark, key, fields),
+            HIncrBy { key, field, by } => self.hincrby(mark, key, field, *by),
+            HIncrByFloat { key, field, by } => self.hincrbyfloat(mark, key, field, *by),
+
+            Push { key, values, side, only_if_exists } => {
+                self.push(mark, key, values, *side, *only_if_exists)
+            }
+            Pop { key, side, count } => self.pop(mark, key, *side, *count),
+            LMPop { keys, side, count } => self.lmpop(mark, keys, *side, *count),
+            LSet { key, index, value } => self.lset(mark, key, *index, value),
+            LTrim { key, start, stop } => self.ltrim(mark, key, *start, *stop),
+            LRem { key, count, value } => self.lrem(mark, key, *count, value),
+            LInsert { key, before, pivot, value } => self.linsert(mark, key, *before, pivot, value),
+            LMove { source, target, from, to } => self.lmove(mark, source, target, *from, *to),
+
+            SAdd { key, members } => self.sadd(mark, key, members),
+            SRem { key, members } => self.srem(mark, key, members),
+            SPop { key, count, seed } => self.spop(mark, key, *count, *seed),
+            SMove { source, target, member } => self.smove(mark, source, target, member),
+            SCombineStore { combine, target, keys } => self.scombinestore(mark, *combine, target, keys),
+
+            ZAdd { key, flags, members } => self.zadd(mark, key, *flags, members),
+            ZIncrBy { key, member, by, flags } => self.zincrby(mark, key, member, *by, *flags),
+            ZRem { key, members } => self.zrem(mark, key, members),
+            ZRangeStore { target, source, slice } => self.zrangestore(mark, target, source, slice),
+            ZPop { key, end, count } => self.zpop(mark, key, *end, *count),
+            ZMPop { keys, end, count } => self.zmpop(mark, keys, *end, *count),
+            ZRemRange { key, range } => self.zremrange(mark, key, range),
+            ZCombineStore { target, inputs } => self.zcombinestore(mark, target, inputs),
+
+            // Whatever only reads has been answered, and transactions are taken apart above.
+            _ => unreachable!("{} changes nothing", operation.name()),
+        }
+    }
+
+    fn purge(&mut self, operation: &Operation) {
+        let mut all = false;
+        operation.visit(&mut |touch| match touch {
+            Touch::Key(key, _) => {
+                if self.store.keys.get(key).is_some_and(|entry| entry.deadline <= self.stamp) {
+                    self.delete(key);
+                }
+            }
+            Touch::All(_) => all = true,
+        });
+        // A sweep has its own limit.
+        if all && !matches!(operation, Operation::Sweep { .. }) {
+            self.expire(u32::MAX);
+        }
+    }
+
+    /// Deletes keys that the stamp expires, earliest deadline first. How many.
+    pub fn expire(&mut self, limit: u32) -> u32 {
+        let mut deleted = 0;
+        while deleted < limit
+            && let Some((deadline, key)) = self.store.deadlines.first()
+            && *deadline <= self.stamp
+        {
+            let key = key.clone();
+            self.delete(&key);
+            deleted += 1;
+        }
+        deleted
+    }
+
+    /// Deletes everything.
+    pub fn clear(&mut self) {
+        *self.store = Store::default();
+    }
+
+    /// Deletes a key and gives what it held.
+    pub fn delete(&mut self, key: &Blob) -> Option<Entry> {
+        if !self.store.keys.contains(key) {
+            return None;
+        }
+        self.slot(key, |slot, books| books.remove(slot))
+    }
+
+    /// Looks a key up for a change, in one descent.
+    pub fn slot<R>(&mut self, key: &Blob, edit: impl FnOnce(&mut Slot<'_, Entry>, &mut Books<'_>) -> R) -> R {
+        let Store { keys, deadlines, digest } = &mut *self.store;
+        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest }))
+    }
+
+    /// Gives a key this value, whatever was there; a deadline that the stamp has reached deletes it.
+    pub fn put(&mut self, mark: &mut Mark<'_>, key: &Blob, value: Value, deadline: Stamp) {
+        let stamp = self.stamp;
+        self.slot(key, |slot, books| books.put(slot, mark, value, deadline, stamp));
+    }
+
+    /// Changes the collection under a key, which is made if there is none and goes when it is empty.
+    pub fn update<C: Collection, R>(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        edit: impl FnOnce(&mut C) -> (R, Changed),
+    ) -> Result<R, Refusal> {
+        self.slot(key, |slot, books| {
+            let Some(entry) = slot.get_mut() else {
+                let mut fresh = C::default();
+                let (result, _) = edit(&mut fresh);
+                if !fresh.is_empty() {
+                    books.put(slot, mark, fresh.wrap(), Stamp::MAX, Stamp::ZERO);
+                }
+                return Ok(result);
+            };
+            let collection = C::open(&mut entry.value).ok_or(Refusal::WrongType)?;
+            let (result, changed) = edit(collection);
+            if collection.is_empty() {
+                books.remove(slot);
+            } else if changed == Changed::Yes {
+                books.touch(entry, mark);
+            }
+            Ok(result)
+        })
+    }
+
+    /// The same where a key without value stays so: `None`.
+    pub fn update_held<C: Collection, R>(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        edit: impl FnOnce(&mut C) -> (R, Changed),
+    ) -> Result<Option<R>, Refusal> {
+        // Looked up first: a path that a view shares is not copied in vain.
+        if self.store.view::<C>(key)?.is_none() {
+            return Ok(None);
+        }
+        self.update(mark, key, edit).map(Some)
+    }
+}
+
+/// What must follow a change of a key: its version, the digest, the deadlines.
+pub(crate) struct Books<'a> {
+    key: &'a Blob,
+    deadlines: &'a mut BTreeSet<(Stamp, Blob)>,
+    digest: &'a mut u64,
+}
+
+impl Books<'_> {
+    /// Notes that the value of an entry has been changed.
+    pub fn touch(&mut self, entry: &mut Entry, mark: &mut Mark<'_>) {
+        let version = mark.next(entry.version);
+        *self.digest = self.digest.wrapping_sub(entry.version).wrapping_add(version);
+        entry.version = version;
+    }
+
+    /// Fills a slot with a value, unless its deadline has been reached by `stamp`: then it is emptied.
+    pub fn put(
+        &mut self,
+        slot: &mut Slot<'_, Entry>,
+        mark: &mut Mark<'_>,
+        value: Value,
+        deadline: Stamp,
+        stamp: Stamp,
+    ) {
+        if deadline <= stamp && deadline != Stamp::MAX {
+            self.remove(slot);
+            return;
+        }
+        match slot.get_mut() {
+            Some(entry) => {
+                entry.value = value;
+                self.set_deadline(entry, deadline);
+                self.touch(entry, mark);
+            }
+            None => {
+                let version = mark.next(slot.hash());
+                *self.digest = self.digest.wrapping_add(version);
+                if deadline != Stamp::MAX {
+                    self.deadlines.insert((deadline, self.key.clone()));
+                }
+                slot.insert(self.key.clone(), Entry { value, deadline, version });
+            }
+        }
+    }
+
+    /// Changes a deadline; the caller touches the entry.
+    pub fn set_deadline(&mut self, entry: &mut Entry, deadline: Stamp) {
+        if entry.deadline == deadline {
+            return;
+        }
+        if entry.deadline != Stamp::MAX {
+            self.deadlines.remove(&(entry.deadline, self.key.clone()));
+        }
+        if deadline != Stamp::MAX {
+            self.deadlines.insert((deadline, self.key.clone()));
+        }
+        entry.deadline = deadline;
+    }
+
+    /// Empties a slot and gives what it held.
+    pub fn remove(&mut self, slot: &mut Slot<'_, Entry>) -> Option<Entry> {
+        let (key, entry) = slot.remove()?;
+        *self.digest = self.digest.wrapping_sub(entry.version);
+        if entry.deadline != Stamp::MAX {
+            self.deadlines.remove(&(entry.deadline, key));
+        }
+        Some(entry)
+    }
+}

@@ -1,0 +1,95 @@
+//! What a key holds.
+
+use crate::number;
+use crate::sequence::Sequence;
+use crate::sorted::SortedSet;
+use crate::trie::Trie;
+use isochrone_core::command::{Kind, Refusal};
+use isochrone_core::{Blob, Stamp};
+use std::sync::Arc;
+
+/// A key's value with what belongs to it.
+#[derive(Clone, PartialEq, Hash)]
+pub(crate) struct Entry {
+    pub value: Value,
+    /// When the key expires; [`Stamp::MAX`]: never.
+    pub deadline: Stamp,
+    /// Odd and replaced by every change: equal versions mean equal contents. See [`crate::Store::digest`].
+    pub version: u64,
+}
+
+/// A value: 24 bytes, cheap to clone, shared copy on write.
+#[derive(Clone, PartialEq, Hash)]
+pub(crate) enum Value {
+    /// Bytes.
+    String(Blob),
+    /// A string that is a counter: a sum allocates nothing.
+    Integer(i64),
+    Hash(Hashes),
+    Set(Members),
+    List(Arc<List>),
+    Sorted(Arc<SortedSet>),
+}
+
+pub(crate) type Hashes = Trie<Blob>;
+pub(crate) type Members = Trie<()>;
+pub(crate) type List = Sequence<Blob>;
+
+impl Value {
+    /// Its type.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::String(_) | Value::Integer(_) => Kind::String,
+            Value::Hash(_) => Kind::Hash,
+            Value::Set(_) => Kind::Set,
+            Value::List(_) => Kind::List,
+            Value::Sorted(_) => Kind::SortedSet,
+        }
+    }
+
+    /// Its bytes, if it is a string.
+    pub fn bytes(&self) -> Result<Blob, Refusal> {
+        match self {
+            Value::String(bytes) => Ok(bytes.clone()),
+            Value::Integer(number) => Ok(number::text(*number)),
+            _ => Err(Refusal::WrongType),
+        }
+    }
+}
+
+/// A collection that a [`Value`] can be.
+pub(crate) trait Collection: Default {
+    /// The collection in a value, if it is of this kind.
+    fn view(value: &Value) -> Option<&Self>;
+    /// The same, to be changed.
+    fn open(value: &mut Value) -> Option<&mut Self>;
+    /// The collection as a value.
+    fn wrap(self) -> Value;
+    /// Whether it holds nothing; a value never does.
+    fn is_empty(&self) -> bool;
+}
+
+macro_rules! collection {
+    ($kind:ty, $variant:ident, $value:ident: $view:expr, $open:expr, $wrap:expr) => {
+        impl Collection for $kind {
+            fn view(value: &Value) -> Option<&Self> {
+                if let Value::$variant($value) = value { Some($view) } else { None }
+            }
+            fn open(value: &mut Value) -> Option<&mut Self> {
+                if let Value::$variant($value) = value { Some($open) } else { None }
+            }
+            fn wrap(self) -> Value {
+                let $value = self;
+                Value::$variant($wrap)
+            }
+            fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+    };
+}
+
+collection!(Hashes, Hash, held: held, held, held);
+collection!(Members, Set, held: held, held, held);
+collection!(List, List, held: held, Arc::make_mut(held), Arc::new(held));
+collection!(SortedSet, Sorted, held: held, Arc::make_mut(held), Arc::new(held));
