@@ -1,8 +1,8 @@
 //! The operations that workloads ask for: made here, put into words for a Redis endpoint, and put down in
 //! histories.
 
-use isochrone_core::Blob;
 use isochrone_core::command::{Condition, Expiry, Operation, Response, Side};
+use isochrone_core::{Blob, Stamp};
 
 pub(crate) fn get(key: Blob) -> Operation {
     Operation::Get { key }
@@ -10,6 +10,10 @@ pub(crate) fn get(key: Blob) -> Operation {
 
 pub(crate) fn set(key: Blob, value: Blob) -> Operation {
     Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
+}
+
+pub(crate) fn set_until(key: Blob, value: Blob, at: Stamp) -> Operation {
+    Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::At(at), get: false }
 }
 
 pub(crate) fn set_if_absent(key: Blob, value: Blob) -> Operation {
@@ -80,10 +84,13 @@ pub fn words(operation: &Operation) -> Vec<Blob> {
     };
     let mut words = vec![Blob::new(name)];
     match operation {
-        Operation::Set { key, value, condition, .. } => {
+        Operation::Set { key, value, condition, expiry, .. } => {
             words.extend([key.clone(), value.clone()]);
             if *condition == Condition::IfAbsent {
                 words.push("NX".into());
+            }
+            if let Expiry::At(at) = expiry {
+                words.extend(["PXAT".into(), at.as_millis().to_string().into()]);
             }
         }
         Operation::MGet { keys } | Operation::Del { keys } => words.extend(keys.iter().cloned()),
@@ -169,7 +176,7 @@ mod tests {
             let workload = crate::Workload::named(name).expect(name);
             let mut session = workload.session(0, 2, isochrone_core::Random::seeded(9));
             for _ in 0..3_000 {
-                let request = session.next();
+                let request = session.next(Some(isochrone_core::Stamp::from_nanos(7_000_000)));
                 for operation in std::iter::once(&request.first).chain(&request.then) {
                     let (op, keys, args) = described(operation);
                     assert_eq!(words(operation).len(), 1 + keys.len() + args.len(), "{op}");

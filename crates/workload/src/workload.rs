@@ -4,7 +4,7 @@
 use crate::keys::Chooser;
 use crate::operations as op;
 use isochrone_core::command::{Operation, Side};
-use isochrone_core::{Blob, Random};
+use isochrone_core::{Blob, Random, Span, Stamp};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -197,12 +197,9 @@ impl Session {
         self.number
     }
 
-    /// The next request.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a session never ends, so it is no iterator to be chained"
-    )]
-    pub fn next(&mut self) -> Request {
+    /// The next request. `stamp` is the wall clock that its command will carry, where the caller decides it:
+    /// only then does the mix made to be checked let keys expire, because only then can a checker know when.
+    pub fn next(&mut self, stamp: Option<Stamp>) -> Request {
         self.asked += 1;
         let kind = self.draw_kind();
         // Every session inserts about as often, so the others have inserted about as much.
@@ -213,7 +210,14 @@ impl Session {
         let mut then = None;
         let first = match kind {
             Read => op::get(self.key(record)),
-            Update => op::set(self.key(record), self.value()),
+            Update => match stamp.filter(|_| checked && self.random.chance(0.3)) {
+                // Short enough to run out within a run, long enough to be read before.
+                Some(stamp) => {
+                    let life = Span::from_millis(1 + self.random.below(2_000));
+                    op::set_until(self.key(record), self.value(), stamp + life)
+                }
+                None => op::set(self.key(record), self.value()),
+            },
             Insert => {
                 let fresh =
                     self.workload.records + self.inserted * u64::from(self.total) + u64::from(self.number);
@@ -316,7 +320,7 @@ mod tests {
             let mut session = workload.session(0, 1, Random::seeded(11));
             let mut counts = BTreeMap::new();
             for _ in 0..20_000 {
-                *counts.entry(session.next().kind).or_insert(0u32) += 1;
+                *counts.entry(session.next(None).kind).or_insert(0u32) += 1;
             }
             assert_eq!(counts.len(), expected.len(), "{name}");
             for (kind, share) in expected {
@@ -332,7 +336,7 @@ mod tests {
             let workload = Workload::named(name).expect(name);
             let ask = |seed| {
                 let mut session = workload.session(3, 8, Random::seeded(seed));
-                (0..200).map(|_| format!("{:?}", session.next())).collect::<Vec<_>>()
+                (0..200).map(|_| format!("{:?}", session.next(None))).collect::<Vec<_>>()
             };
             assert_eq!(ask(1), ask(1), "{name}");
             if name != "incr" {
@@ -347,7 +351,7 @@ mod tests {
         workload.conflict = 30;
         let mut session = workload.session(0, 1, Random::seeded(2));
         let hot = format!("{:?}", workload.key(0));
-        let count = (0..10_000).filter(|_| format!("{:?}", session.next().first).contains(&hot)).count();
+        let count = (0..10_000).filter(|_| format!("{:?}", session.next(None).first).contains(&hot)).count();
         assert!((2_800..3_200).contains(&count), "{count} of 10,000 on the hot key");
     }
 

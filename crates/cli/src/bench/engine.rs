@@ -245,14 +245,14 @@ impl Connection {
         match load.pace {
             Pace::Closed { .. } => {
                 while self.pending.len() < load.pipeline as usize && self.next_due <= at {
-                    let Request { kind, first, then } = self.session.next();
+                    let Request { kind, first, then } = self.session.next(None);
                     self.push(kind, at, at, first, then);
                 }
             }
             Pace::Open { .. } => {
                 while self.next_due <= at {
                     let due = self.next_due;
-                    let Request { kind, first, then } = self.session.next();
+                    let Request { kind, first, then } = self.session.next(None);
                     self.push(kind, due, at, first, then);
                     self.next_due = load.pace.next(due, at, &mut self.random);
                     if self.pending.len() > BACKLOG_MAX {

@@ -1,0 +1,273 @@
+//! Sessions of a workload as the clients of a simulated cluster: what they ask, how long they wait, and the
+//! history of what they saw.
+
+use crate::{Kind, Pace, Recorder, Request, Session, Window, Workload, described, value};
+use isochrone_check as check;
+use isochrone_core::command::{Command, Operation, Response};
+use isochrone_core::{Instant, Protocol, Random, Span, Stamp, Ticket};
+use isochrone_sim::{Driver, Next, Session as Seat};
+use std::collections::BTreeMap;
+
+/// What a client process says of a command, in words that all protocols share.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It was executed.
+    Replied(Response),
+    /// It was not and will not be.
+    Refused(String),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// How a protocol's client is spoken to.
+pub struct Bridge<F: Protocol> {
+    /// From a command.
+    pub request: fn(Command) -> F::Request,
+    /// To an answer.
+    pub answer: fn(F::Outcome) -> Answer,
+}
+
+impl<F: Protocol> Clone for Bridge<F> {
+    fn clone(&self) -> Bridge<F> {
+        *self
+    }
+}
+
+impl<F: Protocol> Copy for Bridge<F> {}
+
+/// What the clients of one run do.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What they ask.
+    pub workload: Workload,
+    /// When.
+    pub pace: Pace,
+    /// No request is made later than this.
+    pub until: Instant,
+    /// No session makes more requests than this.
+    pub requests_max: u64,
+    /// Sessions in all.
+    pub sessions: u32,
+    /// The part of the run whose latencies count.
+    pub window: Window,
+    /// Of what is asked.
+    pub seed: u64,
+    /// Whether the history is kept.
+    pub history: bool,
+    /// How far a session's wall clock may be off, either way: the stamps of its commands.
+    pub skew_max: Span,
+    /// The region of each node, for the recorder.
+    pub region_of: Vec<usize>,
+}
+
+/// The driver of a run.
+pub struct Clients<F: Protocol> {
+    script: Script,
+    bridge: Bridge<F>,
+    sessions: BTreeMap<u32, Client>,
+    recorder: Recorder,
+    operations: Vec<check::Operation>,
+    refused: u64,
+    unknown: u64,
+}
+
+struct Client {
+    session: Session,
+    random: Random,
+    region: usize,
+    /// Nanoseconds that its wall clock is ahead, or behind where negative.
+    skew: i64,
+    due: Instant,
+    asked: u64,
+    sequence: u64,
+    /// The command that was handed out and not yet given a ticket, then those under way.
+    next: Option<Pending>,
+    pending: BTreeMap<Ticket, Pending>,
+    /// The second half of a request, to be asked when the first is answered.
+    then: Option<(Kind, Instant, Operation)>,
+}
+
+struct Pending {
+    kind: Kind,
+    due: Instant,
+    invoked: Instant,
+    sequence: u64,
+    command: Command,
+    then: Option<Operation>,
+}
+
+/// The wall clock at the start of every run: some time in 2025.
+const EPOCH: Stamp = Stamp::from_nanos(1_750_000_000_000_000_000);
+
+impl<F: Protocol> Clients<F> {
+    /// The clients of one run.
+    pub fn new(script: Script, bridge: Bridge<F>) -> Clients<F> {
+        let recorder = Recorder::new(script.window);
+        let (sessions, operations) = (BTreeMap::new(), Vec::new());
+        Clients { script, bridge, sessions, recorder, operations, refused: 0, unknown: 0 }
+    }
+
+    /// The latencies of the answered requests.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// How many commands were refused, and how many nobody knows of.
+    pub fn unanswered(&self) -> (u64, u64) {
+        (self.refused, self.unknown)
+    }
+
+    /// The history, with what is still under way as unknown.
+    pub fn into_history(mut self) -> check::History {
+        let sessions = std::mem::take(&mut self.sessions);
+        for (number, client) in sessions {
+            for pending in client.pending.into_values() {
+                self.note(number, pending, None, check::Outcome::Unknown, None);
+            }
+        }
+        check::History::new(self.operations)
+    }
+
+    fn client(&mut self, seat: Seat) -> &mut Client {
+        let script = &self.script;
+        self.sessions.entry(seat.number).or_insert_with(|| {
+            let mut random =
+                Random::seeded(script.seed ^ u64::from(seat.number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let skew = random.below(2 * script.skew_max.as_nanos() + 1) as i64 - script.skew_max.as_nanos() as i64;
+            Client {
+                session: script.workload.session(seat.number, script.sessions, random.fork()),
+                due: script.pace.first(Instant::ZERO, &mut random),
+                random,
+                region: script.region_of.get(usize::from(seat.client.node.0)).copied().unwrap_or(0),
+                skew,
+                asked: 0,
+                sequence: 0,
+                next: None,
+                pending: BTreeMap::new(),
+                then: None,
+            }
+        })
+    }
+
+    fn end(&mut self, seat: Seat, ticket: Ticket, answer: Option<Response>, outcome: check::Outcome, now: Instant) {
+        let pace = self.script.pace;
+        let Some(client) = self.sessions.get_mut(&seat.number) else { return };
+        let Some(mut pending) = client.pending.remove(&ticket) else { return };
+        match (outcome, pending.then.take()) {
+            (check::Outcome::Ok, Some(then)) => client.then = Some((pending.kind, pending.due, then)),
+            (check::Outcome::Ok, None) => self.recorder.record(client.region, pending.kind, pending.due, now),
+            _ => {}
+        }
+        if let (Pace::Closed { .. }, None) = (pace, &client.then) {
+            client.due = pace.next(pending.due, now, &mut client.random);
+        }
+        match outcome {
+            check::Outcome::Ok => {}
+            check::Outcome::Failed => self.refused += 1,
+            check::Outcome::Unknown => self.unknown += 1,
+        }
+        let returned = (outcome != check::Outcome::Unknown).then_some(now);
+        self.note(seat.number, pending, returned, outcome, answer);
+    }
+
+    fn note(
+        &mut self,
+        session: u32,
+        pending: Pending,
+        returned: Option<Instant>,
+        outcome: check::Outcome,
+        answer: Option<Response>,
+    ) {
+        if !self.script.history {
+            return;
+        }
+        let (op, keys, args) = described(&pending.command.operation);
+        self.operations.push(check::Operation {
+            client: u64::from(session),
+            session: 0,
+            sequence: pending.sequence,
+            keys: keys.into_iter().map(Into::into).collect(),
+            op: op.into(),
+            args,
+            stamp: Some(pending.command.stamp.as_nanos()),
+            invoked: pending.invoked.as_nanos(),
+            returned: returned.map(Instant::as_nanos),
+            outcome,
+            value: answer.as_ref().map(value),
+        });
+    }
+}
+
+impl<F: Protocol> Driver<F> for Clients<F> {
+    fn next(&mut self, seat: Seat, now: Instant) -> Next<F::Request> {
+        let (pace, until, most) = (self.script.pace, self.script.until, self.script.requests_max);
+        let request = self.bridge.request;
+        let client = self.client(seat);
+        let at;
+        let pending = match client.then.take() {
+            Some((kind, due, operation)) => {
+                at = now;
+                client.prepare(kind, due, at, operation, None)
+            }
+            None => {
+                let due = client.due;
+                if due >= until || client.asked >= most {
+                    return Next::Done;
+                }
+                at = due.max(now);
+                client.asked += 1;
+                let stamp = client.stamp(at);
+                let Request { kind, first, then } = client.session.next(Some(stamp));
+                if let Pace::Open { .. } = pace {
+                    client.due = pace.next(due, at, &mut client.random);
+                }
+                client.prepare(kind, due, at, first, then)
+            }
+        };
+        let request = request(pending.command.clone());
+        client.next = Some(pending);
+        match pace {
+            Pace::Closed { .. } => Next::Request { at, request },
+            Pace::Open { .. } => Next::Arrival { at, request },
+        }
+    }
+
+    fn invoked(&mut self, seat: Seat, ticket: Ticket, now: Instant) {
+        let client = self.client(seat);
+        if let Some(mut pending) = client.next.take() {
+            pending.invoked = now;
+            client.pending.insert(ticket, pending);
+        }
+    }
+
+    fn completed(&mut self, seat: Seat, ticket: Ticket, outcome: F::Outcome, now: Instant) {
+        match (self.bridge.answer)(outcome) {
+            Answer::Replied(response) => self.end(seat, ticket, Some(response), check::Outcome::Ok, now),
+            Answer::Refused(_) => self.end(seat, ticket, None, check::Outcome::Failed, now),
+            Answer::Unknown => self.end(seat, ticket, None, check::Outcome::Unknown, now),
+        }
+    }
+
+    fn lost(&mut self, seat: Seat, ticket: Ticket, now: Instant) {
+        self.end(seat, ticket, None, check::Outcome::Unknown, now);
+    }
+}
+
+impl Client {
+    fn prepare(
+        &mut self,
+        kind: Kind,
+        due: Instant,
+        at: Instant,
+        operation: Operation,
+        then: Option<Operation>,
+    ) -> Pending {
+        self.sequence += 1;
+        let command = Command { stamp: self.stamp(at), operation };
+        Pending { kind, due, invoked: at, sequence: self.sequence, command, then }
+    }
+
+    fn stamp(&self, at: Instant) -> Stamp {
+        Stamp::from_nanos((EPOCH.as_nanos() + at.as_nanos()).wrapping_add_signed(self.skew))
+    }
+}
