@@ -8,6 +8,8 @@ pub mod keys;
 pub mod latency;
 pub mod operations;
 pub mod pace;
+pub mod simulated;
+pub mod trial;
 pub mod workload;
 
 pub use keys::Chooser;

@@ -5,7 +5,7 @@ use crate::{Kind, Pace, Recorder, Request, Session, Window, Workload, described,
 use isochrone_check as check;
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{Instant, Protocol, Random, Span, Stamp, Ticket};
-use isochrone_sim::{Driver, Next, Session as Seat};
+use isochrone_sim::{Admin, Driver, Next, Session as Seat};
 use std::collections::BTreeMap;
 
 /// What a client process says of a command, in words that all protocols share.
@@ -18,22 +18,6 @@ pub enum Answer {
     /// Nobody knows.
     Unknown,
 }
-
-/// How a protocol's client is spoken to.
-pub struct Bridge<F: Protocol> {
-    /// From a command.
-    pub request: fn(Command) -> F::Request,
-    /// To an answer.
-    pub answer: fn(F::Outcome) -> Answer,
-}
-
-impl<F: Protocol> Clone for Bridge<F> {
-    fn clone(&self) -> Bridge<F> {
-        *self
-    }
-}
-
-impl<F: Protocol> Copy for Bridge<F> {}
 
 /// What the clients of one run do.
 #[derive(Clone, Debug)]
@@ -60,10 +44,15 @@ pub struct Script {
     pub region_of: Vec<usize>,
 }
 
+/// Orders the changes of membership that are due.
+pub type Operators = Box<dyn Fn(&mut Random) -> Vec<Admin>>;
+
 /// The driver of a run.
 pub struct Clients<F: Protocol> {
     script: Script,
-    bridge: Bridge<F>,
+    request: fn(Command) -> F::Request,
+    answer: fn(F::Outcome) -> Answer,
+    admin: Operators,
     sessions: BTreeMap<u32, Client>,
     recorder: Recorder,
     operations: Vec<check::Operation>,
@@ -100,11 +89,17 @@ struct Pending {
 const EPOCH: Stamp = Stamp::from_nanos(1_750_000_000_000_000_000);
 
 impl<F: Protocol> Clients<F> {
-    /// The clients of one run.
-    pub fn new(script: Script, bridge: Bridge<F>) -> Clients<F> {
+    /// The clients of one run, how their protocol is spoken with, and what its operators order when a change
+    /// of membership is due.
+    pub fn new(
+        script: Script,
+        request: fn(Command) -> F::Request,
+        answer: fn(F::Outcome) -> Answer,
+        admin: Operators,
+    ) -> Clients<F> {
         let recorder = Recorder::new(script.window);
         let (sessions, operations) = (BTreeMap::new(), Vec::new());
-        Clients { script, bridge, sessions, recorder, operations, refused: 0, unknown: 0 }
+        Clients { script, request, answer, admin, sessions, recorder, operations, refused: 0, unknown: 0 }
     }
 
     /// The latencies of the answered requests.
@@ -133,7 +128,8 @@ impl<F: Protocol> Clients<F> {
         self.sessions.entry(seat.number).or_insert_with(|| {
             let mut random =
                 Random::seeded(script.seed ^ u64::from(seat.number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let skew = random.below(2 * script.skew_max.as_nanos() + 1) as i64 - script.skew_max.as_nanos() as i64;
+            let skew =
+                random.below(2 * script.skew_max.as_nanos() + 1) as i64 - script.skew_max.as_nanos() as i64;
             Client {
                 session: script.workload.session(seat.number, script.sessions, random.fork()),
                 due: script.pace.first(Instant::ZERO, &mut random),
@@ -149,7 +145,14 @@ impl<F: Protocol> Clients<F> {
         })
     }
 
-    fn end(&mut self, seat: Seat, ticket: Ticket, answer: Option<Response>, outcome: check::Outcome, now: Instant) {
+    fn end(
+        &mut self,
+        seat: Seat,
+        ticket: Ticket,
+        answer: Option<Response>,
+        outcome: check::Outcome,
+        now: Instant,
+    ) {
         let pace = self.script.pace;
         let Some(client) = self.sessions.get_mut(&seat.number) else { return };
         let Some(mut pending) = client.pending.remove(&ticket) else { return };
@@ -201,7 +204,7 @@ impl<F: Protocol> Clients<F> {
 impl<F: Protocol> Driver<F> for Clients<F> {
     fn next(&mut self, seat: Seat, now: Instant) -> Next<F::Request> {
         let (pace, until, most) = (self.script.pace, self.script.until, self.script.requests_max);
-        let request = self.bridge.request;
+        let request = self.request;
         let client = self.client(seat);
         let at;
         let pending = match client.then.take() {
@@ -241,11 +244,15 @@ impl<F: Protocol> Driver<F> for Clients<F> {
     }
 
     fn completed(&mut self, seat: Seat, ticket: Ticket, outcome: F::Outcome, now: Instant) {
-        match (self.bridge.answer)(outcome) {
+        match (self.answer)(outcome) {
             Answer::Replied(response) => self.end(seat, ticket, Some(response), check::Outcome::Ok, now),
             Answer::Refused(_) => self.end(seat, ticket, None, check::Outcome::Failed, now),
             Answer::Unknown => self.end(seat, ticket, None, check::Outcome::Unknown, now),
         }
+    }
+
+    fn admin(&mut self, _now: Instant, random: &mut Random) -> Vec<Admin> {
+        (self.admin)(random)
     }
 
     fn lost(&mut self, seat: Seat, ticket: Ticket, now: Instant) {

@@ -1,0 +1,264 @@
+//! One simulated run of a keyspace from one seed: a cluster of a deployment's shape, the faults and clients
+//! that the seed draws, and the verdict on what the clients saw.
+
+use crate::simulated::{Answer, Clients, Script};
+use crate::{Pace, Recorder, Window, Workload};
+use isochrone_check::{Budget, History, Verdict, check_named, once};
+use isochrone_core::command::Command;
+use isochrone_core::deployment::{ConfigErrors, Keyspace};
+use isochrone_core::{Deployment, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
+use isochrone_sim::{
+    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Histogram, Jitter, NodeConfig, Record, Simulation,
+    Violation, ViolationKind,
+};
+
+/// How trials speak with a protocol; a line each in the table of protocols.
+pub struct Bridge<F: Protocol> {
+    /// Where its processes stand.
+    pub placement: fn(&Deployment, &Keyspace) -> Result<F::Placement, ConfigErrors>,
+    /// What asks for a command.
+    pub request: fn(Command) -> F::Request,
+    /// What an outcome says.
+    pub answer: fn(F::Outcome) -> Answer,
+    /// Puts a waiting replica on a node that is not in the deployment, for changes of membership.
+    pub spare: fn(&mut F::Placement, NodeId),
+    /// Orders one change of membership or leadership.
+    pub membership: fn(&F::Placement, &mut Random) -> Vec<Admin>,
+}
+
+impl<F: Protocol> Clone for Bridge<F> {
+    fn clone(&self) -> Bridge<F> {
+        *self
+    }
+}
+
+impl<F: Protocol> Copy for Bridge<F> {}
+
+/// What all trials of one campaign have in common.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// What clients do.
+    pub workload: Workload,
+    /// Sessions on each node's client.
+    pub sessions: u32,
+    /// Requests a second of each session; a closed loop where there is none.
+    pub rate: Option<f64>,
+    /// When the last request is made, and all faults end.
+    pub duration: Span,
+    /// Requests of a session at most.
+    pub requests_max: u64,
+    /// What may go wrong.
+    pub faults: FaultSet,
+    /// What is added to each delay.
+    pub jitter: Jitter,
+    /// How long a healthy disk takes to sync.
+    pub sync: Span,
+    /// What handling an input costs.
+    pub cost: Cost,
+    /// Whether the message flow is recorded.
+    pub record: Record,
+    /// Whether the history is kept and checked.
+    pub check: bool,
+}
+
+impl Terms {
+    /// The terms of a latency measurement: nothing goes wrong, nothing costs time but distance.
+    pub fn quiet(workload: Workload, duration: Span) -> Terms {
+        Terms {
+            workload,
+            sessions: 1,
+            rate: None,
+            duration,
+            requests_max: u64::MAX,
+            faults: FaultSet::NONE,
+            jitter: Jitter::None,
+            sync: Span::ZERO,
+            cost: Cost::default(),
+            record: Record::Nothing,
+            check: true,
+        }
+    }
+
+    /// The terms of a safety run: these faults, a few hundred operations on a few keys.
+    pub fn hostile(workload: Workload, faults: FaultSet) -> Terms {
+        Terms {
+            sessions: 2,
+            requests_max: 120,
+            faults,
+            // Ten seconds hold several elections of a wide-area group.
+            ..Terms::quiet(workload, Span::from_secs(10))
+        }
+    }
+}
+
+/// What came of one trial.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// What broke.
+    pub violations: Vec<Violation>,
+    /// Why the history could not be decided, where it could not.
+    pub undecided: Option<String>,
+    /// Requests answered.
+    pub operations: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Virtual time at the end.
+    pub virtual_time: Span,
+    /// The hash of everything that happened.
+    pub hash: u64,
+    /// What went wrong, and how often.
+    pub faults: Histogram,
+    /// Latencies by region.
+    pub recorder: Recorder,
+    /// What the clients saw.
+    pub history: History,
+    /// The plan of faults, as text.
+    pub plan: String,
+    /// The message flow as text, where it was recorded.
+    pub trace: String,
+    /// The message flow as a drawing, where it was recorded.
+    pub drawing: String,
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// The keyspace's parameters are wrong, or the deployment has no distances.
+pub fn run<F: Protocol>(
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    bridge: Bridge<F>,
+    terms: &Terms,
+    seed: u64,
+) -> Result<Outcome, ConfigErrors> {
+    deployment.given_matrix()?;
+    let mut placement = (bridge.placement)(deployment, deployment.keyspace(keyspace))?;
+    let mut random = Random::seeded(seed ^ 0x0074_7269_616c);
+    let mut config = config(deployment, terms, seed);
+    if terms.faults.contains(FaultKind::Membership) {
+        let spare = NodeId(config.nodes.len() as u16);
+        (bridge.spare)(&mut placement, spare);
+        add_node(&mut config, random.below(deployment.nodes().len() as u64) as usize);
+    }
+    let sessions = config.sessions * deployment.nodes().len() as u32;
+    let region_of = config.nodes.iter().map(|node| node.region).collect();
+    let mut simulation = Simulation::<F>::new(config, &placement);
+    let tolerated = deployment.keyspace(keyspace).crashes_max();
+    let plan = FaultPlan::draw(seed, terms.faults, &simulation.shape(tolerated));
+    let clocks =
+        [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
+    let shown = plan.to_string();
+    simulation.set_faults(plan);
+    let script = Script {
+        workload: terms.workload.clone(),
+        pace: match terms.rate {
+            Some(rate) => Pace::Open { rate },
+            // With faults a pause makes room for them between the requests.
+            None if terms.faults.is_empty() => Pace::Closed { think: Span::ZERO },
+            None => Pace::Closed { think: Span::from_millis(random.below(60)) },
+        },
+        until: Instant::ZERO + terms.duration,
+        requests_max: terms.requests_max,
+        sessions,
+        window: if terms.faults.is_empty() {
+            Window::middle(Instant::ZERO, terms.duration)
+        } else {
+            Window::ALL
+        },
+        seed: random.below(u64::MAX),
+        history: terms.check,
+        skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
+        region_of,
+    };
+    let orders = bridge.membership;
+    let admin = Box::new(move |random: &mut Random| orders(&placement, random));
+    let mut clients = Clients::<F>::new(script, bridge.request, bridge.answer, admin);
+    let report = simulation.run(&mut clients);
+    let recorder = clients.recorder().clone();
+    let history = clients.into_history();
+    let mut violations = report.violations;
+    let undecided = if terms.check && violations.is_empty() {
+        judge(&history, seed, report.virtual_time, &mut violations)
+    } else {
+        None
+    };
+    let recorded = terms.record == Record::Flow;
+    Ok(Outcome {
+        seed,
+        violations,
+        undecided,
+        operations: report.operations,
+        events: report.events,
+        virtual_time: report.virtual_time,
+        hash: report.hash,
+        faults: report.faults,
+        recorder,
+        history,
+        plan: shown,
+        trace: if recorded { simulation.trace() } else { String::new() },
+        drawing: if recorded { simulation.svg() } else { String::new() },
+    })
+}
+
+/// The cluster of a deployment: its nodes, its delays, one core each.
+fn config(deployment: &Deployment, terms: &Terms, seed: u64) -> Config {
+    let regions: Vec<&str> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
+    let nodes = deployment.nodes();
+    let delays = nodes
+        .iter()
+        .map(|from| nodes.iter().map(|to| deployment.one_way(from.id, to.id)).collect())
+        .collect();
+    let mut config = Config::new(seed, &regions, delays);
+    config.nodes = nodes
+        .iter()
+        .map(|node| NodeConfig { name: node.name.clone(), region: usize::from(node.region.0), cores: 1 })
+        .collect();
+    config.jitter = terms.jitter;
+    config.sync = terms.sync;
+    config.cost = terms.cost;
+    config.sessions = terms.sessions;
+    config.record = terms.record;
+    config.horizon = terms.duration;
+    if !terms.faults.is_empty() {
+        config.aftermath = Span::from_secs(5);
+    }
+    config
+}
+
+/// Another machine beside node `twin`.
+fn add_node(config: &mut Config, twin: usize) {
+    let region = config.nodes[twin].region;
+    config.nodes.push(NodeConfig { name: "spare".to_owned(), region, cores: 1 });
+    let near = Span::from_micros(250);
+    for row in &mut config.delays {
+        row.push(row[twin]);
+    }
+    let mut row = config.delays[twin].clone();
+    row[twin] = near;
+    config.delays.push(row);
+    let last = config.delays.len() - 1;
+    config.delays[twin][last] = near;
+    config.delays[last][last] = Span::ZERO;
+}
+
+/// Checks a history; gives the reason where it cannot be decided.
+fn judge(history: &History, seed: u64, at: Span, violations: &mut Vec<Violation>) -> Option<String> {
+    let mut broken =
+        |text: String| violations.push(Violation { seed, at, kind: ViolationKind::History, text });
+    // A history of a trial is decided within milliseconds or it is a hard one.
+    let budget = Budget { steps: 50_000_000, ..Budget::default() };
+    match check_named(history, isochrone_check::ModelName::Kv, &budget) {
+        Ok(report) => match report.verdict {
+            Verdict::Linearizable => {}
+            Verdict::Violation(ref explanation) => broken(explanation.to_string()),
+            Verdict::Undecided { reason, .. } => return Some(reason),
+        },
+        Err(error) => broken(error.to_string()),
+    }
+    for violation in once(history).violations {
+        broken(violation.to_string());
+    }
+    None
+}
