@@ -36,7 +36,7 @@ impl Clock {
             + if self.rate == ONE {
                 passed
             } else {
-                (u128::from(passed) * u128::from(self.rate) >> 32) as u64
+                ((u128::from(passed) * u128::from(self.rate)) >> 32) as u64
             }
     }
 

@@ -49,6 +49,8 @@ pub struct Config {
     pub regions: Vec<String>,
     /// The machines.
     pub nodes: Vec<NodeConfig>,
+    /// What the roles of the protocol are called in traces, by number.
+    pub roles: &'static [&'static str],
     /// One-way delays: `delays[from][to]`, by node. The diagonal is not used: messages between processes
     /// of one node do not touch the network.
     pub delays: Vec<Vec<Span>>,
@@ -99,6 +101,7 @@ impl Config {
             seed,
             regions: regions.iter().map(|name| (*name).to_owned()).collect(),
             nodes,
+            roles: &[],
             delays,
             jitter: Jitter::None,
             delay_hook: None,

@@ -90,7 +90,11 @@ impl<F: Protocol> Simulation<F> {
             }
             Action::BitRot { node } => self.lose(*node, "a synced record is corrupt: refuses to start"),
             Action::DiskLost { node } => self.lose(*node, "disk lost"),
-            Action::Membership => self.due.push(Due::Membership),
+            Action::Membership => {
+                // Counted by the orders it leads to.
+                self.due.push(Due::Membership);
+                counted = false;
+            }
         }
         if counted {
             self.world.faults.add(fault.kind);

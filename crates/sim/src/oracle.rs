@@ -26,6 +26,8 @@ pub enum ViolationKind {
     Encoding,
     /// The run took more events than it may.
     Budget,
+    /// Two runs of one seed differ.
+    Determinism,
     /// The recorded history breaks the guarantee; for the caller's checker.
     History,
 }

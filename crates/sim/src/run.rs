@@ -1,4 +1,4 @@
-//! One run, from its start to its verdict; and many of them.
+//! One run, from its start to its verdict.
 
 use crate::driver::Driver;
 use crate::fault::Histogram;
@@ -30,6 +30,29 @@ pub struct Report {
     pub hash: u64,
     /// Faults that happened.
     pub faults: Histogram,
+}
+
+impl Report {
+    /// A run of which nothing is known but that it broke.
+    pub(crate) fn broken(violation: Violation) -> Report {
+        Report {
+            seed: violation.seed,
+            violations: vec![violation],
+            operations: 0,
+            unknown: 0,
+            events: 0,
+            messages: 0,
+            virtual_time: Span::ZERO,
+            hash: 0,
+            faults: Histogram::default(),
+        }
+    }
+
+    /// Adds a violation that the caller's checker found in the run's history.
+    pub fn add_history(&mut self, text: String) {
+        let (seed, at) = (self.seed, self.virtual_time);
+        self.violations.push(Violation { seed, at, kind: ViolationKind::History, text });
+    }
 }
 
 impl<F: Protocol> Simulation<F> {
@@ -109,7 +132,7 @@ thread_local! {
 }
 
 /// Runs `work`; a panic in it becomes text with its place, and nothing is printed.
-fn caught(work: impl FnOnce()) -> Result<(), String> {
+pub(crate) fn caught(work: impl FnOnce()) -> Result<(), String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();

@@ -161,7 +161,10 @@ fn leave<F: Protocol>(process: u32, effect: Held<F>, made: u64, ahead: bool, wor
         Held::Mark { fact, text } => {
             if let Some(text) = text {
                 let node = world.places[process as usize].node as usize;
-                world.trace.note(world.at, Some(node), || FlowEvent::Mark(text));
+                let decided = matches!(fact, Some(Fact::Decided { .. }));
+                world.trace.note(world.at, Some(node), || {
+                    if decided { FlowEvent::Decided(text) } else { FlowEvent::Mark(text) }
+                });
             }
             if let Some(fact) = fact {
                 world.fact(process, fact);

@@ -97,12 +97,16 @@ pub enum FlowEvent {
         /// Whether it went ahead of its process' records.
         ahead: bool,
     },
+    /// A message came to a process that was down or another one, or over a cut.
+    Unheard(String),
     /// A client process was asked.
     Request(String),
     /// An answer reached the one who asked.
     Answer(String),
     /// A process made a mark.
     Mark(String),
+    /// A process made a mark that says that a position is decided.
+    Decided(String),
     /// A node or process went down, with why.
     Down(String),
     /// A node or process came up.
@@ -165,7 +169,10 @@ pub(crate) fn text(lines: &[Line], nodes: &[String]) -> String {
             }
             FlowEvent::Request(text) => writeln!(out, "{at:>12.3}  {name:<widest$} ?  {text}"),
             FlowEvent::Answer(text) => writeln!(out, "{at:>12.3}  {name:<widest$} =  {text}"),
-            FlowEvent::Mark(text) => writeln!(out, "{at:>12.3}  {name:<widest$} #  {text}"),
+            FlowEvent::Mark(text) | FlowEvent::Decided(text) => {
+                writeln!(out, "{at:>12.3}  {name:<widest$} #  {text}")
+            }
+            FlowEvent::Unheard(text) => writeln!(out, "{at:>12.3}  {name:<widest$} ~  never heard {text}"),
             FlowEvent::Down(text) => writeln!(out, "{at:>12.3}  {name:<widest$} X  {text}"),
             FlowEvent::Up(text) => writeln!(out, "{at:>12.3}  {name:<widest$} ^  {text}"),
             FlowEvent::Fault(text) => writeln!(out, "{at:>12.3}  {name:<widest$} !  {text}"),

@@ -3,6 +3,8 @@
 
 mod contract;
 mod determinism;
+mod drawings;
 mod faults;
 mod oracles;
+mod seeds;
 mod toy;

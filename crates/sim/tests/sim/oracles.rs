@@ -1,8 +1,8 @@
 //! Oracles see what they are there to see.
 
-use crate::toy::{Bug, Setup, Toy, Writers, busy, client, config, simulation};
+use crate::toy::{Bug, Writers, busy, client, config, simulation};
 use isochrone_core::{NodeId, Span};
-use isochrone_sim::{FaultKind, FaultPlan, FaultSet, Report, Simulation, ViolationKind};
+use isochrone_sim::{FaultKind, FaultPlan, FaultSet, Report, ViolationKind};
 
 fn run(seed: u64, bug: Bug, faults: FaultSet) -> Report {
     let mut simulation = simulation(busy(seed), bug);
@@ -85,11 +85,10 @@ fn a_run_without_end_is_given_up() {
 
 #[test]
 fn a_loop_whose_clients_died_ends() {
-    let mut simulation: Simulation<Toy> = Simulation::new(busy(1), &Setup { nodes: 3, bug: Bug::None });
+    let mut simulation = simulation(busy(1), Bug::None);
     let mut writers = Writers::new(1_000_000);
     simulation.run_for(Span::from_secs(1), &mut writers);
     for node in 0..3 {
-        simulation.kill(client(node));
         simulation.stop(client(node));
         simulation.crash(NodeId(node));
     }

@@ -3,10 +3,11 @@
 
 use isochrone_core::{
     Assemble, Blob, Effects, Fact, Guarantee, Identity, Instant, KeyspaceId, Malformed, Mark, NodeId,
-    PartitionId, Process, ProcessId, Protocol, Role, Snapshot, Span, Ticket, wire,
+    PartitionId, Process, ProcessId, Protocol, Random, Role, Snapshot, Span, Ticket, wire,
 };
-use isochrone_sim::{Config, Driver, Jitter, Next, Session, Simulation};
+use isochrone_sim::{Admin, Config, Driver, Jitter, Next, NodeConfig, Session, Simulation};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::collections::BTreeMap;
 
 /// A log kept by node 0 and copied to a majority: node 0 gives each value the next position, holds it until
@@ -30,6 +31,8 @@ pub enum Bug {
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub nodes: u16,
+    /// Where the clients stand.
+    pub clients: std::ops::Range<u16>,
     pub bug: Bug,
 }
 
@@ -95,7 +98,7 @@ impl Protocol for Toy {
         for node in 0..setup.nodes {
             host.server::<Replica>(server(node), setup.clone());
         }
-        for node in 0..setup.nodes {
+        for node in setup.clients.clone() {
             host.client::<Client>(client(node), setup.clone());
         }
     }
@@ -311,12 +314,22 @@ pub struct Writers {
     pub asked: BTreeMap<Session, u64>,
     pub finished: Vec<(Session, Span)>,
     pub lost: u64,
+    pub healed: bool,
+    pub administered: u64,
     began: BTreeMap<Ticket, Instant>,
 }
 
 impl Writers {
     pub fn new(each: u64) -> Writers {
-        Writers { each, asked: BTreeMap::new(), finished: Vec::new(), lost: 0, began: BTreeMap::new() }
+        Writers {
+            each,
+            asked: BTreeMap::new(),
+            finished: Vec::new(),
+            lost: 0,
+            healed: false,
+            administered: 0,
+            began: BTreeMap::new(),
+        }
     }
 }
 
@@ -338,6 +351,19 @@ impl Driver<Toy> for Writers {
     fn lost(&mut self, _: Session, _: Ticket, _: Instant) {
         self.lost += 1;
     }
+    /// One replica is asked, one is stopped and started again.
+    fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
+        let process = server(random.below(3) as u16);
+        let request = Admin::Request { process: server(0), request: Box::new(()) };
+        vec![request, Admin::Stop(process), Admin::Start(process)]
+    }
+    fn healed(&mut self, _: Instant) {
+        self.healed = true;
+    }
+    fn administered(&mut self, _: ProcessId, _: Ticket, outcome: Box<dyn Any + Send>) {
+        assert!(outcome.is::<()>());
+        self.administered += 1;
+    }
 }
 
 /// Three regions, 20, 50 and 60 ms apart.
@@ -345,6 +371,7 @@ pub fn config(seed: u64) -> Config {
     let ms = Span::from_millis;
     let delays = vec![vec![ms(0), ms(10), ms(25)], vec![ms(10), ms(0), ms(30)], vec![ms(25), ms(30), ms(0)]];
     let mut config = Config::new(seed, &["va1", "or1", "fr1"], delays);
+    config.roles = &["replica", "client"];
     config.horizon = Span::from_secs(5);
     config.patience = Span::from_secs(60);
     config
@@ -363,5 +390,12 @@ pub fn busy(seed: u64) -> Config {
 }
 
 pub fn simulation(config: Config, bug: Bug) -> Simulation<Toy> {
-    Simulation::new(config, &Setup { nodes: 3, bug })
+    Simulation::new(config, &Setup { nodes: 3, clients: 0..3, bug })
+}
+
+/// Nodes 0 to 2 as leader, near and far, and the client on node 3.
+pub fn one_client(mut config: Config) -> Simulation<Toy> {
+    let region = |name: &str| NodeConfig { name: name.to_owned(), region: 0, cores: 1 };
+    config.nodes = ["leader", "near", "far", "client"].map(region).to_vec();
+    Simulation::new(config, &Setup { nodes: 3, clients: 3..4, bug: Bug::None })
 }
