@@ -34,7 +34,7 @@ pub trait Gateway: Send {
 }
 
 /// One client connection, without its socket.
-pub trait Session {
+pub trait Session: Send {
     /// Takes in bytes in the order they came. Replies go to the end of `out`, work to `requests`.
     /// What is incomplete is kept inside.
     fn receive(

@@ -80,9 +80,8 @@ pub trait Hosted: Send {
     /// When its next timer is due; [`Instant::MAX`] where none runs.
     fn next_deadline(&self) -> Instant;
 
-    /// Its durable state, see [`Process::snapshot`], and the position of its last record: the snapshot
-    /// stands for all records up to there, once they are durable.
-    fn snapshot(&self) -> Option<(u64, Snapshot)>;
+    /// Its durable state, see [`Process::snapshot`].
+    fn snapshot(&self) -> Option<Snapshot>;
 
     /// Bytes of records written since the last [`Hosted::snapshot`] that was [taken
     /// note of](Hosted::snapshotted), replayed ones included.
@@ -129,8 +128,6 @@ pub struct Adapter<P: Process> {
     bridge: Option<Bridge<P>>,
     /// The journal position of the newest record that holds back; 0 before the first.
     barrier: u64,
-    /// The journal position of the newest record of either kind.
-    written: u64,
     journal_bytes: u64,
     /// What waits, with the position it waits for; positions never fall from front to back.
     held: VecDeque<(u64, Held<P>)>,
@@ -159,7 +156,6 @@ impl<P: Process> Adapter<P> {
             outbox: Outbox::new(identity.process, random),
             bridge,
             barrier: 0,
-            written: 0,
             journal_bytes: 0,
             held: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -179,7 +175,6 @@ impl<P: Process> Adapter<P> {
             match effect {
                 Effect::Record { record, lazy } => {
                     let (position, bytes) = io.record(me, &record);
-                    self.written = position;
                     self.journal_bytes += bytes as u64;
                     if !lazy {
                         self.barrier = position;
@@ -200,7 +195,7 @@ impl<P: Process> Adapter<P> {
                 }
                 Effect::Send { to, message, lane: Lane::Ahead } => io.send(me, to, message),
                 Effect::Complete { ticket, outcome, lane: Lane::Ahead } => {
-                    answer(self.bridge, io, ticket, outcome, true);
+                    answer(self.bridge, io, me, ticket, outcome, true);
                 }
                 Effect::Send { to, message, lane: Lane::Held } => {
                     if self.held.is_empty() && self.barrier <= io.durable {
@@ -211,21 +206,21 @@ impl<P: Process> Adapter<P> {
                 }
                 Effect::Complete { ticket, outcome, lane: Lane::Held } => {
                     if self.held.is_empty() && self.barrier <= io.durable {
-                        answer(self.bridge, io, ticket, outcome, true);
+                        answer(self.bridge, io, me, ticket, outcome, true);
                     } else {
                         self.held.push_back((self.barrier, Held::Answer(ticket, outcome, true)));
                     }
                 }
                 Effect::Emit { ticket, outcome } => {
                     if self.held.is_empty() && self.barrier <= io.durable {
-                        answer(self.bridge, io, ticket, outcome, false);
+                        answer(self.bridge, io, me, ticket, outcome, false);
                     } else {
                         self.held.push_back((self.barrier, Held::Answer(ticket, outcome, false)));
                     }
                 }
                 Effect::Mark(mark) => {
                     if self.held.is_empty() && self.barrier <= io.durable {
-                        note(io, me, mark);
+                        note(io, me, &mark);
                     } else {
                         self.held.push_back((self.barrier, Held::Mark(mark)));
                     }
@@ -242,6 +237,7 @@ impl<P: Process> Adapter<P> {
 fn answer<P: Process>(
     bridge: Option<Bridge<P>>,
     io: &mut Io,
+    process: ProcessId,
     ticket: Ticket,
     outcome: P::Outcome,
     last: bool,
@@ -250,15 +246,12 @@ fn answer<P: Process>(
         Some(bridge) => Reply::Outcome((bridge.outcome)(outcome)),
         None => Reply::Raw(Box::new(outcome)),
     };
-    io.answers.push_back(Answer { ticket, reply, last });
+    io.answers.push_back(Answer { process, ticket, reply, last });
 }
 
-fn note<M: Mark>(io: &mut Io, me: ProcessId, mark: M) {
+fn note<M: Mark>(io: &mut Io, me: ProcessId, mark: &M) {
     if let Some(fact) = mark.fact() {
         io.facts.push_back((me, fact));
-    }
-    if io.keep_marks {
-        io.marks.push_back((me, Box::new(mark)));
     }
 }
 
@@ -341,8 +334,8 @@ impl<P: Process> Hosted for Adapter<P> {
             any = true;
             match held {
                 Held::Send(to, message) => io.send(me, to, message),
-                Held::Answer(ticket, outcome, last) => answer(self.bridge, io, ticket, outcome, last),
-                Held::Mark(mark) => note(io, me, mark),
+                Held::Answer(ticket, outcome, last) => answer(self.bridge, io, me, ticket, outcome, last),
+                Held::Mark(mark) => note(io, me, &mark),
             }
         }
         any
@@ -352,8 +345,8 @@ impl<P: Process> Hosted for Adapter<P> {
         self.deadlines.first().map_or(Instant::MAX, |(due, ..)| *due)
     }
 
-    fn snapshot(&self) -> Option<(u64, Snapshot)> {
-        self.process.snapshot().map(|chunks| (self.written, chunks))
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.process.snapshot()
     }
 
     fn journal_bytes(&self) -> u64 {

@@ -24,10 +24,6 @@ pub struct Io {
     pub answers: VecDeque<Answer>,
     /// What marks said, oldest first.
     pub facts: VecDeque<(ProcessId, Fact)>,
-    /// The marks themselves, where `keep_marks` asks for them: tests read them.
-    pub marks: VecDeque<(ProcessId, Box<dyn Any + Send>)>,
-    /// Whether `marks` is filled.
-    pub keep_marks: bool,
     node: NodeId,
     ledger: Box<dyn Ledger>,
     written: u64,
@@ -101,6 +97,8 @@ pub struct Local {
 
 /// An answer to a ticket.
 pub struct Answer {
+    /// Who answers.
+    pub process: ProcessId,
     /// The ticket.
     pub ticket: Ticket,
     /// What it is answered with.
@@ -128,8 +126,6 @@ impl Io {
             outgoing: Outgoing::default(),
             answers: VecDeque::new(),
             facts: VecDeque::new(),
-            marks: VecDeque::new(),
-            keep_marks: false,
             node,
             ledger,
             written,

@@ -52,6 +52,36 @@ pub struct Limits {
     pub metric_series: usize,
 }
 
+impl Limits {
+    /// Every limit under its name in metrics and in `[limits]`: times in seconds, the rest as they are.
+    pub fn named(&self) -> [(&'static str, f64); 21] {
+        let count = |value: usize| value as f64;
+        [
+            ("clients", count(self.clients)),
+            ("in_flight", count(self.requests)),
+            ("pipeline", count(self.pipeline)),
+            ("request_time", self.request_time.as_secs_f64()),
+            ("peer_queue", count(self.peer_queue_bytes)),
+            ("peer_frame", count(self.frame_bytes)),
+            ("journal_queue", count(self.journal_queue_bytes)),
+            ("handshakes", count(self.handshakes)),
+            ("handshake_time", self.handshake_time.as_secs_f64()),
+            ("login_input", count(self.login_input_bytes)),
+            ("login_output", count(self.login_output_bytes)),
+            ("login_time", self.login_time.as_secs_f64()),
+            ("login_commands", count(self.login_commands)),
+            ("login_checks", count(self.login_checks)),
+            ("bulk", count(self.bulk_bytes)),
+            ("elements", count(self.elements)),
+            ("depth", count(self.depth)),
+            ("inline", count(self.inline_bytes)),
+            ("command", count(self.command_bytes)),
+            ("output", count(self.output_bytes)),
+            ("metric_series", count(self.metric_series)),
+        ]
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits::from(&deployment::Limits::default())

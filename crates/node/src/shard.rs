@@ -36,7 +36,6 @@ pub struct Shard {
     seats: Vec<Option<Seat>>,
     by_id: FxHashMap<ProcessId, usize>,
     touched: Vec<usize>,
-    next_ticket: u64,
     snapshot_bytes: u64,
     /// Messages that named no process of this node.
     pub misaddressed: u64,
@@ -90,7 +89,6 @@ impl Shard {
             seats: Vec::new(),
             by_id: FxHashMap::default(),
             touched: Vec::new(),
-            next_ticket: 1,
             snapshot_bytes: SNAPSHOT_BYTES,
             misaddressed: 0,
         }
@@ -175,20 +173,25 @@ impl Shard {
         Ok(())
     }
 
-    /// A client's command for a client process of this node.
+    /// A client's command for a client process of this node. The ticket is the caller's, never used twice.
     ///
     /// # Errors
     /// No such process runs, or it takes no commands.
-    pub fn execute(&mut self, to: ProcessId, command: Command) -> Result<Ticket, NotTaken> {
-        self.ask(to, |process, ticket, io| process.execute(ticket, command, io))
+    pub fn execute(&mut self, to: ProcessId, ticket: Ticket, command: Command) -> Result<(), NotTaken> {
+        self.ask(to, |process, io| process.execute(ticket, command, io))
     }
 
-    /// A request in the receiver's own words (its `P::Request`, boxed).
+    /// A request in the receiver's own words (its `P::Request`, boxed); tickets as in [`Shard::execute`].
     ///
     /// # Errors
     /// No such process runs, or it is of another protocol.
-    pub fn request(&mut self, to: ProcessId, request: Box<dyn Any + Send>) -> Result<Ticket, NotTaken> {
-        self.ask(to, |process, ticket, io| process.request(ticket, request, io))
+    pub fn request(
+        &mut self,
+        to: ProcessId,
+        ticket: Ticket,
+        request: Box<dyn Any + Send>,
+    ) -> Result<(), NotTaken> {
+        self.ask(to, |process, io| process.request(ticket, request, io))
     }
 
     /// The answer to a ticket given to this process is no longer wanted.
@@ -229,41 +232,42 @@ impl Shard {
         self.processes().map(Hosted::next_deadline).min().unwrap_or(Instant::MAX)
     }
 
-    /// Snapshots that are due and rest on nothing but durable records: whose, from which position on its
-    /// records are still needed, and the chunks, to be drained on another thread.
+    /// Snapshots that are due: whose, the position that the next record will have, and the chunks, to be
+    /// drained on another thread once every record before that position is durable.
     pub fn snapshots_due(&mut self) -> Vec<(ProcessId, u64, Snapshot)> {
-        let (due, durable, written) = (self.snapshot_bytes, self.io.durable, self.io.written());
-        let mut snapshots = Vec::new();
-        for seat in self.seats.iter_mut().flatten() {
-            if seat.snapshotting || seat.process.journal_bytes() < due {
-                continue;
-            }
-            let Some((position, chunks)) = seat.process.snapshot() else { continue };
-            // A snapshot may not stand for a position that a crash could give to another record.
-            if position > durable {
-                continue;
-            }
-            debug_assert!(position <= written);
-            seat.snapshotting = true;
-            seat.process.snapshotted();
-            snapshots.push((seat.process.identity().process, position, chunks));
-        }
-        snapshots
+        let due = self.snapshot_bytes;
+        let ids: Vec<_> = self
+            .processes()
+            .filter(|process| process.journal_bytes() >= due)
+            .map(|p| p.identity().process)
+            .collect();
+        ids.into_iter()
+            .filter_map(|id| self.snapshot(id).map(|(position, chunks)| (id, position, chunks)))
+            .collect()
     }
 
-    /// A snapshot of this process is durable, and no snapshot that is kept needs its records before
-    /// `before`.
-    pub fn snapshot_durable(&mut self, id: ProcessId, before: u64) {
+    /// A snapshot of this process, as in [`Shard::snapshots_due`]; `None` where it has none to give, or one
+    /// is under way.
+    pub fn snapshot(&mut self, id: ProcessId) -> Option<(u64, Snapshot)> {
+        let next = self.io.written() + 1;
+        let seat = self.seats[*self.by_id.get(&id)?].as_mut()?;
+        if seat.snapshotting {
+            return None;
+        }
+        let chunks = seat.process.snapshot()?;
+        seat.snapshotting = true;
+        seat.process.snapshotted();
+        Some((next, chunks))
+    }
+
+    /// The snapshot under way of this process is done; its records before `trim` may go, if any may. One
+    /// that failed trims nothing and is tried again after as many bytes more.
+    pub fn snapshot_done(&mut self, id: ProcessId, trim: Option<u64>) {
         if let Some(seat) = self.by_id.get(&id).and_then(|index| self.seats[*index].as_mut()) {
             seat.snapshotting = false;
         }
-        self.io.ledger().truncate(StreamId(id.to_u64()), before);
-    }
-
-    /// A snapshot of this process could not be written; it will be asked again after as many bytes more.
-    pub fn snapshot_failed(&mut self, id: ProcessId) {
-        if let Some(seat) = self.by_id.get(&id).and_then(|index| self.seats[*index].as_mut()) {
-            seat.snapshotting = false;
+        if let Some(before) = trim {
+            self.io.ledger().truncate(StreamId(id.to_u64()), before);
         }
     }
 
@@ -280,15 +284,13 @@ impl Shard {
     fn ask(
         &mut self,
         to: ProcessId,
-        ask: impl FnOnce(&mut dyn Hosted, Ticket, &mut Io) -> Result<(), Foreign>,
-    ) -> Result<Ticket, NotTaken> {
+        ask: impl FnOnce(&mut dyn Hosted, &mut Io) -> Result<(), Foreign>,
+    ) -> Result<(), NotTaken> {
         let index = *self.by_id.get(&to).ok_or(NotTaken::Absent(to))?;
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
         let (seat, io) = self.seat(index).ok_or(NotTaken::Absent(to))?;
-        ask(&mut *seat.process, ticket, io)?;
+        ask(&mut *seat.process, io)?;
         self.touch(index);
-        Ok(ticket)
+        Ok(())
     }
 
     fn expire(&mut self) {

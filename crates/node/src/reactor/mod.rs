@@ -1,0 +1,401 @@
+//! The thread that owns a shard and its sockets.
+//!
+//! Round after round: wait; take the clocks; read everything that is ready; let the shard have its turn;
+//! hand answers to sessions, which may ask for more; then write each peer and each client once. All work
+//! is bounded per round, so that nobody has the loop alone.
+
+mod clients;
+mod peers;
+mod slab;
+mod status;
+
+pub use clients::{ClientListener, Verifier};
+pub use status::{Board, KeyspaceStatus, PeerStatus, ProcessStatus, Status};
+
+pub(crate) use clients::Clients;
+pub(crate) use peers::Peers;
+pub(crate) use status::{Reporter, Served};
+
+use crate::clock::Clock;
+use crate::hosted::Hosted;
+use crate::io::{Answer, Reply};
+use crate::journal::{JournalError, Position, StreamId};
+use crate::poller::{FIRST_FREE, Poller, WAKER};
+use crate::protocols::{Administration, Protocols};
+use crate::shard::Shard;
+use crate::snapshots::SnapshotThread;
+use isochrone_core::{Fact, Instant, KeyspaceId, ProcessId, Span, Ticket};
+use mio::Token;
+use rustc_hash::FxHashMap;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+/// How often sessions are told that time has passed, and facts are published.
+const TICK: Span = Span::from_millis(100);
+
+/// How long an orderly stop waits for commands under way.
+const DRAIN: Span = Span::from_secs(5);
+
+/// Bytes read at a time, from whichever socket.
+const SCRATCH: usize = 128 << 10;
+
+/// An order to a running node.
+pub enum Control {
+    /// Stop in order: take no more clients, give leadership away, answer what is under way, flush.
+    Stop,
+    /// Start a process, restored and replayed.
+    StartProcess(Box<dyn Hosted>),
+    /// Stop a process; answers whether it ran.
+    StopProcess(ProcessId, Responder),
+    /// Ask the replica of a keyspace on this node.
+    Administer(KeyspaceId, Administration, Responder),
+}
+
+/// Takes the answer to an order; never blocks.
+pub type Responder = Box<dyn FnOnce(Result<String, String>) + Send>;
+
+/// How a node's loop ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The journal failed; nothing may be acknowledged any more.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The system failed.
+    #[error("the event loop failed: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What the tokens of sockets stand for.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) enum Kind {
+    PeerListener,
+    ClientListener,
+    Link,
+    Inbound,
+    Client,
+}
+
+/// The token of the thing of this kind and number.
+pub(crate) fn token(kind: Kind, index: usize) -> Token {
+    Token(FIRST_FREE + index * 5 + kind as usize)
+}
+
+fn kind(token: Token) -> Option<(Kind, usize)> {
+    let number = token.0.checked_sub(FIRST_FREE)?;
+    let kind = match number % 5 {
+        0 => Kind::PeerListener,
+        1 => Kind::ClientListener,
+        2 => Kind::Link,
+        3 => Kind::Inbound,
+        _ => Kind::Client,
+    };
+    Some((kind, number / 5))
+}
+
+/// Who waits for a ticket.
+enum Origin {
+    /// A session: its place among the clients, the connection's number, and the session's number for it.
+    Client { index: usize, connection: u64, request: u64, keyspace: usize, asked: Instant, of: ProcessId },
+    /// An order.
+    Order { protocol: &'static str, responder: Responder },
+}
+
+/// See the module's page. Made by [`crate::node::Node`], run on a thread of its own.
+pub struct Reactor {
+    pub(crate) clock: Clock,
+    pub(crate) poller: Poller,
+    pub(crate) shard: Shard,
+    pub(crate) peers: Peers,
+    pub(crate) clients: Clients,
+    pub(crate) reporter: Reporter,
+    pub(crate) protocols: Protocols,
+    pub(crate) control: Receiver<Control>,
+    pub(crate) killed: Arc<AtomicBool>,
+    pub(crate) snapshots: Option<SnapshotThread>,
+    pub(crate) origins: Origins,
+    pub(crate) scratch: Box<[u8]>,
+    pub(crate) next_tick: Instant,
+    pub(crate) stopping: Option<Instant>,
+}
+
+/// The tickets under way.
+#[derive(Default)]
+pub(crate) struct Origins {
+    drawn: u64,
+    waiting: FxHashMap<Ticket, Origin>,
+    /// When each is given up, in order of asking.
+    deadlines: std::collections::VecDeque<(Instant, Ticket)>,
+}
+
+impl Reactor {
+    pub(crate) fn scratch() -> Box<[u8]> {
+        vec![0; SCRATCH].into_boxed_slice()
+    }
+
+    /// Runs until the node is stopped, killed or fails. A kill leaves everything as it is: nothing is flushed.
+    ///
+    /// # Errors
+    /// The journal or the system failed: the node must end.
+    pub fn run(mut self) -> Result<(), Failure> {
+        loop {
+            if self.killed.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if self.round()? {
+                return self.finish();
+            }
+        }
+    }
+
+    /// One round; true where an orderly stop is complete.
+    fn round(&mut self) -> Result<bool, Failure> {
+        let deadline = self.deadline();
+        self.poller.wait(deadline, self.clock)?;
+        let now = self.clock.now();
+        self.shard.set_time(now, self.clock.stamp());
+        self.dispatch(now);
+        while let Some(order) = self.next_order() {
+            self.obey(order, now);
+        }
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            self.tick(now);
+        }
+        self.clients.serve(&mut self.shard, &mut self.origins, now, &mut self.scratch);
+        // A few times: what sessions ask on hearing an answer is part of this round, but not for ever.
+        for _ in 0..4 {
+            let more = self.shard.turn()?;
+            self.note_facts();
+            if !self.answer(now) && !more {
+                break;
+            }
+        }
+        self.write(now);
+        Ok(self.stopping.is_some_and(|until| self.origins.waiting.is_empty() || until <= now))
+    }
+
+    fn deadline(&mut self) -> Instant {
+        if !self.shard.io().local.is_empty() || self.clients.pending() {
+            return Instant::ZERO;
+        }
+        self.shard.next_deadline().min(self.peers.next_deadline()).min(self.next_tick)
+    }
+
+    fn dispatch(&mut self, now: Instant) {
+        let registry = self.poller.registry();
+        self.peers.read_on(&mut self.shard, registry, &mut self.scratch);
+        for (token, readable, writable) in self.poller.ready() {
+            match kind(token) {
+                Some((Kind::PeerListener, _)) => self.peers.accept(now, registry),
+                Some((Kind::Link, index)) => {
+                    if let Some(link) = self.peers.links.get_mut(&isochrone_core::NodeId(index as u16)) {
+                        link.wake(now, registry, &mut self.scratch);
+                    }
+                }
+                Some((Kind::Inbound, index)) => {
+                    self.peers.wake(index, &mut self.shard, registry, &mut self.scratch);
+                }
+                Some((Kind::ClientListener, index)) => {
+                    self.clients.accept(index, now, self.shard.io().stamp, registry);
+                }
+                Some((Kind::Client, index)) => self.clients.wake(index, readable, writable),
+                None => debug_assert!(token == WAKER || token == crate::poller::DEADLINE),
+            }
+        }
+    }
+
+    fn next_order(&mut self) -> Option<Control> {
+        match self.control.try_recv() {
+            Ok(order) => Some(order),
+            Err(TryRecvError::Empty) => None,
+            // The handle is gone: nobody can stop this node any more but by stopping it now.
+            Err(TryRecvError::Disconnected) if self.stopping.is_none() => Some(Control::Stop),
+            Err(TryRecvError::Disconnected) => None,
+        }
+    }
+
+    fn obey(&mut self, order: Control, now: Instant) {
+        match order {
+            Control::Stop => self.begin_stop(now),
+            Control::StartProcess(process) => self.shard.start(process),
+            Control::StopProcess(id, respond) => respond(match self.shard.stop(id) {
+                Some(_) => Ok(format!("{id} is stopped")),
+                None => Err(format!("{id} does not run on this node")),
+            }),
+            Control::Administer(keyspace, what, respond) => self.administer(keyspace, &what, respond),
+        }
+    }
+
+    /// Asks this node's replica; a keyspace of several partitions asks the first, which is the one with a log.
+    fn administer(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
+        let Some((protocol, servers)) = self.reporter.servers(keyspace) else {
+            return respond(Err(format!("this node holds no replica of {keyspace}")));
+        };
+        for of in servers {
+            let Some(request) = self.protocols.administer(protocol, what) else {
+                return respond(Err(format!("protocol {protocol} cannot do this")));
+            };
+            let ticket = self.origins.ticket();
+            match self.shard.request(of, ticket, request) {
+                Ok(()) => {
+                    self.origins.waiting.insert(ticket, Origin::Order { protocol, responder: respond });
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "not asked"),
+            }
+        }
+        respond(Err(format!("no replica of {keyspace} on this node takes this")));
+    }
+
+    fn begin_stop(&mut self, now: Instant) {
+        if self.stopping.is_some() {
+            return;
+        }
+        tracing::info!(
+            "stopping: no new clients, leadership goes to others, commands under way are answered"
+        );
+        self.clients.close_listeners();
+        for keyspace in self.reporter.led() {
+            let nobody: Responder = Box::new(|_| {});
+            self.administer(keyspace, &Administration::StepDown, nobody);
+        }
+        self.stopping = Some(now + DRAIN);
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let now = self.clock.now();
+        self.clients.farewell();
+        self.write(now);
+        self.peers.close(self.poller.registry());
+        self.shard.into_ledger().close()?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    fn note_facts(&mut self) {
+        while let Some((process, fact)) = self.shard.io().facts.pop_front() {
+            let changed = matches!(fact, Fact::Leads { .. } | Fact::Follows);
+            self.reporter.note(process, &fact);
+            if changed {
+                let leads = self.reporter.claims();
+                self.peers.links.values_mut().for_each(|link| link.leads.clone_from(&leads));
+            }
+        }
+    }
+
+    /// Hands answers to those who asked. Whether there were any.
+    fn answer(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(Answer { ticket, reply, last, .. }) = self.shard.io().answers.pop_front() {
+            any = true;
+            match (self.origins.waiting.remove(&ticket), reply) {
+                (
+                    Some(Origin::Client { index, connection, request, keyspace, asked, of }),
+                    Reply::Outcome(outcome),
+                ) => {
+                    self.reporter.answered(keyspace, &outcome, now.since(asked));
+                    let to = clients::Recipient { index, connection, request };
+                    self.clients.answer(to, outcome, &mut self.shard, &mut self.origins, now);
+                    if !last {
+                        let origin = Origin::Client { index, connection, request, keyspace, asked, of };
+                        self.origins.waiting.insert(ticket, origin);
+                    }
+                }
+                (Some(Origin::Order { protocol, responder }), Reply::Raw(outcome)) => {
+                    responder(self.administered(protocol, outcome));
+                }
+                (Some(Origin::Order { responder, .. }), Reply::Outcome(_)) => {
+                    responder(Err("the process is a client and takes no orders".into()));
+                }
+                (Some(_), _) | (None, _) => {}
+            }
+        }
+        any
+    }
+
+    fn administered(&self, protocol: &str, outcome: Box<dyn Any + Send>) -> Result<String, String> {
+        self.protocols.administered(protocol, outcome)
+    }
+
+    fn write(&mut self, now: Instant) {
+        let registry = self.poller.registry();
+        self.peers.flush(&mut self.shard, now, registry, &mut self.scratch);
+        self.clients.flush(&mut self.shard, &mut self.origins, now, registry);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let registry = self.poller.registry();
+        self.peers.tick(now, registry);
+        self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, now);
+        self.clients.tick(&mut self.shard, &mut self.origins, now);
+        if let Some(snapshots) = &mut self.snapshots {
+            for done in snapshots.written() {
+                let trim = done.outcome.ok().and_then(|(_, trim)| trim).map(|position| position.0);
+                self.shard.snapshot_done(ProcessId::from_u64(done.stream.0), trim);
+            }
+            for (process, position, chunks) in self.shard.snapshots_due() {
+                snapshots.write(StreamId(process.to_u64()), Position(position), chunks);
+            }
+        }
+        self.reporter.in_flight(self.origins.len());
+        let view =
+            self.reporter.publish(now, &mut self.shard, &self.peers, &self.clients, self.stopping.is_some());
+        self.clients.show(view);
+    }
+}
+
+impl Origins {
+    /// A ticket that was not used in this incarnation.
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.drawn += 1;
+        Ticket(self.drawn)
+    }
+
+    /// How many are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn ask(&mut self, ticket: Ticket, until: Instant, origin: clients::Asked) {
+        let clients::Asked { index, connection, request, keyspace, asked, of } = origin;
+        self.waiting.insert(ticket, Origin::Client { index, connection, request, keyspace, asked, of });
+        self.deadlines.push_back((until, ticket));
+    }
+
+    /// The connection has ended: nobody waits for its answers.
+    pub(crate) fn forget(&mut self, connection: u64, shard: &mut Shard) {
+        let gone =
+            |origin: &Origin| matches!(origin, Origin::Client { connection: c, .. } if *c == connection);
+        let mut cancelled = Vec::new();
+        self.waiting.retain(|ticket, origin| {
+            let gone = gone(origin);
+            if let (true, Origin::Client { of, .. }) = (gone, &*origin) {
+                cancelled.push((*ticket, *of));
+            }
+            !gone
+        });
+        // The map's order is its own; processes must see the same order on every run.
+        cancelled.sort();
+        for (ticket, of) in cancelled {
+            shard.cancel(of, ticket);
+        }
+    }
+
+    fn give_up(&mut self, shard: &mut Shard, clients: &mut Clients, reporter: &mut Reporter, now: Instant) {
+        while let Some((_, ticket)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
+            let Some(Origin::Client { index, connection, request, keyspace, asked, of }) =
+                self.waiting.remove(&ticket)
+            else {
+                continue;
+            };
+            shard.cancel(of, ticket);
+            let outcome = crate::gateway::Outcome::Unknown(
+                "no answer in time; the command may or may not take effect".to_owned(),
+            );
+            reporter.answered(keyspace, &outcome, now.since(asked));
+            clients.answer(clients::Recipient { index, connection, request }, outcome, shard, self, now);
+        }
+    }
+}

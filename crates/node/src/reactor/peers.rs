@@ -1,0 +1,332 @@
+//! The links to peers and the connections that come from them.
+
+use super::{Kind, token};
+use crate::limits::Limits;
+use crate::metrics::NodeMetrics;
+use crate::reactor::slab::Slab;
+use crate::security;
+use crate::shard::{Refused, Shard};
+use crate::transport::emulation::Emulation;
+use crate::transport::frame::{self, Frame, FrameBuffer, FrameError, Hello, MAGIC, VERSION};
+use crate::transport::link::Link;
+use crate::transport::stream::{Acceptor, Got, Stream};
+use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span};
+use mio::Registry;
+use mio::net::TcpListener;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Scratch buffers full that are read from one connection before the others get their turn.
+const READS_PER_TURN: usize = 8;
+
+/// Everything between this node and the others.
+pub(crate) struct Peers {
+    pub hello: Hello,
+    pub links: BTreeMap<NodeId, Link>,
+    /// The highest reign of each group that a peer claims, and who claims it.
+    pub leaders: BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
+    pub listener: Option<TcpListener>,
+    pub acceptor: Acceptor,
+    pub emulation: Option<Emulation>,
+    pub metrics: Arc<NodeMetrics>,
+    pub limits: Limits,
+    inbound: Slab<Inbound>,
+    /// Connections with more to read than one turn took.
+    again: Vec<usize>,
+    generation: u64,
+    /// How often each peer had started when it last greeted.
+    incarnations: BTreeMap<NodeId, u32>,
+}
+
+struct Inbound {
+    stream: Stream,
+    frames: FrameBuffer,
+    /// Who it is, once it has greeted.
+    node: Option<NodeId>,
+    until: Instant,
+}
+
+/// Why a connection of a peer ends.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("it sent {0}")]
+    Frame(#[from] FrameError),
+    #[error("it sent a malformed message {0}")]
+    Message(#[from] Refused),
+    #[error("{0}")]
+    Greeting(String),
+    #[error("it sent a frame that a dialler does not send here")]
+    Unexpected,
+}
+
+impl Peers {
+    pub fn new(
+        hello: Hello,
+        listener: Option<TcpListener>,
+        acceptor: Acceptor,
+        emulation: Option<Emulation>,
+        metrics: Arc<NodeMetrics>,
+        limits: Limits,
+    ) -> Peers {
+        Peers {
+            hello,
+            links: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            listener,
+            acceptor,
+            emulation,
+            metrics,
+            limits,
+            inbound: Slab::default(),
+            again: Vec::new(),
+            generation: 0,
+            incarnations: BTreeMap::new(),
+        }
+    }
+
+    /// Takes every connection that waits.
+    pub fn accept(&mut self, now: Instant, registry: &Registry) {
+        while let Some(listener) = &self.listener {
+            let socket = match listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a peer");
+                    return;
+                }
+            };
+            let greeting = self.inbound.iter_mut().filter(|(_, inbound)| inbound.node.is_none()).count();
+            if greeting >= self.limits.handshakes {
+                tracing::warn!(
+                    limit = self.limits.handshakes,
+                    "too many peers are greeting at once; one is refused"
+                );
+                continue;
+            }
+            let number = token(Kind::Inbound, self.inbound.next());
+            let stream = Stream::accepted(socket, &self.acceptor)
+                .and_then(|mut stream| stream.register(registry, number).map(|()| stream));
+            match stream {
+                Ok(stream) => {
+                    let until = now + self.limits.handshake_time;
+                    let frames = FrameBuffer::default();
+                    self.inbound.insert(Inbound { stream, frames, node: None, until });
+                }
+                Err(error) => tracing::warn!(%error, "cannot take in a peer"),
+            }
+        }
+    }
+
+    /// An inbound connection has news.
+    pub fn wake(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
+        let Some(inbound) = self.inbound.get(index) else { return };
+        let (hello, leaders) = (&self.hello, &mut self.leaders);
+        let context = Reading { hello, leaders, incarnations: &mut self.incarnations, limits: &self.limits };
+        let outcome = context.read(inbound, shard, scratch);
+        let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
+        match outcome {
+            Ok((true, _)) => self.again.push(index),
+            Ok((false, _)) => {
+                if let Some(node) = inbound.node {
+                    self.retire_others(index, node, registry);
+                }
+            }
+            Err(error) => self.end(index, registry, &error),
+        }
+    }
+
+    /// Reads on where the last turn stopped. Whether there is still more.
+    pub fn read_on(&mut self, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) -> bool {
+        for index in std::mem::take(&mut self.again) {
+            self.wake(index, shard, registry, scratch);
+        }
+        !self.again.is_empty()
+    }
+
+    /// Takes over what the shard has for its peers and moves what is due.
+    pub fn flush(&mut self, shard: &mut Shard, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+        let changed =
+            self.emulation.as_ref().map(Emulation::generation).filter(|new| *new != self.generation);
+        for link in self.links.values_mut() {
+            let Some(queue) = shard.io().outgoing.peer(link.node) else { continue };
+            if changed.is_some()
+                && let Some(emulation) = &self.emulation
+            {
+                link.emulate(emulation.get(self.hello.from, link.node), queue);
+            }
+            let fresh = !queue.frames.is_empty();
+            link.take(queue, now);
+            if fresh || link.next_deadline() <= now {
+                link.tick(now, registry, scratch);
+                link.take(queue, now);
+            }
+        }
+        self.generation = changed.unwrap_or(self.generation);
+    }
+
+    /// Ends greetings that take too long.
+    pub fn tick(&mut self, now: Instant, registry: &Registry) {
+        for index in self.inbound.keys() {
+            if self.inbound.get(index).is_some_and(|inbound| inbound.node.is_none() && inbound.until <= now) {
+                let why = Broken::Greeting(format!("no greeting within {}", self.limits.handshake_time));
+                self.end(index, registry, &why);
+            }
+        }
+    }
+
+    pub fn next_deadline(&self) -> Instant {
+        if !self.again.is_empty() {
+            return Instant::ZERO;
+        }
+        self.links.values().map(Link::next_deadline).min().unwrap_or(Instant::MAX)
+    }
+
+    /// The round trip to a peer, what is emulated included.
+    pub fn round_trip(&self, node: NodeId) -> Option<Span> {
+        let measured = self.links.get(&node)?.round_trip?;
+        let emulated = self.emulation.as_ref().map_or(Span::ZERO, |emulation| {
+            let me = self.hello.from;
+            emulation.get(me, node).one_way + emulation.get(node, me).one_way
+        });
+        Some(measured + emulated)
+    }
+
+    pub fn close(&mut self, registry: &Registry) {
+        self.listener = None;
+        self.links.values_mut().for_each(|link| link.close(registry));
+    }
+
+    /// A node has one connection towards us: a newer one means that the older is dead, if not yet known to be.
+    fn retire_others(&mut self, index: usize, node: NodeId, registry: &Registry) {
+        for other in self.inbound.keys() {
+            if other != index && self.inbound.get(other).is_some_and(|inbound| inbound.node == Some(node)) {
+                self.drop_inbound(other, registry);
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, registry: &Registry, why: &Broken) {
+        let node = self.inbound.get(index).and_then(|inbound| inbound.node);
+        let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
+        match why {
+            Broken::Io(_) | Broken::Closed => tracing::info!(peer, why = %why, "a peer's connection ended"),
+            Broken::Greeting(_) => {
+                self.metrics.refused_greetings.fetch_add(1, Relaxed);
+                tracing::warn!(why = %why, "a connection to the peer port was refused");
+            }
+            Broken::Frame(_) | Broken::Message(_) | Broken::Unexpected => {
+                self.metrics.malformed_frames.fetch_add(1, Relaxed);
+                tracing::warn!(peer, why = %why, "a peer's connection was dropped");
+            }
+        }
+        self.drop_inbound(index, registry);
+    }
+
+    fn drop_inbound(&mut self, index: usize, registry: &Registry) {
+        if let Some(mut inbound) = self.inbound.remove(index) {
+            let _ = inbound.stream.flush();
+            inbound.stream.deregister(registry);
+        }
+        self.again.retain(|other| *other != index);
+    }
+}
+
+/// What reading a connection needs besides it.
+struct Reading<'a> {
+    hello: &'a Hello,
+    leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
+    incarnations: &'a mut BTreeMap<NodeId, u32>,
+    limits: &'a Limits,
+}
+
+impl Reading<'_> {
+    /// Reads and handles what is there; true where there may be more.
+    fn read(mut self, inbound: &mut Inbound, shard: &mut Shard, scratch: &mut [u8]) -> Result<bool, Broken> {
+        for _ in 0..READS_PER_TURN {
+            let bytes = match inbound.stream.read(scratch)? {
+                Got::Bytes(bytes) => bytes,
+                Got::Later => return Ok(false),
+                Got::End => return Err(Broken::Closed),
+            };
+            // Before the greeting nobody may make us keep more than a greeting.
+            let limit = if inbound.node.is_some() { self.limits.frame_bytes } else { frame::HANDSHAKE_MAX };
+            let Inbound { stream, frames, node, .. } = inbound;
+            frames.feed(&scratch[..bytes], limit, |frame| match (frame, *node) {
+                (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
+                (Frame::Hello(hello), None) => {
+                    self.greet(&hello, stream).map_err(|why| {
+                        frame::refuse(stream.out(), &why);
+                        Broken::Greeting(why)
+                    })?;
+                    *node = Some(hello.from);
+                    frame::welcome(stream.out());
+                    Ok(())
+                }
+                (Frame::Ping(ping), Some(peer)) => {
+                    for (keyspace, partition, reign) in ping.leads {
+                        let known = self.leaders.entry((keyspace, partition)).or_insert((reign, peer));
+                        if reign >= known.0 {
+                            *known = (reign, peer);
+                        }
+                    }
+                    frame::pong(stream.out(), ping.number);
+                    Ok(())
+                }
+                _ => Err(Broken::Unexpected),
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Whether this greeting is one of a peer's.
+    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), String> {
+        let mine = self.hello;
+        if hello.magic != MAGIC {
+            return Err("this is the port for peers of an Isochrone cluster, and that was no greeting".into());
+        }
+        if hello.version != VERSION {
+            return Err(format!(
+                "this node speaks version {VERSION} of the protocol between nodes, you speak {}",
+                hello.version
+            ));
+        }
+        if hello.cluster_id != mine.cluster_id {
+            return Err(format!(
+                "this node belongs to cluster {:?}, you to {:?}; check `cluster` and the addresses in your deployment file",
+                mine.cluster, hello.cluster
+            ));
+        }
+        if hello.to != mine.from {
+            return Err(format!(
+                "this is node {} of the cluster, you meant to reach {}; check the addresses in your deployment file",
+                mine.from, hello.to
+            ));
+        }
+        if hello.from == mine.from {
+            return Err(format!(
+                "you say that you are {}, and so am I: two processes run as one node",
+                mine.from
+            ));
+        }
+        if stream.encrypted() {
+            security::check_peer(stream.certificates(), hello.from, mine.cluster_id)
+                .map_err(|why| format!("you say that you are {}, but {why}", hello.from))?;
+        }
+        let known = self.incarnations.entry(hello.from).or_insert(0);
+        if hello.incarnation < *known {
+            return Err(format!(
+                "you are start {} of {}, and start {known} has greeted before: an old process, or an old copy of its data",
+                hello.incarnation, hello.from
+            ));
+        }
+        *known = hello.incarnation;
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! What a node tells about itself: facts of its processes gathered, and published a few times a second.
+
+use super::clients::Clients;
+use super::peers::Peers;
+use crate::clock::Clock;
+use crate::gateway::{Counters, KeyspaceView, NodeView, Outcome};
+use crate::journal::JournalMetrics;
+use crate::metrics::{KeyspaceMetrics, NodeMetrics};
+use crate::shard::Shard;
+use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Span};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How a node stands; what `/status` shows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// The cluster.
+    pub cluster: String,
+    /// The node.
+    pub node: String,
+    /// Its region.
+    pub region: String,
+    /// How often it has started.
+    pub incarnation: u32,
+    /// Seconds since this start.
+    pub uptime_seconds: u64,
+    /// Whether it is about to end.
+    pub stopping: bool,
+    /// Whether every keyspace has a quorum that this node can reach.
+    pub ready: bool,
+    /// Whether a crash may lose acknowledged writes.
+    pub unsafe_fsync_off: bool,
+    /// Client connections.
+    pub clients: usize,
+    /// The keyspaces.
+    pub keyspaces: Vec<KeyspaceStatus>,
+    /// The other nodes.
+    pub peers: Vec<PeerStatus>,
+    /// The processes of this node.
+    pub processes: Vec<ProcessStatus>,
+}
+
+/// How a keyspace stands, as this node sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeyspaceStatus {
+    /// Its name.
+    pub name: String,
+    /// Its SELECT number.
+    pub index: u32,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// What it promises.
+    pub guarantee: Guarantee,
+    /// The node that leads its first partition, where one does and this node has heard of it.
+    pub leader: Option<String>,
+    /// The region of that node.
+    pub leader_region: Option<String>,
+    /// Its replicas that this node can reach, itself included, and all of them.
+    pub reachable: (usize, usize),
+    /// Whether those are a majority.
+    pub ready: bool,
+}
+
+/// How a peer stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// Whether there is a link.
+    pub connected: bool,
+    /// The last round trip, what is emulated included.
+    pub round_trip_ms: Option<f64>,
+    /// Why there is no link.
+    pub trouble: String,
+    /// Bytes that wait for it.
+    pub queued_bytes: usize,
+    /// How often a link was made, and how often it failed.
+    pub connects: u64,
+    /// See `connects`.
+    pub failures: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages dropped, by reason.
+    pub dropped: [(&'static str, u64); 4],
+}
+
+/// How a process stands.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProcessStatus {
+    /// Its name: node, keyspace, partition, role, instance.
+    pub process: String,
+    /// Its keyspace.
+    pub keyspace: u16,
+    /// In which reign it leads, if it does.
+    pub leads: Option<u64>,
+    /// The furthest position it knows to be decided.
+    pub decided: Option<u64>,
+    /// The position its state stands behind.
+    pub applied: Option<u64>,
+    /// What its marks counted.
+    pub counted: BTreeMap<&'static str, u64>,
+}
+
+/// Where a node's loop puts what others may read: HTTP, and the program that started the node.
+#[derive(Default)]
+pub struct Board {
+    /// Counters, always up to date.
+    pub metrics: NodeMetricsCell,
+    status: Mutex<(Arc<Status>, Arc<Counters>)>,
+}
+
+/// The metrics of a node, shared.
+pub type NodeMetricsCell = Arc<NodeMetrics>;
+
+impl Board {
+    /// An empty board over these metrics.
+    pub fn new(metrics: Arc<NodeMetrics>) -> Board {
+        Board { metrics, status: Mutex::default() }
+    }
+
+    /// How the node stood a moment ago.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// What its gateways had counted then.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner).1)
+    }
+
+    fn post(&self, status: Status, counters: Counters) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::new(status), Arc::new(counters));
+    }
+}
+
+/// Gathers facts for the board.
+pub(crate) struct Reporter {
+    board: Arc<Board>,
+    clock: Clock,
+    me: NodeId,
+    incarnation: u32,
+    journal: Arc<JournalMetrics>,
+    /// Names of all nodes and of their regions.
+    names: Vec<(String, String)>,
+    keyspaces: Vec<Served>,
+    processes: BTreeMap<ProcessId, ProcessStatus>,
+}
+
+/// A keyspace as its node serves it.
+pub(crate) struct Served {
+    pub id: KeyspaceId,
+    pub protocol: &'static str,
+    pub metrics: Arc<KeyspaceMetrics>,
+    /// The nodes that hold it.
+    pub nodes: Vec<NodeId>,
+    /// The server processes of this node.
+    pub servers: Vec<ProcessId>,
+}
+
+impl Reporter {
+    pub fn new(
+        board: Arc<Board>,
+        clock: Clock,
+        me: NodeId,
+        incarnation: u32,
+        journal: Arc<JournalMetrics>,
+        names: Vec<(String, String)>,
+        keyspaces: Vec<Served>,
+    ) -> Reporter {
+        Reporter { board, clock, me, incarnation, journal, names, keyspaces, processes: BTreeMap::new() }
+    }
+
+    /// The protocol of a keyspace, and its server processes on this node.
+    pub fn servers(&self, keyspace: KeyspaceId) -> Option<(&'static str, Vec<ProcessId>)> {
+        let served = self.keyspaces.iter().find(|served| served.id == keyspace)?;
+        (!served.servers.is_empty()).then(|| (served.protocol, served.servers.clone()))
+    }
+
+    /// The keyspaces that a process of this node leads.
+    pub fn led(&self) -> Vec<KeyspaceId> {
+        let mut led: Vec<_> = self
+            .processes
+            .iter()
+            .filter(|(_, status)| status.leads.is_some())
+            .map(|(id, _)| id.keyspace)
+            .collect();
+        led.dedup();
+        led
+    }
+
+    /// What pings tell of leadership.
+    pub fn claims(&self) -> Vec<(KeyspaceId, PartitionId, u64)> {
+        self.processes
+            .iter()
+            .filter_map(|(id, status)| Some((id.keyspace, id.partition, status.leads?)))
+            .collect()
+    }
+
+    /// A fact that a process has marked.
+    pub fn note(&mut self, process: ProcessId, fact: &Fact) {
+        let status = self.processes.entry(process).or_insert_with(|| ProcessStatus {
+            process: process.to_string(),
+            keyspace: process.keyspace.0,
+            ..ProcessStatus::default()
+        });
+        let served = self.keyspaces.iter().find(|served| served.id == process.keyspace);
+        let metrics = served.map(|served| &served.metrics);
+        match fact {
+            Fact::Decided { position, .. } => {
+                status.decided = status.decided.max(Some(*position));
+                if let Some(metrics) = metrics {
+                    metrics.decided.fetch_max(*position, Relaxed);
+                }
+            }
+            Fact::Applied { position, .. } => {
+                status.applied = Some(*position);
+                if let Some(metrics) = metrics {
+                    metrics.applied.fetch_max(*position, Relaxed);
+                }
+            }
+            Fact::Leads { reign } => {
+                status.leads = Some(*reign);
+                tracing::info!(%process, reign, "leads");
+                if let Some(metrics) = metrics {
+                    metrics.leader_changes.fetch_add(1, Relaxed);
+                    metrics.leads.store(true, Relaxed);
+                }
+            }
+            Fact::Follows => {
+                if status.leads.take().is_some() {
+                    tracing::info!(%process, "no longer leads");
+                }
+                if let Some(metrics) = metrics {
+                    metrics.leads.store(false, Relaxed);
+                }
+            }
+            Fact::Committed { path, total, phases, .. } => {
+                if let Some(metrics) = metrics {
+                    metrics.committed(*path, *total, phases);
+                }
+            }
+            Fact::Counted(what) => *status.counted.entry(what).or_default() += 1,
+        }
+    }
+
+    /// A client's command was answered.
+    pub fn answered(&mut self, keyspace: usize, outcome: &Outcome, took: Span) {
+        let Some(served) = self.keyspaces.get(keyspace) else { return };
+        match outcome {
+            Outcome::Done(_) => served.metrics.commands.record(took),
+            Outcome::Refused(_) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
+            Outcome::Unknown(_) => drop(served.metrics.unknown.fetch_add(1, Relaxed)),
+            Outcome::Verified { .. } => {}
+        }
+    }
+
+    /// So many commands are under way.
+    pub fn in_flight(&self, commands: usize) {
+        self.board.metrics.in_flight.store(commands as u64, Relaxed);
+    }
+
+    /// Publishes how the node stands; what clients are to be shown of it.
+    pub fn publish(
+        &mut self,
+        now: Instant,
+        shard: &mut Shard,
+        peers: &Peers,
+        clients: &Clients,
+        stopping: bool,
+    ) -> (NodeView, Vec<KeyspaceView>) {
+        debug_assert!(now <= self.clock.now());
+        let mut node = clients.node().clone();
+        let mut views = clients.keyspaces().to_vec();
+        node.uptime_seconds = now.as_nanos() / 1_000_000_000;
+        node.memory_bytes = resident_bytes();
+        node.journal_bytes = self.journal.segment_bytes.load(Relaxed);
+        let syncs = self.journal.syncs.count();
+        node.sync_micros =
+            if syncs == 0 { 0 } else { (self.journal.syncs.sum() * 1e6 / syncs as f64) as u64 };
+        let connected = peers.links.values().filter(|link| link.ready()).count();
+        node.peers_connected = (connected as u32, peers.links.len() as u32);
+        let keyspaces = self.keyspaces.iter().zip(&mut views);
+        let keyspaces: Vec<_> = keyspaces.map(|(served, view)| self.keyspace(served, view, peers)).collect();
+        let metrics = &self.board.metrics;
+        metrics.misaddressed.store(shard.misaddressed, Relaxed);
+        metrics.clients.store(clients.len() as u64, Relaxed);
+        let status = Status {
+            cluster: node.cluster.clone(),
+            node: node.node.clone(),
+            region: node.region.clone(),
+            incarnation: self.incarnation,
+            uptime_seconds: node.uptime_seconds,
+            stopping,
+            ready: !stopping && keyspaces.iter().all(|keyspace| keyspace.ready),
+            unsafe_fsync_off: node.unsafe_fsync_off,
+            clients: clients.len(),
+            keyspaces,
+            peers: peers.links.values().map(|link| peer(link, peers, shard)).collect(),
+            processes: self.processes.values().cloned().collect(),
+        };
+        self.board.post(status, clients.counters.clone());
+        (node, views)
+    }
+
+    fn keyspace(&self, served: &Served, view: &mut KeyspaceView, peers: &Peers) -> KeyspaceStatus {
+        let group = (served.id, PartitionId(0));
+        let own =
+            self.claims().into_iter().filter(|(k, p, _)| (*k, *p) == group).map(|(.., reign)| reign).max();
+        let heard = peers.leaders.get(&group).copied();
+        let leader = match (own, heard) {
+            (Some(reign), Some((other, _))) if other > reign => heard.map(|(_, node)| node),
+            (Some(_), _) => Some(self.me),
+            (None, _) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
+        };
+        let name = |node: NodeId| self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
+        view.leader = leader.map(|leader| name(leader).1);
+        view.leads = leader == Some(self.me);
+        let reaches = |node: &NodeId| {
+            *node == self.me || peers.links.get(node).is_some_and(crate::transport::link::Link::ready)
+        };
+        let reachable = served.nodes.iter().filter(|node| reaches(node)).count();
+        KeyspaceStatus {
+            name: view.name.clone(),
+            index: view.index,
+            protocol: view.protocol,
+            guarantee: view.guarantee,
+            leader: leader.map(|leader| name(leader).0),
+            leader_region: view.leader.clone(),
+            reachable: (reachable, served.nodes.len()),
+            ready: reachable > served.nodes.len() / 2,
+        }
+    }
+}
+
+fn peer(link: &crate::transport::link::Link, peers: &Peers, shard: &mut Shard) -> PeerStatus {
+    let mut status = PeerStatus {
+        name: link.name.clone(),
+        address: link.address.to_string(),
+        connected: link.ready(),
+        round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
+        trouble: link.trouble().to_owned(),
+        queued_bytes: link.backlog(),
+        connects: link.connects,
+        failures: link.failures,
+        sent: 0,
+        dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0)],
+    };
+    if let Some(queue) = shard.io().outgoing.peer(link.node) {
+        status.sent = queue.sent;
+        let dropped = [queue.dropped_full, queue.dropped_closed, queue.dropped_emulated, queue.dropped_large];
+        for (entry, count) in status.dropped.iter_mut().zip(dropped) {
+            entry.1 = count;
+        }
+    }
+    status
+}
+
+/// Resident memory of this process, bytes; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let Ok(text) = std::fs::read_to_string("/proc/self/statm") else { return 0 };
+    /// Linux counts in pages; all platforms that have this file and that we build for use these.
+    const PAGE: u64 = 4096;
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * PAGE
+}

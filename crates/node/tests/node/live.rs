@@ -1,0 +1,402 @@
+//! Whole nodes in this process, over loopback, with journals on disk.
+
+use crate::toy::{self, Lines};
+use isochrone_core::deployment::{Deployment, Known};
+use isochrone_core::{KeyspaceId, NodeId, Span};
+use isochrone_node::cert;
+use isochrone_node::journal::Expect;
+use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
+use isochrone_node::protocols::{Administration, Protocols};
+use isochrone_node::transport::emulation::{Delay, Emulation};
+use isochrone_node::transport::frame::{self, Frame, Hello, MAGIC, VERSION};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NODES: u16 = 3;
+
+struct Cluster {
+    deployment: Arc<Deployment>,
+    protocols: Protocols,
+    directory: tempfile::TempDir,
+    peers: BTreeMap<NodeId, SocketAddr>,
+    emulation: Emulation,
+    snapshot_bytes: u64,
+    nodes: BTreeMap<NodeId, NodeHandle>,
+}
+
+impl Cluster {
+    fn new(extra: &str, base: Option<tempfile::TempDir>) -> Cluster {
+        let mut text = String::from("cluster = \"test\"\n[[region]]\nname = \"here\"\n");
+        for node in 0..NODES {
+            text += &format!(
+                "[[node]]\nname = \"node-{node}\"\nregion = \"here\"\nlisten = \"127.0.0.1:{}\"\n",
+                7000 + node
+            );
+        }
+        text += "[[keyspace]]\nname = \"main\"\nprotocol = \"toy\"\nreplication = 3\n";
+        text += extra;
+        let directory = base.unwrap_or_else(|| tempfile::tempdir().unwrap());
+        let known = Known::names(&["toy"]);
+        let deployment = Deployment::parse(&text, "test.toml", directory.path(), &known).unwrap();
+        let mut protocols = Protocols::default();
+        protocols.register(toy::registration());
+        Cluster {
+            deployment: Arc::new(deployment),
+            protocols,
+            directory,
+            peers: BTreeMap::new(),
+            emulation: Emulation::new(usize::from(NODES), |_, _| Delay::default()),
+            snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    fn start_all(&mut self) {
+        let sockets: Vec<TcpListener> =
+            (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        for (node, socket) in (0..NODES).map(NodeId).zip(&sockets) {
+            self.peers.insert(node, socket.local_addr().unwrap());
+        }
+        for (node, socket) in (0..NODES).map(NodeId).zip(sockets) {
+            self.start(node, socket);
+        }
+    }
+
+    fn start(&mut self, node: NodeId, socket: TcpListener) {
+        let any = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = NodeConfig {
+            deployment: Arc::clone(&self.deployment),
+            node,
+            data: self.directory.path().join(format!("data-{}", node.0)),
+            expect: Expect::Anything,
+            sockets: Sockets { peer: Some(socket), redis: vec![any()], http: Some(any()) },
+            peers: self.peers.clone(),
+            emulation: Some(self.emulation.clone()),
+            admin_token: Some("secret".to_owned()),
+            snapshot_bytes: self.snapshot_bytes,
+        };
+        let handle = Node::start(config, &self.protocols, Box::new(Lines)).unwrap();
+        self.nodes.insert(node, handle);
+    }
+
+    fn kill_and_start(&mut self, node: NodeId) {
+        self.nodes.remove(&node).unwrap().kill().unwrap();
+        let socket = eventually("the port is free", || TcpListener::bind(self.peers[&node]).ok());
+        self.start(node, socket);
+    }
+
+    fn connected(&self) {
+        for node in self.nodes.values() {
+            eventually("all links", || {
+                let status = node.status();
+                (!status.peers.is_empty() && status.peers.iter().all(|peer| peer.connected)).then_some(())
+            });
+        }
+    }
+
+    fn client(&self, node: u16) -> Client {
+        Client::dial(self.nodes[&NodeId(node)].redis_addresses()[0])
+    }
+
+    fn http(&self, node: u16, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.nodes[&NodeId(node)].http_address().unwrap()).unwrap();
+        stream.write_all(request.replace('\n', "\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn get(&self, node: u16, path: &str) -> String {
+        self.http(node, &format!("GET {path} HTTP/1.1\nhost: x\nconnection: close\n\n"))
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn dial(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn send(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn count(&mut self) -> u64 {
+        self.send("count\n");
+        self.line().parse().unwrap()
+    }
+}
+
+/// Waits for what other threads bring about; the deadline only ends a broken run.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_cluster_counts_through_kills_and_shows_itself() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let mut client = cluster.client(1);
+    assert_eq!((1..=50).map(|_| client.count()).collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
+
+    // Pipelined, and then the whole connection closed by the server.
+    client.send(&"count\n".repeat(100));
+    let pipelined: Vec<u64> = (0..100).map(|_| client.line().parse().unwrap()).collect();
+    assert_eq!(pipelined, (51..=150).collect::<Vec<_>>());
+    client.send("who\nquit\n");
+    assert_eq!(client.line(), "node-1");
+    assert_eq!(client.line(), "", "closed");
+
+    // A replica that is killed is missed by nobody, and the one that counts goes on where it was.
+    cluster.kill_and_start(NodeId(2));
+    assert_eq!(cluster.client(1).count(), 151);
+    cluster.kill_and_start(NodeId(0));
+    cluster.connected();
+    assert_eq!(cluster.client(2).count(), 152);
+
+    assert!(cluster.get(1, "/healthz").ends_with("ok\n"));
+    let ready =
+        eventually("ready", || Some(cluster.get(1, "/readyz")).filter(|text| text.contains("200 OK")));
+    assert!(ready.contains("main: ready, 3 of 3 replicas reachable"), "{ready}");
+    let status = eventually("the leader is known", || {
+        Some(cluster.get(1, "/status")).filter(|text| text.contains("\"leader\": \"node-0\""))
+    });
+    assert!(status.contains("\"guarantee\": \"linearizable\""), "{status}");
+    let metrics = cluster.get(0, "/metrics");
+    for line in [
+        "isochrone_journal_sync_duration_seconds_count",
+        "isochrone_unsafe_fsync_off 0",
+        "isochrone_leader{keyspace=\"main\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+    let counted = cluster.get(1, "/metrics");
+    assert!(
+        counted.contains(
+            "isochrone_command_duration_seconds_count{keyspace=\"main\",origin_region=\"here\"} 151"
+        ),
+        "{counted}"
+    );
+
+    // Orders: not without the token, not from another origin's page.
+    let order = |headers: &str| {
+        let body = "{\"keyspace\": \"main\", \"node\": \"node-1\"}";
+        let head = format!("POST /admin/move-leader HTTP/1.1\nhost: x\n{headers}connection: close\n");
+        cluster.http(0, &format!("{head}content-length: {}\n\n{body}", body.len()))
+    };
+    assert!(order("").contains("401"), "{}", order(""));
+    assert!(order("authorization: Bearer secret\norigin: http://evil\n").contains("403"));
+    let done = order("authorization: Bearer secret\n");
+    assert!(done.contains("200 OK") && done.contains("node 0 counts for ever"), "{done}");
+    let refused = cluster.nodes[&NodeId(0)].administer(KeyspaceId(1), Administration::StepDown);
+    assert!(refused.unwrap_err().contains("cannot do this"));
+
+    for (_, node) in std::mem::take(&mut cluster.nodes) {
+        node.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_restart_begins_from_a_snapshot() {
+    let mut cluster = Cluster::new("", None);
+    cluster.snapshot_bytes = 200;
+    cluster.start_all();
+    cluster.connected();
+    let mut client = cluster.client(0);
+    let mut count = 0;
+    // Two generations, so that the first is what the journal is trimmed to.
+    eventually("a restored start", || {
+        for _ in 0..200 {
+            count += 1;
+            assert_eq!(client.count(), count);
+        }
+        cluster.kill_and_start(NodeId(0));
+        cluster.connected();
+        client = cluster.client(0);
+        eventually("published", || (cluster.nodes[&NodeId(0)].status().incarnation > 0).then_some(()));
+        let status = eventually("facts", || {
+            let status = cluster.nodes[&NodeId(0)].status();
+            (!status.processes.is_empty()).then_some(status)
+        });
+        status.processes.iter().any(|process| process.counted.contains_key("restored")).then_some(())
+    });
+    assert_eq!(client.count(), count + 1);
+}
+
+#[test]
+fn delays_are_emulated_and_cuts_heal() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let far = Span::from_millis(30);
+    for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+        cluster.emulation.change(NodeId(from), NodeId(to), |delay| delay.one_way = far);
+    }
+    let mut client = cluster.client(1);
+    client.count();
+    let begun = Instant::now();
+    client.count();
+    let took = begun.elapsed();
+    // To node 0 and back, and in between from there to a majority and back.
+    assert!(took >= Duration::from_millis(120), "{took:?}");
+
+    cluster.emulation.isolate(NodeId(0), true);
+    eventually("not ready", || cluster.get(0, "/readyz").contains("503").then_some(()));
+    cluster.emulation.heal();
+    eventually("ready", || cluster.get(0, "/readyz").contains("200 OK").then_some(()));
+    assert!(cluster.client(2).count() >= 3);
+}
+
+#[test]
+fn strangers_at_the_peer_port_are_told_why() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let id = cluster.deployment.cluster_id();
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        cluster_id: id,
+        cluster: "test".to_owned(),
+        from: NodeId(1),
+        to: NodeId(0),
+        incarnation: 9,
+    };
+    let refusals = [
+        (
+            Hello { cluster_id: 1, cluster: "other".into(), ..hello.clone() },
+            "belongs to cluster \"test\", you to \"other\"",
+        ),
+        (Hello { version: 9, ..hello.clone() }, "speaks version 1"),
+        (Hello { to: NodeId(2), ..hello.clone() }, "this is node n0 of the cluster, you meant to reach n2"),
+        (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
+        (Hello { incarnation: 0, ..hello.clone() }, "has greeted before"),
+        (Hello { magic: *b"GARBAGE!", ..hello.clone() }, "that was no greeting"),
+    ];
+    for (hello, expected) in refusals {
+        let mut bytes = Vec::new();
+        frame::hello(&mut bytes, &hello);
+        let answer = say(cluster.peers[&NodeId(0)], &bytes);
+        match frame::parse(&answer, 1 << 20).unwrap() {
+            Some((Frame::Refuse(why), _)) => assert!(why.contains(expected), "{why}"),
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    // No frame at all, a length that nobody may claim, a message before the greeting: the connection just ends.
+    for bytes in [
+        &b"GET / HTTP/1.0\r\n\r\n"[..],
+        &[0xff; 16],
+        &[17, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        assert_eq!(say(cluster.peers[&NodeId(0)], bytes), b"");
+    }
+    // After a good greeting, a message that is none, then one in another node's name.
+    let bad = |sender: NodeId, body: &[u8]| {
+        let process = |node| isochrone_core::ProcessId {
+            node,
+            keyspace: KeyspaceId(1),
+            partition: isochrone_core::PartitionId(0),
+            role: isochrone_core::Role(0),
+            instance: 0,
+        };
+        let mut bytes = Vec::new();
+        frame::hello(&mut bytes, &hello);
+        frame::message(&mut bytes, process(sender), process(NodeId(0)), |out| out.extend_from_slice(body));
+        bytes
+    };
+    say(cluster.peers[&NodeId(0)], &bad(NodeId(1), &[99]));
+    say(cluster.peers[&NodeId(0)], &bad(NodeId(2), &[0, 1]));
+    eventually("counted", || {
+        let text = cluster.get(0, "/metrics");
+        (text.contains("isochrone_peer_malformed_frames_total 5")
+            && text.contains("isochrone_peer_greetings_refused_total 6"))
+        .then_some(())
+    });
+    assert!(cluster.client(0).count() > 0, "the node goes on");
+}
+
+/// Sends bytes to a port and reads until the other end closes.
+fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = Vec::new();
+    // A reset instead of an end is an end as well: the other side had not read everything.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// Certificates for every node, made for `cluster_id`; node 2 gets node 1's if `swapped`.
+fn certificates(path: &Path, cluster_id: u64, swapped: bool) {
+    let ca = cert::authority("test").unwrap();
+    std::fs::write(path.join("ca.pem"), &ca.certificate).unwrap();
+    for node in 0..NODES {
+        let of = if swapped && node == 2 { 1 } else { node };
+        let name = format!("node-{node}");
+        let issued = cert::node(&ca, "test", cluster_id, NodeId(of), &name).unwrap();
+        std::fs::write(path.join(format!("{name}.pem")), issued.certificate).unwrap();
+        std::fs::write(path.join(format!("{name}.key")), issued.key).unwrap();
+    }
+}
+
+const PEER_TLS: &str =
+    "[security]\npeer_ca = \"ca.pem\"\npeer_cert = \"{node}.pem\"\npeer_key = \"{node}.key\"\n";
+
+#[test]
+fn nodes_speak_mutual_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster_id = Cluster::new("", None).deployment.cluster_id();
+    certificates(directory.path(), cluster_id, false);
+    let mut cluster = Cluster::new(PEER_TLS, Some(directory));
+    cluster.start_all();
+    cluster.connected();
+    let mut client = cluster.client(1);
+    assert_eq!((1..=20).map(|_| client.count()).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
+    // Plain text gets no further than the handshake of TLS.
+    let mut bytes = Vec::new();
+    let (from, to, incarnation) = (NodeId(1), NodeId(0), 99);
+    let hello =
+        Hello { magic: MAGIC, version: VERSION, cluster_id, cluster: "test".into(), from, to, incarnation };
+    frame::hello(&mut bytes, &hello);
+    let answer = say(cluster.peers[&NodeId(0)], &bytes);
+    assert!(!matches!(frame::parse(&answer, 1 << 20), Ok(Some((Frame::Welcome(_), _)))), "{answer:?}");
+}
+
+#[test]
+fn a_node_with_the_certificate_of_another_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster_id = Cluster::new("", None).deployment.cluster_id();
+    certificates(directory.path(), cluster_id, true);
+    let mut cluster = Cluster::new(PEER_TLS, Some(directory));
+    cluster.start_all();
+    let trouble = |node: u16, peer: usize| {
+        cluster.nodes[&NodeId(node)].status().peers.get(peer).map(|p| p.trouble.clone())
+    };
+    // Node 2 dials node 0 and shows node 1's certificate; node 0 dials node 2 and is shown it.
+    eventually("refused by the acceptor", || {
+        trouble(2, 0).filter(|text| text.contains("its certificate is not made for n2."))
+    });
+    eventually("refused by the dialler", || trouble(0, 1).filter(|text| text.contains("certificate")));
+    assert_eq!(cluster.client(0).count(), 1, "the other two are a majority");
+}
