@@ -531,6 +531,7 @@ impl Keyspaces {
             index: u32::from(keyspace.index),
             protocol,
             guarantee: placed.guarantee,
+            replicas: keyspace.replicas.len() as u32,
             leader: None,
             leads: false,
         });
@@ -539,7 +540,7 @@ impl Keyspaces {
             id: keyspace.id,
             protocol,
             metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region)),
-            nodes: placed.servers,
+            nodes: keyspace.replicas.clone(),
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),
         });
         self.placements.extend(placed.seats);

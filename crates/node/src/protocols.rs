@@ -57,8 +57,6 @@ pub struct Placed {
     pub guarantee: Guarantee,
     /// The processes of this node.
     pub seats: Vec<Placement>,
-    /// The nodes that have a server process of it, each once, in order.
-    pub servers: Vec<NodeId>,
 }
 
 /// One process of one node, and how it is opened.
@@ -78,11 +76,9 @@ impl Protocols {
         let Registration { placement, request, outcome, administer, administered } = registration;
         let plan = move |deployment: &Deployment, keyspace: &Keyspace, node| {
             let placement = placement(deployment, keyspace)?;
-            let mut seats = Seats::<F> { node, request, outcome, seats: Vec::new(), servers: Vec::new() };
+            let mut seats = Seats::<F> { node, request, outcome, seats: Vec::new() };
             F::place(&placement, &mut seats);
-            seats.servers.sort();
-            seats.servers.dedup();
-            Ok(Placed { guarantee: F::guarantee(&placement), seats: seats.seats, servers: seats.servers })
+            Ok(Placed { guarantee: F::guarantee(&placement), seats: seats.seats })
         };
         self.rows.insert(F::NAME, Arc::new(Row { plan: Box::new(plan), administer, administered }));
     }
@@ -143,12 +139,10 @@ struct Seats<F: Protocol> {
     request: fn(Command) -> F::Request,
     outcome: fn(F::Outcome) -> gateway::Outcome,
     seats: Vec<Placement>,
-    servers: Vec<NodeId>,
 }
 
 impl<F: Protocol> Assemble<F> for Seats<F> {
     fn server<P: Process<Message = F::Message>>(&mut self, id: ProcessId, setup: P::Setup) {
-        self.servers.push(id.node);
         if id.node == self.node {
             let open = move |identity, random| -> Box<dyn Hosted> {
                 Box::new(Adapter::<P>::open(identity, &setup, None, random))

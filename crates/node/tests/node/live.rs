@@ -349,12 +349,12 @@ fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 /// Certificates for every node, made for `cluster_id`; node 2 gets node 1's if `swapped`.
 fn certificates(path: &Path, cluster_id: u64, swapped: bool) {
-    let ca = cert::authority("test").unwrap();
+    let ca = cert::authority("test", 30).unwrap();
     std::fs::write(path.join("ca.pem"), &ca.certificate).unwrap();
     for node in 0..NODES {
         let of = if swapped && node == 2 { 1 } else { node };
         let name = format!("node-{node}");
-        let issued = cert::node(&ca, "test", cluster_id, NodeId(of), &name).unwrap();
+        let issued = cert::node(&ca, "test", cluster_id, NodeId(of), &name, 30).unwrap();
         std::fs::write(path.join(format!("{name}.pem")), issued.certificate).unwrap();
         std::fs::write(path.join(format!("{name}.key")), issued.key).unwrap();
     }
