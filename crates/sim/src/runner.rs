@@ -115,7 +115,7 @@ pub fn run_seeds(
             let begun = Instant::now();
             let mut report = once(seed, &run);
             let mut events = report.events;
-            let twice = seeds.twice_every > 0 && index % seeds.twice_every == 0;
+            let twice = seeds.twice_every > 0 && index.is_multiple_of(seeds.twice_every);
             if twice {
                 let again = once(seed, &run);
                 events += again.events;
