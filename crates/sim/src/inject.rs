@@ -318,6 +318,9 @@ impl<F: Protocol> Simulation<F> {
         let (a, b) = (self.node_index(a) as usize, self.node_index(b) as usize);
         self.world.network.cut(a, b, !connected, 0);
         self.world.network.cut(b, a, !connected, 0);
+        let (a, b) = (&self.world.nodes[a].name, &self.world.nodes[b].name);
+        let what = if connected { "mended" } else { "cut" };
+        self.world.trace.note(self.world.now, None, || FlowEvent::Fault(format!("{what} {a} - {b}")));
     }
 
     /// Steps the wall clock of a node by this many nanoseconds.

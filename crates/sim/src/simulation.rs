@@ -149,6 +149,7 @@ impl<F: Protocol> Simulation<F> {
             outgoing: Vec::new(),
             random,
             healthy_sync: config.sync.as_nanos(),
+            calm_snapshots: config.snapshot_every.max(1),
             cost: config.cost,
             check: config.check,
             trace: Trace::new(config.record == Record::Flow),
@@ -282,9 +283,14 @@ impl<F: Protocol> Simulation<F> {
         &self.world.trace.lines
     }
 
-    /// Some of the message flow (see [`Simulation::flow`]) as a space-time diagram: SVG, regions as vertical
-    /// lines, time downward, messages as slanted arrows at true scale.
-    pub fn svg(&self, lines: &[Line]) -> String {
+    /// The message flow as a space-time diagram: SVG, regions as vertical lines, time downward, messages as
+    /// slanted arrows at true scale.
+    pub fn svg(&self) -> String {
+        self.svg_of(&self.world.trace.lines)
+    }
+
+    /// The same of some lines of [`Simulation::flow`].
+    pub fn svg_of(&self, lines: &[Line]) -> String {
         let nodes = self.world.nodes.iter().map(|node| (node.name.as_str(), node.region)).collect::<Vec<_>>();
         crate::svg::draw(lines, &nodes, &self.config.regions)
     }

@@ -154,6 +154,10 @@ impl Page {
         match &line.event {
             FlowEvent::Message { to, label, arrival, held, ahead, between } => {
                 let end = self.columns[*to];
+                if end == x {
+                    // Inside a node nothing travels.
+                    return;
+                }
                 self.message(x, y, end, (line, label, *arrival, *held, *ahead, between));
             }
             FlowEvent::Request(text) => self.dot(x, y, "#1f6feb", text, "?"),

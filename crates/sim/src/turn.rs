@@ -96,7 +96,7 @@ impl<F: Protocol> Simulation<F> {
                     let latency = world.nodes[node as usize].sync * 2 + world.random.below(20_000_000);
                     let epoch = world.places[*process as usize].epoch;
                     world.queue.push(world.at + latency, Event::Snapshot { process: *process, epoch });
-                    if world.nodes[node as usize].torn != 0 || every < 10_000 {
+                    if every != world.calm_snapshots {
                         world.faults.add(FaultKind::Snapshot);
                     }
                 }

@@ -157,6 +157,8 @@ pub(crate) struct World<F: Protocol> {
     pub(crate) outgoing: Vec<Outgoing<F>>,
     pub(crate) random: Random,
     pub(crate) healthy_sync: u64,
+    /// How often snapshots are taken where no fault asks for more.
+    pub(crate) calm_snapshots: u64,
     pub(crate) cost: Cost,
     pub(crate) check: bool,
     pub(crate) trace: Trace,

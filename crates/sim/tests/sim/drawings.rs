@@ -56,7 +56,7 @@ fn the_diagram_shows_a_crash_and_a_cut() {
     simulation.restart(NodeId(2));
     simulation.connect(NodeId(0), NodeId(1), true);
     simulation.run_for(Span::from_millis(150), &mut writers);
-    let svg = simulation.svg(simulation.flow());
+    let svg = simulation.svg();
     for part in [
         "crashed",
         "started",
