@@ -4,9 +4,13 @@ mod arguments;
 mod bench;
 mod cert;
 mod check;
+mod log;
 mod output;
+mod node;
 mod plan;
 mod protocols;
+mod stop;
+mod up;
 
 use arguments::{Arguments, Verb};
 use clap::{CommandFactory, Parser};
@@ -43,6 +47,8 @@ fn is_usage(error: &anyhow::Error) -> bool {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.verb {
+        Verb::Up(arguments) => up::run(arguments),
+        Verb::Node(arguments) => node::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Check(arguments) => check::run(arguments),

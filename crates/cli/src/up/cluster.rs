@@ -1,0 +1,482 @@
+//! The cluster itself: every node of a deployment in this process, on loopback, with the wide area emulated
+//! between them. Nodes can be killed and started again, regions cut off and healed while it runs.
+
+use super::figures::Readings;
+use super::plain::Door;
+use super::view::{RegionView, Role, State, View};
+use crate::{Usage, protocols};
+use anyhow::Context;
+use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
+use isochrone_node::gateway::redis::RedisGateway;
+use isochrone_node::journal::Expect;
+use isochrone_node::metrics::Counts;
+use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
+use isochrone_node::protocols::{Administration, Protocols};
+use isochrone_node::reactor::Control;
+use isochrone_node::transport::emulation::{Delay, Emulation};
+use isochrone_plan::Client;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// A running cluster. Dropped, its nodes stop in order.
+pub(crate) struct Cluster {
+    deployment: Arc<Deployment>,
+    keyspace: KeyspaceId,
+    guarantee: String,
+    protocols: Protocols,
+    data: PathBuf,
+    emulation: Emulation,
+    peers: BTreeMap<NodeId, SocketAddr>,
+    seats: Vec<Seat>,
+    places: Vec<Place>,
+    start: Instant,
+    /// What came of orders that take time.
+    notes: (Sender<String>, Receiver<String>),
+}
+
+/// A node, running or not.
+struct Seat {
+    node: NodeId,
+    peer: SocketAddr,
+    redis: Option<SocketAddr>,
+    http: SocketAddr,
+    handle: Option<NodeHandle>,
+    failed: bool,
+}
+
+/// A region.
+struct Place {
+    region: RegionId,
+    /// Its nodes; clients connect to the first.
+    nodes: Vec<NodeId>,
+    replicas: usize,
+    floor_ms: f64,
+    cut: bool,
+    /// Whether it has served since its nodes were started.
+    served: bool,
+    /// What earlier lives of its nodes had counted.
+    past: Counts,
+    readings: Readings,
+}
+
+impl Cluster {
+    /// Binds every port and starts every node. Redis ports count from `port`; 0 lets the system choose. Figures are
+    /// those of the last `window`.
+    ///
+    /// # Errors
+    /// A port in use, a data directory that is not this cluster's, parameters that the protocol refuses.
+    pub(crate) fn start(
+        deployment: Deployment,
+        port: u16,
+        data: PathBuf,
+        window: Duration,
+    ) -> anyhow::Result<Cluster> {
+        let deployment = Arc::new(deployment.on_one_machine());
+        let protocols = protocols::served();
+        let keyspace = deployment.choose_keyspace(None)?;
+        let guarantee = protocols.place(&deployment, deployment.keyspace(keyspace), NodeId(0))?.guarantee;
+        let emulation = Emulation::new(deployment.nodes().len(), |from, to| Delay {
+            one_way: deployment.one_way(from, to),
+            jitter: if from == to { isochrone_core::Span::ZERO } else { deployment.network().jitter },
+            loss: f64::from(deployment.network().loss_per_million) / 1e6,
+            cut: false,
+        });
+        let places: Vec<_> =
+            deployment.regions().iter().map(|region| Place::of(&deployment, keyspace, region.id, window)).collect();
+        let mut seats = Vec::new();
+        let mut sockets = Vec::new();
+        for node in deployment.nodes() {
+            let place = &places[usize::from(node.region.0)];
+            let redis = if place.nodes[0] == node.id { Some(redis_socket(&deployment, place, port)?) } else { None };
+            let (peer, http) = (any_socket()?, any_socket()?);
+            seats.push(Seat {
+                node: node.id,
+                peer: peer.local_addr()?,
+                redis: redis.as_ref().map(TcpListener::local_addr).transpose()?,
+                http: http.local_addr()?,
+                handle: None,
+                failed: false,
+            });
+            sockets.push(Sockets { peer: Some(peer), redis: redis.into_iter().collect(), http: Some(http) });
+        }
+        let mut cluster = Cluster {
+            keyspace,
+            guarantee: guarantee.to_string(),
+            protocols,
+            data,
+            emulation,
+            peers: seats.iter().map(|seat| (seat.node, seat.peer)).collect(),
+            seats,
+            places,
+            start: Instant::now(),
+            notes: channel(),
+            deployment,
+        };
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            cluster.seats[index].handle = Some(cluster.run(index, sockets)?);
+        }
+        Ok(cluster)
+    }
+
+    /// How many regions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Where each region is reached.
+    pub(crate) fn doors(&self) -> Vec<Door> {
+        let door = |place: &Place| {
+            let seat = &self.seats[usize::from(place.nodes[0].0)];
+            Some(Door {
+                region: self.name(place).to_owned(),
+                node: self.deployment.node(seat.node).name.clone(),
+                redis: seat.redis?,
+                http: seat.http,
+            })
+        };
+        self.places.iter().filter_map(door).collect()
+    }
+
+    /// Takes a reading of every counter and says how the cluster stands. Nodes that have ended by themselves are
+    /// noted.
+    pub(crate) fn look(&mut self) -> View {
+        self.bury();
+        let now = Instant::now();
+        let reigns: Vec<_> = self.places.iter().map(|place| self.reign(place)).collect();
+        let newest = reigns.iter().copied().flatten().max();
+        let mut regions = Vec::with_capacity(self.places.len());
+        for index in 0..self.places.len() {
+            let mut counts = self.places[index].past.clone();
+            for metrics in self.metrics(&self.places[index]) {
+                counts.add(&metrics.commands.read());
+            }
+            let state = self.state(index);
+            self.places[index].served |= state == State::Up;
+            let role = match reigns[index] {
+                _ if self.places[index].replicas == 0 => Role::Client,
+                None => Role::Follower,
+                reign if reign == newest => Role::Leader,
+                Some(_) => Role::Deposed,
+            };
+            let applied = self.metrics(&self.places[index]).map(|metrics| metrics.applied()).max();
+            let place = &mut self.places[index];
+            place.readings.add(now, counts);
+            regions.push(RegionView {
+                region: self.deployment.region(place.region).name.clone(),
+                port: self.seats[usize::from(place.nodes[0].0)].redis.map_or(0, |redis| redis.port()),
+                state,
+                role,
+                applied: applied.unwrap_or(0),
+                figures: place.readings.recent(),
+                floor_ms: place.floor_ms,
+            });
+        }
+        self.view(regions)
+    }
+
+    /// The same with the figures of the whole run.
+    pub(crate) fn look_back(&mut self) -> View {
+        let mut view = self.look();
+        for (row, place) in view.regions.iter_mut().zip(&self.places) {
+            row.figures = place.readings.whole();
+        }
+        view
+    }
+
+    /// Whether every region that is not down or cut off serves.
+    pub(crate) fn ready(&mut self) -> bool {
+        self.bury();
+        (0..self.places.len()).all(|index| self.state(index) == State::Up)
+    }
+
+    /// What became of earlier orders, and of nodes that ended by themselves.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.notes.1.try_recv().ok()
+    }
+
+    /// Whether no node runs any more though nobody has stopped them.
+    pub(crate) fn lost(&self) -> bool {
+        self.seats.iter().all(|seat| seat.failed)
+    }
+
+    /// Ends the nodes of a region as SIGKILL would.
+    pub(crate) fn kill(&mut self, index: usize) -> String {
+        let name = self.name(&self.places[index]).to_owned();
+        let mut any = false;
+        for node in self.places[index].nodes.clone() {
+            any |= self.seats[usize::from(node.0)].handle.is_some();
+            self.collect(index, node);
+            if let Some(handle) = self.seats[usize::from(node.0)].handle.take() {
+                // How it had failed before does not matter to somebody who wanted it dead.
+                let _ = handle.kill();
+            }
+        }
+        if any { format!("{name}: killed, as by SIGKILL; r starts it again") } else { format!("{name} is down already") }
+    }
+
+    /// Starts the nodes of a region that do not run, on the same ports and data.
+    pub(crate) fn restart(&mut self, index: usize) -> String {
+        let name = self.name(&self.places[index]).to_owned();
+        let down: Vec<_> = self.places[index]
+            .nodes
+            .iter()
+            .map(|node| usize::from(node.0))
+            .filter(|&seat| self.seats[seat].handle.is_none())
+            .collect();
+        if down.is_empty() {
+            return format!("{name} is up already; k kills it");
+        }
+        for seat in down {
+            let started = self.rebind(seat).and_then(|sockets| self.run(seat, sockets));
+            match started {
+                Ok(handle) => {
+                    self.seats[seat].handle = Some(handle);
+                    self.seats[seat].failed = false;
+                }
+                Err(error) => return format!("{name} does not start: {error:#}"),
+            }
+        }
+        self.places[index].served = false;
+        format!("{name}: started again, from its journal")
+    }
+
+    /// Cuts a region off from all others, or heals it.
+    pub(crate) fn partition(&mut self, index: usize) -> String {
+        let place = &mut self.places[index];
+        place.cut = !place.cut;
+        let cut: Vec<_> = self.places.iter().map(|place| place.cut).collect();
+        for from in self.deployment.nodes() {
+            for to in self.deployment.nodes().iter().filter(|to| to.region != from.region) {
+                let apart = cut[usize::from(from.region.0)] || cut[usize::from(to.region.0)];
+                if self.emulation.get(from.id, to.id).cut != apart {
+                    self.emulation.cut(from.id, to.id, apart);
+                }
+            }
+        }
+        let name = self.name(&self.places[index]);
+        if cut[index] {
+            format!("{name}: cut off, no message comes in or out; p heals it")
+        } else {
+            format!("{name}: healed")
+        }
+    }
+
+    /// Asks that the replica of a region leads; what comes of it is noted later.
+    pub(crate) fn lead(&mut self, index: usize) -> String {
+        let place = &self.places[index];
+        let name = self.name(place).to_owned();
+        let keyspace = self.deployment.keyspace(self.keyspace);
+        let Some(target) = place.nodes.iter().copied().find(|node| keyspace.replicas.contains(node)) else {
+            return format!("{name} has no replica of {}, so it cannot lead", keyspace.name);
+        };
+        // The leader hands over; where none is known the new one may try by itself.
+        let leader = self.places.iter().max_by_key(|place| self.reign(place)).filter(|place| self.reign(place).is_some());
+        let asked = leader.into_iter().flat_map(|place| place.nodes.iter().copied()).chain([target]);
+        let handle = asked.filter_map(|node| self.seats[usize::from(node.0)].handle.as_ref()).next();
+        let Some(orders) = handle.map(NodeHandle::orders) else {
+            return format!("{name} is down; r starts it");
+        };
+        let (keyspace, notes, answer) = (self.keyspace, self.notes.0.clone(), name.clone());
+        std::thread::spawn(move || {
+            let order = |respond| Control::Administer(keyspace, Administration::MoveLeader(target), respond);
+            let text = match orders.ask(order) {
+                Ok(done) => format!("{answer}: {done}"),
+                Err(why) => format!("{answer} does not lead: {why}"),
+            };
+            // Nobody reads notes once the cluster has ended.
+            let _ = notes.send(text);
+        });
+        format!("{name}: asked to lead")
+    }
+
+    /// Stops every node in order and waits.
+    pub(crate) fn stop(mut self) {
+        for seat in &self.seats {
+            if let Some(handle) = &seat.handle {
+                // All hear it before the first is waited for: a majority must not be missed by the last.
+                let _ = handle.orders().send(Control::Stop);
+            }
+        }
+        for seat in &mut self.seats {
+            if let Some(handle) = seat.handle.take()
+                && let Err(error) = handle.stop()
+            {
+                eprintln!("isochrone: {}: {error}", self.deployment.node(seat.node).name);
+            }
+        }
+    }
+
+    fn name(&self, place: &Place) -> &str {
+        &self.deployment.region(place.region).name
+    }
+
+    fn view(&self, regions: Vec<RegionView>) -> View {
+        let keyspace = self.deployment.keyspace(self.keyspace);
+        View {
+            cluster: self.deployment.cluster().to_owned(),
+            keyspace: keyspace.name.clone(),
+            protocol: keyspace.protocol.clone(),
+            guarantee: self.guarantee.clone(),
+            fsync: self.deployment.fsync(),
+            elapsed: self.start.elapsed(),
+            regions,
+        }
+    }
+
+    fn run(&self, seat: usize, sockets: Sockets) -> anyhow::Result<NodeHandle> {
+        let node = self.seats[seat].node;
+        let name = &self.deployment.node(node).name;
+        let config = NodeConfig {
+            deployment: Arc::clone(&self.deployment),
+            node,
+            data: self.data.join(name),
+            expect: Expect::Anything,
+            sockets,
+            peers: self.peers.clone(),
+            emulation: Some(self.emulation.clone()),
+            admin_token: None,
+            snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
+        };
+        Node::start(config, &self.protocols, Box::new(RedisGateway::default()))
+            .with_context(|| format!("node {name}"))
+    }
+
+    fn rebind(&self, seat: usize) -> anyhow::Result<Sockets> {
+        let seat = &self.seats[seat];
+        let bind = |address: SocketAddr| {
+            TcpListener::bind(address).with_context(|| format!("{address} was taken by another program"))
+        };
+        Ok(Sockets {
+            peer: Some(bind(seat.peer)?),
+            redis: seat.redis.map(bind).transpose()?.into_iter().collect(),
+            http: Some(bind(seat.http)?),
+        })
+    }
+
+    /// Handles of a place's running nodes.
+    fn running(&self, place: &Place) -> impl Iterator<Item = &NodeHandle> {
+        place.nodes.iter().filter_map(|node| self.seats[usize::from(node.0)].handle.as_ref())
+    }
+
+    fn metrics(&self, place: &Place) -> impl Iterator<Item = &isochrone_node::metrics::KeyspaceMetrics> {
+        let index = usize::from(self.keyspace.0) - 1;
+        self.running(place).filter_map(move |handle| handle.board().metrics.keyspaces.get(index)).map(AsRef::as_ref)
+    }
+
+    /// The latest reign in which a replica of this region believes to lead.
+    fn reign(&self, place: &Place) -> Option<u64> {
+        let reigns = |handle: &NodeHandle| {
+            let status = handle.status();
+            let own = status.processes.iter().filter(|process| process.keyspace == self.keyspace.0);
+            own.filter_map(|process| process.leads).max()
+        };
+        self.running(place).filter_map(reigns).max()
+    }
+
+    fn state(&self, index: usize) -> State {
+        let place = &self.places[index];
+        if place.nodes.iter().any(|node| self.seats[usize::from(node.0)].failed) {
+            return State::Failed;
+        }
+        if self.running(place).count() < place.nodes.len() {
+            return State::Down;
+        }
+        if place.cut {
+            return State::Cut;
+        }
+        let keyspace = usize::from(self.keyspace.0) - 1;
+        let serves = self.running(place).all(|handle| {
+            let status = handle.status();
+            status.keyspaces.get(keyspace).is_some_and(|keyspace| keyspace.ready && keyspace.leader.is_some())
+        });
+        match (serves, place.served) {
+            (true, _) => State::Up,
+            (false, true) => State::Stalled,
+            (false, false) => State::Starting,
+        }
+    }
+
+    /// Keeps what a node has counted, for its life is about to end.
+    fn collect(&mut self, index: usize, node: NodeId) {
+        let keyspace = usize::from(self.keyspace.0) - 1;
+        let Some(handle) = &self.seats[usize::from(node.0)].handle else { return };
+        if let Some(metrics) = handle.board().metrics.keyspaces.get(keyspace) {
+            self.places[index].past.add(&metrics.commands.read());
+        }
+    }
+
+    /// Takes note of nodes that have ended by themselves.
+    fn bury(&mut self) {
+        for index in 0..self.places.len() {
+            for node in self.places[index].nodes.clone() {
+                let seat = usize::from(node.0);
+                if self.seats[seat].handle.as_ref().is_none_or(NodeHandle::running) {
+                    continue;
+                }
+                self.collect(index, node);
+                let Some(handle) = self.seats[seat].handle.take() else { continue };
+                let why = match handle.wait() {
+                    Ok(()) => "it has stopped".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                self.seats[seat].failed = true;
+                // The receiver lives in this very struct.
+                let _ = self.notes.0.send(format!("{}: {why}", self.deployment.node(node).name));
+            }
+        }
+    }
+}
+
+impl Place {
+    fn of(deployment: &Deployment, keyspace: KeyspaceId, region: RegionId, window: Duration) -> Place {
+        let keyspace = deployment.keyspace(keyspace);
+        let home = |node: &NodeId| deployment.node(*node).region;
+        let replicas: Vec<_> = keyspace.replicas.iter().map(home).collect();
+        let here = replicas.iter().filter(|replica| **replica == region).count();
+        let nodes: Vec<_> = deployment.nodes_in(region).map(|node| node.id).collect();
+        let client = if here > 0 { Client::At(region) } else { Client::In(region) };
+        Place {
+            region,
+            nodes,
+            replicas: here,
+            floor_ms: isochrone_plan::floor(deployment.matrix(), client, &replicas).as_millis_f64(),
+            cut: false,
+            served: false,
+            past: Counts::default(),
+            readings: Readings::over(window),
+        }
+    }
+}
+
+fn any_socket() -> anyhow::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")
+}
+
+fn redis_socket(deployment: &Deployment, place: &Place, first: u16) -> anyhow::Result<TcpListener> {
+    let region = &deployment.region(place.region).name;
+    let regions = deployment.regions().len();
+    let port = match first {
+        0 => 0,
+        first => first.checked_add(place.region.0).ok_or_else(|| {
+            let most = usize::from(u16::MAX) + 1 - regions;
+            Usage(format!("--port {first}: {regions} regions need as many ports; use at most --port {most}"))
+        })?,
+    };
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
+        let cause = match error.kind() {
+            ErrorKind::AddrInUse => "in use by another program".to_owned(),
+            _ => error.to_string(),
+        };
+        Usage(format!(
+            "127.0.0.1:{port}, the Redis port of {region}: {cause}\n  \
+             choose other ports, e.g. --port {}, or let the system choose: --port 0",
+            if first < 50_000 { first + 100 } else { 7101 }
+        ))
+        .into()
+    })
+}
