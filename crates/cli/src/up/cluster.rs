@@ -7,7 +7,7 @@ use super::view::{RegionView, Role, State, View};
 use crate::{Usage, protocols};
 use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
-use isochrone_node::gateway::redis::RedisGateway;
+use isochrone_node::redis::RedisGateway;
 use isochrone_node::journal::Expect;
 use isochrone_node::metrics::Counts;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
@@ -20,6 +20,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -163,7 +164,7 @@ impl Cluster {
                 reign if reign == newest => Role::Leader,
                 Some(_) => Role::Deposed,
             };
-            let applied = self.metrics(&self.places[index]).map(|metrics| metrics.applied()).max();
+            let applied = self.metrics(&self.places[index]).map(|metrics| metrics.applied.load(Relaxed)).max();
             let place = &mut self.places[index];
             place.readings.add(now, counts);
             regions.push(RegionView {
@@ -274,11 +275,8 @@ impl Cluster {
         let Some(target) = place.nodes.iter().copied().find(|node| keyspace.replicas.contains(node)) else {
             return format!("{name} has no replica of {}, so it cannot lead", keyspace.name);
         };
-        // The leader hands over; where none is known the new one may try by itself.
-        let leader = self.places.iter().max_by_key(|place| self.reign(place)).filter(|place| self.reign(place).is_some());
-        let asked = leader.into_iter().flat_map(|place| place.nodes.iter().copied()).chain([target]);
-        let handle = asked.filter_map(|node| self.seats[usize::from(node.0)].handle.as_ref()).next();
-        let Some(orders) = handle.map(NodeHandle::orders) else {
+        // A replica that does not lead passes the order on to the one that does.
+        let Some(orders) = self.seats[usize::from(target.0)].handle.as_ref().map(NodeHandle::orders) else {
             return format!("{name} is down; r starts it");
         };
         let (keyspace, notes, answer) = (self.keyspace, self.notes.0.clone(), name.clone());
@@ -342,7 +340,7 @@ impl Cluster {
             admin_token: None,
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
         };
-        Node::start(config, &self.protocols, Box::new(RedisGateway::default()))
+        Node::start(config, &self.protocols, Box::new(RedisGateway))
             .with_context(|| format!("node {name}"))
     }
 

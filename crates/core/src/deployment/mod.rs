@@ -463,6 +463,20 @@ impl Deployment {
         &self.keyspaces[usize::from(id.0) - 1]
     }
 
+    /// The same deployment for one machine, where nothing has to be found or encrypted: without addresses, ports and
+    /// certificates. Users stay.
+    #[must_use]
+    pub fn on_one_machine(mut self) -> Self {
+        for node in &mut self.nodes {
+            (node.peer, node.redis, node.http) = (None, None, None);
+        }
+        for keyspace in &mut self.keyspaces {
+            keyspace.redis_port = None;
+        }
+        self.security = Security { users: self.security.users, ..Security::default() };
+        self
+    }
+
     /// The same deployment with another protocol for a keyspace; its parameters fall back to their defaults.
     ///
     /// # Errors

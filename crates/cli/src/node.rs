@@ -1,0 +1,115 @@
+//! `isochrone node`: one node of a deployment, for real.
+
+use crate::arguments::Node as Arguments;
+use crate::stop::Stop;
+use crate::{Status, Usage, log, protocols};
+use isochrone_core::Deployment;
+use isochrone_core::deployment::Node;
+use isochrone_node::journal::Expect;
+use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, StartError};
+use isochrone_node::redis::RedisGateway;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked whether the node still runs, while no signal comes.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// The environment variable with the token that HTTP clients must show to change anything.
+const TOKEN: &str = "ISOCHRONE_ADMIN_TOKEN";
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    let Arguments { file, name, data, insecure } = arguments;
+    log::start("info")?;
+    let deployment = Arc::new(Deployment::load(&file, &protocols::known().insecure(insecure))?);
+    let me = find(&deployment, &name)?.clone();
+    let shown = file.display();
+    if me.peer.is_none() && deployment.nodes().len() > 1 {
+        return Err(Usage(format!(
+            "{shown}: node {name:?} has no address for its peers\n  give every node listen = \"HOST:PORT\""
+        ))
+        .into());
+    }
+    if me.redis.is_none() {
+        return Err(Usage(format!(
+            "{shown}: node {name:?} has no address for clients\n  give it redis = \"HOST:PORT\""
+        ))
+        .into());
+    }
+    if deployment.security().insecure {
+        tracing::warn!("INSECURE: plain text beyond loopback is allowed: anyone on the way reads and changes everything");
+    }
+    if !deployment.fsync() {
+        tracing::warn!("UNSAFE: fsync is off, a power failure of a majority loses acknowledged writes");
+    }
+    let stop = Stop::listen()?;
+    let config = NodeConfig {
+        deployment: Arc::clone(&deployment),
+        node: me.id,
+        data,
+        expect: Expect::Anything,
+        sockets: Sockets::bind(&deployment, me.id).map_err(start)?,
+        peers: BTreeMap::new(),
+        emulation: None,
+        admin_token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
+        snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
+    };
+    let handle = node::Node::start(config, &protocols::served(), Box::new(RedisGateway)).map_err(start)?;
+    ready(&deployment, &me, &handle)?;
+    while handle.running() {
+        if stop.within(GLANCE) {
+            tracing::info!("a signal asks this node to stop");
+            handle.stop()?;
+            tracing::info!("stopped in order");
+            return Ok(Status::Held);
+        }
+    }
+    handle.wait()?;
+    Ok(Status::Held)
+}
+
+/// The one line on standard output: the node serves, its quorum or no quorum.
+fn ready(deployment: &Deployment, me: &Node, handle: &node::NodeHandle) -> anyhow::Result<()> {
+    let mut line = format!("{} of {} is ready", me.name, deployment.cluster());
+    for redis in handle.redis_addresses() {
+        line += &format!(", redis {redis}");
+    }
+    if let Some(http) = handle.http_address() {
+        line += &format!(", http {http}");
+    }
+    if !deployment.fsync() {
+        line += ", UNSAFE: fsync is off";
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> {
+    deployment.node_named(name).ok_or_else(|| {
+        let known: Vec<_> = deployment.nodes().iter().map(|node| node.name.as_str()).collect();
+        let wrong = format!("--name {name}: {} has no such node", deployment.file());
+        Usage(format!("{wrong}\n  use one of {}", known.join(", "))).into()
+    })
+}
+
+/// What was asked for wrongly is told apart from what went wrong.
+fn start(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Config(errors) => errors.into(),
+        StartError::Bind { address, what, cause } if cause.kind() == std::io::ErrorKind::AddrInUse => Usage(format!(
+            "{address}, for {what}: in use by another program\n  \
+             stop that one (is this node running already?), or change the address in the deployment file"
+        ))
+        .into(),
+        StartError::Bind { address, what, cause } if cause.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            Usage(format!(
+                "{address}, for {what}: not an address of this machine\n  start the node on its own machine, or correct the address in the deployment file ({cause})"
+            ))
+            .into()
+        }
+        other => other.into(),
+    }
+}
