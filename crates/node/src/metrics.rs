@@ -253,3 +253,43 @@ impl Page {
         let _ = writeln!(self.text, " {value}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_true_to_three_percent() {
+        let histogram = Histogram::default();
+        (1..=10_000u64).for_each(|micros| histogram.record(Span::from_micros(micros)));
+        let counts = histogram.read();
+        for (share, expected) in [(0.5, 5_000.0), (0.99, 9_900.0), (1.0, 10_000.0)] {
+            let found = counts.quantile(share).unwrap().as_nanos() as f64 / 1e3;
+            assert!((found / expected - 1.0).abs() < 0.04, "{share}: {found} instead of {expected}");
+        }
+        assert_eq!(counts.count(), 10_000);
+        assert_eq!(counts.mean(), Span::from_nanos(5_000_500));
+        assert_eq!(Counts::default().quantile(0.5), None);
+        histogram.record(Span::from_secs(100_000_000));
+        assert_eq!(histogram.read().since(&counts).count(), 1, "what is longer than all buckets is counted");
+    }
+
+    #[test]
+    fn a_page_reads_as_prometheus_expects() {
+        let mut page = Page::default();
+        let histogram = Histogram::default();
+        histogram.record(Span::from_micros(120));
+        page.value("isochrone_x", "gauge", "An x.", &[("name", "a\"b")], 1.5);
+        page.histogram("isochrone_y_seconds", "A y.", &[], &histogram.read());
+        let text = page.finish();
+        assert!(
+            text.starts_with(
+                "# HELP isochrone_x An x.\n# TYPE isochrone_x gauge\nisochrone_x{name=\"a\\\"b\"} 1.5\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("isochrone_y_seconds_bucket{le=\"0.000100\"} 0\n"), "{text}");
+        assert!(text.contains("isochrone_y_seconds_bucket{le=\"0.000150\"} 1\n"), "{text}");
+        assert!(text.ends_with("isochrone_y_seconds_sum 0.00012\nisochrone_y_seconds_count 1\n"), "{text}");
+    }
+}

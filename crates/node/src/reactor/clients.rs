@@ -168,6 +168,11 @@ impl Clients {
         self.keyspaces = keyspaces;
     }
 
+    /// How long a command may take.
+    pub fn request_time(&self) -> Span {
+        self.limits.request_time
+    }
+
     pub fn keyspaces(&self) -> &[KeyspaceView] {
         &self.keyspaces
     }
@@ -506,7 +511,7 @@ impl Clients {
                 shard.execute(of, ticket, command).map_err(|error| Outcome::Refused(error.to_string()))?;
                 let Recipient { index, connection, request } = to;
                 let asked = Asked { index, connection, request, keyspace: place, asked: now, of };
-                origins.ask(ticket, now + self.limits.request_time, asked);
+                origins.ask(ticket, asked);
                 Ok(())
             }
             Ask::Verify { user, password } => {

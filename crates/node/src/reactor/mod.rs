@@ -125,8 +125,7 @@ pub struct Reactor {
 pub(crate) struct Origins {
     drawn: u64,
     waiting: FxHashMap<Ticket, Origin>,
-    /// When each is given up, in order of asking.
-    deadlines: std::collections::VecDeque<(Instant, Ticket)>,
+    swept: Instant,
 }
 
 impl Reactor {
@@ -328,7 +327,8 @@ impl Reactor {
     fn tick(&mut self, now: Instant) {
         let registry = self.poller.registry();
         self.peers.tick(now, registry);
-        self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, now);
+        let times = (now, self.clients.request_time());
+        self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
         if let Some(snapshots) = &mut self.snapshots {
             for done in snapshots.written() {
@@ -358,10 +358,9 @@ impl Origins {
         self.waiting.len()
     }
 
-    pub(crate) fn ask(&mut self, ticket: Ticket, until: Instant, origin: clients::Asked) {
+    pub(crate) fn ask(&mut self, ticket: Ticket, origin: clients::Asked) {
         let clients::Asked { index, connection, request, keyspace, asked, of } = origin;
         self.waiting.insert(ticket, Origin::Client { index, connection, request, keyspace, asked, of });
-        self.deadlines.push_back((until, ticket));
     }
 
     /// The connection has ended: nobody waits for its answers.
@@ -383,8 +382,24 @@ impl Origins {
         }
     }
 
-    fn give_up(&mut self, shard: &mut Shard, clients: &mut Clients, reporter: &mut Reporter, now: Instant) {
-        while let Some((_, ticket)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
+    /// Tells sessions of commands that have waited for longer than `patience`; looks every second.
+    fn give_up(
+        &mut self,
+        shard: &mut Shard,
+        clients: &mut Clients,
+        reporter: &mut Reporter,
+        (now, patience): (Instant, Span),
+    ) {
+        if now < self.swept + Span::from_secs(1) {
+            return;
+        }
+        self.swept = now;
+        let late =
+            |origin: &Origin| matches!(origin, Origin::Client { asked, .. } if *asked + patience <= now);
+        let mut tickets: Vec<_> =
+            self.waiting.iter().filter(|(_, origin)| late(origin)).map(|(ticket, _)| *ticket).collect();
+        tickets.sort();
+        for ticket in tickets {
             let Some(Origin::Client { index, connection, request, keyspace, asked, of }) =
                 self.waiting.remove(&ticket)
             else {

@@ -214,6 +214,29 @@ impl FrameBuffer {
     }
 }
 
+/// For fuzzing: any bytes, cut anywhere, give frames or an error, and never more frames for being cut.
+///
+/// # Panics
+/// Where that does not hold.
+pub fn fuzz_frames(bytes: &[u8]) {
+    const LIMIT: usize = 1 << 16;
+    let Some((cut, bytes)) = bytes.split_first() else { return };
+    let collect = |pieces: &[&[u8]]| {
+        let (mut buffer, mut frames) = (FrameBuffer::default(), 0u32);
+        let outcome = pieces.iter().try_for_each(|piece| {
+            buffer.feed(piece, LIMIT, |_| {
+                frames += 1;
+                Ok::<(), FrameError>(())
+            })
+        });
+        assert!(buffer.pending() <= bytes.len(), "bytes were invented");
+        (frames, outcome)
+    };
+    let (head, tail) = bytes.split_at(usize::from(*cut) % (bytes.len() + 1));
+    let whole = collect(&[bytes]);
+    assert_eq!(whole, collect(&[head, tail]), "a cut changes what is read");
+}
+
 fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, kind]);
@@ -225,3 +248,78 @@ fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
 
 /// Bytes that a message takes beside its body.
 pub const MESSAGE_OVERHEAD: usize = HEADER + ADDRESSES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn process(node: u16) -> ProcessId {
+        ProcessId::from_u64(u64::from(node) << 48 | 7)
+    }
+
+    #[test]
+    fn a_frame_comes_back_however_it_is_cut() {
+        let mut bytes = Vec::new();
+        let greeting = Hello {
+            magic: MAGIC,
+            version: VERSION,
+            cluster_id: 9,
+            cluster: "test".into(),
+            from: NodeId(1),
+            to: NodeId(2),
+            incarnation: 3,
+        };
+        hello(&mut bytes, &greeting);
+        welcome(&mut bytes);
+        refuse(&mut bytes, "why");
+        message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"body"));
+        let asked = Ping { number: 5, leads: vec![(KeyspaceId(1), PartitionId(0), 4)] };
+        ping(&mut bytes, &asked);
+        pong(&mut bytes, 6);
+        let expected = [
+            Frame::Hello(greeting),
+            Frame::Welcome(VERSION),
+            Frame::Refuse("why".into()),
+            Frame::Message { from: process(1), to: process(2), body: b"body" },
+            Frame::Ping(asked),
+            Frame::Pong(6),
+        ];
+        for size in 1..bytes.len() {
+            let (mut buffer, mut seen) = (FrameBuffer::default(), 0);
+            for piece in bytes.chunks(size) {
+                buffer
+                    .feed(piece, 1 << 10, |frame| {
+                        assert_eq!(frame, expected[seen]);
+                        seen += 1;
+                        Ok::<(), FrameError>(())
+                    })
+                    .unwrap();
+            }
+            assert_eq!((seen, buffer.pending()), (expected.len(), 0));
+        }
+    }
+
+    #[test]
+    fn a_claimed_length_is_refused_before_its_bytes_come() {
+        let error = parse(&[0, 0, 1, 0], 1 << 10).unwrap_err();
+        assert_eq!(error.to_string(), "a frame of 65536 bytes, more than the 1024 that are allowed");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            fuzz_frames(&bytes);
+        }
+
+        #[test]
+        fn damaged_frames_are_survived(flip in 0usize..60, to in any::<u8>(), cut in any::<u8>()) {
+            let mut bytes = vec![cut];
+            message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"some body"));
+            ping(&mut bytes, &Ping { number: 1, leads: vec![(KeyspaceId(1), PartitionId(2), 3)] });
+            let at = flip % bytes.len();
+            bytes[at] = to;
+            fuzz_frames(&bytes);
+        }
+    }
+}
