@@ -4,6 +4,7 @@ use crate::toy::{self, Lines};
 use isochrone_core::deployment::{Deployment, Known};
 use isochrone_core::{KeyspaceId, NodeId, Span};
 use isochrone_node::cert;
+use isochrone_node::gateway::Gateway;
 use isochrone_node::journal::Expect;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
@@ -18,18 +19,32 @@ use std::time::{Duration, Instant};
 
 const NODES: u16 = 3;
 
-struct Cluster {
-    deployment: Arc<Deployment>,
+pub struct Cluster {
+    pub deployment: Arc<Deployment>,
     protocols: Protocols,
     directory: tempfile::TempDir,
     peers: BTreeMap<NodeId, SocketAddr>,
-    emulation: Emulation,
+    pub emulation: Emulation,
     snapshot_bytes: u64,
-    nodes: BTreeMap<NodeId, NodeHandle>,
+    gateway: fn() -> Box<dyn Gateway>,
+    pub nodes: BTreeMap<NodeId, NodeHandle>,
 }
 
 impl Cluster {
     fn new(extra: &str, base: Option<tempfile::TempDir>) -> Cluster {
+        let mut protocols = Protocols::default();
+        protocols.register(toy::registration());
+        Cluster::of("toy", protocols, || Box::new(Lines), extra, base)
+    }
+
+    /// A cluster of this protocol, with more lines for its deployment file, which lies in `base`.
+    pub fn of(
+        protocol: &'static str,
+        protocols: Protocols,
+        gateway: fn() -> Box<dyn Gateway>,
+        extra: &str,
+        base: Option<tempfile::TempDir>,
+    ) -> Cluster {
         let mut text = String::from("cluster = \"test\"\n[[region]]\nname = \"here\"\n");
         for node in 0..NODES {
             text += &format!(
@@ -37,13 +52,11 @@ impl Cluster {
                 7000 + node
             );
         }
-        text += "[[keyspace]]\nname = \"main\"\nprotocol = \"toy\"\nreplication = 3\n";
+        text += &format!("[[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"\nreplication = 3\n");
         text += extra;
         let directory = base.unwrap_or_else(|| tempfile::tempdir().unwrap());
-        let known = Known::names(&["toy"]);
+        let known = Known::names(&[protocol]);
         let deployment = Deployment::parse(&text, "test.toml", directory.path(), &known).unwrap();
-        let mut protocols = Protocols::default();
-        protocols.register(toy::registration());
         Cluster {
             deployment: Arc::new(deployment),
             protocols,
@@ -51,11 +64,12 @@ impl Cluster {
             peers: BTreeMap::new(),
             emulation: Emulation::new(usize::from(NODES), |_, _| Delay::default()),
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
+            gateway,
             nodes: BTreeMap::new(),
         }
     }
 
-    fn start_all(&mut self) {
+    pub fn start_all(&mut self) {
         let sockets: Vec<TcpListener> =
             (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         for (node, socket) in (0..NODES).map(NodeId).zip(&sockets) {
@@ -79,17 +93,17 @@ impl Cluster {
             admin_token: Some("secret".to_owned()),
             snapshot_bytes: self.snapshot_bytes,
         };
-        let handle = Node::start(config, &self.protocols, Box::new(Lines)).unwrap();
+        let handle = Node::start(config, &self.protocols, (self.gateway)()).unwrap();
         self.nodes.insert(node, handle);
     }
 
-    fn kill_and_start(&mut self, node: NodeId) {
+    pub fn kill_and_start(&mut self, node: NodeId) {
         self.nodes.remove(&node).unwrap().kill().unwrap();
         let socket = eventually("the port is free", || TcpListener::bind(self.peers[&node]).ok());
         self.start(node, socket);
     }
 
-    fn connected(&self) {
+    pub fn connected(&self) {
         for node in self.nodes.values() {
             eventually("all links", || {
                 let status = node.status();
@@ -141,7 +155,7 @@ impl Client {
 }
 
 /// Waits for what other threads bring about; the deadline only ends a broken run.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {

@@ -1,0 +1,173 @@
+//! Multi-Paxos, the store and the Redis gateway, put together on three nodes.
+
+use crate::live::{Cluster, eventually};
+use isochrone_core::{KeyspaceId, NodeId};
+use isochrone_node::cert;
+use isochrone_node::gateway::{Outcome, Secret};
+use isochrone_node::protocols::{Administration, Protocols, Registration};
+use isochrone_node::redis::RedisGateway;
+use isochrone_node::security::hash_password;
+use isochrone_replication::multipaxos::{MultiPaxos, Placement};
+use isochrone_replication::{Change, Outcome as Ended, Refusal, Request};
+use isochrone_store::Store;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use std::any::Any;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn protocols() -> Protocols {
+    let mut protocols = Protocols::default();
+    protocols.register::<MultiPaxos<Store>>(Registration {
+        placement: Placement::of,
+        request: Request::Command,
+        outcome: |outcome| match outcome {
+            Ended::Replied(response) => Outcome::Done(response),
+            Ended::Changed => Outcome::Refused("a command was taken for a change".to_owned()),
+            Ended::Refused(why) => Outcome::Refused(why.to_string()),
+            Ended::Unknown => Outcome::Unknown("no answer in time".to_owned()),
+        },
+        administer: |what| {
+            Some(Box::new(match what {
+                Administration::MoveLeader(node) => Change::Lead(*node),
+                Administration::StepDown => Change::Resign,
+                Administration::AddReplica(node) => Change::Add(*node),
+                Administration::RemoveReplica(node) => Change::Remove(*node),
+            }))
+        },
+        administered: |outcome: Box<dyn Any + Send>| match outcome.downcast::<Result<(), Refusal>>() {
+            Ok(result) => result.map(|()| "done".to_owned()).map_err(|why| why.to_string()),
+            Err(_) => Err("an answer of another protocol".to_owned()),
+        },
+    });
+    protocols
+}
+
+fn cluster(extra: &str, base: Option<tempfile::TempDir>) -> Cluster {
+    let mut cluster = Cluster::of("multipaxos", protocols(), || Box::new(RedisGateway), extra, base);
+    cluster.start_all();
+    cluster.connected();
+    cluster
+}
+
+/// Speaks inline commands and reads one-line replies, which is all these tests need.
+struct Client<S>(BufReader<S>);
+
+impl<S: Read + Write> Client<S> {
+    fn call(&mut self, command: &str) -> String {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_owned();
+        match line.strip_prefix('$') {
+            Some(length) if !length.starts_with('-') => {
+                let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned()
+            }
+            _ => line,
+        }
+    }
+}
+
+fn dial(cluster: &Cluster, node: u16) -> TcpStream {
+    let address: SocketAddr = cluster.nodes[&NodeId(node)].redis_addresses()[0];
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+fn client(cluster: &Cluster, node: u16) -> Client<TcpStream> {
+    Client(BufReader::new(dial(cluster, node)))
+}
+
+#[test]
+fn redis_commands_survive_kills_and_a_moved_leader() {
+    let mut cluster = cluster("", None);
+    let mut one = client(&cluster, 0);
+    assert_eq!(one.call("SET greeting hello"), "+OK");
+    assert_eq!(client(&cluster, 2).call("GET greeting"), "hello");
+    for count in 1..=200 {
+        assert_eq!(one.call("INCR count"), format!(":{count}"));
+    }
+    let leader = |cluster: &Cluster| {
+        eventually("a leader", || {
+            let led = |node: &NodeId| {
+                cluster.nodes[node].board().metrics.keyspaces[0]
+                    .leads
+                    .load(std::sync::atomic::Ordering::Relaxed)
+            };
+            cluster.nodes.keys().copied().find(led)
+        })
+    };
+    let old = leader(&cluster);
+    let other = NodeId((old.0 + 1) % 3);
+    assert_eq!(
+        cluster.nodes[&old].administer(KeyspaceId(1), Administration::MoveLeader(other)).unwrap(),
+        "done"
+    );
+    eventually("moved", || (leader(&cluster) == other).then_some(()));
+    assert_eq!(client(&cluster, old.0).call("INCR count"), ":201");
+    for round in 0..3 {
+        let victim = leader(&cluster);
+        let survivor = NodeId((victim.0 + 1) % 3);
+        let mut client = client(&cluster, survivor.0);
+        cluster.kill_and_start(victim);
+        assert_eq!(client.call("INCR count"), format!(":{}", 202 + round));
+    }
+    let info = {
+        let mut stream = dial(&cluster, 0);
+        stream.write_all(b"INFO\r\n").unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.line()
+    };
+    assert!(info.contains("redis_version") && info.contains("multipaxos"), "{info}");
+    for (_, node) in std::mem::take(&mut cluster.nodes) {
+        node.stop().unwrap();
+    }
+}
+
+#[test]
+fn clients_log_in_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = cert::authority("test", 30).unwrap();
+    let issued = cert::server(&ca, "test", "server", vec!["localhost".to_owned()], 30).unwrap();
+    std::fs::write(directory.path().join("server.pem"), &issued.certificate).unwrap();
+    std::fs::write(directory.path().join("server.key"), &issued.key).unwrap();
+    let hash = hash_password(&Secret::new(b"s3same".to_vec())).unwrap();
+    let security = format!(
+        "[security]\nclient_cert = \"server.pem\"\nclient_key = \"server.key\"\n[[security.user]]\nname = \"app\"\npassword = \"{hash}\"\n"
+    );
+    let cluster = cluster(&security, Some(directory));
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connection =
+        rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
+    let mut client = Client(BufReader::new(rustls::StreamOwned::new(connection, dial(&cluster, 1))));
+    assert!(client.call("GET a").starts_with("-NOAUTH"));
+    assert!(client.call("AUTH app wrong").starts_with("-WRONGPASS"));
+    assert_eq!(client.call("AUTH app s3same"), "+OK");
+    assert_eq!(client.call("SET a 1"), "+OK");
+    assert_eq!(client.call(&format!("SET long {}", "x".repeat(60_000))), "+OK");
+    assert_eq!(client.call("GET long").len(), 60_000, "several records of TLS");
+
+    // A client that does not speak TLS is cut off.
+    let mut plain = dial(&cluster, 1);
+    plain.write_all(b"GET a\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"-") && !answer.starts_with(b"$"), "{answer:?}");
+}
