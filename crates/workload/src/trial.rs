@@ -198,7 +198,7 @@ pub fn run<F: Protocol>(
         history,
         plan: shown,
         trace: if recorded { simulation.trace() } else { String::new() },
-        drawing: if recorded { simulation.svg(simulation.flow()) } else { String::new() },
+        drawing: if recorded { simulation.svg() } else { String::new() },
     })
 }
 
