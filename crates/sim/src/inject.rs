@@ -335,6 +335,7 @@ impl<F: Protocol> Simulation<F> {
         if self.seats[process as usize].take_snapshot(0) {
             let epoch = self.world.places[process as usize].epoch;
             self.world.queue.push(self.world.now, Event::Snapshot { process, epoch });
+            self.world.flush(self.world.places[process as usize].node, self.world.now);
         }
     }
 

@@ -101,6 +101,8 @@ impl<F: Protocol> Simulation<F> {
             world.broken.get_or_insert((ViolationKind::Encoding, text));
             return;
         }
+        let node = world.places[process as usize].node;
+        world.flush(node, world.now);
         self.give(process, Input::Start);
         for session in parked {
             self.schedule(session, self.world.now);

@@ -96,6 +96,7 @@ impl<F: Protocol> Simulation<F> {
                     let latency = world.nodes[node as usize].sync * 2 + world.random.below(20_000_000);
                     let epoch = world.places[*process as usize].epoch;
                     world.queue.push(world.at + latency, Event::Snapshot { process: *process, epoch });
+                    world.flush(node, world.at);
                     if every != world.calm_snapshots {
                         world.faults.add(FaultKind::Snapshot);
                     }
@@ -138,7 +139,8 @@ impl<F: Protocol> Simulation<F> {
             return;
         }
         let Some(durable) = node.syncing.take() else { return };
-        node.durable = durable;
+        node.durable = node.durable.max(durable);
+        let durable = node.durable;
         world.trace.digest.fold(world.now ^ u64::from(index) << 40 ^ durable);
         let mut waiting = std::mem::take(&mut node.waiting);
         world.sync(index, world.now);

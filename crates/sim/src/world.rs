@@ -189,12 +189,21 @@ impl<F: Protocol> World<F> {
     pub(crate) fn record(&mut self, node: u32, lazy: bool) -> u64 {
         let node = &mut self.nodes[node as usize];
         node.tail += 1;
-        if node.sync == 0 && !node.frozen {
+        // At once only where nothing older is still on its way to the disk: order is kept.
+        let quiet = node.syncing.is_none() && !node.dirty && node.waiting.is_empty();
+        if node.sync == 0 && !node.frozen && quiet {
             node.durable = node.tail;
         } else {
             node.dirty |= !lazy;
         }
         node.tail
+    }
+
+    /// Something waits for all of the journal, lazy records too: a restart that has read them, or a snapshot.
+    pub(crate) fn flush(&mut self, index: u32, at: u64) {
+        let node = &mut self.nodes[index as usize];
+        node.dirty |= node.tail > node.durable;
+        self.sync(index, at);
     }
 
     /// Begins a sync of everything in the journal, where one is wanted and none is under way.

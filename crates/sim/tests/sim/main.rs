@@ -8,3 +8,4 @@ mod faults;
 mod oracles;
 mod seeds;
 mod toy;
+mod world;
