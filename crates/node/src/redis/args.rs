@@ -43,7 +43,13 @@ pub(crate) fn positive(text: &[u8], error: &'static str) -> Result<u64, Complain
 
 /// A number with a fraction.
 pub(crate) fn float(text: &[u8]) -> Result<Score, Complaint> {
-    Score::parse(text).ok_or(Complaint::NotFloat)
+    score(text).ok_or(Complaint::NotFloat)
+}
+
+/// A number with a fraction. Infinity must be meant: a number too large for one is none, as in Redis.
+pub(crate) fn score(text: &[u8]) -> Option<Score> {
+    let named = || text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
+    Score::parse(text).filter(|score| score.get().is_finite() || named())
 }
 
 /// Whether an argument is this word, in any case. `word` is in capitals.

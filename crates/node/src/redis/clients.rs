@@ -22,7 +22,8 @@ pub(crate) fn info(
     reply: &mut Reply<'_>,
 ) -> Answer {
     let mut text = String::new();
-    if let Some(client) = context.clients.get(&state.number) {
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        client.last_command = state.last_command;
         line(&mut text, state.number, client, context.now);
     }
     reply.verbatim(&text);
@@ -31,7 +32,7 @@ pub(crate) fn info(
 
 /// `CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id ...]`
 pub(crate) fn list(
-    _: &mut State,
+    state: &mut State,
     args: Args<'_>,
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
@@ -54,7 +55,10 @@ pub(crate) fn list(
         _ => return Err(Complaint::Syntax),
     }
     let mut text = String::new();
-    for (number, client) in context.clients.iter() {
+    for (number, client) in context.clients.iter_mut() {
+        if *number == state.number {
+            client.last_command = state.last_command;
+        }
         if wanted.as_ref().is_none_or(|wanted| wanted.contains(number)) {
             line(&mut text, *number, client, context.now);
         }

@@ -39,11 +39,13 @@ pub(crate) struct State {
     pub(crate) watches: Watches,
     /// CLIENT REPLY.
     pub(crate) mute: Mute,
+    /// The name of the command in hand, or of the last one.
+    pub(crate) last_command: &'static str,
     /// Nothing more is taken up; the connection closes when what is owed has been written.
     quitting: bool,
     /// The connection closes at once.
     closing: bool,
-    /// Whether the node took in all that it was sent, as of the last call.
+    /// Bytes written that the socket has not taken, as of now.
     unsent: usize,
     output_max: usize,
     pipeline_max: usize,
@@ -133,6 +135,7 @@ impl Connection {
                 queue: None,
                 watches: Watches::default(),
                 mute: Mute::Off,
+                last_command: "",
                 quitting: false,
                 closing: false,
                 unsent: 0,
@@ -149,9 +152,16 @@ impl Connection {
         self.requests.capacity()
     }
 
-    /// Takes up requests for as long as there are whole ones and there is room for them.
-    fn advance(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
-        let before = out.len();
+    /// Takes up requests for as long as there are whole ones and there is room for them. `before` is the
+    /// length of `out` when the call began.
+    fn advance(
+        &mut self,
+        before: usize,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    ) {
+        self.state.unsent = context.unsent + out.len() - before;
         while self.state.has_room() {
             let whole = match self.requests.parse(context.limits, self.state.allowance.is_none()) {
                 Ok(whole) => whole,
@@ -172,9 +182,13 @@ impl Connection {
                 }
                 Step::Stalled => break,
             }
+            // Some requests of a few bytes have replies of many.
+            self.state.unsent = context.unsent + out.len() - before;
+        }
+        if let Some(client) = context.clients.get_mut(&self.state.number) {
+            client.last_command = self.state.last_command;
         }
         self.state.written(out.len() - before, context);
-        self.state.unsent = context.unsent + out.len();
     }
 }
 
@@ -189,9 +203,6 @@ impl Session for Connection {
         if self.state.quitting || self.state.closing {
             return;
         }
-        if let Some(client) = context.clients.get_mut(&self.state.number) {
-            client.active = context.now;
-        }
         if let Some(allowance) = &mut self.state.allowance {
             allowance.input += bytes.len();
             if allowance.input > context.limits.login_input_bytes {
@@ -205,7 +216,7 @@ impl Session for Connection {
             }
         }
         self.requests.push(bytes);
-        self.advance(context, out, requests);
+        self.advance(out.len(), context, out, requests);
     }
 
     fn answer(
@@ -217,9 +228,9 @@ impl Session for Connection {
         requests: &mut Vec<Request>,
     ) {
         let before = out.len();
+        self.state.unsent = context.unsent;
         self.state.answered(id, outcome, context, out);
-        self.state.written(out.len() - before, context);
-        self.advance(context, out, requests);
+        self.advance(before, context, out, requests);
     }
 
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
@@ -245,7 +256,7 @@ impl Session for Connection {
         } else {
             state.clogged = None;
         }
-        self.advance(context, out, requests);
+        self.advance(out.len(), context, out, requests);
     }
 
     fn wants_input(&self) -> bool {
@@ -268,7 +279,7 @@ impl State {
             && self.login.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
-            && self.unsent <= self.output_max
+            && self.unsent + self.pipeline.ready() <= self.output_max
     }
 
     /// One request, from its name on.
@@ -291,6 +302,7 @@ impl State {
             self.reject(&Complaint::text(text), context, sink.out);
             return Step::Taken;
         }
+        self.last_command = spec.name;
         let step = match spec.action {
             Action::Control(control) => self.control(control, args, context, sink),
             _ if self.queue.is_some() => {
@@ -318,9 +330,6 @@ impl State {
         };
         if step != Step::Stalled {
             *context.counters.commands.entry(spec.name).or_default() += 1;
-            if let Some(client) = context.clients.get_mut(&self.number) {
-                client.last_command = spec.name;
-            }
             self.spend(context, sink);
         }
         step
@@ -402,7 +411,7 @@ impl State {
             return;
         }
         let version = self.version;
-        write(&mut Reply::new(self.pipeline.tail(out), version));
+        self.pipeline.write(out, |bytes| write(&mut Reply::new(bytes, version)));
     }
 
     /// Answers at once, from what is known here.
@@ -505,6 +514,16 @@ impl State {
     /// An outcome has come.
     fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(waiting) = self.pipeline.take(id) else { return };
+        if self.closing {
+            return;
+        }
+        // The answers to one pipeline may be a thousand times the largest value: past twice the soft limit
+        // they are no longer kept.
+        if self.unsent + self.pipeline.ready() > 2 * self.output_max {
+            *context.counters.limited.entry("output_bytes").or_default() += 1;
+            self.closing = true;
+            return;
+        }
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;
         match (&mut shape, &outcome) {

@@ -108,7 +108,6 @@ fn check(
     sink: &mut Sink<'_>,
 ) {
     let Ok(user) = std::str::from_utf8(user) else {
-        context.counters.login_failures += 1;
         return state.complain(&Complaint::text(WRONG), context, sink.out);
     };
     // Pools that cannot SELECT name the keyspace behind the user.
@@ -141,7 +140,6 @@ fn check(
 pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     let Some(pending) = state.login.take() else { return reply.error(WRONG) };
     if !accepted {
-        context.counters.login_failures += 1;
         return reply.error(WRONG);
     }
     state.allowance = None;

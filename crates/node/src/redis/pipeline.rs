@@ -13,6 +13,7 @@ pub(crate) struct Pipeline {
     slots: VecDeque<Slot>,
     waiting: usize,
     bytes: usize,
+    ready: usize,
 }
 
 #[derive(Debug)]
@@ -58,17 +59,23 @@ impl Pipeline {
         self.first + self.slots.len() as u64 - 1
     }
 
-    /// Where the next reply is to be written.
-    pub(crate) fn tail<'a>(&'a mut self, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+    /// Bytes of replies that wait for others before them.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Writes a reply in its place: behind all that is owed.
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         if self.slots.is_empty() {
-            return out;
+            return write(out);
         }
         if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
             self.slots.push_back(Slot::Ready(Vec::new()));
         }
-        match self.slots.back_mut() {
-            Some(Slot::Ready(bytes)) => bytes,
-            _ => out,
+        if let Some(Slot::Ready(bytes)) = self.slots.back_mut() {
+            let before = bytes.len();
+            write(bytes);
+            self.ready += bytes.len() - before;
         }
     }
 
@@ -98,9 +105,11 @@ impl Pipeline {
             id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize))
         {
             write(bytes);
+            self.ready += bytes.len();
         }
         while let Some(Slot::Ready(bytes)) = self.slots.front() {
             out.extend_from_slice(bytes);
+            self.ready -= bytes.len();
             self.slots.pop_front();
             self.first += 1;
         }

@@ -4,7 +4,7 @@ use super::Understood;
 use super::hashes::random_count;
 use super::lists::{not_negative, pop_count};
 use super::sets::inter_card;
-use crate::redis::args::{blob, blobs, counted_keys, float, is, number, scan_options};
+use crate::redis::args::{blob, blobs, counted_keys, float, is, number, scan_options, score};
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
@@ -471,7 +471,7 @@ fn score_bound(text: &[u8]) -> Result<ScoreBound, Complaint> {
         [b'(', number @ ..] => (true, number),
         number => (false, number),
     };
-    let score = Score::parse(number).ok_or(Complaint::text("ERR min or max is not a float"))?;
+    let score = score(number).ok_or(Complaint::text("ERR min or max is not a float"))?;
     Ok(ScoreBound { score, exclusive })
 }
 
@@ -520,7 +520,7 @@ fn inputs(
         let left = args.len() - at - 1;
         if weighted && is(args.at(at), "WEIGHTS") && left >= keys.len() {
             for (place, weight) in weights.iter_mut().enumerate() {
-                *weight = Score::parse(args.at(at + 1 + place))
+                *weight = score(args.at(at + 1 + place))
                     .ok_or(Complaint::text("ERR weight value is not a float"))?;
             }
             at += keys.len();

@@ -60,7 +60,7 @@ fn clients_of_three_languages_shake_hands() {
             < 0 nil
               _·
             > CLIENT SETINFO LIB-NAME go-redis(,go1.25) ; CLIENT INFO
-              +OK·=336·txt:id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=0 flags=N db=3 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|setinfo user=default redir=-1 resp=3 lib-name=go-redis(,go1.25) lib-ver=8.1.0 tot-net-in=0 tot-net-out=0\n·
+              +OK·=335·txt:id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=3 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|info user=default redir=-1 resp=3 lib-name=go-redis(,go1.25) lib-ver=8.1.0 tot-net-in=0 tot-net-out=0\n·
         "#]],
     );
 }
@@ -504,7 +504,7 @@ fn questions_about_the_node_are_answered() {
             > CLIENT HELP
               *25·+CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·
             > CLIENT LIST
-              $609·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|help user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\nid=9 addr=127.0.0.1:50001 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\n·
+              $611·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\nid=9 addr=127.0.0.1:50001 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\n·
             > CLIENT KILL ID 9
               :1·
             > CLIENT KILL 1.1.1.1:1

@@ -160,7 +160,7 @@ fn unsent_output_stops_reading_and_then_closes() {
     let mut world = World::new(Login::Open);
     world.unsent = world.limits.output_bytes + 1;
     world.receive(&encode_line("GET a"));
-    assert!(world.requests.len() == 1 && !world.connection.wants_input());
+    assert!(world.requests.is_empty() && !world.connection.wants_input());
     world.pass(Span::from_secs(1));
     world.pass(Span::from_secs(61));
     assert!(world.connection.closing());
@@ -173,6 +173,34 @@ fn unsent_output_stops_reading_and_then_closes() {
     world.unsent = 0;
     world.pass(Span::from_secs(1));
     assert!(world.connection.wants_input());
+}
+
+#[test]
+fn short_requests_with_long_replies_are_held_back() {
+    let limits = Limits { output_bytes: 256 << 10, ..Limits::default() };
+    let mut world = World::with_limits(Login::Open, limits);
+    world.receive(&b"COMMAND\r\n".repeat(1_000));
+    assert!(world.out.len() < 512 << 10 && !world.connection.wants_input());
+    // Behind a command under way the replies wait inside, and count as well.
+    let mut world = World::with_limits(Login::Open, world.limits);
+    world.receive(b"GET a\r\n");
+    world.receive(&b"COMMAND\r\n".repeat(1_000));
+    assert!(world.out.is_empty() && !world.connection.wants_input());
+    world.answer(0, Outcome::Done(Response::Nil));
+    assert!(world.out.len() < 512 << 10);
+}
+
+#[test]
+fn a_pipeline_of_large_answers_is_cut_off() {
+    let limits = Limits { output_bytes: 1 << 20, ..Limits::default() };
+    let mut world = World::with_limits(Login::Open, limits);
+    world.receive(&b"GET a\r\n".repeat(10));
+    for id in 0..10 {
+        world.unsent = world.out.len();
+        world.answer(id, Outcome::Done(Response::bulk(&[b'x'; 1 << 20])));
+    }
+    assert!(world.connection.closing() && world.out.len() < 4 << 20);
+    assert_eq!(world.counters.limited["output_bytes"], 1);
 }
 
 #[test]

@@ -148,3 +148,16 @@ fn integers_are_read_strictly() {
         assert_eq!(integer(text.as_bytes()), value, "{text:?}");
     }
 }
+
+#[test]
+fn a_password_does_not_stay_in_the_input() {
+    let (mut requests, limits) = (Requests::new(), Limits::default());
+    requests.push(b"*2\r\n$4\r\nAUTH\r\n$6\r\ncanary\r\nPING can");
+    assert_eq!(requests.parse(&limits, false), Ok(true));
+    requests.forget();
+    requests.consume();
+    assert!(!format!("{requests:?}").contains(&format!("{:?}", b"canary").replace(['[', ']'], "")));
+    requests.push(b"\r\n");
+    assert_eq!(requests.parse(&limits, false), Ok(true));
+    assert_eq!(format!("{:?}", requests.args()), r#"["PING", "can"]"#);
+}
