@@ -11,6 +11,7 @@ mod plan;
 mod protocols;
 mod stop;
 mod up;
+mod sim;
 
 use arguments::{Arguments, Verb};
 use clap::{CommandFactory, Parser};
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(arguments),
         Verb::Node(arguments) => node::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
         Verb::Cert(arguments) => cert::run(arguments),

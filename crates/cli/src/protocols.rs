@@ -1,58 +1,61 @@
-//! The protocols this program can run, a line each.
+//! The protocols this program can run: a line each in [`ALL`], and how each is spoken with.
 
-use isochrone_core::command::Response;
-use isochrone_core::deployment::Known;
-use isochrone_node::gateway;
-use isochrone_node::protocols::{Administration, Protocols, Registration};
-use isochrone_replication::multipaxos::{self, MultiPaxos};
-use isochrone_replication::{Change, Outcome, Refusal, Request};
+use isochrone_core::deployment::{ConfigErrors, Known};
+use isochrone_core::{Deployment, KeyspaceId, Protocol};
+use isochrone_node::protocols::{Protocols, Registration};
+use isochrone_replication::multipaxos::MultiPaxos;
 use isochrone_store::Store;
-use std::any::Any;
+use isochrone_workload::trial::{self, Bridge, Terms};
+
+mod multipaxos;
+
+/// All of them.
+pub(crate) const ALL: &[Entry] = &[entry::<MultiPaxos<Store>, multipaxos::Speech>()];
+
+/// A protocol as the verbs know it.
+pub(crate) struct Entry {
+    /// Its name on the command line and in deployment files.
+    pub(crate) name: &'static str,
+    /// Runs one seed of it.
+    pub(crate) trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>,
+    register: fn(&mut Protocols),
+}
+
+/// How a protocol is spoken with.
+pub(crate) trait Speech<F: Protocol> {
+    /// By trials.
+    const BRIDGE: Bridge<F>;
+    /// By nodes.
+    const REGISTRATION: Registration<F>;
+}
+
+const fn entry<F: Protocol, S: Speech<F>>() -> Entry {
+    Entry {
+        name: F::NAME,
+        trial: |deployment, keyspace, terms, seed| {
+            trial::run(deployment, keyspace, S::BRIDGE, terms, seed)
+        },
+        register: |protocols| protocols.register::<F>(S::REGISTRATION),
+    }
+}
 
 /// What a deployment file may name.
 pub(crate) fn known() -> Known {
-    Known::names(&["multipaxos"])
+    let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
+    Known::names(&names)
 }
 
 /// How nodes run them.
 pub(crate) fn served() -> Protocols {
     let mut protocols = Protocols::default();
-    protocols.register::<MultiPaxos<Store>>(Registration {
-        placement: multipaxos::Placement::of,
-        request: Request::Command,
-        outcome,
-        administer: |what| Some(Box::new(change(what))),
-        administered,
-    });
+    for entry in ALL {
+        (entry.register)(&mut protocols);
+    }
     protocols
 }
 
-/// What a client role of `replication` answers, for gateways.
-fn outcome(outcome: Outcome<Response>) -> gateway::Outcome {
-    match outcome {
-        Outcome::Replied(response) => gateway::Outcome::Done(response),
-        Outcome::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
-        // A change is never the answer to a command; nobody can say then what became of it.
-        Outcome::Changed | Outcome::Unknown => {
-            gateway::Outcome::Unknown("no answer in time; the command may or may not take effect".to_owned())
-        }
-    }
-}
-
-fn change(what: &Administration) -> Change {
-    match what {
-        Administration::MoveLeader(node) => Change::Lead(*node),
-        Administration::StepDown => Change::Resign,
-        Administration::AddReplica(node) => Change::Add(*node),
-        Administration::RemoveReplica(node) => Change::Remove(*node),
-    }
-}
-
-/// What a replica of `replication` answers to a change.
-fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
-    match outcome.downcast::<Result<(), Refusal>>().map(|outcome| *outcome) {
-        Ok(Ok(())) => Ok("done".to_owned()),
-        Ok(Err(refusal)) => Err(refusal.to_string()),
-        Err(_) => Err("the replica has answered something else".to_owned()),
-    }
+/// The entry of a keyspace's protocol.
+pub(crate) fn of(deployment: &Deployment, keyspace: KeyspaceId) -> Option<&'static Entry> {
+    let name = &deployment.keyspace(keyspace).protocol;
+    ALL.iter().find(|entry| entry.name == name)
 }

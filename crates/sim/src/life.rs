@@ -86,21 +86,34 @@ impl<F: Protocol> Simulation<F> {
     }
 
     pub(crate) fn start_process(&mut self, process: u32) {
+        if self.open_process(process) {
+            self.begin_process(process);
+        }
+    }
+
+    /// The first half of a start: from here on the process can be heard.
+    pub(crate) fn open_process(&mut self, process: u32) -> bool {
         let world = &mut self.world;
         let place = &mut world.places[process as usize];
         if place.up || !world.nodes[place.node as usize].up {
-            return;
+            return false;
         }
         place.up = true;
         place.epoch += 1;
         world.at = world.now;
         world.oracle.started(place.id);
-        let parked = std::mem::take(&mut place.parked);
         if let Err(error) = self.seats[process as usize].open(world) {
             let text = format!("{} cannot read its own snapshot: {error}", world.places[process as usize].id);
             world.broken.get_or_insert((ViolationKind::Encoding, text));
-            return;
+            return false;
         }
+        true
+    }
+
+    /// The second half: it acts.
+    pub(crate) fn begin_process(&mut self, process: u32) {
+        let world = &mut self.world;
+        let parked = std::mem::take(&mut world.places[process as usize].parked);
         let node = world.places[process as usize].node;
         world.flush(node, world.now);
         self.give(process, Input::Start);

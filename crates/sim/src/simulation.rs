@@ -231,10 +231,15 @@ impl<F: Protocol> Simulation<F> {
         if self.plan.kinds.contains(FaultKind::DiskCorrupt) {
             self.world.nodes.iter_mut().for_each(|node| node.torn |= crate::world::CORRUPT);
         }
+        // All are there before the first one acts: what it says at once is heard.
+        let mut opened = Vec::new();
         for process in 0..self.world.places.len() as u32 {
-            if self.world.places[process as usize].wanted {
-                self.start_process(process);
+            if self.world.places[process as usize].wanted && self.open_process(process) {
+                opened.push(process);
             }
+        }
+        for process in opened {
+            self.begin_process(process);
         }
         for session in 0..self.sessions.len() as u32 {
             self.schedule(session, 0);

@@ -132,11 +132,16 @@ pub fn described(operation: &Operation) -> (String, Vec<String>, Vec<String>) {
             let keys = pairs.iter().map(|(key, _)| text(key)).collect();
             (name, keys, pairs.iter().map(|(_, value)| text(value)).collect())
         }
-        Operation::Set { condition: Condition::IfAbsent, .. } => {
-            let mut words: Vec<String> =
-                rest.map(|word| if word == "NX" { "nx".to_owned() } else { word }).collect();
-            let args = words.split_off(1);
-            (name, words, args)
+        Operation::Set { key, value, condition, expiry, .. } => {
+            let mut args = vec![text(value)];
+            if *condition == Condition::IfAbsent {
+                args.push("nx".to_owned());
+            }
+            // Histories count in nanoseconds, as stamps do.
+            if let Expiry::At(at) = expiry {
+                args.extend(["at".to_owned(), at.as_nanos().to_string()]);
+            }
+            (name, vec![text(key)], args)
         }
         _ => {
             let mut words: Vec<String> = rest.collect();

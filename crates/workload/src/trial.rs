@@ -8,7 +8,7 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
 use isochrone_sim::{
-    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Histogram, Jitter, NodeConfig, Record, Simulation,
+    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Record, Report, Simulation,
     Violation, ViolationKind,
 };
 
@@ -24,6 +24,8 @@ pub struct Bridge<F: Protocol> {
     pub spare: fn(&mut F::Placement, NodeId),
     /// Orders one change of membership or leadership.
     pub membership: fn(&F::Placement, &mut Random) -> Vec<Admin>,
+    /// Plants a bug of this name, to see that it is found; the names there are, where there is none of it.
+    pub plant: fn(&mut F::Placement, &str) -> Result<(), Vec<&'static str>>,
 }
 
 impl<F: Protocol> Clone for Bridge<F> {
@@ -59,6 +61,8 @@ pub struct Terms {
     pub record: Record,
     /// Whether the history is kept and checked.
     pub check: bool,
+    /// A bug to plant.
+    pub plant: Option<String>,
 }
 
 impl Terms {
@@ -76,6 +80,7 @@ impl Terms {
             cost: Cost::default(),
             record: Record::Nothing,
             check: true,
+            plant: None,
         }
     }
 
@@ -94,22 +99,10 @@ impl Terms {
 /// What came of one trial.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its seed.
-    pub seed: u64,
-    /// What broke.
-    pub violations: Vec<Violation>,
+    /// The run; a history that breaks the guarantee is among its violations.
+    pub report: Report,
     /// Why the history could not be decided, where it could not.
     pub undecided: Option<String>,
-    /// Requests answered.
-    pub operations: u64,
-    /// Events handled.
-    pub events: u64,
-    /// Virtual time at the end.
-    pub virtual_time: Span,
-    /// The hash of everything that happened.
-    pub hash: u64,
-    /// What went wrong, and how often.
-    pub faults: Histogram,
     /// Latencies by region.
     pub recorder: Recorder,
     /// What the clients saw.
@@ -135,6 +128,12 @@ pub fn run<F: Protocol>(
 ) -> Result<Outcome, ConfigErrors> {
     deployment.given_matrix()?;
     let mut placement = (bridge.placement)(deployment, deployment.keyspace(keyspace))?;
+    if let Some(bug) = &terms.plant {
+        (bridge.plant)(&mut placement, bug).map_err(|known| {
+            let wrong = format!("protocol {} has no bug called {bug:?} to plant", F::NAME);
+            ConfigErrors::one("--plant", 0, wrong, format!("use one of {}", known.join(", ")))
+        })?;
+    }
     let mut random = Random::seeded(seed ^ 0x0074_7269_616c);
     let mut config = config(deployment, terms, seed);
     if terms.faults.contains(FaultKind::Membership) {
@@ -175,31 +174,18 @@ pub fn run<F: Protocol>(
     let orders = bridge.membership;
     let admin = Box::new(move |random: &mut Random| orders(&placement, random));
     let mut clients = Clients::<F>::new(script, bridge.request, bridge.answer, admin);
-    let report = simulation.run(&mut clients);
+    let mut report = simulation.run(&mut clients);
     let recorder = clients.recorder().clone();
     let history = clients.into_history();
-    let mut violations = report.violations;
-    let undecided = if terms.check && violations.is_empty() {
-        judge(&history, seed, report.virtual_time, &mut violations)
+    let undecided = if terms.check && report.violations.is_empty() {
+        judge(&history, seed, report.virtual_time, &mut report.violations)
     } else {
         None
     };
     let recorded = terms.record == Record::Flow;
-    Ok(Outcome {
-        seed,
-        violations,
-        undecided,
-        operations: report.operations,
-        events: report.events,
-        virtual_time: report.virtual_time,
-        hash: report.hash,
-        faults: report.faults,
-        recorder,
-        history,
-        plan: shown,
-        trace: if recorded { simulation.trace() } else { String::new() },
-        drawing: if recorded { simulation.svg() } else { String::new() },
-    })
+    let trace = if recorded { simulation.trace() } else { String::new() };
+    let drawing = if recorded { simulation.svg() } else { String::new() };
+    Ok(Outcome { report, undecided, recorder, history, plan: shown, trace, drawing })
 }
 
 /// The cluster of a deployment: its nodes, its delays, one core each.

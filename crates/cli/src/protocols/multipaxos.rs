@@ -1,0 +1,91 @@
+//! How Multi-Paxos is spoken with.
+
+use isochrone_core::{NodeId, Random, ReplicaId};
+use isochrone_replication::multipaxos::{MultiPaxos, Mutation, Placement};
+use isochrone_replication::{Change, Outcome, Refusal, Request};
+use isochrone_sim::Admin;
+use isochrone_store::Store;
+use isochrone_workload::simulated::Answer;
+use isochrone_workload::trial::Bridge;
+use std::any::Any;
+
+pub(crate) struct Speech;
+
+impl super::Speech<MultiPaxos<Store>> for Speech {
+    const BRIDGE: Bridge<MultiPaxos<Store>> = Bridge {
+        placement: Placement::of,
+        request: Request::Command,
+        answer: |outcome| match outcome {
+            Outcome::Replied(response) => Answer::Replied(response),
+            Outcome::Changed => Answer::Refused("a change is no command".to_owned()),
+            Outcome::Refused(refusal) => Answer::Refused(refusal.to_string()),
+            Outcome::Unknown => Answer::Unknown,
+        },
+        spare: |placement, node| placement.spares.push(node),
+        membership: orders,
+        plant: |placement, name| match Mutation::ALL.into_iter().find(|bug| bug.name() == name) {
+            Some(bug) => {
+                placement.parameters.mutation = Some(bug);
+                Ok(())
+            }
+            None => Err(Mutation::ALL.map(Mutation::name).to_vec()),
+        },
+    };
+
+    const REGISTRATION: Registration<MultiPaxos<Store>> = Registration {
+        placement: Placement::of,
+        request: Request::Command,
+        outcome,
+        administer: |what| Some(Box::new(change(what))),
+        administered,
+    };
+}
+
+/// One change, drawn; every replica is asked, and the one that leads makes it.
+fn orders(placement: &Placement<Store>, random: &mut Random) -> Vec<Admin> {
+    let seats = placement.replicas.len() as u64;
+    let member = ReplicaId(random.below(seats) as u8);
+    let change = match (random.below(4), placement.spares.first()) {
+        (0 | 1, Some(&spare)) => {
+            Change::Add { replica: ReplicaId(seats as u8), process: placement.replica(spare) }
+        }
+        // Three members may lose one, five two: a group of one or two would end all later faults' meaning.
+        (2, _) if seats > 3 || random.chance(0.5) => Change::Remove { replica: member },
+        _ => Change::Lead { replica: member },
+    };
+    let nodes: Vec<NodeId> = placement.replicas.iter().chain(&placement.spares).copied().collect();
+    nodes
+        .into_iter()
+        .map(|node| Admin::Request { process: placement.replica(node), request: Box::new(change) })
+        .collect()
+}
+
+/// What a client role of `replication` answers, for gateways.
+fn outcome(outcome: Outcome<Response>) -> gateway::Outcome {
+    match outcome {
+        Outcome::Replied(response) => gateway::Outcome::Done(response),
+        Outcome::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
+        // A change is never the answer to a command; nobody can say then what became of it.
+        Outcome::Changed | Outcome::Unknown => {
+            gateway::Outcome::Unknown("no answer in time; the command may or may not take effect".to_owned())
+        }
+    }
+}
+
+fn change(what: &Administration) -> Change {
+    match what {
+        Administration::MoveLeader(node) => Change::Lead(*node),
+        Administration::StepDown => Change::Resign,
+        Administration::AddReplica(node) => Change::Add(*node),
+        Administration::RemoveReplica(node) => Change::Remove(*node),
+    }
+}
+
+/// What a replica of `replication` answers to a change.
+fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
+    match outcome.downcast::<Result<(), Refusal>>().map(|outcome| *outcome) {
+        Ok(Ok(())) => Ok("done".to_owned()),
+        Ok(Err(refusal)) => Err(refusal.to_string()),
+        Err(_) => Err("the replica has answered something else".to_owned()),
+    }
+}

@@ -1,0 +1,301 @@
+//! `isochrone sim`: a deployment in virtual time, with faults, and a verdict on what its clients saw.
+
+use crate::arguments::{Format, Sim};
+use crate::output::{Row, bar, print_json, table};
+use crate::{Status, Usage, protocols};
+use anyhow::{Context, bail};
+use isochrone_core::{Deployment, KeyspaceId, Span};
+use isochrone_plan::Client;
+use isochrone_sim::{Cost, FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
+use isochrone_workload::trial::{Outcome, Terms};
+use isochrone_workload::{Recorder, Window, Workload};
+use serde::Serialize;
+use std::sync::Mutex;
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Printed {
+    protocol: String,
+    guarantee: String,
+    seeds: u64,
+    violations: Vec<Broken>,
+    undecided: u64,
+    operations: u64,
+    events: u64,
+    events_per_second: f64,
+    regions: Vec<Row>,
+    faults: std::collections::BTreeMap<&'static str, u64>,
+    virtual_seconds: f64,
+    seconds: f64,
+    runs_repeated: u64,
+    hash: String,
+}
+
+/// A violation, and the command that shows it again.
+#[derive(Serialize)]
+struct Broken {
+    seed: u64,
+    kind: String,
+    at_ms: f64,
+    text: String,
+    replay: String,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
+    let (deployment, keyspace) = subject(&arguments)?;
+    let Some(entry) = protocols::of(&deployment, keyspace) else {
+        bail!("{}: its protocol is not in this program", deployment.file());
+    };
+    let terms = terms(&arguments, &deployment)?;
+    let seeds = Seeds {
+        threads: arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        ..match arguments.seeds {
+            Some(count) => Seeds::new(arguments.from, count),
+            None => Seeds::one(arguments.seed.unwrap_or(0)),
+        }
+    };
+    // One run first, on this thread: it shows wrong parameters as such, and is what --trace shows.
+    let first = (entry.trial)(&deployment, keyspace, &terms, seeds.first)?;
+    show_one(&arguments, &first)?;
+    let gathered = Mutex::new(Gathered::new(&first));
+    let progress = bar("simulating", seeds.count);
+    let summary = run_seeds(
+        &seeds,
+        |seed| match (entry.trial)(&deployment, keyspace, &terms, seed) {
+            Ok(outcome) => gather(&gathered, outcome),
+            Err(errors) => panic!("the same parameters were good before: {errors}"),
+        },
+        |summary| progress.set_position(summary.seeds),
+    );
+    progress.finish_and_clear();
+    let gathered = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let printed = print(&arguments, &deployment, keyspace, &summary, &gathered);
+    match arguments.format {
+        Format::Json => print_json(&printed)?,
+        Format::Text => show(&printed, &gathered),
+    }
+    Ok(match (printed.violations.is_empty(), printed.undecided) {
+        (false, _) => Status::Failed,
+        (true, 0) => Status::Held,
+        (true, _) => Status::Undecided,
+    })
+}
+
+/// What is simulated, the flags taken in.
+fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
+    let known = protocols::known();
+    let mut deployment = Deployment::load(&arguments.file, &known)?;
+    deployment.given_matrix()?;
+    let keyspace = deployment.choose_keyspace(arguments.keyspace.as_deref())?;
+    if let Some(protocol) = &arguments.protocol {
+        deployment = deployment.with_protocol(keyspace, protocol, &known)?;
+    }
+    if let Some(leader) = &arguments.leader {
+        deployment = deployment.with_leader(keyspace, leader)?;
+    }
+    Ok((deployment, keyspace))
+}
+
+fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
+    let faults: FaultSet = arguments.faults.parse().map_err(|error| Usage(format!("--faults: {error}")))?;
+    let hostile = !faults.is_empty();
+    let name = arguments.workload.as_deref().unwrap_or(if hostile { "check" } else { "ycsb-a" });
+    let mut workload = Workload::named(name)?;
+    workload.conflict = arguments.conflict.unwrap_or(0);
+    let mut terms = if hostile {
+        Terms::hostile(workload, faults)
+    } else {
+        Terms::quiet(workload, Span::from_secs(30))
+    };
+    if let Some(duration) = arguments.duration {
+        terms.duration = duration;
+        terms.requests_max = u64::MAX;
+    }
+    let nodes = deployment.nodes().len() as u32;
+    if let Some(clients) = arguments.clients {
+        if clients == 0 {
+            bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
+        }
+        terms.sessions = clients.div_ceil(nodes);
+    }
+    if let Some(rate) = arguments.rate {
+        if rate.is_nan() || rate <= 0.0 {
+            bail!(Usage(format!("--rate {rate}: a rate is requests a second, above 0")));
+        }
+        terms.rate = Some(rate / f64::from(nodes * terms.sessions));
+        terms.requests_max = u64::MAX;
+    }
+    if arguments.jitter > 0.0 {
+        let longest = deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
+        let longest = longest.map(|(a, b)| deployment.one_way(a, b)).max().unwrap_or_default();
+        terms.jitter = Jitter::Uniform(Span::from_nanos((longest.as_nanos() as f64 * arguments.jitter / 100.0) as u64));
+    }
+    if let Some(sync) = arguments.sync {
+        terms.sync = sync;
+    }
+    if arguments.cpu {
+        terms.cost = Cost { fixed: Span::from_nanos(1_500), picos_per_byte: 800 };
+    }
+    if arguments.trace || arguments.trace_svg.is_some() {
+        terms.record = Record::Flow;
+        if arguments.duration.is_none() {
+            // What a person reads or looks at is short.
+            terms.requests_max = 3;
+        }
+    }
+    terms.plant = arguments.plant.clone();
+    Ok(terms)
+}
+
+/// What is only for one run: its flow, its drawing, its history.
+fn show_one(arguments: &Sim, first: &Outcome) -> anyhow::Result<()> {
+    if arguments.trace {
+        print!("{}", first.trace);
+        println!();
+    }
+    if let Some(path) = &arguments.trace_svg {
+        std::fs::write(path, &first.drawing).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote {}", path.display());
+    }
+    if let Some(path) = &arguments.history {
+        let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        first.history.write(std::io::BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+struct Gathered {
+    recorder: Recorder,
+    undecided: Vec<(u64, String)>,
+    plan: String,
+}
+
+impl Gathered {
+    fn new(first: &Outcome) -> Gathered {
+        Gathered { recorder: Recorder::new(Window::ALL), undecided: Vec::new(), plan: first.plan.clone() }
+    }
+}
+
+fn gather(gathered: &Mutex<Gathered>, outcome: Outcome) -> Report {
+    let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    gathered.recorder.merge(&outcome.recorder);
+    if let Some(reason) = outcome.undecided {
+        gathered.undecided.push((outcome.report.seed, reason));
+        gathered.undecided.sort();
+        gathered.undecided.dedup();
+    }
+    outcome.report
+}
+
+fn print(
+    arguments: &Sim,
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    summary: &Summary,
+    gathered: &Gathered,
+) -> Printed {
+    let space = deployment.keyspace(keyspace);
+    let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
+    let regions = deployment.regions().iter().filter_map(|region| {
+        let floor = isochrone_plan::floor(deployment.matrix(), Client::At(region.id), &replicas);
+        Row::of(&region.name, gathered.recorder.region(usize::from(region.id.0), None)?, Some(floor.as_millis_f64()))
+    });
+    Printed {
+        protocol: space.protocol.clone(),
+        guarantee: isochrone_core::Guarantee::Linearizable.to_string(),
+        seeds: summary.seeds,
+        violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),
+        undecided: gathered.undecided.len() as u64,
+        operations: summary.operations,
+        events: summary.events,
+        events_per_second: summary.events_per_second().round(),
+        regions: regions.collect(),
+        faults: summary.faults.iter().map(|(kind, count)| (kind.name(), count)).collect(),
+        virtual_seconds: summary.virtual_time.as_secs_f64(),
+        seconds: summary.elapsed.as_secs_f64(),
+        runs_repeated: summary.twice,
+        hash: format!("{:016x}", summary.hash()),
+    }
+}
+
+fn broken(arguments: &Sim, violation: &Violation) -> Broken {
+    Broken {
+        seed: violation.seed,
+        kind: format!("{:?}", violation.kind).to_lowercase(),
+        at_ms: violation.at.as_millis_f64(),
+        text: violation.text.clone(),
+        replay: replay(arguments, violation.seed),
+    }
+}
+
+/// The command that runs one seed again, with every flag that changes a run.
+fn replay(arguments: &Sim, seed: u64) -> String {
+    let mut words = vec!["isochrone sim".to_owned(), quoted(&arguments.file.display().to_string())];
+    let mut flag = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.push(format!("--{name} {}", quoted(&value)));
+        }
+    };
+    flag("keyspace", arguments.keyspace.clone());
+    flag("protocol", arguments.protocol.clone());
+    flag("leader", arguments.leader.clone());
+    flag("workload", arguments.workload.clone());
+    flag("clients", arguments.clients.map(|n| n.to_string()));
+    flag("conflict", arguments.conflict.map(|n| n.to_string()));
+    flag("rate", arguments.rate.map(|n| n.to_string()));
+    flag("duration", arguments.duration.map(|span| span.to_string()));
+    flag("seed", Some(seed.to_string()));
+    flag("faults", Some(arguments.faults.clone()));
+    flag("jitter", (arguments.jitter > 0.0).then(|| arguments.jitter.to_string()));
+    flag("sync", arguments.sync.map(|span| span.to_string()));
+    flag("plant", arguments.plant.clone());
+    if arguments.cpu {
+        words.push("--cpu".to_owned());
+    }
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
+}
+
+fn show(printed: &Printed, gathered: &Gathered) {
+    println!(
+        "{} ({}): {} {}, {} operations, {} events, {:.2} M events/s a core, {:.0} virtual s in {:.1} s",
+        printed.protocol,
+        printed.guarantee,
+        printed.seeds,
+        if printed.seeds == 1 { "seed" } else { "seeds" },
+        printed.operations,
+        printed.events,
+        printed.events_per_second / 1e6,
+        printed.virtual_seconds,
+        printed.seconds,
+    );
+    if printed.seeds == 1 && printed.faults.values().any(|count| *count > 0) {
+        println!("\n{}", gathered.plan.trim_end());
+    }
+    if printed.faults.values().any(|count| *count > 0) {
+        let total: u64 = printed.faults.values().sum();
+        let counts: Vec<_> = printed.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        println!("\n{total} faults: {}", counts.join(", "));
+    }
+    if !printed.regions.is_empty() {
+        println!("\n{}", table(&printed.regions));
+    }
+    for violation in &printed.violations {
+        println!("VIOLATION ({}) in seed {} at {:.3} ms", violation.kind, violation.seed, violation.at_ms);
+        println!("{}\nreplay: {}\n", violation.text, violation.replay);
+    }
+    for (seed, reason) in &gathered.undecided {
+        println!("UNDECIDED seed {seed}: {reason}");
+    }
+    println!(
+        "{} violations, {} undecided, {} runs repeated with equal traces",
+        printed.violations.len(),
+        printed.undecided,
+        printed.runs_repeated
+    );
+}
