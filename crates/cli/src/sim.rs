@@ -49,7 +49,9 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
     };
     let terms = terms(&arguments, &deployment)?;
     let seeds = Seeds {
-        threads: arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        threads: arguments
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         ..match arguments.seeds {
             Some(count) => Seeds::new(arguments.from, count),
             None => Seeds::one(arguments.seed.unwrap_or(0)),
@@ -103,11 +105,8 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
     let name = arguments.workload.as_deref().unwrap_or(if hostile { "check" } else { "ycsb-a" });
     let mut workload = Workload::named(name)?;
     workload.conflict = arguments.conflict.unwrap_or(0);
-    let mut terms = if hostile {
-        Terms::hostile(workload, faults)
-    } else {
-        Terms::quiet(workload, Span::from_secs(30))
-    };
+    let mut terms =
+        if hostile { Terms::hostile(workload, faults) } else { Terms::quiet(workload, Span::from_secs(30)) };
     if let Some(duration) = arguments.duration {
         terms.duration = duration;
         terms.requests_max = u64::MAX;
@@ -127,9 +126,11 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
         terms.requests_max = u64::MAX;
     }
     if arguments.jitter > 0.0 {
-        let longest = deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
+        let longest =
+            deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
         let longest = longest.map(|(a, b)| deployment.one_way(a, b)).max().unwrap_or_default();
-        terms.jitter = Jitter::Uniform(Span::from_nanos((longest.as_nanos() as f64 * arguments.jitter / 100.0) as u64));
+        terms.jitter =
+            Jitter::Uniform(Span::from_nanos((longest.as_nanos() as f64 * arguments.jitter / 100.0) as u64));
     }
     if let Some(sync) = arguments.sync {
         terms.sync = sync;
@@ -200,7 +201,11 @@ fn print(
     let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
     let regions = deployment.regions().iter().filter_map(|region| {
         let floor = isochrone_plan::floor(deployment.matrix(), Client::At(region.id), &replicas);
-        Row::of(&region.name, gathered.recorder.region(usize::from(region.id.0), None)?, Some(floor.as_millis_f64()))
+        Row::of(
+            &region.name,
+            gathered.recorder.region(usize::from(region.id.0), None)?,
+            Some(floor.as_millis_f64()),
+        )
     });
     Printed {
         protocol: space.protocol.clone(),

@@ -1,6 +1,6 @@
 //! How Multi-Paxos is spoken with.
 
-use isochrone_core::{NodeId, Random, ReplicaId};
+use isochrone_core::{NodeId, Random};
 use isochrone_replication::multipaxos::{MultiPaxos, Mutation, Placement};
 use isochrone_replication::{Change, Outcome, Refusal, Request};
 use isochrone_sim::Admin;
@@ -43,17 +43,14 @@ impl super::Speech<MultiPaxos<Store>> for Speech {
 
 /// One change, drawn; every replica is asked, and the one that leads makes it.
 fn orders(placement: &Placement<Store>, random: &mut Random) -> Vec<Admin> {
-    let seats = placement.replicas.len() as u64;
-    let member = ReplicaId(random.below(seats) as u8);
-    let change = match (random.below(4), placement.spares.first()) {
-        (0 | 1, Some(&spare)) => {
-            Change::Add { replica: ReplicaId(seats as u8), process: placement.replica(spare) }
-        }
-        // Three members may lose one, five two: a group of one or two would end all later faults' meaning.
-        (2, _) if seats > 3 || random.chance(0.5) => Change::Remove { replica: member },
-        _ => Change::Lead { replica: member },
-    };
     let nodes: Vec<NodeId> = placement.replicas.iter().chain(&placement.spares).copied().collect();
+    let member = nodes[random.below(placement.replicas.len() as u64) as usize];
+    let change = match (random.below(4), placement.spares.first()) {
+        (0 | 1, Some(&spare)) => Change::Add(spare),
+        // A group of one or two would take the meaning from all later faults.
+        (2, _) if placement.replicas.len() > 3 || random.chance(0.5) => Change::Remove(member),
+        _ => Change::Lead(member),
+    };
     nodes
         .into_iter()
         .map(|node| Admin::Request { process: placement.replica(node), request: Box::new(change) })
