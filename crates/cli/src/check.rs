@@ -2,7 +2,7 @@
 
 use crate::Status;
 use crate::arguments::{Check, Format};
-use crate::output::print_json;
+use crate::output::{print_json, print_text};
 use anyhow::Context;
 use isochrone_check::{Budget, History, Verdict, check_named};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     let report = check_named(&history, arguments.model.parse()?, &budget)?;
     match arguments.format {
         Format::Json => print_json(&report)?,
-        Format::Text => println!("{report}"),
+        Format::Text => print_text(&format!("{report}\n"))?,
     }
     Ok(match report.verdict {
         Verdict::Linearizable => Status::Held,

@@ -13,13 +13,15 @@ const FORMAT: &str = "ISOCHRONE_LOG_FORMAT";
 /// A variable that means nothing.
 pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     let filter = match std::env::var("RUST_LOG") {
-        Ok(text) if !text.is_empty() => text
-            .parse::<EnvFilter>()
-            .map_err(|error| Usage(format!("RUST_LOG={text}: {error}; e.g. info or isochrone_node=debug,warn")))?,
+        Ok(text) if !text.is_empty() => text.parse::<EnvFilter>().map_err(|error| {
+            Usage(format!("RUST_LOG={text}: {error}; e.g. info or isochrone_node=debug,warn"))
+        })?,
         _ => EnvFilter::new(default),
     };
-    let colours = std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty()) && std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let colours =
+        std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty()) && std::io::stderr().is_terminal();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     match std::env::var(FORMAT).as_deref() {
         Ok("json") => log.json().flatten_event(true).init(),
         Ok("text" | "") | Err(_) => log.init(),

@@ -5,13 +5,13 @@ mod bench;
 mod cert;
 mod check;
 mod log;
-mod output;
 mod node;
+mod output;
 mod plan;
 mod protocols;
+mod sim;
 mod stop;
 mod up;
-mod sim;
 
 use arguments::{Arguments, Verb};
 use clap::{CommandFactory, Parser};

@@ -39,7 +39,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         .into());
     }
     if deployment.security().insecure {
-        tracing::warn!("INSECURE: plain text beyond loopback is allowed: anyone on the way reads and changes everything");
+        tracing::warn!(
+            "INSECURE: plain text beyond loopback is allowed: anyone on the way reads and changes everything"
+        );
     }
     if !deployment.fsync() {
         tracing::warn!("UNSAFE: fsync is off, a power failure of a majority loses acknowledged writes");

@@ -57,6 +57,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Prints text for people. Whoever reads it may stop early (`| head`); that is no failure of ours.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// A progress bar on standard error; silent where that is no terminal.
 pub(crate) fn bar(what: &'static str, length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);

@@ -1,7 +1,7 @@
 //! `isochrone plan`: what the distances allow, and which leader to choose.
 
 use crate::arguments::{Format, Plan};
-use crate::output::print_json;
+use crate::output::{print_json, print_text};
 use crate::{Status, protocols};
 use isochrone_core::Deployment;
 
@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
     let plan = isochrone_plan::plan(&deployment, deployment.choose_keyspace(None)?)?;
     match arguments.format {
         Format::Json => print_json(&plan)?,
-        Format::Text => print!("{plan}"),
+        Format::Text => print_text(&plan.to_string())?,
     }
     Ok(Status::Held)
 }

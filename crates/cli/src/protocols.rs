@@ -32,9 +32,7 @@ pub(crate) trait Speech<F: Protocol> {
 const fn entry<F: Protocol, S: Speech<F>>() -> Entry {
     Entry {
         name: F::NAME,
-        trial: |deployment, keyspace, terms, seed| {
-            trial::run(deployment, keyspace, S::BRIDGE, terms, seed)
-        },
+        trial: |deployment, keyspace, terms, seed| trial::run(deployment, keyspace, S::BRIDGE, terms, seed),
         register: |protocols| protocols.register::<F>(S::REGISTRATION),
     }
 }

@@ -1,7 +1,7 @@
 //! `isochrone sim`: a deployment in virtual time, with faults, and a verdict on what its clients saw.
 
 use crate::arguments::{Format, Sim};
-use crate::output::{Row, bar, print_json, table};
+use crate::output::{Row, bar, print_json, print_text, table};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use isochrone_core::{Deployment, KeyspaceId, Span};
@@ -10,6 +10,7 @@ use isochrone_sim::{Cost, FaultSet, Jitter, Record, Report, Seeds, Summary, Viol
 use isochrone_workload::trial::{Outcome, Terms};
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
+use std::fmt::Write;
 use std::sync::Mutex;
 
 /// What `--format json` prints.
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
     let printed = print(&arguments, &deployment, keyspace, &summary, &gathered);
     match arguments.format {
         Format::Json => print_json(&printed)?,
-        Format::Text => show(&printed, &gathered),
+        Format::Text => print_text(&show(&printed, &gathered))?,
     }
     Ok(match (printed.violations.is_empty(), printed.undecided) {
         (false, _) => Status::Failed,
@@ -152,8 +153,8 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
 /// What is only for one run: its flow, its drawing, its history.
 fn show_one(arguments: &Sim, first: &Outcome) -> anyhow::Result<()> {
     if arguments.trace {
-        print!("{}", first.trace);
-        println!();
+        print_text(&first.trace)?;
+        print_text("\n")?;
     }
     if let Some(path) = &arguments.trace_svg {
         std::fs::write(path, &first.drawing).with_context(|| format!("cannot write {}", path.display()))?;
@@ -266,8 +267,13 @@ fn quoted(word: &str) -> String {
     if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
 }
 
-fn show(printed: &Printed, gathered: &Gathered) {
-    println!(
+fn show(printed: &Printed, gathered: &Gathered) -> String {
+    let mut text = String::new();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{words}");
+    };
+    line(format_args!(
         "{} ({}): {} {}, {} operations, {} events, {:.2} M events/s a core, {:.0} virtual s in {:.1} s",
         printed.protocol,
         printed.guarantee,
@@ -278,29 +284,33 @@ fn show(printed: &Printed, gathered: &Gathered) {
         printed.events_per_second / 1e6,
         printed.virtual_seconds,
         printed.seconds,
-    );
+    ));
     if printed.seeds == 1 && printed.faults.values().any(|count| *count > 0) {
-        println!("\n{}", gathered.plan.trim_end());
+        line(format_args!("\n{}", gathered.plan.trim_end()));
     }
     if printed.faults.values().any(|count| *count > 0) {
         let total: u64 = printed.faults.values().sum();
         let counts: Vec<_> = printed.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        println!("\n{total} faults: {}", counts.join(", "));
+        line(format_args!("\n{total} faults: {}", counts.join(", ")));
     }
     if !printed.regions.is_empty() {
-        println!("\n{}", table(&printed.regions));
+        line(format_args!("\n{}", table(&printed.regions)));
     }
     for violation in &printed.violations {
-        println!("VIOLATION ({}) in seed {} at {:.3} ms", violation.kind, violation.seed, violation.at_ms);
-        println!("{}\nreplay: {}\n", violation.text, violation.replay);
+        line(format_args!(
+            "VIOLATION ({}) in seed {} at {:.3} ms",
+            violation.kind, violation.seed, violation.at_ms
+        ));
+        line(format_args!("{}\nreplay: {}\n", violation.text, violation.replay));
     }
     for (seed, reason) in &gathered.undecided {
-        println!("UNDECIDED seed {seed}: {reason}");
+        line(format_args!("UNDECIDED seed {seed}: {reason}"));
     }
-    println!(
+    line(format_args!(
         "{} violations, {} undecided, {} runs repeated with equal traces",
         printed.violations.len(),
         printed.undecided,
         printed.runs_repeated
-    );
+    ));
+    text
 }

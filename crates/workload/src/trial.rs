@@ -184,7 +184,7 @@ pub fn run<F: Protocol>(
     };
     let recorded = terms.record == Record::Flow;
     let trace = if recorded { simulation.trace() } else { String::new() };
-    let drawing = if recorded { simulation.svg(simulation.flow()) } else { String::new() };
+    let drawing = if recorded { simulation.svg() } else { String::new() };
     Ok(Outcome { report, undecided, recorder, history, plan: shown, trace, drawing })
 }
 

@@ -1,6 +1,9 @@
 //! How Multi-Paxos is spoken with.
 
+use isochrone_core::command::Response;
 use isochrone_core::{NodeId, Random};
+use isochrone_node::gateway;
+use isochrone_node::protocols::{Administration, Registration};
 use isochrone_replication::multipaxos::{MultiPaxos, Mutation, Placement};
 use isochrone_replication::{Change, Outcome, Refusal, Request};
 use isochrone_sim::Admin;

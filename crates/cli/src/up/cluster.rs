@@ -7,12 +7,12 @@ use super::view::{RegionView, Role, State, View};
 use crate::{Usage, protocols};
 use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
-use isochrone_node::redis::RedisGateway;
 use isochrone_node::journal::Expect;
 use isochrone_node::metrics::Counts;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::reactor::Control;
+use isochrone_node::redis::RedisGateway;
 use isochrone_node::transport::emulation::{Delay, Emulation};
 use isochrone_plan::Client;
 use std::collections::BTreeMap;
@@ -87,13 +87,17 @@ impl Cluster {
             loss: f64::from(deployment.network().loss_per_million) / 1e6,
             cut: false,
         });
-        let places: Vec<_> =
-            deployment.regions().iter().map(|region| Place::of(&deployment, keyspace, region.id, window)).collect();
+        let places: Vec<_> = deployment
+            .regions()
+            .iter()
+            .map(|region| Place::of(&deployment, keyspace, region.id, window))
+            .collect();
         let mut seats = Vec::new();
         let mut sockets = Vec::new();
         for node in deployment.nodes() {
             let place = &places[usize::from(node.region.0)];
-            let redis = if place.nodes[0] == node.id { Some(redis_socket(&deployment, place, port)?) } else { None };
+            let redis =
+                if place.nodes[0] == node.id { Some(redis_socket(&deployment, place, port)?) } else { None };
             let (peer, http) = (any_socket()?, any_socket()?);
             seats.push(Seat {
                 node: node.id,
@@ -164,7 +168,8 @@ impl Cluster {
                 reign if reign == newest => Role::Leader,
                 Some(_) => Role::Deposed,
             };
-            let applied = self.metrics(&self.places[index]).map(|metrics| metrics.applied.load(Relaxed)).max();
+            let applied =
+                self.metrics(&self.places[index]).map(|metrics| metrics.applied.load(Relaxed)).max();
             let place = &mut self.places[index];
             place.readings.add(now, counts);
             regions.push(RegionView {
@@ -217,7 +222,11 @@ impl Cluster {
                 let _ = handle.kill();
             }
         }
-        if any { format!("{name}: killed, as by SIGKILL; r starts it again") } else { format!("{name} is down already") }
+        if any {
+            format!("{name}: killed, as by SIGKILL; r starts it again")
+        } else {
+            format!("{name} is down already")
+        }
     }
 
     /// Starts the nodes of a region that do not run, on the same ports and data.
@@ -340,8 +349,7 @@ impl Cluster {
             admin_token: None,
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
         };
-        Node::start(config, &self.protocols, Box::new(RedisGateway))
-            .with_context(|| format!("node {name}"))
+        Node::start(config, &self.protocols, Box::new(RedisGateway)).with_context(|| format!("node {name}"))
     }
 
     fn rebind(&self, seat: usize) -> anyhow::Result<Sockets> {
@@ -363,7 +371,9 @@ impl Cluster {
 
     fn metrics(&self, place: &Place) -> impl Iterator<Item = &isochrone_node::metrics::KeyspaceMetrics> {
         let index = usize::from(self.keyspace.0) - 1;
-        self.running(place).filter_map(move |handle| handle.board().metrics.keyspaces.get(index)).map(AsRef::as_ref)
+        self.running(place)
+            .filter_map(move |handle| handle.board().metrics.keyspaces.get(index))
+            .map(AsRef::as_ref)
     }
 
     /// The latest reign in which a replica of this region believes to lead.
