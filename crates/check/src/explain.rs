@@ -184,7 +184,7 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
             }
         }
         // Building the problem costs as well, even if the search ends at once.
-        (0..roles.len() / 8).for_each(|_| self.meter.spend());
+        self.meter.spend_many(roles.len() as u64 / 8);
         self.meter.allow(steps);
         search(self.model, self.component.keys.len(), known, unknown, &mut self.meter) == Found::Nothing
     }
@@ -274,7 +274,7 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
 
     /// Weakens `places` if what is left still has no order.
     fn try_weaken(&mut self, places: &[usize]) -> bool {
-        const STEPS: u64 = 200_000;
+        const STEPS: u64 = 50_000;
         let mut roles = self.roles.clone();
         for place in places {
             let gone = self.reads(*place) || planted(Mutation::ShrinkDropsWrites);

@@ -44,6 +44,10 @@ pub(crate) enum Mutation {
     FirstComponentOnly,
     /// A budget that ends counts as linearizable.
     UndecidedAccepted,
+    /// Looking ahead, unknown pops are not counted.
+    OutlookForgetsPops,
+    /// Looking ahead, unknown pushes are not counted.
+    OutlookForgetsPushes,
     /// An answer that was not recorded is held to be nil.
     UnrecordedIsNil,
     /// An absent key may be read as anything.
@@ -140,6 +144,8 @@ mod under_test {
                 FirstKeyOnly,
                 FirstComponentOnly,
                 UndecidedAccepted,
+                OutlookForgetsPops,
+                OutlookForgetsPushes,
                 UnrecordedIsNil,
                 AbsentReadsAnything,
                 IncrementByOne,

@@ -16,7 +16,7 @@ use crate::search::{Found, Known, Unknown, search};
 pub struct Budget<'c> {
     /// Model steps over the whole history; a step takes roughly 0.1 microseconds. Default 2,000,000,000.
     pub steps: u64,
-    /// Model steps for making an explanation small, beyond those of the verdict. Default 20,000,000.
+    /// Model steps for making an explanation small, beyond those of the verdict. Default 5,000,000.
     pub explanation_steps: u64,
     /// Configurations remembered at once; beyond it the search goes on and may repeat itself. Default 4,000,000,
     /// about 100 to 300 bytes each.
@@ -32,7 +32,7 @@ impl Default for Budget<'_> {
     fn default() -> Self {
         Budget {
             steps: 2_000_000_000,
-            explanation_steps: 20_000_000,
+            explanation_steps: 5_000_000,
             configurations: 4_000_000,
             time: None,
             clock: None,
@@ -335,6 +335,10 @@ impl<'c> Meter<'c> {
 
     pub(crate) fn spend(&mut self) {
         self.taken += 1;
+    }
+
+    pub(crate) fn spend_many(&mut self, steps: u64) {
+        self.taken += steps;
     }
 
     pub(crate) fn is_spent(&mut self) -> bool {

@@ -17,7 +17,8 @@
 //!    positions of reads, known operations behind unknown ones, inversions), so an order without such neighbours
 //!    exists if any order does. An order ends with its last known operation.
 //! 3. *Alike unknown operations* happen in order of invocation: they can be exchanged.
-//! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`).
+//! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`), and none are tried where the model
+//!    sees that they cannot help, or that a later answer cannot be reached any more (`Model::is_hopeless`).
 //!
 //! The rules of 2 look at the operation before, so configurations directly behind an unknown operation are not
 //! remembered; those behind a known one are.
@@ -110,6 +111,8 @@ struct Node<S> {
     /// The earliest answer among the pending operations, in nanoseconds.
     horizon: u64,
     open: Open<S>,
+    /// Whether it was asked if unknown operations can help here.
+    is_weighed: bool,
     /// The unknown operation that led here, if nothing was ordered since, and the state before it.
     behind: Option<(u32, S)>,
     /// The unknown operation to take back when this node is left.
@@ -130,6 +133,8 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     known: Vec<Known<'h, M::Op>>,
     /// Whether the known operation changes no state.
     reads: Vec<bool>,
+    /// Whether it pays to look ahead to the known operation; empty if it pays for none.
+    witness: Vec<bool>,
     unknown: Vec<Unknown<M::Op>>,
     /// The unknown operation alike to this one that was invoked just before it.
     alike: Vec<Option<u32>>,
@@ -143,9 +148,9 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     /// How many nodes have something left to try.
     choices: usize,
     happened: Vec<bool>,
-    /// The unknown operations that happened, sorted, and a number for that set.
+    /// The unknown operations that happened, sorted, and a number for that set once it was asked for.
     applied: Vec<u32>,
-    applied_id: u32,
+    applied_id: Option<u32>,
     sets: FxHashMap<Box<[u32]>, u32>,
     visited: FxHashSet<Configuration<M::State>>,
     meter: &'b mut Meter<'c>,
@@ -157,8 +162,8 @@ enum Entered {
     Complete,
     /// A node was made for it.
     Node,
-    /// It was seen before; everything done for it is taken back.
-    Visited,
+    /// It was seen before, or leads nowhere; everything done for it is taken back.
+    Dead,
 }
 
 impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
@@ -175,6 +180,14 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                 model.reads(&operation.op, operation.observed) || planted(Mutation::WritesTakenEagerly)
             })
             .collect();
+        let witness = if unknown.is_empty() {
+            Vec::new()
+        } else {
+            let known: Vec<_> = known.iter().map(|operation| (&operation.op, operation.observed)).collect();
+            let unknown: Vec<_> = unknown.iter().map(|operation| &operation.op).collect();
+            let witness = model.witnesses(&known, &unknown);
+            if witness.contains(&true) { witness } else { Vec::new() }
+        };
         let mut last: FxHashMap<&M::Op, u32> = FxHashMap::default();
         let alike = unknown.iter().enumerate().map(|(place, operation)| {
             let earlier = last.insert(&operation.op, place as u32);
@@ -184,6 +197,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         Search {
             model,
             reads,
+            witness,
             alike,
             after: (1..=count).chain([0]).collect(),
             before: [count].into_iter().chain(0..count).collect(),
@@ -193,7 +207,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             choices: 0,
             happened: vec![false; unknown.len()],
             applied: Vec::new(),
-            applied_id: 0,
+            applied_id: None,
             sets: FxHashMap::from_iter([(Box::from([]), 0)]),
             visited: FxHashSet::default(),
             known,
@@ -308,20 +322,22 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             return Entered::Complete;
         }
         // Where nothing below can still be tried otherwise, this configuration cannot be met again.
-        let visited = behind.is_none() && self.choices > 0 && !self.remember(start, &state);
+        let dead = behind.is_none() && self.choices > 0 && !self.remember(start, &state)
+            || !self.witness.is_empty() && self.is_doomed(&state);
         self.nodes.push(Node {
             state,
             pending: start..self.pending.len(),
             trail,
             cursor: 0,
             horizon,
+            is_weighed: false,
             open: Open::Closed,
             behind,
             applied,
         });
-        if visited {
+        if dead {
             self.leave();
-            return Entered::Visited;
+            return Entered::Dead;
         }
         let open = self.next_known();
         self.choices += usize::from(!matches!(open, Open::Closed));
@@ -334,11 +350,12 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
 
     /// Whether the configuration is new; remembers it if there is room.
     fn remember(&mut self, start: usize, state: &M::State) -> bool {
+        let applied = self.number_applied();
         let pending =
             &self.pending[if planted(Mutation::MemoIgnoresPending) { self.pending.len() } else { start }..];
         let configuration = Configuration {
             pending: Box::from(pending),
-            applied: if planted(Mutation::MemoIgnoresApplied) { 0 } else { self.applied_id },
+            applied: if planted(Mutation::MemoIgnoresApplied) { 0 } else { applied },
             state: (!planted(Mutation::MemoIgnoresState)).then(|| state.clone()),
         };
         if self.visited.len() >= self.meter.configurations() {
@@ -398,6 +415,9 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
 
     fn next_unknown(&mut self, from: u32) -> Option<(Choice, M::State)> {
         let limit = self.unknown_limit();
+        if self.nodes.last().is_some_and(|node| !node.is_weighed) && self.is_stuck(limit) {
+            return None;
+        }
         for number in from as usize..limit {
             let waits = self.alike[number].is_some_and(|earlier| !self.happened[earlier as usize]);
             if self.happened[number] || waits {
@@ -415,6 +435,46 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             }
         }
         None
+    }
+
+    /// Whether the model sees that no pending operation can follow the topmost node any more.
+    fn is_stuck(&mut self, limit: usize) -> bool {
+        let Some(node) = self.nodes.last_mut() else { return false };
+        node.is_weighed = true;
+        let left = (0..limit).filter(|number| !self.happened[*number]);
+        let may: Vec<_> = left.map(|number| &self.unknown[number].op).collect();
+        self.meter.spend_many((1 + may.len() * node.pending.len()) as u64);
+        let pending = self.pending[node.pending.clone()].iter().map(|number| &self.known[*number as usize]);
+        pending
+            .into_iter()
+            .all(|operation| self.model.is_hopeless(&node.state, &operation.op, operation.observed, &may))
+    }
+
+    /// Whether the next operation that shows much of the state cannot be answered as it was any more.
+    fn is_doomed(&mut self, state: &M::State) -> bool {
+        /// How far to look for it; beyond, too much may happen before.
+        const FAR: usize = 64;
+        let ring = self.known.len() as u32;
+        let mut near =
+            std::iter::successors(Some(self.after[ring as usize]), |next| Some(self.after[*next as usize]))
+                .take_while(|next| *next != ring)
+                .take(FAR);
+        let Some(target) = near.find(|next| self.witness[*next as usize]) else { return false };
+        let operation = &self.known[target as usize];
+        let mut may = Vec::new();
+        let mut next = self.after[ring as usize];
+        while next != ring && self.known[next as usize].invoked <= operation.returned {
+            if next != target {
+                may.push(&self.known[next as usize].op);
+            }
+            next = self.after[next as usize];
+        }
+        let limit = self.unknown.partition_point(|unknown| unknown.invoked <= operation.returned);
+        may.extend(
+            (0..limit).filter(|number| !self.happened[*number]).map(|number| &self.unknown[number].op),
+        );
+        self.meter.spend_many(1 + may.len() as u64);
+        self.model.is_hopeless(state, &operation.op, operation.observed, &may)
     }
 
     /// Whether the unknown operation directly before `choice` makes this order needless; `reached` is the state
@@ -464,7 +524,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         if let Some(number) = node.applied {
             self.happened[number as usize] = false;
             self.applied.retain(|applied| *applied != number);
-            self.applied_id = self.number_applied();
+            self.applied_id = None;
         }
     }
 
@@ -493,15 +553,15 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         self.happened[number as usize] = true;
         let place = self.applied.partition_point(|applied| *applied < number);
         self.applied.insert(place, number);
-        self.applied_id = self.number_applied();
+        self.applied_id = None;
     }
 
     fn number_applied(&mut self) -> u32 {
-        if let Some(number) = self.sets.get(self.applied.as_slice()) {
-            return *number;
+        if let Some(number) = self.applied_id.or_else(|| self.sets.get(self.applied.as_slice()).copied()) {
+            return *self.applied_id.insert(number);
         }
         let number = self.sets.len() as u32;
         self.sets.insert(Box::from(self.applied.as_slice()), number);
-        number
+        *self.applied_id.insert(number)
     }
 }

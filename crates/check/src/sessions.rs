@@ -272,6 +272,10 @@ fn check_list(
             let reason = format!("{token:?} was found in the list before it was pushed");
             report.blame(SessionViolationKind::Invented, key, &[*pushed, index], reason);
         }
+        // What was given up on may happen late.
+        if push.outcome != Outcome::Ok {
+            continue;
+        }
         let now = (push.sequence, *place, *pushed);
         let earlier = last.insert((push.client, push.session), now);
         if let Some((sequence, part, other)) = earlier

@@ -59,6 +59,23 @@ pub trait Model {
     fn idle(&self, _known: &[(&Self::Op, Option<&Value>)], unknown: &[&Self::Op]) -> Vec<bool> {
         vec![false; unknown.len()]
     }
+
+    /// For which of the `known` operations it pays to ask [`Model::is_hopeless`] well before their turn.
+    fn witnesses(&self, known: &[(&Self::Op, Option<&Value>)], _unknown: &[&Self::Op]) -> Vec<bool> {
+        vec![false; known.len()]
+    }
+
+    /// Whether `target` cannot be answered `seen` from `state`, whichever of the operations `may` come before it, in
+    /// whatever order and with whatever answers. Must be sound; need not be complete.
+    fn is_hopeless(
+        &self,
+        _state: &Self::State,
+        _target: &Self::Op,
+        _seen: Option<&Value>,
+        _may: &[&Self::Op],
+    ) -> bool {
+        false
+    }
 }
 
 /// An operation that a model does not have.

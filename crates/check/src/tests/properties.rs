@@ -1,1 +1,192 @@
+//! Properties over random histories.
 
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use crate::model::{Model, Step};
+use crate::tests::random::{Shape, linearizable};
+use crate::{Budget, History, Kv, Operation, Outcome, Register, Value, Verdict, check, once};
+
+fn shapes() -> impl Strategy<Value = (u64, Shape)> {
+    (any::<u64>(), 1_usize..400, 1_u64..12, 1_u64..8, prop_oneof![Just(0_u64), 0_u64..15]).prop_map(
+        |(seed, operations, clients, keys, unknown)| (seed, Shape { operations, clients, keys, unknown }),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_run_in_order_is_linearizable((seed, shape) in shapes()) {
+        let history = linearizable(seed, shape);
+        let report = check(&history, &Kv, &Budget::default()).unwrap();
+        prop_assert_eq!(report.verdict.as_str(), "linearizable");
+        prop_assert_eq!(once(&history).violations, vec![]);
+    }
+
+    #[test]
+    fn an_impossible_answer_is_a_violation_and_is_named((seed, shape) in shapes(), place in any::<prop::sample::Index>()) {
+        let mut history = linearizable(seed, shape);
+        let answered: Vec<usize> = (0..history.operations.len())
+            .filter(|place| history.operations[*place].outcome == Outcome::Ok)
+            .collect();
+        prop_assume!(!answered.is_empty());
+        let place = answered[place.index(answered.len())];
+        history.operations[place].value = Some(Value::Text("never written".to_owned()));
+        let budget = Budget { explanation_steps: 200_000, ..Budget::default() };
+        let report = check(&history, &Kv, &budget).unwrap();
+        let explanation = report.explanation().expect("a violation");
+        prop_assert!(explanation.operations.iter().any(|shown| shown.line == place + 1 && shown.conflicts));
+    }
+
+    /// Whatever happens to everything else, the operations of an explanation have no order.
+    #[test]
+    fn an_explanation_is_a_violation_by_itself((seed, shape) in shapes(), swap in any::<(prop::sample::Index, prop::sample::Index)>()) {
+        let mut history = linearizable(seed, shape);
+        let (a, b) = (swap.0.index(shape.operations), swap.1.index(shape.operations));
+        prop_assume!(history.operations[a].outcome == Outcome::Ok && history.operations[b].outcome == Outcome::Ok);
+        let value = history.operations[a].value.clone();
+        history.operations[a].value = std::mem::replace(&mut history.operations[b].value, value);
+        let budget = Budget { explanation_steps: 200_000, ..Budget::default() };
+        let report = check(&history, &Kv, &budget).unwrap();
+        if let Some(explanation) = report.explanation() {
+            let shown = |place: usize| explanation.operations.iter().any(|shown| shown.conflicts && shown.line == place + 1);
+            let mut place = 0;
+            history.operations.retain_mut(|operation| {
+                place += 1;
+                if shown(place - 1) {
+                    return true;
+                }
+                let op = Kv.parse(operation, &[0]).unwrap();
+                let changed_nothing = operation.outcome == Outcome::Ok && Kv.reads(&op, operation.value.as_ref());
+                operation.outcome = Outcome::Unknown;
+                operation.returned = None;
+                operation.value = None;
+                !changed_nothing
+            });
+            let again = check(&history, &Kv, &Budget::default()).unwrap();
+            prop_assert_eq!(again.verdict.as_str(), "violation");
+        }
+    }
+
+    #[test]
+    fn a_history_is_read_as_it_was_written((seed, shape) in shapes()) {
+        let history = linearizable(seed, shape);
+        let mut file = Vec::new();
+        history.write(&mut file).unwrap();
+        prop_assert_eq!(History::read("history.jsonl", file.as_slice()).unwrap(), history);
+    }
+}
+
+/// A small operation on one register or counter, drawn so that it shrinks well.
+fn small_operations() -> impl Strategy<Value = Vec<Operation>> {
+    let one = (0_u8..7, 0_u8..3, 0_u8..3, 0_u64..12, 0_u64..8, 0_u8..6);
+    prop::collection::vec(one, 1..7).prop_map(|drawn| {
+        let operations = drawn.into_iter().enumerate().map(|(place, (verb, a, b, invoked, length, end))| {
+            let (op, args, value): (_, Vec<String>, _) = match verb {
+                0 | 1 => ("get", vec![], if a == 0 { Value::Nil } else { Value::Text(a.to_string()) }),
+                2 | 3 => ("set", vec![a.to_string()], Value::Text("OK".to_owned())),
+                4 => ("cas", vec![a.to_string(), b.to_string()], Value::Integer(1)),
+                5 => ("cas", vec![a.to_string(), b.to_string()], Value::Integer(0)),
+                _ => ("set", vec![b.to_string()], Value::Text("OK".to_owned())),
+            };
+            let unknown = end == 0;
+            Operation {
+                client: place as u64,
+                session: 0,
+                sequence: 0,
+                keys: vec![Arc::from("x")],
+                op: Arc::from(op),
+                args,
+                stamp: None,
+                invoked,
+                returned: (!unknown).then_some(invoked + length),
+                outcome: if unknown { Outcome::Unknown } else { Outcome::Ok },
+                value: (!unknown).then_some(value),
+            }
+        });
+        operations.collect()
+    })
+}
+
+/// The dumb twin: tries every order of every subset that holds all known operations.
+fn has_order<M: Model>(model: &M, operations: &[Operation], left: &mut Vec<usize>, state: &M::State) -> bool {
+    if left.iter().all(|place| operations[*place].outcome == Outcome::Unknown) {
+        return true;
+    }
+    for position in 0..left.len() {
+        let operation = &operations[left[position]];
+        let waits =
+            left.iter().any(|place| operations[*place].returned.is_some_and(|end| end < operation.invoked));
+        if waits {
+            continue;
+        }
+        let op = model.parse(operation, &[0]).unwrap();
+        let next = match model.step(state, &op, operation.value.as_ref()) {
+            Step::Illegal => continue,
+            Step::Same => state.clone(),
+            Step::Next(next) => next,
+        };
+        let place = left.remove(position);
+        let found = has_order(model, operations, left, &next);
+        left.insert(position, place);
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+fn agrees<M: Model>(model: &M, operations: &[Operation]) -> Result<(), TestCaseError> {
+    let mut all = (0..operations.len()).collect();
+    let expected = has_order(model, operations, &mut all, &model.initial(1));
+    let report = check(&History::new(operations.to_vec()), model, &Budget::default()).unwrap();
+    let verdict = match &report.verdict {
+        Verdict::Linearizable => true,
+        Verdict::Violation(_) => false,
+        Verdict::Undecided { reason, .. } => return Err(TestCaseError::fail(reason.clone())),
+    };
+    prop_assert_eq!(verdict, expected);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_search_agrees_with_trying_every_order(operations in small_operations()) {
+        agrees(&Kv, &operations)?;
+        agrees(&Register, &operations)?;
+    }
+}
+
+/// A register under load is decided in time that grows with its length, not with its orders.
+#[test]
+fn one_long_key_is_decided_in_few_steps() {
+    let shape = Shape { operations: 20_000, clients: 8, keys: 1, unknown: 0 };
+    let report = check(&linearizable(7, shape), &Kv, &Budget::default()).unwrap();
+    assert_eq!(report.verdict, Verdict::Linearizable);
+    assert!(report.steps < 40 * 20_000, "{} steps", report.steps);
+}
+
+/// Unknown operations stay possible for ever; many of them must not make the search explode.
+#[test]
+fn many_unknown_operations_are_decided() {
+    for unknown in [5, 10, 20] {
+        let shape = Shape { operations: 3000, clients: 10, keys: 6, unknown };
+        let report = check(&linearizable(unknown, shape), &Kv, &Budget::default()).unwrap();
+        assert_eq!(report.verdict, Verdict::Linearizable, "{unknown} %");
+        assert!(report.steps < 1_000_000, "{unknown} %: {} steps", report.steps);
+    }
+}
+
+#[test]
+fn the_verdict_does_not_depend_on_the_order_of_lines() {
+    let shape = Shape { operations: 300, clients: 6, keys: 3, unknown: 10 };
+    let mut history = linearizable(11, shape);
+    history.operations.reverse();
+    let report = check(&history, &Kv, &Budget::default()).unwrap();
+    assert_eq!(report.verdict, Verdict::Linearizable);
+}

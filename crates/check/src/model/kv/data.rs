@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::super::answer::{Answer, canonical};
+use super::Bytes;
 use super::command::{Condition, End, Score, Single};
 use crate::planted::{Mutation, planted};
-
-type Bytes = Rc<[u8]>;
 
 /// A key that is there. A collection is never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +42,22 @@ impl Entry {
     pub(super) fn text(&self) -> Option<&[u8]> {
         match &self.data {
             Data::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The list that it holds, if it holds one.
+    pub(super) fn list(&self) -> Option<&[Bytes]> {
+        match &self.data {
+            Data::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The members of the set that it holds, if it holds one.
+    pub(super) fn members(&self) -> Option<Vec<&Bytes>> {
+        match &self.data {
+            Data::Set(set) => Some(set.iter().collect()),
             _ => None,
         }
     }

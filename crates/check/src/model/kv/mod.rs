@@ -2,6 +2,7 @@
 
 mod command;
 mod data;
+mod outlook;
 
 use std::rc::Rc;
 
@@ -19,6 +20,8 @@ use crate::planted::{Mutation, planted};
 /// touches it deletes it first; reads change nothing. Operations without a stamp see every key alive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kv;
+
+type Bytes = Rc<[u8]>;
 
 /// An operation on one or several keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +119,14 @@ impl Model for Kv {
         }
     }
 
+    fn witnesses(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
+        outlook::witnesses(known, unknown)
+    }
+
+    fn is_hopeless(&self, state: &Self::State, target: &Op, seen: Option<&Value>, may: &[&Op]) -> bool {
+        state.len() == 1 && outlook::is_hopeless(state[0].as_ref(), target, seen, may)
+    }
+
     fn idle(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
         // Where there are only plain SET, MSET, GET and MGET, an unknown write none of whose values was read can be
         // followed only by writes of the same keys or by reads of others: without it they do the same.
@@ -129,7 +140,7 @@ impl Model for Kv {
         if !known.iter().map(|(op, _)| *op).chain(unknown.iter().copied()).all(plain) {
             return vec![false; unknown.len()];
         }
-        let read = |value: &Rc<[u8]>| {
+        let read = |value: &Bytes| {
             let answer = Answer::Text(value);
             known.iter().any(|(op, observed)| match (&op.command, observed) {
                 (Command::Single(Single::Get) | Command::MultiGet, None) => true,
