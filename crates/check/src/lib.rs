@@ -26,6 +26,7 @@ mod report;
 mod search;
 mod sessions;
 mod timeline;
+mod zones;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,6 @@ mod tests;
 pub use explain::{ExplainedOperation, Explanation};
 pub use history::{History, Operation, Outcome, Value};
 pub use jsonl::{HistoryError, Reader, Writer};
-pub use model::{Bank, Kv, Model, ModelName, Register, Step, Unsupported};
+pub use model::{Access, Bank, Kv, Model, ModelName, Register, Step, Unsupported};
 pub use report::{Budget, CheckError, Report, Verdict, check, check_named};
 pub use sessions::{SessionReport, SessionViolation, SessionViolationKind, check_sessions, once};

@@ -48,6 +48,12 @@ pub(crate) enum Mutation {
     OutlookForgetsPops,
     /// Looking ahead, unknown pushes are not counted.
     OutlookForgetsPushes,
+    /// A value may be read before it was written.
+    ReadBeforeItsWrite,
+    /// Two values may each be read after the other.
+    ZonesOverlap,
+    /// A value may be written between two reads of another.
+    ZoneWithinZone,
     /// An answer that was not recorded is held to be nil.
     UnrecordedIsNil,
     /// An absent key may be read as anything.
@@ -146,6 +152,9 @@ mod under_test {
                 UndecidedAccepted,
                 OutlookForgetsPops,
                 OutlookForgetsPushes,
+                ReadBeforeItsWrite,
+                ZonesOverlap,
+                ZoneWithinZone,
                 UnrecordedIsNil,
                 AbsentReadsAnything,
                 IncrementByOne,

@@ -18,9 +18,9 @@ pub struct Budget<'c> {
     pub steps: u64,
     /// Model steps for making an explanation small, beyond those of the verdict. Default 5,000,000.
     pub explanation_steps: u64,
-    /// Configurations remembered at once; beyond it the search goes on and may repeat itself. Default 4,000,000,
-    /// about 100 to 300 bytes each.
-    pub configurations: usize,
+    /// Bytes, roughly, that may be spent on remembering configurations; beyond it the search goes on and may repeat
+    /// itself. Default 1 GiB.
+    pub memory: usize,
     /// Time for the verdict, by `clock`. Default none.
     pub time: Option<Duration>,
     /// A clock that does not go back, from any start. Without one there is no time limit and no time in the report,
@@ -33,7 +33,7 @@ impl Default for Budget<'_> {
         Budget {
             steps: 2_000_000_000,
             explanation_steps: 5_000_000,
-            configurations: 4_000_000,
+            memory: 1 << 30,
             time: None,
             clock: None,
         }
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Budget<'_> {
         out.debug_struct("Budget")
             .field("steps", &self.steps)
             .field("explanation_steps", &self.explanation_steps)
-            .field("configurations", &self.configurations)
+            .field("memory", &self.memory)
             .field("time", &self.time)
             .finish_non_exhaustive()
     }
@@ -138,7 +138,8 @@ impl std::fmt::Display for Report {
         if self.unknown > 0 {
             write!(out, " ({} unknown)", self.unknown)?;
         }
-        write!(out, " on {} keys, model {}", self.keys, self.model)?;
+        let plural = if self.keys == 1 { "" } else { "s" };
+        write!(out, " on {} key{plural}, model {}", self.keys, self.model)?;
         if let Some(seconds) = self.seconds {
             write!(out, ", {seconds:.2} s")?;
         }
@@ -300,7 +301,7 @@ pub(crate) struct Meter<'c> {
     /// Where the present search must end.
     allowed: u64,
     total: u64,
-    configurations: usize,
+    memory: usize,
     /// The clock, and the reading at which time is up.
     limit: Option<(&'c dyn Fn() -> Duration, Duration)>,
     /// At which number of steps the clock is read again.
@@ -321,7 +322,7 @@ impl<'c> Meter<'c> {
             taken: 0,
             allowed: budget.steps,
             total: budget.steps,
-            configurations: budget.configurations,
+            memory: budget.memory,
             limit,
             read_next: CLOCK_STEPS,
             late: false,
@@ -356,8 +357,9 @@ impl<'c> Meter<'c> {
         self.late || self.taken >= self.total
     }
 
-    pub(crate) fn configurations(&self) -> usize {
-        self.configurations
+    /// Bytes that a search may remember.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     fn reason(&self) -> String {

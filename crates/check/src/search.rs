@@ -35,6 +35,7 @@ use crate::history::Value;
 use crate::model::{Model, Step};
 use crate::planted::{Mutation, planted};
 use crate::report::Meter;
+use crate::zones;
 
 /// An operation that was answered.
 pub(crate) struct Known<'h, O> {
@@ -63,6 +64,23 @@ pub(crate) enum Found {
 
 /// Searches an order of `known`, with some of `unknown` among them, over a component of `keys` keys.
 pub(crate) fn search<M: Model>(
+    model: &M,
+    keys: usize,
+    known: Vec<Known<'_, M::Op>>,
+    unknown: Vec<Unknown<M::Op>>,
+    meter: &mut Meter<'_>,
+) -> Found {
+    if keys == 1
+        && let Some(found) = zones::decide(model, &known, &unknown)
+    {
+        meter.spend_many(known.len() as u64);
+        return found;
+    }
+    search_orders(model, keys, known, unknown, meter)
+}
+
+/// The search itself, for any component.
+pub(crate) fn search_orders<M: Model>(
     model: &M,
     keys: usize,
     mut known: Vec<Known<'_, M::Op>>,
@@ -153,6 +171,8 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     applied_id: Option<u32>,
     sets: FxHashMap<Box<[u32]>, u32>,
     visited: FxHashSet<Configuration<M::State>>,
+    /// About how many bytes `visited` holds.
+    remembered: usize,
     meter: &'b mut Meter<'c>,
 }
 
@@ -210,6 +230,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             applied_id: None,
             sets: FxHashMap::from_iter([(Box::from([]), 0)]),
             visited: FxHashSet::default(),
+            remembered: 0,
             known,
             unknown,
             meter,
@@ -358,9 +379,10 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             applied: if planted(Mutation::MemoIgnoresApplied) { 0 } else { applied },
             state: (!planted(Mutation::MemoIgnoresState)).then(|| state.clone()),
         };
-        if self.visited.len() >= self.meter.configurations() {
+        if self.remembered >= self.meter.memory() {
             return !self.visited.contains(&configuration);
         }
+        self.remembered += 48 + 4 * configuration.pending.len() + self.model.weight(state);
         self.visited.insert(configuration)
     }
 
@@ -534,6 +556,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         self.nodes.clear();
         self.trail.clear();
         self.pending.clear();
+        self.remembered = 0;
         if self.visited.capacity() > KEPT {
             self.visited = FxHashSet::default();
         } else if !self.visited.is_empty() {

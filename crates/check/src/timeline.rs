@@ -213,15 +213,21 @@ fn text(explained: &[ExplainedOperation], reason: &str, others: usize) -> String
     for row in &rows {
         line(row.each_ref().map(String::as_str), &mut out);
     }
-    let count = match others {
-        0 => String::new(),
-        1 => "; 1 other operation on these keys, whether it took effect or not, does not help".to_owned(),
-        _ => {
-            format!("; {others} other operations on these keys, whether they took effect or not, do not help")
-        }
-    };
     // Writing to a string cannot fail.
-    _ = writeln!(out, "  times in ms after {start} ns{count}\n");
+    _ = writeln!(out, "  times in ms after {start} ns");
+    let marked = explained.iter().any(|operation| !operation.conflicts);
+    let which = match (marked, others) {
+        (false, 0) => None,
+        (false, 1) => Some("1 other operation on these keys".to_owned()),
+        (false, _) => Some(format!("{others} other operations on these keys")),
+        (true, 0) => Some("what is marked ~".to_owned()),
+        (true, _) => Some(format!("what is marked ~, and {others} more on these keys")),
+    };
+    if let Some(which) = which {
+        let verb = if others > 1 || marked && others > 0 { "do" } else { "does" };
+        _ = writeln!(out, "  {which}, whether done or not, {verb} not help");
+    }
+    out.push('\n');
     let label = explained[first..].iter().map(|operation| tag(operation).chars().count()).max().unwrap_or(0);
     for operation in &explained[first..] {
         let column = |time: u64| ((time - start) as u128 * (WIDTH as u128 - 1) / u128::from(span)) as usize;

@@ -8,6 +8,7 @@ mod bank;
 mod kv;
 mod register;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
 use std::str::FromStr;
@@ -27,6 +28,15 @@ pub enum Step<S> {
     Same,
     /// It fits and leads to this state.
     Next(S),
+}
+
+/// An operation seen as an access to a register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access<'a> {
+    /// It answers the value, or nothing if there is none, and changes nothing.
+    Read(Option<Cow<'a, str>>),
+    /// It writes this value whatever was there, and answers nothing about it.
+    Write(&'a str),
 }
 
 /// A sequential specification over the keys of one component.
@@ -51,6 +61,11 @@ pub trait Model {
     /// Runs `op` in `state` and holds its answer against `observed` (`None`: any answer fits).
     fn step(&self, state: &Self::State, op: &Self::Op, observed: Option<&Value>) -> Step<Self::State>;
 
+    /// About how many bytes a state takes that no other state shares.
+    fn weight(&self, _state: &Self::State) -> usize {
+        64
+    }
+
     /// Whether `op`, having answered `observed`, changed no state, whatever the state was.
     fn reads(&self, op: &Self::Op, observed: Option<&Value>) -> bool;
 
@@ -58,6 +73,12 @@ pub trait Model {
     /// `known` ones leaves an order that still does. Must be sound; need not be complete.
     fn idle(&self, _known: &[(&Self::Op, Option<&Value>)], unknown: &[&Self::Op]) -> Vec<bool> {
         vec![false; unknown.len()]
+    }
+
+    /// The operation as an access to a register that nothing was written to at first, if that is all it is: then keys
+    /// whose every value is written once are decided without a search.
+    fn access<'a>(&self, _op: &'a Self::Op, _observed: Option<&'a Value>) -> Option<Access<'a>> {
+        None
     }
 
     /// For which of the `known` operations it pays to ask [`Model::is_hopeless`] well before their turn.
@@ -129,6 +150,16 @@ impl FromStr for ModelName {
             problem: format!("no model is named {text:?}"),
             cure: "the models are kv, register, bank".to_owned(),
         })
+    }
+}
+
+/// What an answer says that a register holds; nothing if it does not say.
+fn held(observed: &Value) -> Option<Option<Cow<'_, str>>> {
+    match observed {
+        Value::Nil => Some(None),
+        Value::Text(text) => Some(Some(Cow::Borrowed(text))),
+        Value::Integer(number) => Some(Some(Cow::Owned(number.to_string()))),
+        Value::List(_) | Value::Error(_) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::answer::Answer;
-use super::{Model, Step, Unsupported, unsupported};
+use super::{Access, Model, Step, Unsupported, held, unsupported};
 use crate::history::{Operation, Value};
 use crate::planted::{Mutation, planted};
 
@@ -84,6 +84,14 @@ impl Model for Register {
             Verb::Read => true,
             Verb::Write(_) => false,
             Verb::Cas(..) => observed == Some(&Value::Integer(0)),
+        }
+    }
+
+    fn access<'a>(&self, op: &'a Op, observed: Option<&'a Value>) -> Option<Access<'a>> {
+        match &op.verb {
+            Verb::Read => Some(Access::Read(held(observed?)?)),
+            Verb::Write(value) if Answer::Ok.fits(observed) => Some(Access::Write(value)),
+            _ => None,
         }
     }
 

@@ -458,11 +458,11 @@ pub(super) fn budgets() -> Result<(), String> {
     let budget = Budget { steps: 3, ..Budget::default() };
     let history = history(
         "
-        1 0..100 set x 1 -> OK
-        2 0..100 set x 2 -> OK
-        3 0..100 set x 3 -> OK
+        1 0..100 append x 1
+        2 0..100 append x 2
+        3 0..100 append x 3
         4 0..100 get x -> 1
-        5 110..120 get x -> 2",
+        5 110..120 get x -> 132",
     );
     match check_named(&history, ModelName::Kv, &budget).map(|report| report.verdict) {
         Ok(Verdict::Undecided { components: 1, .. }) => Ok(()),

@@ -79,6 +79,7 @@ fn a_value_of_nobody() {
                 ~1        1   set x 3     "OK"       0.000      1.000
                  2        3   get x       9          5.000      6.200
               times in ms after 0 ns
+              what is marked ~, whether done or not, does not help
 
               1 set x 3  |--------|
               3 get x                                                   |-----------|
@@ -101,6 +102,7 @@ fn a_value_from_the_future() {
                  2        3   get x       9          2.000      3.000
                  3        2   set x 9     "OK"       4.200      5.000
               times in ms after 0 ns
+              what is marked ~, whether done or not, does not help
 
               1 set x 3  |----------|
               3 get x                           |-----------|
@@ -125,7 +127,8 @@ fn a_lost_increment() {
               line   client   operation   answer   invoked   returned
                  2        2   incr x      2          0.000      1.000
                  4        4   incr x      2          1.500      2.500
-              times in ms after 500000 ns; 1 other operation on these keys, whether it took effect or not, does not help
+              times in ms after 500000 ns
+              1 other operation on these keys, whether done or not, does not help
 
               2 incr x  |----------------------|
               4 incr x                                     |-----------------------|
@@ -149,6 +152,7 @@ fn a_torn_write_of_two_keys() {
                 ~2        2   mset x y 2 2   unknown     1.500          -
                  4        4   mget x y       [2 1]       3.000      3.200
               times in ms after 0 ns
+              what is marked ~, whether done or not, does not help
 
               1 mset x y 1 1  |-----------------|
               2 mset x y 2 2                             |--------------------------------?

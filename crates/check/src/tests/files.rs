@@ -167,14 +167,15 @@ fn a_report_is_one_json_object() {
           "verdict": "violation"
         }"#]].assert_eq(&serde_json::to_string_pretty(&json).unwrap());
     expect![[r#"
-        violation: 3 operations (1 unknown) on 1 keys, model kv
+        violation: 3 operations (1 unknown) on 1 key, model kv
 
         get x (client 3) returned nil, but set x 1 (client 1) had returned 0.020 ms before it was invoked; no order of these 2 operations explains it
 
           line   client   operation   answer   invoked   returned
              1        1   set x 1     "OK"       0.000      0.010
              3        3   get x       nil        0.030      0.040
-          times in ms after 0 ns; 1 other operation on these keys, whether it took effect or not, does not help
+          times in ms after 0 ns
+          1 other operation on these keys, whether done or not, does not help
 
           1 set x 1  |-------------|
           3 get x                                                |--------------|
@@ -200,4 +201,17 @@ fn a_clock_limits_the_time() {
     assert!(matches!(report.verdict, Verdict::Undecided { .. }), "{report}");
     assert!(report.to_string().contains("the time limit ended"), "{report}");
     assert!(report.seconds >= Some(2.0));
+}
+
+/// The example of the documentation, and what it says is printed.
+#[test]
+fn the_documented_example_is_true() {
+    let page = include_str!("../../../../docs/histories.md");
+    let block = |kind: &str| {
+        let (_, rest) = page.split_once(&format!("```{kind}\n")).unwrap();
+        rest.split_once("```").unwrap().0
+    };
+    let history = History::read("docs/histories.md", block("json").as_bytes()).unwrap();
+    let report = check_named(&history, ModelName::Kv, &Budget::default()).unwrap();
+    assert_eq!(report.to_string(), block("text"));
 }

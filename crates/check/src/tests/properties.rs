@@ -6,17 +6,19 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use crate::model::{Model, Step};
+use crate::report::Meter;
+use crate::search::{Known, Unknown, search_orders};
 use crate::tests::random::{Shape, linearizable};
-use crate::{Budget, History, Kv, Operation, Outcome, Register, Value, Verdict, check, once};
+use crate::{Budget, History, Kv, Operation, Outcome, Register, Value, Verdict, check, once, zones};
 
 fn shapes() -> impl Strategy<Value = (u64, Shape)> {
-    (any::<u64>(), 1_usize..400, 1_u64..12, 1_u64..8, prop_oneof![Just(0_u64), 0_u64..15]).prop_map(
+    (any::<u64>(), 1_usize..250, 1_u64..12, 1_u64..8, prop_oneof![Just(0_u64), 0_u64..15]).prop_map(
         |(seed, operations, clients, keys, unknown)| (seed, Shape { operations, clients, keys, unknown }),
     )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_run_in_order_is_linearizable((seed, shape) in shapes()) {
@@ -162,6 +164,61 @@ proptest! {
     }
 }
 
+/// Reads and writes of one register in which every value is written once, some of them wrong.
+fn register_operations() -> impl Strategy<Value = Vec<Operation>> {
+    let one = (any::<bool>(), 0_usize..12, 0_u64..40, 0_u64..25, 0_u8..6);
+    prop::collection::vec(one, 1..20).prop_map(|drawn| {
+        let operations = drawn.iter().enumerate().map(|(place, (reads, of, invoked, length, end))| {
+            let value = match drawn.get(*of) {
+                Some((false, ..)) => Value::Text(of.to_string()),
+                _ => Value::Nil,
+            };
+            let unknown = *end == 0;
+            let (op, args, value) = match reads {
+                true => ("read", vec![], value),
+                false => ("write", vec![place.to_string()], Value::Text("OK".to_owned())),
+            };
+            Operation {
+                client: place as u64,
+                session: 0,
+                sequence: 0,
+                keys: vec![Arc::from("x")],
+                op: Arc::from(op),
+                args,
+                stamp: None,
+                invoked: *invoked,
+                returned: (!unknown).then_some(invoked + length),
+                outcome: if unknown { Outcome::Unknown } else { Outcome::Ok },
+                value: (!unknown).then_some(value),
+            }
+        });
+        operations.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+
+    #[test]
+    fn zones_agree_with_the_search(operations in register_operations()) {
+        let build = || {
+            let (mut known, mut unknown) = (Vec::new(), Vec::new());
+            for operation in &operations {
+                let (op, invoked) = (Register.parse(operation, &[0]).unwrap(), operation.invoked);
+                match operation.returned {
+                    Some(returned) => known.push(Known { op, observed: operation.value.as_ref(), invoked, returned }),
+                    None => unknown.push(Unknown { op, invoked }),
+                }
+            }
+            (known, unknown)
+        };
+        let (known, unknown) = build();
+        let zones = zones::decide(&Register, &known, &unknown);
+        let mut meter = Meter::new(&Budget::default(), None);
+        prop_assert_eq!(zones, Some(search_orders(&Register, 1, known, unknown, &mut meter)));
+    }
+}
+
 /// A register under load is decided in time that grows with its length, not with its orders.
 #[test]
 fn one_long_key_is_decided_in_few_steps() {
@@ -169,6 +226,24 @@ fn one_long_key_is_decided_in_few_steps() {
     let report = check(&linearizable(7, shape), &Kv, &Budget::default()).unwrap();
     assert_eq!(report.verdict, Verdict::Linearizable);
     assert!(report.steps < 40 * 20_000, "{} steps", report.steps);
+}
+
+/// The conflict in a long history is found and small.
+#[test]
+fn a_stale_read_in_a_long_history_is_explained_by_few_operations() {
+    for keys in [1, 3] {
+        let mut history = linearizable(5, Shape { operations: 20_000, clients: 20, keys, unknown: 2 });
+        let read = |operation: &Operation| {
+            &*operation.op == "get" && &*operation.keys[0] == "k0" && operation.outcome == Outcome::Ok
+        };
+        let reads: Vec<usize> = (0..20_000).filter(|place| read(&history.operations[*place])).collect();
+        let (early, late) = (reads[reads.len() / 4], reads[reads.len() / 2]);
+        history.operations[late].value = history.operations[early].value.clone();
+        let report = check(&history, &Kv, &Budget::default()).unwrap();
+        let explanation = report.explanation().expect("a stale read");
+        assert!(explanation.operations.len() <= 4, "{explanation}");
+        assert!(explanation.operations.iter().any(|shown| shown.line == late + 1), "{explanation}");
+    }
 }
 
 /// Unknown operations stay possible for ever; many of them must not make the search explode.

@@ -117,6 +117,14 @@ impl Single {
         )
     }
 
+    /// Whether it is a SET without options.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(
+            self,
+            Single::Set { condition: Condition::Always, get: false, deadline: None, keep: false, .. }
+        )
+    }
+
     /// Whether this answer says that it changed nothing on a key that had not expired.
     pub(super) fn idles(&self, observed: Option<&Value>) -> bool {
         use Single::*;

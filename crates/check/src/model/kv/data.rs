@@ -54,6 +54,17 @@ impl Entry {
         }
     }
 
+    /// About how many bytes it takes; strings are mostly shared with the operations.
+    pub(super) fn weight(&self) -> usize {
+        64 + match &self.data {
+            Data::Text(text) => text.len(),
+            Data::List(list) => 16 * list.len(),
+            Data::Set(set) => 32 * set.len(),
+            Data::Hash(hash) => 64 * hash.len(),
+            Data::Zset(zset) => 48 * zset.len(),
+        }
+    }
+
     /// The members of the set that it holds, if it holds one.
     pub(super) fn members(&self) -> Option<Vec<&Bytes>> {
         match &self.data {

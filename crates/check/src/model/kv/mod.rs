@@ -6,11 +6,11 @@ mod outlook;
 
 use std::rc::Rc;
 
-use command::{Command, Condition, Single};
+use command::{Command, Single};
 use data::{Change, Entry};
 
 use super::answer::Answer;
-use super::{Model, Step, Unsupported};
+use super::{Access, Model, Step, Unsupported, held};
 use crate::history::{Operation, Value};
 use crate::planted::{Mutation, planted};
 
@@ -109,6 +109,10 @@ impl Model for Kv {
         }
     }
 
+    fn weight(&self, state: &Self::State) -> usize {
+        state.iter().map(|entry| entry.as_ref().map_or(16, Entry::weight)).sum()
+    }
+
     fn reads(&self, op: &Op, observed: Option<&Value>) -> bool {
         match &op.command {
             Command::MultiGet | Command::Exists => true,
@@ -116,6 +120,18 @@ impl Model for Kv {
             // With a stamp, a write that did nothing may still have deleted an expired key.
             Command::Delete => op.stamp.is_none() && observed == Some(&Value::Integer(0)),
             Command::Single(single) => single.reads() || op.stamp.is_none() && single.idles(observed),
+        }
+    }
+
+    fn access<'a>(&self, op: &'a Op, observed: Option<&'a Value>) -> Option<Access<'a>> {
+        match &op.command {
+            Command::Single(Single::Get) => Some(Access::Read(held(observed?)?)),
+            Command::Single(single @ Single::Set { value, .. })
+                if single.is_plain() && Answer::Ok.fits(observed) =>
+            {
+                std::str::from_utf8(value).ok().map(Access::Write)
+            }
+            _ => None,
         }
     }
 
@@ -132,9 +148,7 @@ impl Model for Kv {
         // followed only by writes of the same keys or by reads of others: without it they do the same.
         let plain = |op: &Op| match &op.command {
             Command::MultiGet | Command::MultiSet(_) | Command::Single(Single::Get) => true,
-            Command::Single(Single::Set { condition, get, deadline, keep, .. }) => {
-                *condition == Condition::Always && !get && deadline.is_none() && !keep
-            }
+            Command::Single(single) => single.is_plain(),
             _ => false,
         };
         if !known.iter().map(|(op, _)| *op).chain(unknown.iter().copied()).all(plain) {
