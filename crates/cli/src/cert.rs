@@ -1,7 +1,7 @@
 //! `isochrone cert` and `isochrone password`: what the [security] section of a deployment names.
 
 use crate::arguments::Cert;
-use crate::{Status, protocols};
+use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use isochrone_core::{Deployment, deployment::Node};
 use isochrone_node::cert::{self, Issued};
@@ -40,9 +40,11 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
 pub(crate) fn password() -> anyhow::Result<Status> {
     let password = if std::io::stdin().is_terminal() { typed()? } else { piped()? };
     if password.expose().is_empty() {
-        bail!(
-            "the password is empty; type it, or pipe it in: head -c 18 /dev/urandom | base64 | tee secret | isochrone password"
-        );
+        return Err(Usage(
+            "the password is empty\n  type it, or pipe it in: head -c 18 /dev/urandom | base64 | tee secret | isochrone password"
+                .to_owned(),
+        )
+        .into());
     }
     println!("{}", hash_password(&password).map_err(anyhow::Error::msg)?);
     Ok(Status::Held)

@@ -5,11 +5,11 @@ use crate::stop::Stop;
 use crate::{Status, Usage, log, protocols};
 use isochrone_core::Deployment;
 use isochrone_core::deployment::Node;
-use isochrone_node::journal::Expect;
+use isochrone_node::journal::{Expect, JournalError};
 use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, StartError};
 use isochrone_node::redis::RedisGateway;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,20 +98,41 @@ fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> 
 }
 
 /// What was asked for wrongly is told apart from what went wrong.
-fn start(error: StartError) -> anyhow::Error {
-    match error {
-        StartError::Config(errors) => errors.into(),
-        StartError::Bind { address, what, cause } if cause.kind() == std::io::ErrorKind::AddrInUse => Usage(format!(
-            "{address}, for {what}: in use by another program\n  \
-             stop that one (is this node running already?), or change the address in the deployment file"
-        ))
-        .into(),
-        StartError::Bind { address, what, cause } if cause.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            Usage(format!(
-                "{address}, for {what}: not an address of this machine\n  start the node on its own machine, or correct the address in the deployment file ({cause})"
-            ))
-            .into()
+pub(crate) fn start(error: StartError) -> anyhow::Error {
+    let usage = match error {
+        StartError::Config(errors) => return errors.into(),
+        StartError::Bind { address, what, cause } => bind(&address, what, &cause),
+        StartError::Journal(
+            error @ (JournalError::OtherCluster { .. }
+            | JournalError::OtherNode { .. }
+            | JournalError::NewerFormat { .. }
+            | JournalError::NotIsochrone { .. }
+            | JournalError::Missing { .. }
+            | JournalError::Locked { .. }),
+        ) => error.to_string(),
+        error @ (StartError::Security(_) | StartError::Resolve { .. }) => error.to_string(),
+        other => return other.into(),
+    };
+    Usage(usage).into()
+}
+
+fn bind(address: &str, what: &str, cause: &std::io::Error) -> String {
+    let right = match cause.kind() {
+        ErrorKind::AddrInUse => {
+            "stop the other program (is this node running already?), or change the address in the deployment file"
         }
-        other => other.into(),
-    }
+        ErrorKind::AddrNotAvailable => {
+            "start the node on its own machine, or correct the address in the deployment file"
+        }
+        ErrorKind::PermissionDenied => {
+            "ports below 1024 need a privilege; choose another in the deployment file"
+        }
+        _ => "correct the address in the deployment file",
+    };
+    let wrong = match cause.kind() {
+        ErrorKind::AddrInUse => "in use by another program".to_owned(),
+        ErrorKind::AddrNotAvailable => "not an address of this machine".to_owned(),
+        _ => cause.to_string(),
+    };
+    format!("{address}, for {what}: {wrong}\n  {right}")
 }

@@ -4,7 +4,7 @@
 use super::figures::Readings;
 use super::plain::Door;
 use super::view::{RegionView, Role, State, View};
-use crate::{Usage, protocols};
+use crate::{Usage, node, protocols};
 use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
 use isochrone_node::journal::Expect;
@@ -155,14 +155,14 @@ impl Cluster {
         let reigns: Vec<_> = self.places.iter().map(|place| self.reign(place)).collect();
         let newest = reigns.iter().copied().flatten().max();
         let mut regions = Vec::with_capacity(self.places.len());
-        for index in 0..self.places.len() {
+        for (index, reign) in reigns.into_iter().enumerate() {
             let mut counts = self.places[index].past.clone();
             for metrics in self.metrics(&self.places[index]) {
                 counts.add(&metrics.commands.read());
             }
             let state = self.state(index);
             self.places[index].served |= state == State::Up;
-            let role = match reigns[index] {
+            let role = match reign {
                 _ if self.places[index].replicas == 0 => Role::Client,
                 None => Role::Follower,
                 reign if reign == newest => Role::Leader,
@@ -349,7 +349,9 @@ impl Cluster {
             admin_token: None,
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
         };
-        Node::start(config, &self.protocols, Box::new(RedisGateway)).with_context(|| format!("node {name}"))
+        Node::start(config, &self.protocols, Box::new(RedisGateway))
+            .map_err(node::start)
+            .with_context(|| format!("node {name}"))
     }
 
     fn rebind(&self, seat: usize) -> anyhow::Result<Sockets> {

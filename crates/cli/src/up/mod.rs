@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
     };
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
     if plain || std::env::var_os("RUST_LOG").is_some() && !std::io::stderr().is_terminal() {
-        log::start("warn")?;
+        log::start("error")?;
     }
     let stop = Stop::listen()?;
     let home = Home::at(data)?;

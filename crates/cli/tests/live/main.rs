@@ -1,0 +1,10 @@
+//! The program as people meet it: processes, sockets, signals, messages and exit statuses.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
+
+mod messages;
+mod processes;
+mod proxy;
+mod resp;
+mod safety;
+mod up;

@@ -1,0 +1,177 @@
+//! Processes of the program, and what tests need of the machine: ports, files, signals, waiting.
+
+use super::resp::Client;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, as if from a plain shell.
+pub fn isochrone<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isochrone"));
+    command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
+    for variable in ["RUST_LOG", "ISOCHRONE_LOG_FORMAT", "ISOCHRONE_AUTH", "ISOCHRONE_ADMIN_TOKEN"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs it to its end: exit status, standard output, standard error.
+pub fn outcome<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = isochrone(arguments).output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().expect("no signal"), text(stdout), text(stderr))
+}
+
+/// A running process, killed if the test ends before it.
+pub struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    /// Starts it.
+    pub fn start(mut command: Command) -> Process {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let out: ChildStdout = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    // Read on: a full pipe would stop the process.
+                    continue;
+                }
+            }
+        });
+        Process { child, lines }
+    }
+
+    /// Its next line on standard output; `None` where it has ended.
+    pub fn line(&self) -> Option<String> {
+        self.lines.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let done = Command::new("kill").args(["-s", name, &pid]).status().expect("kill is there");
+        assert!(done.success(), "kill -s {name} {pid}");
+    }
+
+    /// Waits for its end: the exit status, none where a signal has ended it.
+    pub fn end(&mut self) -> Option<i32> {
+        let child = &mut self.child;
+        until("the process ends", || child.try_wait().expect("it is ours")).code()
+    }
+
+    /// Resident memory in MiB, where the system tells.
+    pub fn memory_mib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// If none comes.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Addresses on loopback that nobody listens on.
+pub fn addresses(count: usize) -> Vec<SocketAddr> {
+    let sockets: Vec<_> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    sockets.iter().map(|socket| socket.local_addr().expect("it is bound")).collect()
+}
+
+/// The addresses of one node.
+#[derive(Clone)]
+pub struct Addresses {
+    pub listen: SocketAddr,
+    pub redis: SocketAddr,
+    pub http: SocketAddr,
+}
+
+/// Of so many nodes.
+pub fn nodes(count: usize) -> Vec<Addresses> {
+    let free = addresses(count * 3);
+    free.chunks(3).map(|three| Addresses { listen: three[0], redis: three[1], http: three[2] }).collect()
+}
+
+/// Writes the deployment of nodes `n0`, `n1`, ... in regions `R0`, `R1`, ...
+pub fn deployment(folder: &Path, name: &str, cluster: &str, nodes: &[Addresses]) -> PathBuf {
+    let mut text = format!("cluster = \"{cluster}\"\n");
+    for index in 0..nodes.len() {
+        writeln!(text, "[[region]]\nname = \"R{index}\"").expect("a string");
+    }
+    for (index, Addresses { listen, redis, http }) in nodes.iter().enumerate() {
+        writeln!(
+            text,
+            "[[node]]\nname = \"n{index}\"\nregion = \"R{index}\"\n\
+             listen = \"{listen}\"\nredis = \"{redis}\"\nhttp = \"{http}\""
+        )
+        .expect("a string");
+    }
+    text += "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n";
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a writable folder");
+    path
+}
+
+/// `isochrone node` with its data under `folder`, once it says that it serves.
+pub fn node(file: &Path, index: usize, folder: &Path) -> Process {
+    let name = format!("n{index}");
+    let log = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(folder.join(format!("{name}.log")))
+        .expect("a writable folder");
+    let mut command = isochrone(["node".as_ref(), file.as_os_str(), "--name".as_ref(), name.as_ref()]);
+    command.arg("--data").arg(folder.join(&name)).stderr(log);
+    let process = Process::start(command);
+    let line = process.line();
+    let ready = line.as_ref().is_some_and(|line| line.contains("is ready"));
+    let log = || std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
+    assert!(ready, "{name}: {line:?}\n{}", log());
+    process
+}
+
+/// The name of the leader of the first keyspace, as this node sees it.
+pub fn leader(http: SocketAddr) -> Option<String> {
+    let mut socket = TcpStream::connect_timeout(&http, Duration::from_secs(1)).ok()?;
+    socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    socket.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    socket.read_to_string(&mut text).ok()?;
+    let status: serde_json::Value = serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()?;
+    Some(status["keyspaces"][0]["leader"].as_str()?.to_owned())
+}
+
+/// A connection to a node that serves.
+pub fn client(address: SocketAddr) -> Client {
+    until("a connection", || Client::connect(address).ok())
+}

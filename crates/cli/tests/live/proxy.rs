@@ -1,0 +1,77 @@
+//! A wire between two nodes that can be cut. Each direction between two nodes that one of them dials has its own.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// How a wire is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Wire {
+    /// Bytes pass.
+    Whole = 0,
+    /// Connections break, and new ones with them.
+    Broken = 1,
+    /// Bytes vanish, and nobody is told.
+    Silent = 2,
+}
+
+/// Forwards connections to one address. It lives as long as the test.
+pub struct Proxy {
+    address: SocketAddr,
+    wire: Arc<AtomicU8>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    /// To this address.
+    pub fn to(target: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (wire, open) = (Arc::new(AtomicU8::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (flag, list) = (Arc::clone(&wire), Arc::clone(&open));
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                if flag.load(Ordering::SeqCst) == Wire::Broken as u8 {
+                    continue;
+                }
+                let Ok(onward) = TcpStream::connect(target) else { continue };
+                let _ = (socket.set_nodelay(true), onward.set_nodelay(true));
+                for (from, to) in [(&socket, &onward), (&onward, &socket)] {
+                    let (from, to) = (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
+                    let flag = Arc::clone(&flag);
+                    thread::spawn(move || carry(from, to, &flag));
+                }
+                let mut list = list.lock().expect("nobody panics holding it");
+                list.extend([socket, onward]);
+            }
+        });
+        Proxy { address, wire, open }
+    }
+
+    /// Where to dial.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes the wire. What was silent breaks when it is whole again: bytes are missing from it.
+    pub fn set(&self, wire: Wire) {
+        let before = self.wire.swap(wire as u8, Ordering::SeqCst);
+        if wire == Wire::Broken || (before == Wire::Silent as u8 && wire == Wire::Whole) {
+            for socket in self.open.lock().expect("nobody panics holding it").drain(..) {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, wire: &AtomicU8) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if wire.load(Ordering::SeqCst) != Wire::Silent as u8 && to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}

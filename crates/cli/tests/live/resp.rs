@@ -1,0 +1,61 @@
+//! A Redis client of forty lines, so that a fault of the program's own cannot hide one of the server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// One connection.
+pub struct Client(BufReader<TcpStream>);
+
+/// What came back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Text(String),
+    Number(i64),
+    Nothing,
+    List(Vec<Reply>),
+    Error(String),
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> io::Result<Client> {
+        let socket = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        socket.set_read_timeout(Some(Duration::from_secs(30)))?;
+        socket.set_nodelay(true)?;
+        Ok(Client(BufReader::new(socket)))
+    }
+
+    /// Sends a command and waits for its reply.
+    pub fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
+        let mut bytes = format!("*{}\r\n", words.len());
+        for word in words {
+            bytes += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.0.get_mut().write_all(bytes.as_bytes())?;
+        self.reply()
+    }
+
+    fn reply(&mut self) -> io::Result<Reply> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (kind, rest) = line.trim_end().split_at(1);
+        let number = || rest.parse::<i64>().map_err(io::Error::other);
+        Ok(match kind {
+            "+" => Reply::Text(rest.to_owned()),
+            "-" => Reply::Error(rest.to_owned()),
+            ":" => Reply::Number(number()?),
+            "$" if number()? < 0 => Reply::Nothing,
+            "$" => {
+                let mut bytes = vec![0; number()? as usize + 2];
+                self.0.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                Reply::Text(String::from_utf8(bytes).map_err(io::Error::other)?)
+            }
+            "*" if number()? < 0 => Reply::Nothing,
+            "*" => Reply::List((0..number()?).map(|_| self.reply()).collect::<io::Result<_>>()?),
+            _ => return Err(io::Error::other(format!("not RESP2: {line:?}"))),
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! Three real nodes under load, while their leader is killed, paused and cut off again and again. What clients
+//! saw must be linearizable, and nothing that was acknowledged may be missing.
+//!
+//! `ISOCHRONE_LIVE_SECONDS` says how long; 20 where it says nothing.
+
+use super::processes::{
+    Addresses, PATIENCE, Process, client, deployment, isochrone, leader, node, nodes, outcome, until,
+};
+use super::proxy::{Proxy, Wire};
+use super::resp::{Client, Reply};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const NODES: usize = 3;
+
+/// What is done to the leader.
+#[derive(Copy, Clone, Debug)]
+enum Fault {
+    /// SIGKILL, and a restart once the others go on.
+    Kill,
+    /// SIGSTOP, and SIGCONT once the others go on: it still believes to lead.
+    Pause,
+    /// Its connections to the others break.
+    Break,
+    /// What it sends and is sent vanishes.
+    Silence,
+}
+
+struct Cluster {
+    folder: PathBuf,
+    addresses: Vec<Addresses>,
+    /// The wire by which a node dials another.
+    wires: Vec<Vec<Option<Proxy>>>,
+    files: Vec<PathBuf>,
+    processes: Vec<Process>,
+}
+
+impl Cluster {
+    fn start(folder: &Path) -> Cluster {
+        let addresses = nodes(NODES);
+        let wires: Vec<Vec<_>> = (0..NODES)
+            .map(|from| (0..NODES).map(|to| (from != to).then(|| Proxy::to(addresses[to].listen))).collect())
+            .collect();
+        let files: Vec<_> = (0..NODES)
+            .map(|me| {
+                // To this node the others stand behind its wires.
+                let seen = addresses.iter().enumerate().map(|(to, real)| match &wires[me][to] {
+                    Some(wire) => Addresses { listen: wire.address(), ..real.clone() },
+                    None => real.clone(),
+                });
+                deployment(folder, &format!("n{me}.toml"), "live", &seen.collect::<Vec<_>>())
+            })
+            .collect();
+        let processes = (0..NODES).map(|index| node(&files[index], index, folder)).collect();
+        Cluster { folder: folder.to_owned(), addresses, wires, files, processes }
+    }
+
+    /// The node that the others, or all where none is left out, agree leads.
+    fn leader(&self, without: Option<usize>) -> usize {
+        until("a leader", || {
+            let mut found = BTreeSet::new();
+            for index in (0..NODES).filter(|index| Some(*index) != without) {
+                found.insert(leader(self.addresses[index].http)?);
+            }
+            let name = found.pop_first().filter(|_| found.is_empty())?;
+            let index = name.strip_prefix('n')?.parse().ok()?;
+            (Some(index) != without).then_some(index)
+        })
+    }
+
+    fn wire(&self, node: usize, wire: Wire) {
+        for other in (0..NODES).filter(|other| *other != node) {
+            for one in [&self.wires[node][other], &self.wires[other][node]].into_iter().flatten() {
+                one.set(wire);
+            }
+        }
+    }
+
+    /// Hurts the leader, waits until the others have chosen another and it serves, and heals.
+    fn strike(&mut self, fault: Fault) {
+        let victim = self.leader(None);
+        match fault {
+            Fault::Kill => self.processes[victim].signal("KILL"),
+            Fault::Pause => self.processes[victim].signal("STOP"),
+            Fault::Break => self.wire(victim, Wire::Broken),
+            Fault::Silence => self.wire(victim, Wire::Silent),
+        }
+        let next = self.leader(Some(victim));
+        self.serves(next);
+        match fault {
+            Fault::Kill => {
+                assert_eq!(self.processes[victim].end(), None, "a signal has ended it");
+                self.processes[victim] = node(&self.files[victim], victim, &self.folder);
+            }
+            Fault::Pause => self.processes[victim].signal("CONT"),
+            Fault::Break | Fault::Silence => self.wire(victim, Wire::Whole),
+        }
+        self.serves(victim);
+    }
+
+    /// A write goes through at this node.
+    fn serves(&self, index: usize) {
+        until("a write", || {
+            let mut client = Client::connect(self.addresses[index].redis).ok()?;
+            matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
+        });
+    }
+}
+
+/// What one writer was told.
+#[derive(Default)]
+struct Told {
+    acknowledged: Vec<String>,
+    unknown: BTreeSet<String>,
+    increments: u64,
+    increments_unknown: u64,
+}
+
+/// Increments a counter and appends values of its own to a list, through one node, until it is told to stop.
+fn writer(number: usize, address: SocketAddr, stop: Arc<AtomicBool>) -> JoinHandle<Told> {
+    std::thread::spawn(move || {
+        let mut told = Told::default();
+        let mut connection = None;
+        let mut sequence = 0;
+        while !stop.load(Ordering::SeqCst) {
+            if connection.is_none() {
+                // A node that is down refuses at once.
+                connection = Client::connect(address).ok();
+                std::thread::yield_now();
+            }
+            let Some(client) = &mut connection else { continue };
+            sequence += 1;
+            let value = format!("{number}:{sequence}");
+            match client.ask(&["RPUSH", "list", &value]) {
+                Ok(Reply::Number(_)) => told.acknowledged.push(value),
+                // An error says that it was not done, unless it says that nobody knows.
+                Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
+                Ok(Reply::Error(_)) => drop(told.unknown.insert(value)),
+                other => {
+                    told.unknown.insert(value);
+                    assert!(other.is_err(), "{other:?}");
+                    connection = None;
+                    continue;
+                }
+            }
+            match client.ask(&["INCR", "count"]) {
+                Ok(Reply::Number(_)) => told.increments += 1,
+                Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
+                Ok(Reply::Error(_)) => told.increments_unknown += 1,
+                other => {
+                    told.increments_unknown += 1;
+                    assert!(other.is_err(), "{other:?}");
+                    connection = None;
+                }
+            }
+        }
+        told
+    })
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_whatever_happens_to_the_leader() {
+    let seconds = std::env::var("ISOCHRONE_LIVE_SECONDS").ok();
+    let seconds: u64 = seconds.map_or(20, |text| text.parse().expect("ISOCHRONE_LIVE_SECONDS is a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path());
+    cluster.serves(0);
+
+    let all = deployment(folder.path(), "all.toml", "live", &cluster.addresses);
+    let history = folder.path().join("history.jsonl");
+    let mut load =
+        isochrone(["bench", "--workload", "check", "--reconnect", "--clients", "12", "--format", "json"]);
+    load.arg(&all).arg("--history").arg(&history).arg("--duration").arg(format!("{seconds}s"));
+    let mut load = Process::start(load);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> =
+        (0..NODES).map(|number| writer(number, cluster.addresses[number].redis, Arc::clone(&stop))).collect();
+
+    let start = Instant::now();
+    let mut struck = 0;
+    for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {
+        if start.elapsed() >= Duration::from_secs(seconds) {
+            break;
+        }
+        println!("{:?}: {fault:?}", start.elapsed());
+        cluster.strike(fault);
+        struck += 1;
+    }
+    println!("{struck} faults in {:?}", start.elapsed());
+    assert!(struck >= 2, "a fault may not take {seconds} s");
+
+    let report: Value = serde_json::from_str(&load.line().expect("the load's report")).expect("JSON");
+    load.end();
+    stop.store(true, Ordering::SeqCst);
+    let told: Vec<_> =
+        writers.into_iter().map(|writer| writer.join().expect("no reply was nonsense")).collect();
+
+    // Every node, the last victim too, has everything.
+    for index in 0..NODES {
+        let mut client = client(cluster.addresses[index].redis);
+        let list = until("the list", || match client.ask(&["LRANGE", "list", "0", "-1"]) {
+            Ok(Reply::List(items)) => Some(items),
+            _ => None,
+        });
+        let found: Vec<_> = list
+            .into_iter()
+            .map(|item| match item {
+                Reply::Text(text) => text,
+                other => panic!("in the list: {other:?}"),
+            })
+            .collect();
+        let distinct: BTreeSet<_> = found.iter().collect();
+        assert_eq!(distinct.len(), found.len(), "a value was appended twice");
+        for told in &told {
+            let lost: Vec<_> = told.acknowledged.iter().filter(|value| !distinct.contains(value)).collect();
+            assert!(lost.is_empty(), "n{index} has lost acknowledged values: {lost:?}");
+        }
+        let known: BTreeSet<_> =
+            told.iter().flat_map(|told| told.acknowledged.iter().chain(&told.unknown)).collect();
+        let strangers: Vec<_> = found.iter().filter(|value| !known.contains(value)).collect();
+        assert!(strangers.is_empty(), "refused, but appended: {strangers:?}");
+        let count = until("the count", || match client.ask(&["GET", "count"]) {
+            Ok(Reply::Text(text)) => text.parse::<u64>().ok(),
+            _ => None,
+        });
+        let least: u64 = told.iter().map(|told| told.increments).sum();
+        let most = least + told.iter().map(|told| told.increments_unknown).sum::<u64>();
+        assert!((least..=most).contains(&count), "{count} increments, but {least} to {most} were asked for");
+        println!("n{index}: {} values, {count} increments ({least} to {most})", found.len());
+    }
+
+    println!("the load saw {} operations, {} unknown", report["operations"], report["unknown"]);
+    assert!(report["operations"].as_u64().is_some_and(|count| count > 100), "{report}");
+    let limit = format!("{}s", PATIENCE.as_secs());
+    let (status, out, err) = outcome(["check", history.to_str().unwrap(), "--limit", &limit]);
+    assert_eq!(status, 0, "{out}{err}\n{}", keep(&history));
+}
+
+/// A history that does not hold is worth more than the test's folder.
+fn keep(history: &Path) -> String {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("violated.jsonl");
+    match std::fs::copy(history, &kept) {
+        Ok(_) => format!("the history is kept: isochrone check {}", kept.display()),
+        Err(error) => format!("the history cannot be kept: {error}"),
+    }
+}

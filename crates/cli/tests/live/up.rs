@@ -1,0 +1,149 @@
+//! `isochrone up`: the whole cluster in one process.
+
+use super::processes::{Process, client, isochrone, outcome, until};
+use super::resp::{Client, Reply};
+use serde_json::Value;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const REGIONS: [&str; 3] = ["North", "South", "East"];
+
+/// Three regions, milliseconds apart.
+fn near(folder: &Path) -> PathBuf {
+    fs::write(folder.join("near.csv"), "region,North,South,East\nNorth,0,4,6\nSouth,4,0,8\nEast,6,8,0\n")
+        .unwrap();
+    let mut text = "cluster = \"near\"\n[network]\nrtt = \"near.csv\"\n".to_owned();
+    for region in REGIONS {
+        let name = region.to_lowercase();
+        text +=
+            &format!("[[region]]\nname = \"{region}\"\n[[node]]\nname = \"{name}\"\nregion = \"{region}\"\n");
+    }
+    text += "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nleader = \"North\"\n";
+    let path = folder.join("near.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+struct Up {
+    process: Process,
+    doors: Vec<SocketAddr>,
+    start: Instant,
+}
+
+fn up(folder: &Path, more: &[&str]) -> Up {
+    let start = Instant::now();
+    let mut command = isochrone(["up", "--plain", "--format", "json", "--port", "0"]);
+    command.arg("--config").arg(near(folder)).args(more);
+    let process = Process::start(command);
+    let ready: Value = serde_json::from_str(&process.line().expect("a line")).expect("JSON");
+    assert_eq!(ready["ready"], true, "{ready}");
+    assert_eq!(ready["cluster"], "near");
+    let regions = ready["regions"].as_array().expect("a list");
+    assert_eq!(regions.iter().map(|region| region["region"].as_str().unwrap()).collect::<Vec<_>>(), REGIONS);
+    let doors = regions.iter().map(|region| region["redis"].as_str().unwrap().parse().unwrap()).collect();
+    Up { process, doors, start }
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+#[test]
+fn every_region_serves_what_any_has_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let Up { mut process, doors, start } = up(folder.path(), &["--for", "3s"]);
+    let mut clients: Vec<_> = doors.iter().map(|door| client(*door)).collect();
+    for index in 0..clients.len() {
+        let (key, value) = (format!("city:{index}"), format!("Lisbon {index}"));
+        assert_eq!(ask(&mut clients[index], &["SET", &key, &value]), Reply::Text("OK".to_owned()));
+        if index == 0 {
+            println!("start to first served command: {:?}", start.elapsed());
+        }
+        for other in &mut clients {
+            assert_eq!(ask(other, &["GET", &key]), Reply::Text(value.clone()));
+        }
+    }
+    println!("memory with three idle regions: {:?} MiB", process.memory_mib());
+    let lines: Vec<Value> = std::iter::from_fn(|| process.line())
+        .map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect();
+    let last = lines.last().expect("a summary");
+    assert_eq!(last["final"], true, "{last}");
+    assert!(lines[..lines.len() - 1].iter().all(|line| line["final"].is_null()));
+    for (row, region) in last["regions"].as_array().unwrap().iter().zip(REGIONS) {
+        assert_eq!(row["region"], region);
+        assert_eq!(row["state"], "up", "{row}");
+        // A SET and three GETs each; the emulated way to the leader and back, and its quorum's, cannot be faster.
+        assert_eq!(row["operations"], 4, "{row}");
+        let (p50, floor) = (row["p50_ms"].as_f64().unwrap(), row["floor_ms"].as_f64().unwrap());
+        assert!(floor > 3.9 && row["p99_ms"].as_f64().unwrap() >= floor * 0.95, "{row}");
+        assert!(p50 > 0.0, "{row}");
+    }
+    assert_eq!(process.end(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_it_in_order_and_data_is_kept_where_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    for (signal, words, expected) in [
+        ("TERM", ["APPEND", "log", "a"], Reply::Number(1)),
+        ("INT", ["APPEND", "log", "b"], Reply::Number(2)),
+    ] {
+        let Up { mut process, doors, .. } = up(folder.path(), &["--data", data]);
+        assert_eq!(ask(&mut client(doors[2]), &words), expected);
+        process.signal(signal);
+        assert_eq!(process.end(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn plain_text_says_where_to_connect() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = near(folder.path());
+    let words = ["up", "--plain", "--port", "0", "--for", "10ms", "--config", config.to_str().unwrap()];
+    let (status, out, err) = outcome(words);
+    assert_eq!(status, 0, "{err}");
+    assert!(
+        out.starts_with("near: keyspace main, multipaxos, linearizable\n  North  redis 127.0.0.1:"),
+        "{out}"
+    );
+    assert!(out.contains("try: redis-cli -p ") && out.contains("whole run: 0 operations"), "{out}");
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = near(folder.path());
+    // Two in a row, so that the second region's is the one in use.
+    let (taken, port) = until("two free ports in a row", || {
+        let taken = TcpListener::bind("127.0.0.1:0").ok()?;
+        let port = taken.local_addr().ok()?.port();
+        let before = port.checked_sub(1)?;
+        TcpListener::bind(("127.0.0.1", before)).is_ok().then_some((taken, before))
+    });
+    let first = port.to_string();
+    let (status, out, err) =
+        outcome(["up", "--plain", "--config", config.to_str().unwrap(), "--port", &first]);
+    drop(taken);
+    assert_eq!((status, out.as_str()), (2, ""), "{err}");
+    let other = if port < 50_000 { port + 100 } else { 7101 };
+    assert_eq!(
+        err,
+        format!(
+            "isochrone: 127.0.0.1:{}, the Redis port of South: in use by another program\n  \
+             choose other ports, e.g. --port {other}, or let the system choose: --port 0\n",
+            port + 1
+        )
+    );
+}
+
+#[test]
+fn ports_beyond_the_last_are_refused() {
+    let (status, _, err) = outcome(["up", "--plain", "--port", "65533"]);
+    assert_eq!(status, 2);
+    assert_eq!(err, "isochrone: --port 65533: 5 regions need as many ports; use at most --port 65531\n");
+}
