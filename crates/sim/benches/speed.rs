@@ -139,6 +139,10 @@ fn processor_time() -> f64 {
 }
 
 fn main() {
+    const EVENT: usize = Simulation::<MultiPaxos<Keys>>::EVENT_SIZE;
+    // A large message belongs behind a pointer; by value it moves through queue and inbox.
+    const { assert!(EVENT <= 128, "an event has grown") };
+    println!("an event is {EVENT} bytes");
     println!("in flight  batching    operations     events  events/op      events/s  of a heap loop");
     for (in_flight, seconds) in [(100, 200), (1_000, 40), (10_000, 6)] {
         let ceiling = heap(in_flight.into());

@@ -48,8 +48,9 @@ pub enum Admin {
     Stop(ProcessId),
 }
 
-/// The workload of a run. Everything is called in the deterministic order of the run; `now` is true time,
-/// nanoseconds since the start of the run.
+/// The workload of a run. Everything is called in the deterministic order of the run; `now` is true time
+/// since the start of the run. It never goes back for one session; between sessions it may by the time that
+/// a turn of one node takes.
 pub trait Driver<F: Protocol> {
     /// What this session does next: asked at the start, after each `completed` or `lost` of a closed loop,
     /// and after each arrival of an open one.

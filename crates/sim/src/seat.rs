@@ -156,7 +156,7 @@ fn leave<F: Protocol>(process: u32, effect: Held<F>, made: u64, ahead: bool, wor
     match effect {
         Held::Send { to, message } => world.send(process, to, message, made, ahead),
         Held::Answer { ticket, outcome, last } => {
-            world.outgoing.push(Outgoing::Answer { process, ticket, outcome, last });
+            world.outgoing.push(Outgoing::Answer { process, at: world.at, ticket, outcome, last });
         }
         Held::Mark { fact, text } => {
             if let Some(text) = text {
@@ -243,6 +243,8 @@ impl<F: Protocol, P: Process<Message = F::Message>> Actor<F> for Seat<F, P> {
                 return false;
             }
             let Some((_, made, effect)) = self.held.pop_front() else { break };
+            // A turn may run ahead of the queue; nothing leaves before it was made.
+            world.at = world.now.max(made);
             leave(self.index, effect, made, false, world);
         }
         false

@@ -121,14 +121,14 @@ impl<F: Protocol> Simulation<F> {
             let mut leaving = std::mem::take(&mut self.spare);
             for outgoing in leaving.drain(..) {
                 match outgoing {
-                    Outgoing::Fact { process, fact } => {
-                        driver.fact(self.world.places[process as usize].id, &fact, now);
+                    Outgoing::Fact { process, at, fact } => {
+                        driver.fact(self.world.places[process as usize].id, &fact, Instant::from_nanos(at));
                     }
-                    Outgoing::Answer { process, ticket, outcome, last } => {
-                        self.answer(process, ticket, outcome, last, driver);
+                    Outgoing::Answer { process, at, ticket, outcome, last } => {
+                        self.answer((process, at), ticket, outcome, last, driver);
                     }
                     Outgoing::Lost { session, ticket } => {
-                        if self.close(session, ticket) {
+                        if self.close(session, ticket, now.as_nanos()) {
                             self.lost += 1;
                             let session = self.sessions[session as usize].session;
                             driver.lost(session, Ticket(ticket), now);
@@ -142,13 +142,13 @@ impl<F: Protocol> Simulation<F> {
 
     pub(crate) fn answer(
         &mut self,
-        process: u32,
+        (process, at): (u32, u64),
         ticket: Ticket,
         outcome: Outcome<F>,
         last: bool,
         driver: &mut dyn Driver<F>,
     ) {
-        let now = self.now();
+        let now = Instant::from_nanos(at);
         let place = &self.world.places[process as usize];
         let outcome = match outcome {
             Outcome::Client(outcome) => outcome,
@@ -170,15 +170,15 @@ impl<F: Protocol> Simulation<F> {
         let session = state.session;
         if last {
             self.operations += 1;
-            self.close(number as u32, ticket.0);
+            self.close(number as u32, ticket.0, at);
             driver.completed(session, ticket, outcome, now);
         } else {
             driver.emitted(session, ticket, outcome, now);
         }
     }
 
-    /// Closes a ticket and lets its session go on; false where it is not open.
-    pub(crate) fn close(&mut self, number: u32, ticket: u64) -> bool {
+    /// Closes a ticket and lets its session go on at `at`; false where it is not open.
+    pub(crate) fn close(&mut self, number: u32, ticket: u64, at: u64) -> bool {
         let state = &mut self.sessions[number as usize];
         let Some(position) = state.open.iter().position(|(open, _)| *open == ticket) else { return false };
         state.open.remove(position);
@@ -187,7 +187,7 @@ impl<F: Protocol> Simulation<F> {
             state.waits = None;
         }
         if waited || (state.done && state.open.is_empty()) {
-            self.schedule(number, self.world.now);
+            self.schedule(number, at);
         }
         true
     }

@@ -120,6 +120,7 @@ impl<F: Protocol> Simulation<F> {
                 tail: 0,
                 durable: 0,
                 syncing: None,
+                appended: 0,
                 dirty: false,
                 waiting: Vec::new(),
                 sync: config.sync.as_nanos(),
@@ -188,6 +189,9 @@ impl<F: Protocol> Simulation<F> {
         F::place(placement, &mut simulation);
         simulation
     }
+
+    /// Bytes of one queued event; the larger, the more of a run is cache misses.
+    pub const EVENT_SIZE: usize = size_of::<Event<F>>();
 
     /// The cluster as a fault plan must know it; `tolerated` server nodes may be lost for good.
     pub fn shape(&self, tolerated: usize) -> Shape {

@@ -151,6 +151,7 @@ impl<F: Protocol> Simulation<F> {
             more
         });
         world.nodes[index as usize].waiting = waiting;
+        world.at = world.now;
         if blown {
             world.kicked.clear();
             return self.blow(index);

@@ -62,12 +62,14 @@ pub(crate) enum Outcome<F: Protocol> {
 pub(crate) enum Outgoing<F: Protocol> {
     Answer {
         process: u32,
+        at: u64,
         ticket: Ticket,
         outcome: Outcome<F>,
         last: bool,
     },
     Fact {
         process: u32,
+        at: u64,
         fact: Fact,
     },
     /// A session's client died with this ticket open, unless its answer left before.
@@ -119,6 +121,8 @@ pub(crate) struct Node {
     pub(crate) tail: u64,
     pub(crate) durable: u64,
     pub(crate) syncing: Option<u64>,
+    /// When the newest record was made: a turn may run ahead of the queue, a sync of its records not.
+    pub(crate) appended: u64,
     /// Whether there is a record that something waits for.
     pub(crate) dirty: bool,
     /// Processes with held effects.
@@ -188,6 +192,7 @@ impl<F: Protocol> World<F> {
     /// A record enters the journal; gives its position.
     pub(crate) fn record(&mut self, node: u32, lazy: bool) -> u64 {
         let node = &mut self.nodes[node as usize];
+        node.appended = self.at;
         node.tail += 1;
         // At once only where nothing older is still on its way to the disk: order is kept.
         let quiet = node.syncing.is_none() && !node.dirty && node.waiting.is_empty();
@@ -222,7 +227,8 @@ impl<F: Protocol> World<F> {
                 latency = (latency * 4).min(600_000_000);
             }
         }
-        self.queue.push(at + latency, Event::Synced { node: index, epoch: node.epoch });
+        let begins = at.max(node.appended);
+        self.queue.push(begins + latency, Event::Synced { node: index, epoch: node.epoch });
     }
 
     /// A message leaves its process.
@@ -282,7 +288,7 @@ impl<F: Protocol> World<F> {
         if let Some(broken) = self.oracle.fact(id, &fact) {
             self.broken.get_or_insert(broken);
         }
-        self.outgoing.push(Outgoing::Fact { process, fact });
+        self.outgoing.push(Outgoing::Fact { process, at: self.at, fact });
     }
 
     /// One message in 512 must survive its encoding.
