@@ -122,9 +122,7 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
         model: &'a M,
         budget: &Budget<'c>,
     ) -> Result<Self, CheckError> {
-        let ops = component.operations.iter();
-        let ops = ops.map(|(index, slots)| parse(model, &operations[*index as usize], *index, slots));
-        let ops = ops.collect::<Result<Vec<_>, _>>()?;
+        let ops = parse(operations, component, model)?.into_iter().map(|timed| timed.op).collect();
         let budget = Budget { steps: budget.explanation_steps, time: None, ..*budget };
         let mut reduction = Reduction {
             operations,

@@ -34,6 +34,6 @@ mod tests;
 pub use explain::{ExplainedOperation, Explanation};
 pub use history::{History, Operation, Outcome, Value};
 pub use jsonl::{HistoryError, Reader, Writer};
-pub use model::{Access, Bank, Kv, Model, ModelName, Register, Step, Unsupported};
+pub use model::{Access, Bank, Kv, Model, ModelName, Register, Step, Timed, Unsupported};
 pub use report::{Budget, CheckError, Report, Verdict, check, check_named};
 pub use sessions::{SessionReport, SessionViolation, SessionViolationKind, check_sessions, once};

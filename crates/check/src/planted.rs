@@ -72,6 +72,8 @@ pub(crate) enum Mutation {
     XxCreates,
     /// A key still lives at the stamp of its deadline.
     DeadlineInclusive,
+    /// No operation deletes what has expired for it.
+    ExpiredKept,
     /// SET keeps the old deadline.
     SetKeepsDeadline,
     /// LPOP takes from the tail.
@@ -164,6 +166,7 @@ mod under_test {
                 NxOverwrites,
                 XxCreates,
                 DeadlineInclusive,
+                ExpiredKept,
                 SetKeepsDeadline,
                 PopFromTail,
                 TransferLosesMoney,

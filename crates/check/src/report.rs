@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::explain::{self, Explanation};
 use crate::history::{History, Operation, Outcome};
-use crate::model::{Bank, Kv, Model, ModelName, Register, Unsupported};
+use crate::model::{Bank, Kv, Model, ModelName, Register, Timed, Unsupported};
 use crate::partition::{Component, components};
 use crate::planted::{Mutation, planted};
 use crate::search::{Found, Known, Unknown, search};
@@ -254,29 +254,35 @@ fn decide<M: Model>(
 ) -> Result<Found, CheckError> {
     let mut known = Vec::new();
     let mut unknown = Vec::new();
-    for (index, slots) in &component.operations {
-        let operation = &operations[*index as usize];
-        let op = parse(model, operation, *index, slots)?;
-        match (operation.outcome, operation.returned) {
-            (Outcome::Ok, Some(returned)) => {
-                let observed = operation.value.as_ref();
-                known.push(Known { op, observed, invoked: operation.invoked, returned });
+    let parsed = parse(operations, component, model)?;
+    for ((index, _), Timed { op, invoked, returned }) in component.operations.iter().zip(parsed) {
+        match returned {
+            Some(returned) => {
+                let observed = operations[*index as usize].value.as_ref();
+                known.push(Known { op, observed, invoked, returned });
             }
-            _ => unknown.push(Unknown { op, invoked: operation.invoked }),
+            None => unknown.push(Unknown { op, invoked }),
         }
     }
     Ok(search(model, component.keys.len(), known, unknown, meter))
 }
 
-/// Parses one operation of a component.
+/// Parses the operations of a component.
 pub(crate) fn parse<M: Model>(
+    operations: &[Operation],
+    component: &Component,
     model: &M,
-    operation: &Operation,
-    index: u32,
-    slots: &[u32],
-) -> Result<M::Op, CheckError> {
-    let line = index as usize + 1;
-    model.parse(operation, slots).map_err(|problem| CheckError::Operation { line, problem })
+) -> Result<Vec<Timed<M::Op>>, CheckError> {
+    let mut parsed = Vec::with_capacity(component.operations.len());
+    for (index, slots) in &component.operations {
+        let operation = &operations[*index as usize];
+        let line = *index as usize + 1;
+        let op = model.parse(operation, slots).map_err(|problem| CheckError::Operation { line, problem })?;
+        let returned = operation.returned.filter(|_| operation.outcome == Outcome::Ok);
+        parsed.push(Timed { op, invoked: operation.invoked, returned });
+    }
+    model.simplify(&mut parsed);
+    Ok(parsed)
 }
 
 fn well_formed(operations: &[Operation]) -> Result<(), CheckError> {

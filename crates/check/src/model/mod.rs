@@ -39,6 +39,17 @@ pub enum Access<'a> {
     Write(&'a str),
 }
 
+/// An operation with its times, in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Timed<O> {
+    /// The operation.
+    pub op: O,
+    /// When it was invoked.
+    pub invoked: u64,
+    /// When it returned; `None` if its outcome is unknown.
+    pub returned: Option<u64>,
+}
+
 /// A sequential specification over the keys of one component.
 pub trait Model {
     /// The state of all keys of a component; cheap to clone.
@@ -57,6 +68,10 @@ pub trait Model {
     /// # Errors
     /// The model has no such operation, or not with these arguments.
     fn parse(&self, operation: &Operation, slots: &[u32]) -> Result<Self::Op, Unsupported>;
+
+    /// Is told all operations of a component, with the times of invocation and return (`None`: unknown outcome), and
+    /// may rewrite them where that changes no verdict and makes them simpler.
+    fn simplify(&self, _operations: &mut [Timed<Self::Op>]) {}
 
     /// Runs `op` in `state` and holds its answer against `observed` (`None`: any answer fits).
     fn step(&self, state: &Self::State, op: &Self::Op, observed: Option<&Value>) -> Step<Self::State>;

@@ -304,12 +304,37 @@ pub(super) const CASES: &[Case] = &[
         1 80..90 expiretime x @200 -> -1",
     ),
     kv(
-        "a read by an older stamp sees the key that a newer one did not",
-        true,
+        "a read by a newer stamp deletes what expired for it",
+        false,
         "
         1 0..10 set x 1 at 100 @10 -> OK
         1 20..30 get x @150 -> nil
         2 40..50 get x @50 -> 1",
+    ),
+    kv(
+        "what a newer stamp deleted is gone for an older one",
+        true,
+        "
+        1 0..10 set x 1 at 100 @10 -> OK
+        1 20..30 mget x+y @150 -> [nil nil]
+        2 40..50 get x @50 -> nil",
+    ),
+    kv(
+        "of two stamps at once either may come first",
+        true,
+        "
+        1 0..10 set x 1 at 100 @10 -> OK
+        1 20..60 get x @150 -> nil
+        2 30..40 get x @50 -> 1",
+    ),
+    kv(
+        "an unknown read may have deleted what expired for it",
+        true,
+        "
+        1 0..10 set x 1 at 100 @10 -> OK
+        1 20.. get x @150
+        2 40..50 get x @50 -> 1
+        2 60..70 get x @60 -> nil",
     ),
     kv(
         "a write by a newer stamp deletes what expired for it",

@@ -2,6 +2,7 @@
 
 mod command;
 mod data;
+mod expiry;
 mod outlook;
 
 use std::rc::Rc;
@@ -10,14 +11,14 @@ use command::{Command, Single};
 use data::{Change, Entry};
 
 use super::answer::Answer;
-use super::{Access, Model, Step, Unsupported, held};
+use super::{Access, Model, Step, Timed, Unsupported, held};
 use crate::history::{Operation, Value};
 use crate::planted::{Mutation, planted};
 
 /// Keys that hold Redis values, all absent at first; `docs/histories.md` lists the operations.
 ///
-/// A key whose deadline is at or before the stamp of an operation is absent for that operation, and a write that
-/// touches it deletes it first; reads change nothing. Operations without a stamp see every key alive.
+/// A key whose deadline is at or before the stamp of an operation that touches it is deleted by that operation, even by
+/// one that only reads (`specs/curp.md` 7.3). Operations without a stamp see every key alive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kv;
 
@@ -28,6 +29,8 @@ type Bytes = Rc<[u8]>;
 pub struct Op {
     slots: Rc<[u32]>,
     stamp: Option<u64>,
+    /// Whether anybody could notice that it deletes what has expired for it.
+    purges: bool,
     command: Command,
 }
 
@@ -45,7 +48,11 @@ impl Model for Kv {
 
     fn parse(&self, operation: &Operation, slots: &[u32]) -> Result<Op, Unsupported> {
         let command = command::parse(operation)?;
-        Ok(Op { slots: Rc::from(slots), stamp: operation.stamp, command })
+        Ok(Op { slots: Rc::from(slots), stamp: operation.stamp, purges: operation.stamp.is_some(), command })
+    }
+
+    fn simplify(&self, operations: &mut [Timed<Op>]) {
+        expiry::simplify(operations);
     }
 
     fn step(&self, state: &Self::State, op: &Op, observed: Option<&Value>) -> Step<Self::State> {
@@ -58,6 +65,10 @@ impl Model for Kv {
             };
             (!expired).then_some(entry)
         };
+        let purged = || {
+            let expired = op.slots.iter().filter(|slot| op.purges && alive(**slot).is_none());
+            put(state, expired.map(|slot| (*slot, None)))
+        };
         match &op.command {
             Command::Single(single) => {
                 let slot = op.slots[0];
@@ -68,8 +79,7 @@ impl Model for Kv {
                     return Step::Illegal;
                 }
                 let next = match change {
-                    // A write deletes a key that has expired for it.
-                    Change::Keep if entry.is_none() && !single.reads() => None,
+                    Change::Keep if entry.is_none() && op.purges => None,
                     Change::Keep => return Step::Same,
                     Change::Put(entry) => Some(entry),
                     Change::Delete => None,
@@ -79,7 +89,7 @@ impl Model for Kv {
             Command::MultiGet => {
                 let answers = op.slots.iter().map(|slot| alive(*slot).and_then(Entry::text));
                 let answers = answers.map(|text| text.map_or(Answer::Nil, Answer::Text)).collect();
-                if Answer::List(answers).fits(observed) { Step::Same } else { Step::Illegal }
+                if Answer::List(answers).fits(observed) { purged() } else { Step::Illegal }
             }
             Command::MultiSet(values) => {
                 if !Answer::Ok.fits(observed) {
@@ -92,7 +102,7 @@ impl Model for Kv {
             }
             Command::Exists => {
                 let count = op.slots.iter().filter(|slot| alive(**slot).is_some()).count();
-                if Answer::Integer(count as i64).fits(observed) { Step::Same } else { Step::Illegal }
+                if Answer::Integer(count as i64).fits(observed) { purged() } else { Step::Illegal }
             }
             Command::Delete => {
                 // A key named twice is there only once.
@@ -104,7 +114,8 @@ impl Model for Kv {
                 if !Answer::Integer(count as i64).fits(observed) {
                     return Step::Illegal;
                 }
-                put(state, counted.into_iter().map(|slot| (slot, None)))
+                let gone = counted.into_iter().filter(|slot| op.purges || alive(*slot).is_some());
+                put(state, gone.map(|slot| (slot, None)))
             }
         }
     }
@@ -114,13 +125,13 @@ impl Model for Kv {
     }
 
     fn reads(&self, op: &Op, observed: Option<&Value>) -> bool {
-        match &op.command {
-            Command::MultiGet | Command::Exists => true,
-            Command::MultiSet(_) => false,
-            // With a stamp, a write that did nothing may still have deleted an expired key.
-            Command::Delete => op.stamp.is_none() && observed == Some(&Value::Integer(0)),
-            Command::Single(single) => single.reads() || op.stamp.is_none() && single.idles(observed),
-        }
+        !op.purges
+            && match &op.command {
+                Command::MultiGet | Command::Exists => true,
+                Command::MultiSet(_) => false,
+                Command::Delete => observed == Some(&Value::Integer(0)),
+                Command::Single(single) => single.reads() || single.idles(observed),
+            }
     }
 
     fn access<'a>(&self, op: &'a Op, observed: Option<&'a Value>) -> Option<Access<'a>> {
