@@ -139,12 +139,12 @@ impl<C: Wire, R: Wire> Client<C, R> {
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 Told::Overloaded => {
-                    // An earlier sending of the same command may be on its way through the log.
-                    let asked_once = self.outstanding.get(&sequence).is_some_and(|asked| asked.attempts == 0);
-                    if !asked_once {
-                        continue;
+                    // Not a refusal to the host: a copy of the command may be on its way elsewhere.
+                    if let Some(asked) = self.outstanding.get_mut(&sequence) {
+                        asked.attempts += 1;
+                        asked.due = now + self.parameters.retry;
                     }
-                    (Outcome::Refused(Refusal::Overloaded), None)
+                    continue;
                 }
             };
             let Some(asked) = self.finish(sequence, outcome, effects) else { continue };

@@ -35,7 +35,7 @@ impl<V: Wire> Log<V> {
             if self.parameters.mutated(Mutation::AcknowledgeBeforeDurable) {
                 effects.send_ahead(from, Message::Accepted { ballot, first: slot, last: slot });
             }
-            effects.record(Record::Accepted { ballot, slot, value, decided: self.decided.min(decided) });
+            effects.record(Record::Accepted { ballot, slot, value, decided: self.decided });
         }
         // A vote given before is given again: its record lies before this message. For a decided slot the
         // value is the decided one in every later ballot, and nothing can depend on this vote any more.
@@ -68,12 +68,7 @@ impl<V: Wire> Log<V> {
         if new_tail || first.max(self.decided).until(end).any(new) {
             self.vote_all(ballot, first, &values);
             self.refresh_peers();
-            effects.record(Record::Adopted {
-                ballot,
-                from: first,
-                values,
-                decided: self.decided.min(decided),
-            });
+            effects.record(Record::Adopted { ballot, from: first, values, decided: self.decided });
         }
         if end > first {
             effects.send(from, Message::Accepted { ballot, first, last: Slot(end.0 - 1) });
@@ -134,6 +129,13 @@ impl<V: Wire> Log<V> {
     pub(super) fn advance(&mut self, ballot: Ballot, upto: Slot) {
         self.known = self.known.max(upto);
         while self.decided < upto && self.votes.get(self.decided).is_some_and(|vote| vote.ballot == ballot) {
+            self.step_decided();
+        }
+    }
+
+    /// Everything before `upto` was decided, and held here, when a record was made that is replayed now.
+    pub(super) fn recall(&mut self, upto: Slot) {
+        while self.decided < upto && self.votes.get(self.decided).is_some() {
             self.step_decided();
         }
     }

@@ -173,7 +173,7 @@ pub enum Record<V: Wire> {
         slot: Slot,
         /// The value.
         value: Value<V>,
-        /// What was known to be decided, so that a restart knows nearly as much.
+        /// Everything before it was decided, and held here: so a restart knows nearly as much.
         decided: Slot,
     },
     /// Votes for a run of slots, at once.
@@ -184,7 +184,7 @@ pub enum Record<V: Wire> {
         from: Slot,
         /// The values.
         values: Arc<[Value<V>]>,
-        /// What was known to be decided.
+        /// Everything before it was decided, and held here.
         decided: Slot,
     },
     /// Decided values that were learned from a peer.

@@ -394,17 +394,18 @@ impl<V: Wire> Process for Log<V> {
                 if !forget {
                     self.promise.admit(ballot);
                 }
+                self.recall(decided);
                 self.vote(ballot, slot, value);
-                self.advance(ballot, decided);
             }
             Record::Adopted { ballot, from, values, decided } => {
                 if !forget {
                     self.promise.admit(ballot);
                 }
+                self.recall(decided);
                 self.vote_all(ballot, from, &values);
-                self.advance(ballot, decided);
             }
             Record::Learned { from, values } => {
+                self.recall(from);
                 self.learn(from, &values);
             }
         }

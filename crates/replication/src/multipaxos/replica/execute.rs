@@ -50,6 +50,7 @@ impl<S: StateMachine> Replica<S> {
         self.once.acknowledge(id.client, below);
         if S::reads_only(command) {
             // Doing it twice harms nobody, so it needs no record: its client takes the first answer.
+            self.once.end(id);
             return Told::Done(self.machine.apply(command));
         }
         match self.once.look(id) {

@@ -168,26 +168,24 @@ impl<S: StateMachine> Replica<S> {
         now: Instant,
     ) -> Option<Told<S::Reply>> {
         use isochrone_core::Seen;
-        if S::reads_only(&command) {
-            if reads && let Some(reply) = self.machine.read(&command) {
-                return Some(Told::Read(reply));
-            }
-        } else {
-            match self.once.look(id) {
-                Seen::Fresh => {}
-                Seen::Running => return None,
-                Seen::Done(reply) => return Some(Told::Done(reply.clone())),
-                Seen::Forgotten => return Some(Told::Forgotten),
-            }
+        if reads
+            && S::reads_only(&command)
+            && let Some(reply) = self.machine.read(&command)
+        {
+            return Some(Told::Read(reply));
         }
-        let writes = !S::reads_only(&command);
+        match self.once.look(id) {
+            Seen::Fresh => {}
+            Seen::Running => return None,
+            Seen::Done(reply) => return Some(Told::Done(reply.clone())),
+            Seen::Forgotten => return Some(Told::Forgotten),
+        }
         let bytes = wire::encoded_size(&command) + 24;
         match self.log.propose(Entry::Command { id, below, command }, bytes, now) {
-            Ok(()) if writes => {
+            Ok(()) => {
                 self.once.begin(id);
                 None
             }
-            Ok(()) => None,
             Err(_) => Some(Told::Overloaded),
         }
     }
@@ -383,8 +381,10 @@ impl<S: StateMachine> Process for Replica<S> {
         }
     }
 
+    /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot, and their
+    /// records must stay until the last of them.
     fn snapshot(&self) -> Option<Snapshot> {
-        Some(self.own_snapshot())
+        self.staged.is_none().then(|| self.own_snapshot())
     }
 
     fn check(&self) {

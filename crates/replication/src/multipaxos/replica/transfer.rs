@@ -120,7 +120,7 @@ impl<S: StateMachine> Replica<S> {
         taking.pulls += 1;
         if taking.pulls > PULLS_MAX || self.log.leads() {
             // If it is still behind, the log will ask someone and be told so again.
-            self.taking = None;
+            (self.taking, self.staged) = (None, None);
             self.log.install(Slot::ZERO, self.log.configuration().clone());
             return;
         }
@@ -172,7 +172,9 @@ impl<S: StateMachine> Replica<S> {
                 effects.record(Record::Installed { position });
                 effects.mark(Note::Fact(Fact::Counted("snapshots_installed")));
             }
-            if self.install(position) {
+            let installed = self.install(position);
+            self.staged = None;
+            if installed {
                 let (position, digest) = (self.applied.0, self.digest);
                 effects.mark(Note::Fact(Fact::Applied { position, digest }));
             }
@@ -185,6 +187,7 @@ impl<S: StateMachine> Replica<S> {
             && taking.transfer.position() == Some(position)
         {
             (taking.transfer, taking.next) = (Transfer::default(), 0);
+            self.staged = None;
             self.pull(effects);
         }
     }

@@ -1,0 +1,119 @@
+//! Clusters as the tests want them.
+
+use crate::driver::Loops;
+use crate::machine::Machine;
+use isochrone_core::{KeyspaceId, NodeId, Random, Span};
+use isochrone_replication::multipaxos::{Form, MultiPaxos, Mutation, Parameters, Placement};
+use isochrone_sim::{Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation};
+
+pub type Cluster = Simulation<MultiPaxos<Machine>>;
+
+/// One node in each of `nodes` regions, all this far apart, `replicas` members and `spares`.
+pub fn placement(nodes: u16, replicas: u16, spares: u16, parameters: Parameters) -> Placement<Machine> {
+    let all = |from: u16, to: u16| (from..to).map(NodeId).collect::<Vec<_>>();
+    let near = |node: u16| {
+        let mut near = all(0, replicas);
+        near.sort_by_key(|replica| replica.0 != node);
+        near
+    };
+    Placement {
+        keyspace: KeyspaceId(1),
+        replicas: all(0, replicas),
+        spares: all(replicas, replicas + spares),
+        clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
+        leader: NodeId(0),
+        parameters,
+        machine: Machine::default(),
+    }
+}
+
+/// What a run with faults came to.
+pub struct Ran {
+    pub report: Report,
+    pub loops: Loops,
+    pub plan: FaultPlan,
+}
+
+impl Ran {
+    /// What broke, if anything: an oracle, or the history.
+    pub fn broken(&self) -> Option<String> {
+        match self.report.violations.first() {
+            Some(violation) => Some(violation.to_string()),
+            None => self.loops.violation().map(|text| format!("seed {}: {text}", self.report.seed)),
+        }
+    }
+}
+
+/// How a fuzzed run differs from the rest.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub replicas: u16,
+    pub faults: FaultSet,
+    pub form: Form,
+    pub mutation: Option<Mutation>,
+    pub rounds: u64,
+}
+
+impl Case {
+    pub fn new(replicas: u16, faults: FaultSet) -> Case {
+        Case { replicas, faults, form: Form::Slots, mutation: None, rounds: 40 }
+    }
+
+    /// Everything of a run is drawn from its seed: sizes, distances, disks, knobs, faults.
+    pub fn run(self, seed: u64) -> Ran {
+        let (mut cluster, mut loops) = self.cluster(seed);
+        let report = cluster.run(&mut loops);
+        if std::env::var_os("ISOCHRONE_TRACE").is_some() {
+            eprintln!("{}", cluster.trace());
+        }
+        let plan = cluster.faults().clone();
+        Ran { report, loops, plan }
+    }
+
+    pub fn cluster(self, seed: u64) -> (Cluster, Loops) {
+        let mut random = Random::seeded(seed ^ 0x636c_7573);
+        let nodes = self.replicas + 1;
+        // From one machine room to the other side of the world, unevenly.
+        let far = [50_000, 500_000, 5_000_000, 40_000_000, 100_000_000][random.below(5) as usize];
+        let mut delay = || Span::from_nanos(random.between(far / 2, far));
+        let delays: Vec<Vec<Span>> = (0..nodes).map(|_| (0..nodes).map(|_| delay()).collect()).collect();
+        let rtt = Span::from_nanos(far * 2);
+        let mut parameters = Parameters::for_rtt(rtt);
+        parameters.form = self.form;
+        parameters.mutation = self.mutation;
+        parameters.lease = random.chance(0.7);
+        parameters.forward = random.chance(0.7);
+        parameters.window = [4, 16, 1_024][random.below(3) as usize];
+        parameters.batch_commands = [1, 4, 4_096][random.below(3) as usize];
+        parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
+        parameters.session_idle = Span::from_secs([2, 600][random.below(2) as usize]);
+        parameters.limit = Span::from_secs([3, 20, 20, 20][random.below(4) as usize]);
+        let regions: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
+        let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
+        let mut config = Config::new(seed, &regions, delays);
+        config.sync = Span::from_micros(random.between(50, 3_000));
+        config.jitter = Jitter::Uniform(Span::from_nanos(random.below(far)));
+        config.sessions = 1 + random.below(2) as u32;
+        config.horizon = Span::from_secs(8);
+        if std::env::var_os("ISOCHRONE_TRACE").is_some() {
+            config.record = Record::Flow;
+        }
+        config.budget = 3_000_000;
+        config.snapshot_every = [20, 200, 20_000][random.below(3) as usize];
+        let placement = placement(nodes, self.replicas, 1, parameters);
+        let mut cluster = Simulation::new(config, &placement);
+        let tolerated = usize::from(self.replicas - 1) / 2;
+        let mut plan = FaultPlan::draw(seed, self.faults, &cluster.shape(tolerated));
+        if plan.kinds.contains(FaultKind::Membership) {
+            // How many may be lost for good depends on how many there are, which now changes.
+            let lost = |fault: &Planned| matches!(fault.kind, FaultKind::BitRot | FaultKind::DiskLost);
+            plan.faults.retain(|fault| !lost(fault));
+        }
+        cluster.set_faults(plan);
+        let mut loops = Loops::new(seed, self.rounds);
+        loops.think = Span::from_millis(400);
+        loops.replicas = (0..nodes).map(|node| placement.replica(NodeId(node))).collect();
+        loops.members = placement.replicas.clone();
+        (cluster, loops)
+    }
+}

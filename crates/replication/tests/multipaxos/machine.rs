@@ -1,0 +1,75 @@
+//! A small state machine whose replies tell much: strings that are set, appended to, counted and read.
+
+use isochrone_core::{Blob, Export, Malformed, StateMachine, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Command {
+    Get(u8),
+    Set(u8, String),
+    Append(u8, String),
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    Text(Option<String>),
+    Ok,
+    Length(u64),
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
+pub struct Machine(BTreeMap<u8, String>);
+
+#[derive(Clone)]
+pub struct View(Vec<Blob>);
+
+impl Export for View {
+    fn chunk(&self, index: u64) -> Option<Blob> {
+        self.0.get(index as usize).cloned()
+    }
+}
+
+impl StateMachine for Machine {
+    type Command = Command;
+    type Reply = Reply;
+    type View = View;
+
+    fn apply(&mut self, command: &Command) -> Reply {
+        match command {
+            Command::Get(key) => Reply::Text(self.0.get(key).cloned()),
+            Command::Set(key, text) => {
+                self.0.insert(*key, text.clone());
+                Reply::Ok
+            }
+            Command::Append(key, text) => {
+                let value = self.0.entry(*key).or_default();
+                value.push_str(text);
+                Reply::Length(value.len() as u64)
+            }
+        }
+    }
+
+    fn reads_only(command: &Command) -> bool {
+        matches!(command, Command::Get(_))
+    }
+
+    fn read(&self, command: &Command) -> Option<Reply> {
+        match command {
+            Command::Get(key) => Some(Reply::Text(self.0.get(key).cloned())),
+            _ => None,
+        }
+    }
+
+    fn export(&self) -> View {
+        // One entry a chunk, so that transfers have many.
+        View(self.0.iter().map(|entry| Blob::from(wire::encode(&entry))).collect())
+    }
+
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let (key, value) = wire::decode(chunk)
+            .map_err(|error| Malformed { what: "test chunk", cause: error.to_string() })?;
+        self.0.insert(key, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! Every planted bug is found.
