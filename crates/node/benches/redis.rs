@@ -1,5 +1,7 @@
 //! What the Redis gateway costs a command: bytes to request, response to bytes, without any I/O.
 
+#![allow(missing_docs)] // Criterion's macros make public functions.
+
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use isochrone_core::command::Response;
 use isochrone_core::{Blob, Guarantee, Instant, KeyspaceId, Random, Stamp};

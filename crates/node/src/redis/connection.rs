@@ -102,7 +102,7 @@ pub(crate) enum Control {
 pub(crate) enum Step {
     /// It was.
     Taken,
-    /// It was, and held a password: its bytes are to be overwritten.
+    /// It was, and may have held a password: its bytes are to be overwritten.
     Secret,
     /// It waits for an outcome and is to be tried again then.
     Stalled,
@@ -284,17 +284,20 @@ impl State {
 
     /// One request, from its name on.
     fn take_up(&mut self, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) -> Step {
+        if !self.spend(context, sink.out) {
+            return Step::Secret;
+        }
         let spec = match table::find(args) {
             Ok(spec) => spec,
             Err(complaint) => {
                 self.reject(&complaint, context, sink.out);
-                self.spend(context, sink);
+                self.unmute();
                 return Step::Taken;
             }
         };
         if self.allowance.is_some() && !spec.is(flag::NO_AUTH) {
             self.reject(&Complaint::text("NOAUTH Authentication required."), context, sink.out);
-            self.spend(context, sink);
+            self.unmute();
             return Step::Taken;
         }
         if context.node.loading && !spec.is(flag::LOADING) {
@@ -330,7 +333,7 @@ impl State {
         };
         if step != Step::Stalled {
             *context.counters.commands.entry(spec.name).or_default() += 1;
-            self.spend(context, sink);
+            self.unmute();
         }
         step
     }
@@ -422,9 +425,17 @@ impl State {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) {
+        let version = self.version;
+        if self.pipeline.is_empty() && !self.muted() {
+            let before = out.len();
+            if let Err(complaint) = answer(self, args, context, &mut Reply::new(out, version)) {
+                out.truncate(before);
+                self.complain(&complaint, context, out);
+            }
+            return;
+        }
         let mut bytes = Vec::new();
-        let result = answer(self, args, context, &mut Reply::new(&mut bytes, self.version));
-        match result {
+        match answer(self, args, context, &mut Reply::new(&mut bytes, version)) {
             Ok(()) => self.reply(out, |reply| reply.raw(&bytes)),
             Err(complaint) => self.complain(&complaint, context, out),
         }
@@ -450,25 +461,24 @@ impl State {
         matches!(self.mute, Mute::On | Mute::Skip | Mute::Armed)
     }
 
-    /// Counts a command that was sent before login, and closes after too many.
-    fn spend(&mut self, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    /// Counts a command before login; the one that is too many is not taken up.
+    fn spend(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(allowance) = &mut self.allowance else { return true };
+        if allowance.commands == context.limits.login_commands {
+            let complaint = Complaint::text("ERR too many commands before login");
+            self.cut(complaint, "login_commands", context, out);
+            return false;
+        }
+        allowance.commands += 1;
+        true
+    }
+
+    /// CLIENT REPLY SKIP holds back one reply.
+    fn unmute(&mut self) {
         match self.mute {
             Mute::Skip => self.mute = Mute::Off,
             Mute::Armed => self.mute = Mute::Skip,
             Mute::On | Mute::Off => {}
-        }
-        if let Some(allowance) = &mut self.allowance
-            && self.login.is_none()
-        {
-            allowance.commands += 1;
-            if allowance.commands > context.limits.login_commands {
-                self.cut(
-                    Complaint::text("ERR too many commands before login"),
-                    "login_commands",
-                    context,
-                    sink.out,
-                );
-            }
         }
     }
 

@@ -52,7 +52,7 @@ fn before_login_commands_are_counted() {
         > NOPE
           -ERR unknown command 'NOPE', with args beginning with: ·
         > PING
-          -NOAUTH Authentication required.·-ERR too many commands before login·
+          -ERR too many commands before login·
           closes
         > PING
           closes
