@@ -84,6 +84,10 @@ pub struct Node {
     /// Where the journal and the snapshots live
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
+    /// Refuse to start without data: for every start but a node's first. A replica that has lost its disk has
+    /// forgotten its promises, and must not come back as if it were new
+    #[arg(long)]
+    pub expect_data: bool,
     /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
     #[arg(long)]
     pub insecure: bool,

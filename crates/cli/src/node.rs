@@ -21,7 +21,7 @@ const TOKEN: &str = "ISOCHRONE_ADMIN_TOKEN";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let Arguments { file, name, data, insecure } = arguments;
+    let Arguments { file, name, data, expect_data, insecure } = arguments;
     log::start("info")?;
     let deployment = Arc::new(Deployment::load(&file, &protocols::known().insecure(insecure))?);
     let me = find(&deployment, &name)?.clone();
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         deployment: Arc::clone(&deployment),
         node: me.id,
         data,
-        expect: Expect::Anything,
+        expect: if expect_data { Expect::Existing } else { Expect::Anything },
         sockets: Sockets::bind(&deployment, me.id).map_err(start)?,
         peers: BTreeMap::new(),
         emulation: None,

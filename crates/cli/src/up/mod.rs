@@ -17,7 +17,7 @@ use cluster::Cluster;
 use isochrone_core::Deployment;
 use keys::Action;
 use screen::{Input, Screen};
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,17 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
         (false, _) => table(&mut cluster, &stop, period),
     };
     cluster.stop();
-    done.map(|()| Status::Held)
+    match done {
+        // Whoever reads the lines may stop early (`| head`): then there is nobody left to run for.
+        Err(error) if is_broken_pipe(&error) => Ok(Status::Held),
+        done => done.map(|()| Status::Held),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let pipe = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
+    let json = error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+    error.downcast_ref::<std::io::Error>().is_some_and(pipe) || json == Some(ErrorKind::BrokenPipe)
 }
 
 /// Where the data lies; a temporary directory is removed in the end.

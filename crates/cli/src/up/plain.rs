@@ -160,7 +160,7 @@ mod tests {
                75s  US East    up        leader         12 ops/s  p50    88.3 ms  p99    97.1 ms  floor   88.0 ms
                75s  Euro       cut       follower        0 ops/s  p50       - ms  p99       - ms  floor  161.0 ms
                75s  Asia       up        follower       12 ops/s  p50   258.9 ms  p99   284.8 ms  floor  115.0 ms
-               75s  Australia  down      follower        0 ops/s  p50       - ms  p99       - ms  floor  161.0 ms
+               75s  Australia  down      -               0 ops/s  p50       - ms  p99       - ms  floor  161.0 ms
         "#]].assert_eq(&text(&five()));
     }
 

@@ -314,19 +314,19 @@ pub(super) mod tests {
             100,
             24,
             expect![[r#"
-            isochrone · five-regions · up 01:15
-            keyspace main · multipaxos · linearizable · durable: acknowledged after fsync on a majority
+                isochrone · five-regions · up 01:15
+                keyspace main · multipaxos · linearizable · durable: acknowledged after fsync on a majority
 
-               region     redis  state     role      applied    ops/s   p50 ms   p99 ms  floor ms  ratio
-             1 US West     7001  up        follower     1234       12    161.4    177.5     102.0   1.58
-            >2 US East     7002  up        leader       1234       12     88.3     97.1      88.0   1.00
-             3 Euro        7003  cut       follower     1234        0        -        -     161.0      -
-             4 Asia        7004  up        follower     1234       12    258.9    284.8     115.0   2.25
-             5 Australia   7005  down      follower     1234        0        -        -     161.0      -
+                   region     redis  state     role      applied    ops/s   p50 ms   p99 ms  floor ms  ratio
+                 1 US West     7001  up        follower     1234       12    161.4    177.5     102.0   1.58
+                >2 US East     7002  up        leader       1234       12     88.3     97.1      88.0   1.00
+                 3 Euro        7003  cut       follower     1234        0        -        -     161.0      -
+                 4 Asia        7004  up        follower     1234       12    258.9    284.8     115.0   2.25
+                 5 Australia   7005  down      -               -        0        -        -     161.0      -
 
-            Australia: killed, as by SIGKILL
-            ↑ ↓ or 1-9 select   k kill   r restart   p partition / heal   l lead from here   q quit
-        "#]],
+                Australia: killed, as by SIGKILL
+                ↑ ↓ or 1-9 select   k kill   r restart   p partition / heal   l lead from here   q quit
+            "#]],
         );
     }
 
@@ -337,19 +337,19 @@ pub(super) mod tests {
             60,
             24,
             expect![[r#"
-            isochrone · five-regions · up 01:15
-            keyspace main · multipaxos · linearizable · durable: acknow…
+                isochrone · five-regions · up 01:15
+                keyspace main · multipaxos · linearizable · durable: acknow…
 
-               region     redis  state     role        ops/s   p50 ms
-             1 US West     7001  up        follower       12    161.4
-            >2 US East     7002  up        leader         12     88.3
-             3 Euro        7003  cut       follower        0        -
-             4 Asia        7004  up        follower       12    258.9
-             5 Australia   7005  down      follower        0        -
+                   region     redis  state     role        ops/s   p50 ms
+                 1 US West     7001  up        follower       12    161.4
+                >2 US East     7002  up        leader         12     88.3
+                 3 Euro        7003  cut       follower        0        -
+                 4 Asia        7004  up        follower       12    258.9
+                 5 Australia   7005  down      -               0        -
 
-            Australia: killed, as by SIGKILL
-            ↑↓ select  k kill  r restart  p cut/heal  l lead  q quit
-        "#]],
+                Australia: killed, as by SIGKILL
+                ↑↓ select  k kill  r restart  p cut/heal  l lead  q quit
+            "#]],
         );
         shows(
             &five(),

@@ -5,6 +5,7 @@
 mod messages;
 mod processes;
 mod proxy;
+mod replace;
 mod resp;
 mod safety;
 mod up;

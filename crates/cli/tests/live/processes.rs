@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// How long anything may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the nodes of tests want to see before anything is changed.
+pub const TOKEN: &str = "a token of the tests";
+
 /// The program, as if from a plain shell.
 pub fn isochrone<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isochrone"));
@@ -151,7 +154,7 @@ pub fn node(file: &Path, index: usize, folder: &Path) -> Process {
         .open(folder.join(format!("{name}.log")))
         .expect("a writable folder");
     let mut command = isochrone(["node".as_ref(), file.as_os_str(), "--name".as_ref(), name.as_ref()]);
-    command.arg("--data").arg(folder.join(&name)).stderr(log);
+    command.arg("--data").arg(folder.join(&name)).env("ISOCHRONE_ADMIN_TOKEN", TOKEN).stderr(log);
     let process = Process::start(command);
     let line = process.line();
     let ready = line.as_ref().is_some_and(|line| line.contains("is ready"));

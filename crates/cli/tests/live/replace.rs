@@ -1,0 +1,77 @@
+//! A node that has lost its disk is replaced by another, as `docs/operations.md` says.
+
+use super::processes::{TOKEN, client, deployment, leader, node, nodes, outcome, until};
+use super::resp::{Client, Reply};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// Sends an order to a node; the body of its answer once it is done.
+fn order(http: SocketAddr, what: &str, replica: &str) -> Result<String, String> {
+    let body = format!("{{\"keyspace\": \"main\", \"node\": \"{replica}\"}}");
+    let request = format!(
+        "POST /admin/{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(http).map_err(|error| error.to_string())?;
+    socket.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    socket.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.starts_with("HTTP/1.1 200") { Ok(text) } else { Err(text) }
+}
+
+#[test]
+fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(4);
+    let file = deployment(path, "cluster.toml", "replace", &addresses);
+    let text = fs::read_to_string(&file).unwrap();
+    let more = "replicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n";
+    fs::write(&file, text + more).unwrap();
+    let mut first: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
+
+    let write = |index: usize, value: &str| {
+        until("a write", || {
+            let mut client = Client::connect(addresses[index].redis).ok()?;
+            matches!(client.ask(&["SET", "precious", value]), Ok(Reply::Text(_))).then_some(())
+        });
+    };
+    write(1, "before");
+
+    // It has run before, so with an empty directory it must not come back under its name.
+    first[0].signal("KILL");
+    assert_eq!(first[0].end(), None);
+    fs::remove_dir_all(path.join("n0")).unwrap();
+    let data = path.join("n0");
+    let words =
+        ["node", file.to_str().unwrap(), "--name", "n0", "--expect-data", "--data", data.to_str().unwrap()];
+    let (status, _, err) = outcome(words);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("no data of this node is here, but this node has run before"), "{err}");
+
+    let _spare = node(&file, 3, path);
+    until("a leader that is not the lost one", || leader(addresses[1].http).filter(|name| name != "n0"));
+    let refused = order(addresses[1].http, "add-replica", "n9").unwrap_err();
+    assert!(
+        refused.contains("there is no node \\\"n9\\\"") || refused.contains("there is no node \"n9\""),
+        "{refused}"
+    );
+    for (what, replica) in [("add-replica", "n3"), ("remove-replica", "n0")] {
+        until(what, || {
+            order(addresses[1].http, what, replica).inspect_err(|why| println!("{what}: {why}")).ok()
+        });
+    }
+
+    // Now any of the three may be lost: this would not be so if the lost one still counted.
+    first[1].signal("KILL");
+    assert_eq!(first[1].end(), None);
+    write(2, "after");
+    let mut client = client(addresses[3].redis);
+    let found = until("a read", || match client.ask(&["GET", "precious"]) {
+        Ok(Reply::Text(text)) => Some(text),
+        _ => None,
+    });
+    assert_eq!(found, "after");
+}
