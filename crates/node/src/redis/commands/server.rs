@@ -92,16 +92,7 @@ pub(crate) static CONNECTION: &[Spec] = &[
         Control::Hello,
     )
     .differs("the username as for AUTH"),
-    local(
-        Group::Connection,
-        "ping",
-        -1,
-        FAST | LOADING | STALE,
-        "1.0.0",
-        "[message]",
-        "Whether anybody is there",
-        info::ping,
-    ),
+    local(Group::Connection, "ping", -1, FAST, "1.0.0", "[message]", "Whether anybody is there", info::ping),
     control(Group::Connection, "quit", -1, GREETING, "1.0.0", "", "Closes the connection", Control::Quit),
     control(
         Group::Connection,
