@@ -123,6 +123,7 @@ impl Turn<'_> {
             ExpiryCondition::IfSome => held != Stamp::MAX,
             ExpiryCondition::IfLater => at > held,
             ExpiryCondition::IfEarlier => at < held,
+            ExpiryCondition::IfSomeEarlier => held != Stamp::MAX && at < held,
         };
         if wanted {
             self.redate(mark, key, at);

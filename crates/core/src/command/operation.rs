@@ -361,6 +361,8 @@ pub enum ExpiryCondition {
     IfLater,
     /// Only to an earlier one (`LT`).
     IfEarlier,
+    /// Only where there is one, to an earlier one (`XX LT`; `XX GT` is no more than `GT`).
+    IfSomeEarlier,
 }
 
 /// What a time to live is counted in.

@@ -90,11 +90,14 @@ fn deadlines_are_set_under_conditions() {
     store.run(set("k", "v"));
     assert_eq!(store.run(expire("k", 500, IfSome)), no);
     assert_eq!(store.run(expire("k", 500, IfLater)), no, "no deadline is later than any");
+    assert_eq!(store.run(expire("k", 500, IfSomeEarlier)), no);
     assert_eq!(store.run(expire("k", 500, IfEarlier)), yes);
     assert_eq!(store.run(expire("k", 600, IfNone)), no);
     assert_eq!(store.run(expire("k", 600, IfEarlier)), no);
     assert_eq!(store.run(expire("k", 600, IfLater)), yes);
     assert_eq!(store.run(expire("k", 700, IfSome)), yes);
+    assert_eq!(store.run(expire("k", 700, IfSomeEarlier)), no);
+    assert_eq!(store.run(expire("k", 650, IfSomeEarlier)), yes);
     assert_eq!(store.run(Operation::Persist { key: b("k") }), yes);
     assert_eq!(store.run(Operation::Persist { key: b("k") }), no);
     assert_eq!(store.run(expire("k", 500, IfNone)), yes);

@@ -22,8 +22,6 @@ const fn row(
     Spec::data(Group::Generic, name, arity, flags, keys, since, syntax, summary, parse)
 }
 
-const CONDITIONS: &str = "not with XX and LT together";
-
 pub(crate) static COMMANDS: &[Spec] = &[
     row(
         "copy",
@@ -51,8 +49,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         "key seconds [NX|XX|GT|LT]",
         "Sets when a key expires",
         |args, given| expire(args, given, Time::Seconds, "expire"),
-    )
-    .differs(CONDITIONS),
+    ),
     row(
         "expireat",
         -3,
@@ -62,8 +59,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         "key unix-time-seconds [NX|XX|GT|LT]",
         "Sets when a key expires",
         |args, given| expire(args, given, Time::AtSeconds, "expireat"),
-    )
-    .differs(CONDITIONS),
+    ),
     row("expiretime", 2, READ | FAST, ONE, "7.0.0", "key", "When a key expires, in seconds", |args, _| {
         ttl(args, TtlUnit::Seconds, true)
     }),
@@ -82,8 +78,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         "key milliseconds [NX|XX|GT|LT]",
         "Sets when a key expires",
         |args, given| expire(args, given, Time::Millis, "pexpire"),
-    )
-    .differs(CONDITIONS),
+    ),
     row(
         "pexpireat",
         -3,
@@ -93,8 +88,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         "key unix-time-milliseconds [NX|XX|GT|LT]",
         "Sets when a key expires",
         |args, given| expire(args, given, Time::AtMillis, "pexpireat"),
-    )
-    .differs(CONDITIONS),
+    ),
     row(
         "pexpiretime",
         2,
@@ -194,9 +188,7 @@ fn expire(args: Args<'_>, given: &mut Given<'_>, time: Time, command: &'static s
         (false, _, true, true) => {
             return Err(Complaint::text("ERR GT and LT options at the same time are not compatible"));
         }
-        (false, true, false, true) => {
-            return Err(Complaint::text("ERR XX and LT options at the same time are not supported"));
-        }
+        (false, true, false, true) => ExpiryCondition::IfSomeEarlier,
     };
     let at = time.deadline(number(args.at(2))?, given.stamp).ok_or(Complaint::Expire(command))?;
     Ok(Operation::ExpireAt { key: blob(args.at(1)), at, condition }.into())
