@@ -615,9 +615,10 @@ fn recover(
 }
 
 /// The incarnation of a process: the node's, which is durable, and how often the process was started in
-/// this life of the node (at most 255 times after the first). It rises at every start of either.
+/// this life of the node (at most 255 times after the first). It rises at every start of either, and is 1 in
+/// the first life of a node, where a process has no promises of an earlier one to fear.
 pub fn process_incarnation(node: u32, start: u8) -> u32 {
-    node << 8 | u32::from(start)
+    (node.saturating_sub(1) << 8 | u32::from(start)) + 1
 }
 
 /// Randomness that differs at every start.
