@@ -279,7 +279,7 @@ impl Reactor {
             self.reporter.note(process, &fact);
             if changed {
                 let leads = self.reporter.claims();
-                self.peers.links.values_mut().for_each(|link| link.leads.clone_from(&leads));
+                self.peers.links.values_mut().for_each(|link| link.tell(&leads));
             }
         }
     }

@@ -52,7 +52,7 @@ pub struct Link {
     random: Random,
     last_error: String,
     /// What pings tell the peer that this node leads.
-    pub leads: Vec<(KeyspaceId, PartitionId, u64)>,
+    leads: Vec<(KeyspaceId, PartitionId, u64)>,
 }
 
 enum State {
@@ -130,6 +130,17 @@ impl Link {
         }
         queue.loss = delay.loss;
         self.delay = delay;
+    }
+
+    /// What this node leads from now on. News go at once, with a ping of their own.
+    pub fn tell(&mut self, leads: &[(KeyspaceId, PartitionId, u64)]) {
+        if self.leads == leads {
+            return;
+        }
+        self.leads = leads.to_vec();
+        if let State::Ready { ping_at, .. } = &mut self.state {
+            *ping_at = Instant::ZERO;
+        }
     }
 
     /// Takes over what the shard has queued: it leaves now, or when it has travelled its emulated way.
