@@ -164,7 +164,7 @@ pub struct Context<'a> {
     pub limits: &'a Limits,
     /// What INFO tells.
     pub node: &'a NodeView,
-    /// The keyspaces that clients may SELECT, in order of their index.
+    /// The keyspaces that clients may SELECT, in file order.
     pub keyspaces: &'a [KeyspaceView],
     /// Whether clients must log in before anything else.
     pub login: Login,
@@ -262,7 +262,7 @@ pub struct ClientView {
     pub last_command: &'static str,
     /// Bytes received and sent.
     pub traffic: (u64, u64),
-    /// Set by CLIENT KILL, of oneself or of another: the shard closes it at the end of the turn.
+    /// Set by CLIENT KILL: the shard closes it, oneself at the end of the turn, another within 100 ms.
     pub kill: bool,
 }
 

@@ -260,7 +260,11 @@ impl Node {
         let mut listeners = Vec::new();
         for socket in config.sockets.redis {
             let address = socket.local_addr()?;
+            // A port of a keyspace's own begins there; every other in the keyspace that clients find as 0.
+            let own =
+                deployment.keyspaces().iter().find(|keyspace| keyspace.redis_port == Some(address.port()));
             listeners.push(ClientListener {
+                index: own.map_or(0, |keyspace| u32::from(keyspace.index)),
                 socket: non_blocking(socket)?,
                 address,
                 acceptor: client_acceptor.clone(),

@@ -17,6 +17,19 @@ pub const DEADLINE: Token = Token(1);
 /// The first token that is free for sockets.
 pub const FIRST_FREE: usize = 2;
 
+/// What one socket has to say.
+#[derive(Copy, Clone, Debug)]
+pub struct Ready {
+    /// Which.
+    pub token: Token,
+    /// There is something to read, the end or an error included.
+    pub readable: bool,
+    /// The other end has closed, or the connection is broken.
+    pub closed: bool,
+    /// It takes bytes, or never will again.
+    pub writable: bool,
+}
+
 /// See the module's page.
 pub struct Poller {
     poll: Poll,
@@ -76,11 +89,16 @@ impl Poller {
         }
     }
 
-    /// What the last wait has found: token, and whether there is something to read or to be closed.
-    pub fn ready(&self) -> impl Iterator<Item = (Token, bool, bool)> + '_ {
+    /// What the last wait has found.
+    pub fn ready(&self) -> impl Iterator<Item = Ready> + '_ {
         self.events.iter().map(|event| {
-            let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-            (event.token(), readable, event.is_writable() || event.is_write_closed())
+            let closed = event.is_read_closed() || event.is_error();
+            Ready {
+                token: event.token(),
+                readable: event.is_readable() || closed,
+                closed,
+                writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            }
         })
     }
 

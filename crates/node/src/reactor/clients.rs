@@ -7,6 +7,7 @@ use crate::gateway::{
     Session,
 };
 use crate::limits::Limits;
+use crate::poller::Ready;
 use crate::security;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
@@ -37,6 +38,8 @@ pub struct ClientListener {
     pub address: SocketAddr,
     /// With or without TLS.
     pub acceptor: Acceptor,
+    /// The keyspace that its clients begin in, by index.
+    pub index: u32,
 }
 
 /// All clients of a node.
@@ -193,7 +196,7 @@ impl Clients {
                     return;
                 }
             };
-            let local = from.address;
+            let (local, keyspace) = (from.address, from.index);
             let Ok(mut stream) = Stream::accepted(socket, &from.acceptor) else { continue };
             self.counters.connections += 1;
             if self.connections.len() >= self.limits.clients {
@@ -209,7 +212,7 @@ impl Clients {
             }
             let number = self.next_connection;
             self.next_connection += 1;
-            self.views.insert(number, view(address, local, now));
+            self.views.insert(number, ClientView { index: keyspace, ..view(address, local, now) });
             let mut context = Context {
                 now,
                 stamp,
@@ -238,16 +241,17 @@ impl Clients {
     }
 
     /// A connection's socket has news.
-    pub fn wake(&mut self, index: usize, readable: bool, writable: bool) {
+    pub fn wake(&mut self, index: usize, ready: Ready) {
         let Some(connection) = self.connections.get(index) else { return };
-        if readable {
+        if ready.readable {
+            connection.stream.wake(ready.closed);
             connection.input = true;
             if !connection.queued {
                 connection.queued = true;
                 self.readable.push_back(index);
             }
         }
-        if writable && !connection.stream.flushed() && !connection.dirty {
+        if ready.writable && !connection.stream.flushed() && !connection.dirty {
             connection.dirty = true;
             self.dirty.push(index);
         }
@@ -350,12 +354,14 @@ impl Clients {
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.tick(context, out, requests);
             });
-            if let Some(connection) = self.connections.get(index)
-                && connection.input
-                && !connection.queued
-            {
+            let Some(connection) = self.connections.get(index) else { continue };
+            let killed = self.views.get(&connection.number).is_some_and(|view| view.kill);
+            if connection.input && !connection.queued {
                 connection.queued = true;
                 self.readable.push_back(index);
+            }
+            if killed {
+                self.mark(index);
             }
         }
         // Old failures are forgiven a little at a time.

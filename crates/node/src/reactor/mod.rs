@@ -185,22 +185,22 @@ impl Reactor {
     fn dispatch(&mut self, now: Instant) {
         let registry = self.poller.registry();
         self.peers.read_on(&mut self.shard, registry, &mut self.scratch);
-        for (token, readable, writable) in self.poller.ready() {
-            match kind(token) {
+        for ready in self.poller.ready() {
+            match kind(ready.token) {
                 Some((Kind::PeerListener, _)) => self.peers.accept(now, registry),
                 Some((Kind::Link, index)) => {
                     if let Some(link) = self.peers.links.get_mut(&isochrone_core::NodeId(index as u16)) {
-                        link.wake(now, registry, &mut self.scratch);
+                        link.wake(ready, now, registry, &mut self.scratch);
                     }
                 }
                 Some((Kind::Inbound, index)) => {
-                    self.peers.wake(index, &mut self.shard, registry, &mut self.scratch);
+                    self.peers.wake(index, ready, &mut self.shard, registry, &mut self.scratch);
                 }
                 Some((Kind::ClientListener, index)) => {
                     self.clients.accept(index, now, self.shard.io().stamp, registry);
                 }
-                Some((Kind::Client, index)) => self.clients.wake(index, readable, writable),
-                None => debug_assert!(token == WAKER || token == crate::poller::DEADLINE),
+                Some((Kind::Client, index)) => self.clients.wake(index, ready),
+                None => debug_assert!(ready.token == WAKER || ready.token == crate::poller::DEADLINE),
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::{Kind, token};
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
+use crate::poller::Ready;
 use crate::reactor::slab::Slab;
 use crate::security;
 use crate::shard::{Refused, Shard};
@@ -125,7 +126,26 @@ impl Peers {
     }
 
     /// An inbound connection has news.
-    pub fn wake(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
+    pub fn wake(
+        &mut self,
+        index: usize,
+        ready: Ready,
+        shard: &mut Shard,
+        registry: &Registry,
+        scratch: &mut [u8],
+    ) {
+        let Some(inbound) = self.inbound.get(index) else { return };
+        if ready.readable {
+            inbound.stream.wake(ready.closed);
+            self.read(index, shard, registry, scratch);
+        } else if !inbound.stream.flushed()
+            && let Err(error) = inbound.stream.flush()
+        {
+            self.end(index, registry, &Broken::Io(error));
+        }
+    }
+
+    fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
         let (hello, leaders) = (&self.hello, &mut self.leaders);
         let context = Reading { hello, leaders, incarnations: &mut self.incarnations, limits: &self.limits };
@@ -145,7 +165,7 @@ impl Peers {
     /// Reads on where the last turn stopped. Whether there is still more.
     pub fn read_on(&mut self, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) -> bool {
         for index in std::mem::take(&mut self.again) {
-            self.wake(index, shard, registry, scratch);
+            self.read(index, shard, registry, scratch);
         }
         !self.again.is_empty()
     }

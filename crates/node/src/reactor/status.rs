@@ -275,8 +275,10 @@ impl Reporter {
         debug_assert!(now <= self.clock.now());
         let mut node = clients.node().clone();
         let mut views = clients.keyspaces().to_vec();
+        if node.uptime_seconds != now.as_nanos() / 1_000_000_000 || node.memory_bytes == 0 {
+            node.memory_bytes = resident_bytes();
+        }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
-        node.memory_bytes = resident_bytes();
         node.journal_bytes = self.journal.segment_bytes.load(Relaxed);
         let syncs = self.journal.syncs.count();
         node.sync_micros =

@@ -123,6 +123,9 @@ impl Connection {
     /// A connection that was just accepted.
     pub fn new(context: &Context<'_>) -> Connection {
         let allowance = Allowance { since: context.now, input: 0, output: 0, commands: 0 };
+        // A port of a keyspace's own begins in that keyspace.
+        let index = context.clients.get(&context.connection).map_or(0, |client| client.index);
+        let keyspace = context.keyspaces.iter().position(|keyspace| keyspace.index == index).unwrap_or(0);
         Connection {
             requests: Requests::new(),
             state: State {
@@ -131,7 +134,7 @@ impl Connection {
                 pipeline: Pipeline::default(),
                 allowance: (context.login == Login::Required).then_some(allowance),
                 login: None,
-                keyspace: 0,
+                keyspace,
                 queue: None,
                 watches: Watches::default(),
                 mute: Mute::Off,

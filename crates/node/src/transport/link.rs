@@ -5,6 +5,7 @@ use super::emulation::Delay;
 use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
 use super::stream::{Got, Stream};
 use crate::outgoing::PeerQueue;
+use crate::poller::Ready;
 use crate::security;
 use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Random, Span};
 use mio::{Registry, Token};
@@ -206,8 +207,13 @@ impl Link {
     }
 
     /// The socket has news.
-    pub fn wake(&mut self, now: Instant, registry: &Registry, scratch: &mut [u8]) {
-        if let Err(error) = self.drive(now, true, scratch) {
+    pub fn wake(&mut self, ready: Ready, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+        if let (true, State::Greeting { stream, .. } | State::Ready { stream, .. }) =
+            (ready.readable, &mut self.state)
+        {
+            stream.wake(ready.closed);
+        }
+        if let Err(error) = self.drive(now, ready.readable, scratch) {
             self.broken(now, registry, &error);
         }
     }

@@ -15,6 +15,10 @@ pub struct Stream {
     out: Vec<u8>,
     /// How much of `out` is written.
     written: usize,
+    /// The last read took everything: the socket will say when there is more.
+    drained: bool,
+    /// The other end has closed, so that reading must go on to the end.
+    closed: bool,
 }
 
 /// How connections that come in on a listener are spoken with.
@@ -78,7 +82,7 @@ impl Stream {
             // The owner bounds what it queues.
             tls.set_buffer_limit(None);
         }
-        Stream { socket, tls, out: Vec::new(), written: 0 }
+        Stream { socket, tls, out: Vec::new(), written: 0, drained: false, closed: false }
     }
 
     /// Registers the socket for both directions.
@@ -125,16 +129,29 @@ impl Stream {
         self.tls.is_some()
     }
 
-    /// Reads what is there into `scratch`.
+    /// The socket has said that there is something to read; `closed` where it said that the end is near.
+    pub fn wake(&mut self, closed: bool) {
+        self.drained = false;
+        self.closed |= closed;
+    }
+
+    /// Reads what is there into `scratch`. A read that does not fill it has taken everything, so that the
+    /// next one answers [`Got::Later`] without asking the system, until [`Stream::wake`].
     ///
     /// # Errors
     /// The connection is broken, or what came is no TLS.
     pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<Got> {
         let Some(tls) = &mut self.tls else {
+            if self.drained {
+                return Ok(Got::Later);
+            }
             loop {
                 match self.socket.read(scratch) {
                     Ok(0) => return Ok(Got::End),
-                    Ok(bytes) => return Ok(Got::Bytes(bytes)),
+                    Ok(bytes) => {
+                        self.drained = bytes < scratch.len() && !self.closed;
+                        return Ok(Got::Bytes(bytes));
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Later),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
