@@ -4,7 +4,9 @@ use crate::driver::Loops;
 use crate::machine::Machine;
 use isochrone_core::{KeyspaceId, NodeId, Random, Span};
 use isochrone_replication::multipaxos::{Form, MultiPaxos, Mutation, Parameters, Placement};
-use isochrone_sim::{Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation};
+use isochrone_sim::{
+    Action, Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation,
+};
 
 pub type Cluster = Simulation<MultiPaxos<Machine>>;
 
@@ -52,11 +54,33 @@ pub struct Case {
     pub form: Form,
     pub mutation: Option<Mutation>,
     pub rounds: u64,
+    /// Crashes in addition to those drawn, each short.
+    pub crashes: u64,
+    /// Nodes cut off for one or two seconds, in addition to what is drawn.
+    pub isolated: u64,
+    /// The first leader's disk is slow, and it crashes among the first two replicas, then comes back among
+    /// the first and the last: nothing but its journal can keep it from using its ballot again.
+    pub relapse: bool,
+    /// The first leader is told to hand over, and is cut off when it has.
+    pub usurped: bool,
+    /// Few keys and little thought: what is stale shows.
+    pub hot: bool,
 }
 
 impl Case {
     pub fn new(replicas: u16, faults: FaultSet) -> Case {
-        Case { replicas, faults, form: Form::Slots, mutation: None, rounds: 40 }
+        Case {
+            replicas,
+            faults,
+            form: Form::Slots,
+            mutation: None,
+            rounds: 40,
+            crashes: 0,
+            isolated: 0,
+            relapse: false,
+            usurped: false,
+            hot: false,
+        }
     }
 
     /// Everything of a run is drawn from its seed: sizes, distances, disks, knobs, faults.
@@ -74,7 +98,8 @@ impl Case {
         let mut random = Random::seeded(seed ^ 0x636c_7573);
         let nodes = self.replicas + 1;
         // From one machine room to the other side of the world, unevenly.
-        let far = [50_000, 500_000, 5_000_000, 40_000_000, 100_000_000][random.below(5) as usize];
+        let far = [50_000, 500_000, 5_000_000, 40_000_000, 100_000_000]
+            [random.below(if self.hot { 3 } else { 5 }) as usize];
         let mut delay = || Span::from_nanos(random.between(far / 2, far));
         let delays: Vec<Vec<Span>> = (0..nodes).map(|_| (0..nodes).map(|_| delay()).collect()).collect();
         let rtt = Span::from_nanos(far * 2);
@@ -88,12 +113,19 @@ impl Case {
         parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
         parameters.session_idle = Span::from_secs([2, 600][random.below(2) as usize]);
         parameters.limit = Span::from_secs([3, 20, 20, 20][random.below(4) as usize]);
+        if self.usurped {
+            // Clients look elsewhere before the old lease has run out.
+            parameters.retry = Span::from_millis(60);
+        }
         let regions: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
         let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
         let mut config = Config::new(seed, &regions, delays);
         config.sync = Span::from_micros(random.between(50, 3_000));
+        if self.relapse {
+            config.sync = Span::from_millis(600);
+        }
         config.jitter = Jitter::Uniform(Span::from_nanos(random.below(far)));
-        config.sessions = 1 + random.below(2) as u32;
+        config.sessions = if self.hot { 2 } else { 1 + random.below(2) as u32 };
         config.horizon = Span::from_secs(8);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
             config.record = Record::Flow;
@@ -109,9 +141,61 @@ impl Case {
             let lost = |fault: &Planned| matches!(fault.kind, FaultKind::BitRot | FaultKind::DiskLost);
             plan.faults.retain(|fault| !lost(fault));
         }
+        for _ in 0..self.crashes {
+            let action = Action::Crash {
+                node: random.below(u64::from(self.replicas)) as usize,
+                effects: random.below(30),
+                down: Span::from_millis(random.between(5, 100)),
+            };
+            let at = Span::from_millis(random.below(7_500));
+            plan.faults.push(Planned { at, length: Span::ZERO, kind: FaultKind::Crash, action });
+        }
+        for _ in 0..self.isolated {
+            let node = random.below(u64::from(self.replicas)) as usize;
+            let others = (0..usize::from(nodes)).filter(|other| *other != node);
+            let links = others.flat_map(|other| [(node, other), (other, node)]).collect();
+            let (at, length) = (random.below(7_000), random.between(500, 2_000));
+            let (at, length) = (Span::from_millis(at), Span::from_millis(length));
+            let action = Action::Cut { links, held: random.chance(0.5) };
+            plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
+        }
+        if self.relapse {
+            let last = usize::from(self.replicas) - 1;
+            let cut = |node: usize| {
+                let others = (0..usize::from(nodes)).filter(move |other| *other != node);
+                let links = others.flat_map(|other| [(node, other), (other, node)]).collect();
+                Action::Cut { links, held: false }
+            };
+            let crash = Span::from_millis(random.between(60, 300));
+            let mut add = |at, length, kind, action| plan.faults.push(Planned { at, length, kind, action });
+            for node in 1..usize::from(nodes) {
+                let fast = Action::DiskSlow { node, sync: Span::from_millis(1) };
+                add(Span::ZERO, Span::ZERO, FaultKind::DiskSlow, fast);
+            }
+            let apart = Span::from_millis(random.between(10, 60));
+            add(apart, crash.saturating_sub(apart), FaultKind::Partition, cut(last));
+            let down = Span::from_millis(20);
+            add(crash, Span::ZERO, FaultKind::Crash, Action::Crash { node: 0, effects: 0, down });
+            let fast = Action::DiskSlow { node: 0, sync: Span::from_millis(1) };
+            add(crash + down / 2, Span::ZERO, FaultKind::DiskSlow, fast);
+            add(crash, Span::from_secs(5), FaultKind::Partition, cut(1));
+        }
+        if self.usurped {
+            let order = Span::from_millis(random.between(1_000, 3_000));
+            let cut = order + Span::from_micros(random.below(12_000));
+            let links = vec![(0, 1), (1, 0), (0, 2), (2, 0)];
+            let mut add = |at, length, kind, action| plan.faults.push(Planned { at, length, kind, action });
+            add(order, Span::ZERO, FaultKind::Membership, Action::Membership);
+            let length = Span::from_secs(2);
+            add(cut, length, FaultKind::Partition, Action::Cut { links, held: false });
+        }
+        plan.faults.sort_by_key(|fault| fault.at);
         cluster.set_faults(plan);
         let mut loops = Loops::new(seed, self.rounds);
-        loops.think = Span::from_millis(400);
+        loops.think = Span::from_millis(if self.hot { 40 } else { 400 });
+        loops.sets = self.hot;
+        loops.heir = self.usurped.then_some(NodeId(1));
+        loops.keys = if self.hot { 2 } else { 8 };
         loops.replicas = (0..nodes).map(|node| placement.replica(NodeId(node))).collect();
         loops.members = placement.replicas.clone();
         (cluster, loops)

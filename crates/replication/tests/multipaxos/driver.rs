@@ -15,12 +15,16 @@ pub struct Loops {
     /// Of a hundred operations, how many read.
     pub reads: u64,
     pub keys: u64,
+    /// Whether all writes set, half the sessions only read and the others only write.
+    pub sets: bool,
     /// The longest pause between operations.
     pub think: Span,
     pub random: Random,
     /// Replica processes of members and spares, for changes of the members.
     pub replicas: Vec<ProcessId>,
     pub members: Vec<NodeId>,
+    /// Who is to lead, if that is the only change wanted.
+    pub heir: Option<NodeId>,
     pub history: Vec<Operation>,
     pub counted: BTreeMap<&'static str, u64>,
     pub latencies: Vec<(ProcessId, Span)>,
@@ -35,10 +39,12 @@ impl Loops {
             rounds,
             reads: 40,
             keys: 8,
+            sets: false,
             think: Span::from_millis(200),
             random: Random::seeded(seed ^ 0x6472_6976),
             replicas: Vec::new(),
             members: Vec::new(),
+            heir: None,
             history: Vec::new(),
             counted: BTreeMap::new(),
             latencies: Vec::new(),
@@ -67,7 +73,11 @@ impl Loops {
 impl Driver<MultiPaxos<Machine>> for Loops {
     fn next(&mut self, session: Session, now: Instant) -> Next<Request<Command>> {
         let key = self.random.below(self.keys) as u8;
-        let (reads, writes) = (self.random.below(100) < self.reads, self.random.chance(0.3));
+        let (mut reads, writes) = (self.random.below(100) < self.reads, self.random.chance(0.3));
+        if self.sets {
+            // A writer cut off waits; a reader must not have to.
+            reads = session.number % 2 == 0;
+        }
         let think = Span::from_nanos(self.random.below(self.think.as_nanos() + 1));
         let (count, asked) = self.asked.entry(session.number).or_default();
         // Whoever heard nothing twice stops: each such write doubles the work of the checker.
@@ -78,8 +88,8 @@ impl Driver<MultiPaxos<Machine>> for Loops {
         let text = format!("{}.{count} ", session.number);
         let command = match (reads, writes) {
             (true, _) => Command::Get(key),
-            (false, true) => Command::Set(key, text),
-            (false, false) => Command::Append(key, text),
+            (false, writes) if writes || self.sets => Command::Set(key, text),
+            (false, _) => Command::Append(key, text),
         };
         *asked = Some(command.clone());
         Next::Request { at: now + think, request: Request::Command(command) }
@@ -139,6 +149,10 @@ impl Driver<MultiPaxos<Machine>> for Loops {
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
         if self.replicas.is_empty() {
             return Vec::new();
+        }
+        if let Some(heir) = self.heir {
+            let change = Change::Lead(heir);
+            return vec![Admin::Request { process: self.replicas[0], request: Box::new(change) }];
         }
         let mut any = || self.replicas[random.below(self.replicas.len() as u64) as usize];
         let (process, node) = (any(), any().node);

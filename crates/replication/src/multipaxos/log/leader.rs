@@ -229,9 +229,8 @@ impl<V: Wire> Log<V> {
     fn has_room(&self) -> bool {
         let Role::Leader(reign) = &self.role else { return false };
         let hands_over = matches!(reign.task, Some(Task { heir: Some(_), .. }));
-        let barred = reign.barrier.is_some() && !self.parameters.mutated(Mutation::ChangeAtOnce);
         !hands_over
-            && !barred
+            && reign.barrier.is_none()
             && reign.next.since(self.decided) < self.parameters.window
             && reign.flying_bytes < self.parameters.window_bytes
     }
@@ -245,11 +244,8 @@ impl<V: Wire> Log<V> {
         reign.next = slot.next();
         reign.flying_bytes += bytes;
         reign.flights.insert(slot, Flight::new(configuration, bytes, queued, now));
-        if let Value::Change(next) = &value {
+        if matches!(value, Value::Change(_)) {
             reign.barrier = Some(slot);
-            if self.parameters.mutated(Mutation::ChangeAtOnce) {
-                self.configuration = next.clone();
-            }
         }
         self.vote(ballot, slot, value.clone());
         if matches!(value, Value::Change(_)) {

@@ -416,7 +416,8 @@ impl<V: Wire> Process for Log<V> {
         self.seen = self.promise.ballot();
         self.refresh_peers();
         self.patience = self.draw_patience(effects);
-        if self.incarnation == 1 && self.preferred == Some(self.me) && self.is_member() {
+        let first = self.incarnation == 1 || self.parameters.mutated(Mutation::PrepareAhead);
+        if first && self.preferred == Some(self.me) && self.is_member() {
             self.campaign(effects);
         } else {
             effects.arm(Timer::Watch, self.patience);

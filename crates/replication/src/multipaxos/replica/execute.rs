@@ -43,7 +43,13 @@ impl<S: StateMachine> Replica<S> {
             }
         }
         self.applied = decision.slot.next();
-        self.digest = (self.digest.rotate_left(5) ^ decision.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.fold(decision.digest);
+    }
+
+    /// Takes something into the digest of all that was executed; also what was left out, so that replicas
+    /// whose exactly-once tables differ show it.
+    fn fold(&mut self, number: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     fn execute_command(&mut self, id: CommandId, below: u64, command: &S::Command) -> Told<S::Reply> {
@@ -54,9 +60,14 @@ impl<S: StateMachine> Replica<S> {
             return Told::Done(self.machine.apply(command));
         }
         match self.once.look(id) {
-            Seen::Done(reply) => Told::Done(reply.clone()),
+            Seen::Done(reply) => {
+                let told = Told::Done(reply.clone());
+                self.fold(id.sequence);
+                told
+            }
             Seen::Forgotten => {
                 self.once.end(id);
+                self.fold(id.sequence);
                 Told::Forgotten
             }
             Seen::Fresh | Seen::Running => {
