@@ -9,6 +9,7 @@ mod node;
 mod output;
 mod plan;
 mod protocols;
+mod reproduce;
 mod sim;
 mod stop;
 mod up;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
         Verb::Cert(arguments) => cert::run(arguments),
         Verb::Password => cert::password(),
@@ -60,7 +62,6 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut std::io::stdout());
             Ok(Status::Held)
         }
-        _ => Err(anyhow::anyhow!("this verb is not built yet")),
     };
     match done {
         Ok(Status::Held) => ExitCode::SUCCESS,
