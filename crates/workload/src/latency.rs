@@ -35,7 +35,25 @@ impl Window {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     window: Window,
-    cells: BTreeMap<(usize, Kind), Histogram<u64>>,
+    cells: BTreeMap<(usize, Kind), Cell>,
+}
+
+/// Histograms round to three digits; the sum does not, so that means are exact.
+#[derive(Clone, Debug)]
+struct Cell {
+    counted: Histogram<u64>,
+    sum_nanos: u128,
+}
+
+impl Cell {
+    fn new() -> Cell {
+        Cell { counted: histogram(), sum_nanos: 0 }
+    }
+
+    fn add(&mut self, other: &Cell) {
+        add(&mut self.counted, &other.counted);
+        self.sum_nanos += other.sum_nanos;
+    }
 }
 
 /// The figures of one set of requests. Latencies in milliseconds.
@@ -80,19 +98,21 @@ impl Recorder {
             return;
         }
         let nanos = answered.since(due).as_nanos().clamp(1, LONGEST.as_nanos());
-        self.cells.entry((region, kind)).or_insert_with(histogram).saturating_record(nanos);
+        let cell = self.cells.entry((region, kind)).or_insert_with(Cell::new);
+        cell.counted.saturating_record(nanos);
+        cell.sum_nanos += u128::from(nanos);
     }
 
     /// Takes in what another recorder counted.
     pub fn merge(&mut self, other: &Recorder) {
         for (cell, counted) in &other.cells {
-            add(self.cells.entry(*cell).or_insert_with(histogram), counted);
+            self.cells.entry(*cell).or_insert_with(Cell::new).add(counted);
         }
     }
 
     /// How many requests counted.
     pub fn operations(&self) -> u64 {
-        self.cells.values().map(Histogram::len).sum()
+        self.cells.values().map(|cell| cell.counted.len()).sum()
     }
 
     /// The figures of a region, of all kinds or of one; `None` where nothing counted.
@@ -114,19 +134,20 @@ impl Recorder {
     }
 
     fn sum(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Option<Quantiles> {
-        let mut all = histogram();
+        let mut sum = Cell::new();
         for (cell, counted) in &self.cells {
             if wanted(cell) {
-                add(&mut all, counted);
+                sum.add(counted);
             }
         }
         let ms = |nanos: f64| (nanos / 1e3).round() / 1e3;
+        let all = &sum.counted;
         (!all.is_empty()).then(|| Quantiles {
             operations: all.len(),
             p50_ms: ms(all.value_at_quantile(0.50) as f64),
             p95_ms: ms(all.value_at_quantile(0.95) as f64),
             p99_ms: ms(all.value_at_quantile(0.99) as f64),
-            mean_ms: ms(all.mean()),
+            mean_ms: ms(sum.sum_nanos as f64 / all.len() as f64),
             max_ms: ms(all.max() as f64),
         })
     }
