@@ -168,17 +168,19 @@ impl<S: StateMachine> Replica<S> {
         now: Instant,
     ) -> Option<Told<S::Reply>> {
         use isochrone_core::Seen;
-        if reads
-            && S::reads_only(&command)
-            && let Some(reply) = self.machine.read(&command)
-        {
-            return Some(Told::Read(reply));
-        }
+        // Before the state is read: a read that went through the log because it let a key expire has had its
+        // effect, and asked again it gets that answer, not a later one.
         match self.once.look(id) {
             Seen::Fresh => {}
             Seen::Running => return None,
             Seen::Done(reply) => return Some(Told::Done(reply.clone())),
             Seen::Forgotten => return Some(Told::Forgotten),
+        }
+        if reads
+            && S::reads_only(&command)
+            && let Some(reply) = self.machine.read(&command)
+        {
+            return Some(Told::Read(reply));
         }
         let bytes = wire::encoded_size(&command) + 24;
         match self.log.propose(Entry::Command { id, below, command }, bytes, now) {
