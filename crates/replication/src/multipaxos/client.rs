@@ -1,6 +1,6 @@
 //! The client role: numbers commands, finds the leader, asks again, and gives up in time.
 
-use super::message::{Message, Spans, Told};
+use super::message::{Ask, Message, Spans, Told};
 use super::{Note, Parameters};
 use crate::request::{Change, Outcome, Refusal, Request};
 use isochrone_core::{
@@ -52,6 +52,8 @@ struct Asked<T> {
     /// When it is asked for again.
     due: Instant,
     attempts: u32,
+    /// Whether it is a read that must go through the log with its effect.
+    touching: bool,
 }
 
 /// The one timer of a client: it sweeps over everything outstanding.
@@ -81,8 +83,10 @@ impl<C: Wire, R: Wire> Client<C, R> {
         let sequence = self.next;
         self.next += 1;
         let due = now + self.parameters.retry;
-        self.outstanding
-            .insert(sequence, Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0 });
+        self.outstanding.insert(
+            sequence,
+            Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0, touching: false },
+        );
         self.tickets.insert(ticket, sequence);
         self.fresh.push(sequence);
         self.sweep_soon(effects);
@@ -100,8 +104,11 @@ impl<C: Wire, R: Wire> Client<C, R> {
             return;
         }
         let outstanding = &self.outstanding;
-        let command = |sequence: u64| Some((sequence, outstanding.get(&sequence)?.what.clone()));
-        let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| command(*sequence)).collect();
+        let ask = |sequence: u64| {
+            let asked = outstanding.get(&sequence)?;
+            Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching })
+        };
+        let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
         self.fresh.clear();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
@@ -138,6 +145,15 @@ impl<C: Wire, R: Wire> Client<C, R> {
                 Told::Done(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
+                Told::Touches => {
+                    if let Some(asked) = self.outstanding.get_mut(&sequence)
+                        && !std::mem::replace(&mut asked.touching, true)
+                    {
+                        asked.due = now + self.parameters.retry;
+                        self.fresh.push(sequence);
+                    }
+                    continue;
+                }
                 Told::Overloaded => {
                     // Not a refusal to the host: a copy of the command may be on its way elsewhere.
                     if let Some(asked) = self.outstanding.get_mut(&sequence) {
@@ -253,7 +269,10 @@ impl<C: Wire, R: Wire> Client<C, R> {
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         self.next += 1;
         let due = now + self.parameters.retry;
-        self.changes.insert(number, Asked { ticket: Some(ticket), what: change, at: now, due, attempts: 0 });
+        self.changes.insert(
+            number,
+            Asked { ticket: Some(ticket), what: change, at: now, due, attempts: 0, touching: false },
+        );
         effects.send(self.target, Message::Administer { number, change });
         self.sweep_soon(effects);
     }

@@ -17,11 +17,31 @@ pub enum Entry<C> {
         /// What is to be executed.
         command: C,
     },
+    /// A reading command without an effect: executed as often as it is found, and never remembered.
+    Read {
+        /// Its name for ever.
+        id: CommandId,
+        /// The client has the answers to all its commands below this one.
+        below: u64,
+        /// What is to be read.
+        command: C,
+    },
     /// A client was silent for long: its retained answers go.
     Expire {
         /// The client.
         client: ClientId,
     },
+}
+
+/// One command of a client.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Ask<C> {
+    /// The client's number for it.
+    pub sequence: u64,
+    /// What is to be executed.
+    pub command: C,
+    /// A read that was told [`Told::Touches`]: it is executed once, with its effect.
+    pub touching: bool,
 }
 
 /// What a client is told of one command.
@@ -31,6 +51,10 @@ pub enum Told<R> {
     Done(R),
     /// It was read from the leader's state under its lease.
     Read(R),
+    /// It is a read that would let a key expire, and was not executed. A read is answered without a record
+    /// of it, so a late copy may be read again; an effect must not be had again, least of all when the
+    /// client has its answer. The client, which alone knows that it has none, asks for it as a change.
+    Touches,
     /// It may have been executed, and what it answered is forgotten.
     Forgotten,
     /// It was not taken: too much is waiting.
@@ -53,8 +77,8 @@ pub enum Message<C: Wire, R: Wire> {
         client: ClientId,
         /// The client has the answers to all its commands below this one.
         below: u64,
-        /// Sequence numbers and commands.
-        asks: Vec<(u64, C)>,
+        /// The commands.
+        asks: Vec<Ask<C>>,
         /// Whether a replica has sent them on already.
         forwarded: bool,
     },

@@ -73,7 +73,7 @@ mod tests;
 pub use client::{Client, Setup as ClientSetup};
 pub use log::Member;
 pub use mark::Note;
-pub use message::{Entry, Message, Record, Spans, Timer, Told};
+pub use message::{Ask, Entry, Message, Record, Spans, Timer, Told};
 pub use mutation::Mutation;
 pub use parameters::{Form, Parameters};
 pub use replica::{Replica, Setup as ReplicaSetup};

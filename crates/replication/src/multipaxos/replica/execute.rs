@@ -38,6 +38,13 @@ impl<S: StateMachine> Replica<S> {
                             self.answer(id.client, spans, id.sequence, told);
                         }
                     }
+                    Entry::Read { id, below, command } => {
+                        self.once.acknowledge(id.client, *below);
+                        if tell {
+                            let told = self.machine.read(command).map_or(Told::Touches, Told::Done);
+                            self.answer(id.client, spans, id.sequence, told);
+                        }
+                    }
                     Entry::Expire { client } => self.expire_session(*client),
                 }
             }
@@ -54,7 +61,6 @@ impl<S: StateMachine> Replica<S> {
 
     fn execute_command(&mut self, id: CommandId, below: u64, command: &S::Command) -> Told<S::Reply> {
         self.once.acknowledge(id.client, below);
-        // Reads too: one that lets a key expire has an effect, and must not have it, or see past it, twice.
         match self.once.look(id) {
             Seen::Done(reply) => {
                 let told = Told::Done(reply.clone());

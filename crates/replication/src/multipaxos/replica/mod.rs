@@ -5,7 +5,7 @@ mod snapshot;
 mod transfer;
 
 use super::log::{self, Log, Member};
-use super::message::{Entry, Message, Record, Timer, Told};
+use super::message::{Ask, Entry, Message, Record, Timer, Told};
 use super::{Note, Parameters};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
@@ -129,7 +129,7 @@ impl<S: StateMachine> Replica<S> {
         &mut self,
         client: ClientId,
         below: u64,
-        asks: Vec<(u64, S::Command)>,
+        asks: Vec<Ask<S::Command>>,
         forwarded: bool,
         effects: &mut Effects<Self>,
     ) {
@@ -141,7 +141,7 @@ impl<S: StateMachine> Replica<S> {
                     effects.send_ahead(leader, Message::Requests { client, below, asks, forwarded: true });
                 }
                 None => {
-                    let sequences = asks.iter().map(|(sequence, _)| *sequence).collect();
+                    let sequences = asks.iter().map(|ask| ask.sequence).collect();
                     let incarnation = client.incarnation;
                     let redirect = Message::Redirect { incarnation, leader, sequences };
                     effects.send_ahead(client.process, redirect);
@@ -151,8 +151,9 @@ impl<S: StateMachine> Replica<S> {
         let now = effects.now();
         self.clients.insert(client.process, now);
         let reads = self.log.may_read(now);
-        for (sequence, command) in asks {
-            if let Some(told) = self.take(CommandId { client, sequence }, below, command, reads, now) {
+        for ask in asks {
+            let sequence = ask.sequence;
+            if let Some(told) = self.take(CommandId { client, sequence }, below, ask, reads, now) {
                 self.answer(client, None, sequence, told);
             }
         }
@@ -163,24 +164,27 @@ impl<S: StateMachine> Replica<S> {
         &mut self,
         id: CommandId,
         below: u64,
-        command: S::Command,
+        ask: Ask<S::Command>,
         reads: bool,
         now: Instant,
     ) -> Option<Told<S::Reply>> {
         use isochrone_core::Seen;
-        // Before the state is read: a read that went through the log because it let a key expire has had its
-        // effect, and asked again it gets that answer, not a later one.
+        let Ask { command, touching, .. } = ask;
+        if S::reads_only(&command) && !touching {
+            if reads {
+                return Some(self.machine.read(&command).map_or(Told::Touches, Told::Read));
+            }
+            let bytes = wire::encoded_size(&command) + 24;
+            return match self.log.propose(Entry::Read { id, below, command }, bytes, now) {
+                Ok(()) => None,
+                Err(_) => Some(Told::Overloaded),
+            };
+        }
         match self.once.look(id) {
             Seen::Fresh => {}
             Seen::Running => return None,
             Seen::Done(reply) => return Some(Told::Done(reply.clone())),
             Seen::Forgotten => return Some(Told::Forgotten),
-        }
-        if reads
-            && S::reads_only(&command)
-            && let Some(reply) = self.machine.read(&command)
-        {
-            return Some(Told::Read(reply));
         }
         let bytes = wire::encoded_size(&command) + 24;
         match self.log.propose(Entry::Command { id, below, command }, bytes, now) {
