@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -104,11 +105,20 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Addresses on loopback that nobody listens on.
+/// Addresses on loopback that nobody listens on. They lie below the ports that systems give to outgoing connections:
+/// one of those could take the port of a node that is down for a moment.
 pub fn addresses(count: usize) -> Vec<SocketAddr> {
-    let sockets: Vec<_> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    sockets.iter().map(|socket| socket.local_addr().expect("it is bound")).collect()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let range = 20_000..32_000u16;
+    // Runs beside one another begin at different places.
+    let begin = (std::process::id() % 120) as u16 * 100;
+    let next = || {
+        let step = NEXT.fetch_add(1, Ordering::SeqCst);
+        assert!(step < range.end - range.start, "no free port in {range:?}");
+        let port = range.start + (begin + step) % (range.end - range.start);
+        TcpListener::bind(("127.0.0.1", port)).ok()?.local_addr().ok()
+    };
+    std::iter::repeat_with(next).flatten().take(count).collect()
 }
 
 /// The addresses of one node.

@@ -64,6 +64,9 @@ fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
         });
     }
 
+    // The leader knows that the removal is decided. With a write, or a heartbeat later, the others know it too.
+    write(2, "between");
+
     // Now any of the three may be lost: this would not be so if the lost one still counted.
     first[1].signal("KILL");
     assert_eq!(first[1].end(), None);
