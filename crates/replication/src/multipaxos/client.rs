@@ -408,9 +408,6 @@ impl<C: Wire, R: Wire> Process for Client<C, R> {
 
     fn check(&self) {
         assert!(self.outstanding.len() <= self.parameters.outstanding, "more outstanding than allowed");
-        assert!(
-            self.outstanding.iter().filter(|(_, asked)| asked.ticket.is_some()).count() == self.tickets.len(),
-            "a ticket without a command"
-        );
+        assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
     }
 }

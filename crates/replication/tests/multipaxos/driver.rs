@@ -17,6 +17,8 @@ pub struct Loops {
     pub keys: u64,
     /// Whether all writes set, half the sessions only read and the others only write.
     pub sets: bool,
+    /// Whether nothing is kept for the checker.
+    pub quiet: bool,
     /// The longest pause between operations.
     pub think: Span,
     pub random: Random,
@@ -40,6 +42,7 @@ impl Loops {
             reads: 40,
             keys: 8,
             sets: false,
+            quiet: false,
             think: Span::from_millis(200),
             random: Random::seeded(seed ^ 0x6472_6976),
             replicas: Vec::new(),
@@ -76,7 +79,7 @@ impl Driver<MultiPaxos<Machine>> for Loops {
         let (mut reads, writes) = (self.random.below(100) < self.reads, self.random.chance(0.3));
         if self.sets {
             // A writer cut off waits; a reader must not have to.
-            reads = session.number % 2 == 0;
+            reads = session.number.is_multiple_of(2);
         }
         let think = Span::from_nanos(self.random.below(self.think.as_nanos() + 1));
         let (count, asked) = self.asked.entry(session.number).or_default();
@@ -96,6 +99,9 @@ impl Driver<MultiPaxos<Machine>> for Loops {
     }
 
     fn invoked(&mut self, session: Session, ticket: Ticket, now: Instant) {
+        if self.quiet {
+            return;
+        }
         let Some((count, Some(command))) = self.asked.get(&session.number).cloned() else { return };
         let (key, op, args) = match command {
             Command::Get(key) => (key, "get", vec![]),

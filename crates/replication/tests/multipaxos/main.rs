@@ -1,8 +1,11 @@
 //! Multi-Paxos in the simulator: exact latency, conversations, faults, planted bugs.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod cluster;
 mod driver;
 mod latency;
 mod machine;
 mod mutations;
 mod safety;
+mod speed;
