@@ -50,6 +50,21 @@ fn quiet_runs_hold() {
 fn three_replicas_hold_under_all_faults() {
     let (faults, counted) = hold(Case::new(3, FaultSet::ALL), 0, 200);
     println!("{faults}\n{counted:?}");
+    if std::env::var_os("ISOCHRONE_SEED").is_none() {
+        let missing: Vec<_> = faults.iter().filter(|(_, count)| *count == 0).collect();
+        assert_eq!(missing, [], "faults that never happened");
+        for name in ["membership_changes", "snapshots_installed", "lease_waits", "leaders_cut_off"] {
+            assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_the_same_every_time() {
+    for seed in (0..200).step_by(20) {
+        let case = Case::new(3, FaultSet::ALL);
+        assert_eq!(case.run(seed).report.hash, case.run(seed).report.hash, "seed {seed}");
+    }
 }
 
 #[test]

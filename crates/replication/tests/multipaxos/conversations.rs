@@ -1,0 +1,364 @@
+//! The protocol as conversations: what is said when, in the cases that everyone should know. Read them in
+//! order; `UPDATE_EXPECT=1` writes them anew. Heartbeats are left out, and three machine rooms A, B and C
+//! are 10 ms apart.
+
+use crate::cluster::{Cluster, placement};
+use crate::machine::{Command, Reply};
+use expect_test::{Expect, expect};
+use isochrone_core::{Instant, NodeId, ProcessId, Span, Ticket};
+use isochrone_replication::multipaxos::{Form, MultiPaxos, Parameters};
+use isochrone_replication::{Change, Outcome, Request};
+use isochrone_sim::{Config, Driver, FlowEvent, Next, Record, Session, Simulation};
+
+const A: NodeId = NodeId(0);
+const B: NodeId = NodeId(1);
+const C: NodeId = NodeId(2);
+const D: NodeId = NodeId(3);
+
+/// Nobody asks anything but the test.
+#[derive(Default)]
+struct Silent(Vec<Outcome<Reply>>);
+
+impl Driver<MultiPaxos<crate::machine::Machine>> for Silent {
+    fn next(&mut self, _: Session, _: Instant) -> Next<Request<Command>> {
+        Next::Done
+    }
+    fn completed(&mut self, _: Session, _: Ticket, _: Outcome<Reply>, _: Instant) {}
+    fn answered(&mut self, _: ProcessId, _: Ticket, outcome: Outcome<Reply>, _: bool) {
+        self.0.push(outcome);
+    }
+}
+
+struct Talk {
+    cluster: Cluster,
+    answers: Silent,
+    clients: Vec<ProcessId>,
+    tickets: u64,
+    told: usize,
+}
+
+impl Talk {
+    fn new(spares: u16, tune: impl FnOnce(&mut Parameters)) -> Talk {
+        let nodes = 3 + spares;
+        let mut parameters = Parameters::for_rtt(Span::from_millis(20));
+        tune(&mut parameters);
+        let names = ["A", "B", "C", "D"];
+        let delays = (0..nodes).map(|from| {
+            let way = |to| if from == to { Span::ZERO } else { Span::from_millis(10) };
+            (0..nodes).map(way).collect()
+        });
+        let mut config = Config::new(1, &names[..usize::from(nodes)], delays.collect());
+        config.record = Record::Flow;
+        config.sync = Span::from_millis(1);
+        config.sessions = 0;
+        let placement = placement(nodes, 3, spares, parameters);
+        let mut cluster = Simulation::new(config, &placement);
+        cluster.boot();
+        Talk {
+            cluster,
+            answers: Silent::default(),
+            clients: (0..nodes).map(|node| placement.client(NodeId(node))).collect(),
+            tickets: 0,
+            told: 0,
+        }
+    }
+
+    fn ask(&mut self, node: NodeId, request: impl Into<Request<Command>>) {
+        self.tickets += 1;
+        let client = self.clients[usize::from(node.0)];
+        self.cluster.request(client, Ticket(self.tickets), request.into());
+    }
+
+    fn change(&mut self, change: Change) {
+        self.ask(A, Request::Change(change));
+    }
+
+    /// Lets time pass and nothing be said about it.
+    fn pass(&mut self, millis: u64) -> &mut Talk {
+        self.cluster.run_for(Span::from_millis(millis), &mut self.answers);
+        self.told = self.cluster.flow().len();
+        self
+    }
+
+    /// Lets time pass and compares what was said.
+    fn hear(&mut self, millis: u64, expected: Expect) {
+        self.cluster.run_for(Span::from_millis(millis), &mut self.answers);
+        assert_eq!(self.cluster.broken(), None);
+        let mut text = String::new();
+        for line in &self.cluster.flow()[self.told..] {
+            let at = line.at.as_millis();
+            match &line.event {
+                FlowEvent::Message { between: (from, to), label, held, ahead, .. } => {
+                    let label = label
+                        .strip_prefix("Log(")
+                        .map_or(label.as_str(), |label| label.strip_suffix(')').unwrap_or(label));
+                    if label.starts_with("Heartbeat") || label.starts_with("Heard") {
+                        continue;
+                    }
+                    let how = match (*ahead, *held > Span::ZERO) {
+                        (true, _) => " (ahead)",
+                        (_, true) => " (behind a record)",
+                        _ => "",
+                    };
+                    text += &format!("{at} {} -> {}{how}: {}\n", name(from), name(to), brief(label));
+                }
+                FlowEvent::Answer(answer) => text += &format!("{at} answer: {answer}\n"),
+                FlowEvent::Mark(mark) if mark.contains("Leads") => {
+                    text += &format!("{at} {}\n", brief(mark));
+                }
+                _ => {}
+            }
+        }
+        self.told = self.cluster.flow().len();
+        expected.assert_eq(&text);
+    }
+}
+
+/// `r0.role1.0` is the client at A.
+fn name(process: &str) -> String {
+    let node = process.chars().next().map(|c| c.to_string()).unwrap_or_default();
+    let role = if process.contains("role1") { "client" } else { "replica" };
+    format!("{role} {node}")
+}
+
+/// Without what is the same everywhere.
+fn brief(label: &str) -> String {
+    let mut text = label.to_owned();
+    for (long, short) in
+        [("CommandId { client: ", ""), ("/k1/p0/role1/0", ""), (" }", ""), ("{ ", ""), ("n0", "A")]
+    {
+        text = text.replace(long, short);
+    }
+    text.chars().take(100).collect()
+}
+
+fn set(text: &str) -> Command {
+    Command::Set(1, text.to_owned())
+}
+
+#[test]
+fn a_leader_is_elected_and_a_command_takes_two_round_trips() {
+    let mut talk = Talk::new(0, |_| {});
+    talk.hear(100, expect![[r#"
+        1 replica A -> replica A (behind a record): Prepare ballot: b1.0, from: s0
+        1 replica A -> replica B (behind a record): Prepare ballot: b1.0, from: s0
+        1 replica A -> replica C (behind a record): Prepare ballot: b1.0, from: s0
+        1 replica A -> replica A: Promised ballot: b1.0, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: None, l
+        12 replica B -> replica A (behind a record): Promised ballot: b1.0, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: None, l
+        12 replica C -> replica A (behind a record): Promised ballot: b1.0, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: None, l
+        22 replica A -> replica B (ahead): Adopt ballot: b1.0, from: s0, values: [], decided: s0
+        22 replica A -> replica C (ahead): Adopt ballot: b1.0, from: s0, values: [], decided: s0
+        23 Log(Leads(b1.0))
+    "#]]);
+    talk.ask(C, set("x"));
+    talk.hear(100, expect![[r#"
+          100 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
+          110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          131 replica A -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+          141 answer: Replied(Ok)
+    "#]]);
+    // Under the leader's lease a read needs one.
+    talk.ask(C, Command::Get(1));
+    talk.hear(100, expect![[r#"
+          200 client C -> replica A: Requests client: n2#1, below: 2, asks: [(2, Get(1))], forwarded: false
+          210 replica A -> client C (ahead): Replies incarnation: 1, spans: None, answers: [(2, Read(Text(Some("x"))))]
+          220 answer: Replied(Text(Some("x")))
+    "#]]);
+    assert_eq!(talk.answers.0.last(), Some(&Outcome::Replied(Reply::Text(Some("x".to_owned())))));
+}
+
+#[test]
+fn a_follower_takes_over_and_the_client_asks_again() {
+    let mut talk = Talk::new(0, |_| {});
+    talk.pass(100).ask(C, set("x"));
+    talk.cluster.run_for(Span::from_millis(15), &mut talk.answers);
+    talk.cluster.crash(A);
+    talk.hear(1_200, expect![[r#"
+          100 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
+          110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          501 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
+          501 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
+          511 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
+          522 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
+          522 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
+          522 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
+          522 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+          533 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+          540 client C -> replica B: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
+          543 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+          543 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+          544 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+          544 Log(Leads(b1.2))
+          550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
+          554 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+          564 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+          564 answer: Replied(Ok)
+    "#]]);
+    assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok)]);
+    // The former leader comes back, follows and learns.
+    talk.cluster.restart(A);
+    talk.hear(100, expect![[r#"
+         1373 replica A -> replica C (ahead): Fetch from: s0
+         1383 replica C -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1, "x")])], 
+         1383 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s1, values: [], decided: s1
+    "#]]);
+}
+
+#[test]
+fn one_far_behind_takes_in_a_snapshot() {
+    let mut talk = Talk::new(0, |parameters| parameters.keep_slots = 1);
+    talk.pass(100);
+    for other in [A, B] {
+        talk.cluster.connect(C, other, false);
+    }
+    for text in ["x", "y", "z"] {
+        talk.ask(A, set(text));
+        talk.pass(50);
+    }
+    for other in [A, B] {
+        talk.cluster.connect(C, other, true);
+    }
+    talk.hear(150, expect![[r#"
+          302 replica C -> replica A (ahead): Fetch from: s0
+          312 replica A -> replica C (ahead): Trimmed decided: s3
+          322 replica C -> replica A (ahead): Want position: None, index: 0
+          332 replica A -> replica C (ahead): Chunk position: 3, index: 0, chunk: Some("\x03\xea\x99\xbd\xaf\x94\xb4\xff\xcd\xed\x01\x00\x03\x00\x
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 1
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 2
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 3
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 4
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 5
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 6
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 7
+          342 replica C -> replica A (ahead): Want position: Some(3), index: 8
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 1, chunk: Some("\x01\x00\x01\x00\x01\x00\x01\x03\x01\x03\x01")
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 2, chunk: Some("\x01\x01z")
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 3, chunk: None
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 4, chunk: None
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 5, chunk: None
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 6, chunk: None
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 7, chunk: None
+          352 replica A -> replica C (ahead): Chunk position: 3, index: 8, chunk: None
+          362 replica C -> replica A (ahead): Want position: Some(3), index: 9
+          362 replica C -> replica A (ahead): Want position: Some(3), index: 10
+          372 replica A -> replica C (ahead): Chunk position: 3, index: 9, chunk: None
+          372 replica A -> replica C (ahead): Chunk position: 3, index: 10, chunk: None
+    "#]]);
+}
+
+#[test]
+fn a_new_member_catches_up_before_it_votes() {
+    let mut talk = Talk::new(1, |_| {});
+    talk.pass(100).ask(A, set("x"));
+    talk.pass(100).change(Change::Add(D));
+    talk.hear(100, expect![[r#"
+          200 client A -> replica A: Administer number: 2, change: Add(n3)
+          220 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
+          220 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
+          220 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
+          221 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          230 replica D -> replica A (ahead): Fetch from: s0
+          231 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          231 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          231 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          240 replica A -> replica D (ahead): Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1, "x")])], d
+          240 replica A -> replica D (ahead): Adopt ballot: b1.0, from: s1, values: [Change(Configuration version: 1, members: [Member replica: r0
+          241 replica A -> client A: Administered number: 2, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+          241 answer: Changed
+          251 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+    "#]]);
+    talk.pass(200).change(Change::Remove(B));
+    talk.hear(100, expect![[r#"
+          500 client A -> replica A: Administer number: 3, change: Remove(n1)
+          500 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
+          500 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
+          500 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
+          501 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+          511 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+          511 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+          511 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+          521 replica A -> client A: Administered number: 3, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+          521 answer: Changed
+    "#]]);
+    assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok), Outcome::Changed, Outcome::Changed]);
+}
+
+#[test]
+fn leadership_is_handed_over_without_waiting_for_the_lease() {
+    let mut talk = Talk::new(0, |_| {});
+    talk.pass(100).change(Change::Lead(C));
+    talk.hear(120, expect![[r#"
+          100 client A -> replica A: Administer number: 1, change: Lead(n2)
+          100 replica A -> replica C: Handover ballot: b1.0, decided: s0
+          111 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
+          111 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
+          111 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
+          111 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
+          122 replica A -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s0, accepted: [], lease: None, l
+          122 replica A -> client A (behind a record): Administered number: 1, result: Ok(()), leader: None
+          122 answer: Changed
+          122 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
+          132 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [], decided: s0
+          132 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [], decided: s0
+          133 Log(Leads(b1.2))
+    "#]]);
+    talk.ask(C, set("x"));
+    talk.hear(60, expect![[r#"
+          220 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
+          230 replica A -> replica C (ahead): Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: true
+          240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+          241 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+          251 replica A -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+          251 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+          261 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+          261 answer: Replied(Ok)
+    "#]]);
+    assert_eq!(talk.answers.0, [Outcome::Changed, Outcome::Replied(Reply::Ok)]);
+}
+
+#[test]
+fn a_prefix_log_is_adopted_whole() {
+    let mut talk = Talk::new(0, |parameters| parameters.form = Form::Prefix);
+    talk.pass(100).ask(A, set("x"));
+    talk.cluster.run_for(Span::from_millis(15), &mut talk.answers);
+    talk.ask(A, set("y"));
+    talk.cluster.run_for(Span::from_millis(3), &mut talk.answers);
+    talk.cluster.crash(A);
+    talk.hear(1_000, expect![[r#"
+          100 client A -> replica A: Requests client: A#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
+          100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
+          100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
+          101 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          111 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          111 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+          115 client A -> replica A: Requests client: A#1, below: 1, asks: [(2, Set(1, "y"))], forwarded: false
+          115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
+          115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
+          116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+          506 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
+          506 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
+          516 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
+          527 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
+          527 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
+          527 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
+          527 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+          538 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+          548 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+          548 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+          549 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
+          549 Log(Leads(b1.2))
+          559 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
+          569 replica C -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
+    "#]]);
+}
