@@ -18,7 +18,7 @@ unit:
 
 # Real clients (redis-cli, redis-benchmark, redis-py) against a running cluster; installs what it needs.
 clients:
-	$(CARGO) build --locked
+	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
 
 # Advisories, licences, bans, sources (needs cargo-deny).
