@@ -21,7 +21,7 @@ fn set(number: u64, value: &Blob) -> Command {
         expiry: Expiry::Clear,
         get: false,
     };
-    Command { stamp: Stamp::from_nanos(number), operation }
+    Command::new(Stamp::from_nanos(number), operation)
 }
 
 fn filled(keys: u64, value: &Blob) -> Store {
@@ -51,7 +51,7 @@ fn commands(c: &mut Criterion) {
         ];
         for (name, make) in kinds {
             let commands: Vec<Command> = (0..100_000)
-                .map(|_| Command { stamp: Stamp::from_nanos(1), operation: make(random.below(keys), &value) })
+                .map(|_| Command::new(Stamp::from_nanos(1), make(random.below(keys), &value)))
                 .collect();
             commands.iter().for_each(|command| drop(store.borrow_mut().apply(command)));
             let mut next = commands.iter().cycle();

@@ -196,7 +196,7 @@ impl StateMachine for Store {
     }
 
     fn reads_only(command: &Command) -> bool {
-        command.operation.is_read()
+        !command.in_order && command.operation.is_read()
     }
 
     fn read(&self, command: &Command) -> Option<Response> {

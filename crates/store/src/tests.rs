@@ -18,7 +18,7 @@ fn at(millis: u64) -> Stamp {
 }
 
 fn command(millis: u64, operation: Operation) -> Command {
-    Command { stamp: at(millis), operation }
+    Command::new(at(millis), operation)
 }
 
 fn b(text: &str) -> Blob {

@@ -270,7 +270,7 @@ impl Client {
         then: Option<Operation>,
     ) -> Pending {
         self.sequence += 1;
-        let command = Command { stamp: self.stamp(at), operation };
+        let command = Command::new(self.stamp(at), operation);
         Pending { kind, due, invoked: at, sequence: self.sequence, command, then }
     }
 

@@ -33,6 +33,16 @@ pub struct Command {
     pub stamp: Stamp,
     /// What is to be done.
     pub operation: Operation,
+    /// Whether it must keep its place behind what its client asked before it: a read that would otherwise
+    /// be answered at once, out of the log, while an earlier write of the same connection is under way.
+    pub in_order: bool,
+}
+
+impl Command {
+    /// A command that keeps no place.
+    pub fn new(stamp: Stamp, operation: Operation) -> Command {
+        Command { stamp, operation, in_order: false }
+    }
 }
 
 #[cfg(test)]

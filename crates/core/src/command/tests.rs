@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn commands_survive_the_wire(operation in operation(), nanos: u64) {
-        let command = Command { stamp: crate::Stamp::from_nanos(nanos), operation };
+        let command = Command::new(crate::Stamp::from_nanos(nanos), operation);
         prop_assert_eq!(wire::decode::<Command>(&wire::encode(&command)).unwrap(), command);
     }
 

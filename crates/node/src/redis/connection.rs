@@ -394,15 +394,26 @@ impl State {
             return self.complain(&Complaint::text(text), context, sink.out);
         };
         let muted = self.muted();
-        let id = self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted });
-        let command = Command { stamp: context.stamp, operation };
+        // A read must not overtake what this connection asked before: `SET a 1` and `GET a` in one pipeline.
+        // Behind a write that is under way it keeps its place in the log, and then counts as one itself.
+        let in_order = self.pipeline.ordered() > 0;
+        let ordered = in_order || !operation.is_read();
+        let id =
+            self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted, ordered });
+        let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
     }
 
     /// Asks the shard for something else than an operation.
     pub(crate) fn ask_shard(&mut self, ask: Ask, shape: Shape, sink: &mut Sink<'_>) -> u64 {
         let muted = self.muted();
-        let id = self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted });
+        let id = self.pipeline.wait(Waiting {
+            shape,
+            version: self.version,
+            bytes: sink.bytes,
+            muted,
+            ordered: false,
+        });
         sink.requests.push(Request { id, ask });
         id
     }

@@ -12,6 +12,7 @@ pub(crate) struct Pipeline {
     first: u64,
     slots: VecDeque<Slot>,
     waiting: usize,
+    ordered: usize,
     bytes: usize,
     ready: usize,
 }
@@ -33,12 +34,19 @@ pub(crate) struct Waiting {
     pub(crate) bytes: usize,
     /// Whether CLIENT REPLY holds its reply back.
     pub(crate) muted: bool,
+    /// Whether it is executed in its place among the writes.
+    pub(crate) ordered: bool,
 }
 
 impl Pipeline {
     /// Requests under way.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Requests under way that are executed in their place among the writes.
+    pub(crate) fn ordered(&self) -> usize {
+        self.ordered
     }
 
     /// Bytes of the requests under way.
@@ -54,6 +62,7 @@ impl Pipeline {
     /// Takes a place in the order; returns its number.
     pub(crate) fn wait(&mut self, waiting: Waiting) -> u64 {
         self.waiting += 1;
+        self.ordered += usize::from(waiting.ordered);
         self.bytes += waiting.bytes;
         self.slots.push_back(Slot::Waiting(waiting));
         self.first + self.slots.len() as u64 - 1
@@ -90,6 +99,7 @@ impl Pipeline {
         match std::mem::replace(slot, Slot::Ready(Vec::new())) {
             Slot::Waiting(waiting) => {
                 self.waiting -= 1;
+                self.ordered -= usize::from(waiting.ordered);
                 self.bytes -= waiting.bytes;
                 Some(waiting)
             }

@@ -246,7 +246,7 @@ impl Session for Line {
                 _ => {
                     self.asked += 1;
                     let operation = isochrone_core::command::Operation::IncrBy { key: "count".into(), by: 1 };
-                    let command = Command { stamp: context.stamp, operation };
+                    let command = Command::new(context.stamp, operation);
                     let ask = Ask::Execute { keyspace: context.keyspaces[0].id, command };
                     requests.push(Request { id: self.asked, ask });
                 }
