@@ -396,8 +396,9 @@ impl State {
         let muted = self.muted();
         // A read must not overtake what this connection asked before: `SET a 1` and `GET a` in one pipeline.
         // Behind a write that is under way it keeps its place in the log, and then counts as one itself.
-        let in_order = self.pipeline.ordered() > 0;
-        let ordered = in_order || !operation.is_read();
+        let reads = operation.is_read();
+        let in_order = reads && self.pipeline.ordered() > 0;
+        let ordered = in_order || !reads;
         let id =
             self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted, ordered });
         let command = Command { stamp: context.stamp, operation, in_order };

@@ -159,7 +159,8 @@ impl World {
             match request.ask {
                 Ask::Execute { keyspace, command } => {
                     assert_eq!(command.stamp, self.stamp);
-                    writeln!(text, "  ask {} {keyspace} {:?}", request.id, command.operation).unwrap();
+                    let place = if command.in_order { " in order" } else { "" };
+                    writeln!(text, "  ask {} {keyspace} {:?}{place}", request.id, command.operation).unwrap();
                 }
                 Ask::Verify { user, password } => {
                     let password = password.expose().escape_ascii().to_string();

@@ -76,7 +76,7 @@ fn a_pipeline_is_asked_at_once_and_answered_in_order() {
         expect![[r#"
             > SET a 1 ; GET a ; PING ; INCR n ; ECHO x
               ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
-              ask 1 k1 Get { key: "a" }
+              ask 1 k1 Get { key: "a" } in order
               ask 3 k1 IncrBy { key: "n", by: 1 }
             < 1 bulk 1
             < 3 int 1
@@ -116,10 +116,10 @@ fn replies_take_the_shape_of_the_version() {
               ask 2 k1 ZScore { key: "z", member: "a" }
               ask 3 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
               ask 4 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
-              ask 5 k1 Get { key: "n" }
+              ask 5 k1 Get { key: "n" } in order
               ask 6 k1 Pop { key: "l", side: Left, count: Some(2) }
-              ask 7 k1 Type { key: "h" }
-              ask 8 k1 Scan { cursor: 0, count: 10, pattern: None, kind: None }
+              ask 7 k1 Type { key: "h" } in order
+              ask 8 k1 Scan { cursor: 0, count: 10, pattern: None, kind: None } in order
             < 0 map bulk f, bulk v
               *2·$1·f·$1·v·
             < 1 set bulk a, bulk b
@@ -146,7 +146,7 @@ fn replies_take_the_shape_of_the_version() {
               ask 11 k1 ZScore { key: "z", member: "a" }
               ask 12 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
               ask 13 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
-              ask 14 k1 Get { key: "n" }
+              ask 14 k1 Get { key: "n" } in order
               ask 15 k1 Pop { key: "l", side: Left, count: Some(2) }
             < 9 map bulk f, bulk v
               %1·$1·f·$1·v·
@@ -184,7 +184,7 @@ fn old_spellings_become_one_operation_with_their_own_reply() {
               ask 2 k1 Set { key: "a", value: "2", condition: Always, expiry: Clear, get: true }
               ask 3 k1 IncrBy { key: "n", by: -5 }
               ask 4 k1 LMove { source: "x", target: "y", from: Right, to: Left }
-              ask 5 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: -inf, exclusive: false }, max: ScoreBound { score: 5, exclusive: true } }, reverse: true, limit: Some(Limit { offset: 0, count: 2 }) }, with_scores: false }
+              ask 5 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: -inf, exclusive: false }, max: ScoreBound { score: 5, exclusive: true } }, reverse: true, limit: Some(Limit { offset: 0, count: 2 }) }, with_scores: false } in order
             < 0 nil
               :0·
             < 1 int 1
@@ -272,7 +272,7 @@ fn watched_versions_go_into_the_transaction() {
               ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
             < 0 array int 4, int 0
               ask 2 k1 Transaction { watched: [("a", 4), ("b", 0)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
-              ask 3 k1 Get { key: "a" }
+              ask 3 k1 Get { key: "a" } in order
               +OK·+OK·+QUEUED·
             < 2 nilarray
               *-1·
@@ -363,8 +363,8 @@ fn what_is_not_known_or_refused_says_so() {
               ask 0 k1 Get { key: "a" }
               ask 1 k1 Get { key: "b" }
               ask 2 k1 Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false }
-              ask 3 k1 HGet { key: "d", field: "f" }
-              ask 4 k1 Get { key: "e" }
+              ask 3 k1 HGet { key: "d", field: "f" } in order
+              ask 4 k1 Get { key: "e" } in order
             < 0 refused OVERLOADED 100000 commands are under way; retry with back-off
               -OVERLOADED 100000 commands are under way; retry with back-off·
             < 1 refused no leader is known; an election takes about a second
@@ -513,6 +513,36 @@ fn questions_about_the_node_are_answered() {
               +OK·
             > CLIENT REPLY SKIP ; PING ; PING
               +PONG·
+        "#]],
+    );
+}
+
+#[test]
+fn a_read_behind_a_write_of_its_connection_keeps_its_place() {
+    check(
+        Login::Open,
+        "> GET a ; SET a 1 ; GET a ; GET b
+         < 0 nil
+         < 1 ok
+         < 2 bulk 1
+         < 3 nil
+         > GET a",
+        expect![[r#"
+            > GET a ; SET a 1 ; GET a ; GET b
+              ask 0 k1 Get { key: "a" }
+              ask 1 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 2 k1 Get { key: "a" } in order
+              ask 3 k1 Get { key: "b" } in order
+            < 0 nil
+              $-1·
+            < 1 ok
+              +OK·
+            < 2 bulk 1
+              $1·1·
+            < 3 nil
+              $-1·
+            > GET a
+              ask 4 k1 Get { key: "a" }
         "#]],
     );
 }
