@@ -19,6 +19,7 @@ pub mod poller;
 pub mod protocols;
 pub mod reactor;
 pub mod redis;
+mod resolver;
 pub mod security;
 pub mod shard;
 pub mod snapshots;

@@ -13,19 +13,20 @@ use crate::reactor::{
     Board, ClientListener, Clients, Control, Failure, Kind, Origins, Peers, Reactor, Reporter, Responder,
     Served, Status, Verifier, token,
 };
+use crate::resolver::Resolver;
 use crate::security::{self, SecurityError};
 use crate::shard::{SNAPSHOT_BYTES, Shard};
 use crate::snapshots::{SnapshotError, SnapshotThread, Start};
 use crate::transport::emulation::Emulation;
 use crate::transport::frame::{Hello, MAGIC, VERSION};
-use crate::transport::link::Link;
+use crate::transport::link::{Link, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
 use isochrone_core::{Blob, Identity, Instant, KeyspaceId, NodeId, ProcessId, Random};
 use mio::Waker;
 use rand_core::RngCore;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
@@ -104,16 +105,6 @@ pub enum StartError {
         what: &'static str,
         /// What the system said.
         cause: std::io::Error,
-    },
-    /// A peer's address is none.
-    #[error("node {peer:?}: cannot find {address:?}: {cause}")]
-    Resolve {
-        /// The peer's name.
-        peer: String,
-        /// What the deployment says.
-        address: String,
-        /// What the system said.
-        cause: String,
     },
     /// The system is out of something.
     #[error("cannot start: {0}")]
@@ -246,13 +237,16 @@ impl Node {
         );
         for peer in deployment.nodes().iter().filter(|peer| peer.id != config.node) {
             let address = match (config.peers.get(&peer.id), &peer.peer) {
-                (Some(address), _) => *address,
-                (None, Some(address)) => resolve(&peer.name, address.host(), address.port())?,
+                (Some(address), _) => Target::Address(*address),
+                (None, Some(address)) => Target::new(address.host(), address.port()),
                 (None, None) => continue,
             };
             let client = peer_tls.as_ref().map(|tls| Arc::clone(&tls.client));
             let (name, at) = (peer.name.clone(), token(Kind::Link, usize::from(peer.id.0)));
             let link = Link::new(peer.id, name, address, at, hello(peer.id), client, random.fork());
+            if peers.resolver.is_none() && matches!(link.address, Target::Name { .. }) {
+                peers.resolver = Some(Resolver::start(Arc::clone(&waker))?);
+            }
             peers.links.insert(peer.id, link);
             shard.io().outgoing.add(peer.id, limits.peer_queue_bytes, limits.frame_bytes, random.fork());
         }
@@ -635,16 +629,6 @@ fn system_random() -> Result<Random, std::io::Error> {
 fn non_blocking(socket: TcpListener) -> std::io::Result<mio::net::TcpListener> {
     socket.set_nonblocking(true)?;
     Ok(mio::net::TcpListener::from_std(socket))
-}
-
-fn resolve(peer: &str, host: &str, port: u16) -> Result<SocketAddr, StartError> {
-    let error = |cause: String| StartError::Resolve {
-        peer: peer.to_owned(),
-        address: format!("{host}:{port}"),
-        cause,
-    };
-    let mut found = (host, port).to_socket_addrs().map_err(|cause| error(cause.to_string()))?;
-    found.next().ok_or_else(|| error("the name has no address".to_owned()))
 }
 
 /// The default of [`NodeConfig::snapshot_bytes`].

@@ -184,6 +184,7 @@ impl Reactor {
 
     fn dispatch(&mut self, now: Instant) {
         let registry = self.poller.registry();
+        self.peers.resolve(now);
         self.peers.read_on(&mut self.shard, registry, &mut self.scratch);
         for ready in self.poller.ready() {
             match kind(ready.token) {

@@ -5,11 +5,12 @@ use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
 use crate::poller::Ready;
 use crate::reactor::slab::Slab;
+use crate::resolver::Resolver;
 use crate::security;
 use crate::shard::{Refused, Shard};
 use crate::transport::emulation::Emulation;
 use crate::transport::frame::{self, Frame, FrameBuffer, FrameError, Hello, MAGIC, VERSION};
-use crate::transport::link::Link;
+use crate::transport::link::{Link, Target};
 use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span};
 use mio::Registry;
@@ -33,6 +34,9 @@ pub(crate) struct Peers {
     pub emulation: Option<Emulation>,
     pub metrics: Arc<NodeMetrics>,
     pub limits: Limits,
+    pub resolver: Option<Resolver>,
+    /// How often each link had failed when its peer's name was last looked up.
+    looked_up: BTreeMap<NodeId, u64>,
     inbound: Slab<Inbound>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
@@ -84,6 +88,8 @@ impl Peers {
             emulation,
             metrics,
             limits,
+            resolver: None,
+            looked_up: BTreeMap::new(),
             inbound: Slab::default(),
             again: Vec::new(),
             generation: 0,
@@ -197,6 +203,26 @@ impl Peers {
             if self.inbound.get(index).is_some_and(|inbound| inbound.node.is_none() && inbound.until <= now) {
                 let why = Broken::Greeting(format!("no greeting within {}", self.limits.handshake_time));
                 self.end(index, registry, &why);
+            }
+        }
+    }
+
+    /// Looks the names of peers up that were not, or whose links have failed since. Called with every round:
+    /// it only looks at counters, but answers are wanted at once.
+    pub fn resolve(&mut self, now: Instant) {
+        let Some(resolver) = &self.resolver else { return };
+        while let Some((node, found)) = resolver.answer() {
+            if let Some(link) = self.links.get_mut(&node) {
+                link.resolved(now, found);
+            }
+        }
+        for link in self.links.values() {
+            let known = self.looked_up.get(&link.node).copied();
+            if let Target::Name { host, port, .. } = &link.address
+                && known.is_none_or(|failures| failures < link.failures)
+            {
+                self.looked_up.insert(link.node, link.failures);
+                resolver.ask(link.node, host, *port, link.failures);
             }
         }
     }

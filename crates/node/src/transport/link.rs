@@ -12,6 +12,7 @@ use mio::{Registry, Token};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +27,44 @@ const PING: Span = Span::from_secs(1);
 /// A link whose pings stay unanswered this long is dead, whatever TCP believes.
 const SILENCE: Span = Span::from_secs(8);
 
+/// Where a peer is reached.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Target {
+    /// At this address.
+    Address(SocketAddr),
+    /// Where this name leads, once it is known; names are looked up again whenever the link breaks.
+    Name {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+        /// What the last look-up gave.
+        found: Result<SocketAddr, String>,
+    },
+}
+
+impl Target {
+    /// A host that may be an address or a name.
+    pub fn new(host: &str, port: u16) -> Target {
+        match host.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(address) => Target::Address(SocketAddr::new(address, port)),
+            Err(_) => {
+                let found = Err(format!("{host:?} was not looked up yet"));
+                Target::Name { host: host.to_owned(), port, found }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Address(address) => address.fmt(f),
+            Target::Name { host, port, .. } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
 /// See the module's page.
 pub struct Link {
     /// The peer.
@@ -33,7 +72,7 @@ pub struct Link {
     /// Its name, for messages.
     pub name: String,
     /// Where it is reached.
-    pub address: SocketAddr,
+    pub address: Target,
     /// How often the link was made.
     pub connects: u64,
     /// How often it broke or could not be made.
@@ -67,6 +106,8 @@ enum State {
 enum Broken {
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error("{0}")]
+    Unresolved(String),
     #[error("it closed the connection")]
     Closed,
     #[error("it sent {0}")]
@@ -82,16 +123,18 @@ enum Broken {
 }
 
 impl Link {
-    /// A link that dials at the next tick.
+    /// A link that dials at the next tick, or as soon as its peer's name is known.
     pub fn new(
         node: NodeId,
         name: String,
-        address: SocketAddr,
+        address: Target,
         token: Token,
         hello: Hello,
         tls: Option<Arc<ClientConfig>>,
         random: Random,
     ) -> Link {
+        let named = matches!(address, Target::Name { .. });
+        let until = if named { Instant::MAX } else { Instant::ZERO };
         Link {
             node,
             name,
@@ -102,7 +145,7 @@ impl Link {
             token,
             hello,
             tls,
-            state: State::Pausing { until: Instant::ZERO },
+            state: State::Pausing { until },
             pause: PAUSE_MIN,
             delay: Delay::default(),
             delayed: VecDeque::new(),
@@ -131,6 +174,18 @@ impl Link {
         }
         queue.loss = delay.loss;
         self.delay = delay;
+    }
+
+    /// The peer's name was looked up. News are tried at once.
+    pub fn resolved(&mut self, now: Instant, news: Result<SocketAddr, String>) {
+        if let Target::Name { found, .. } = &mut self.address
+            && *found != news
+        {
+            *found = news;
+            if let State::Pausing { until } = &mut self.state {
+                *until = now;
+            }
+        }
     }
 
     /// What this node leads from now on. News go at once, with a ping of their own.
@@ -236,7 +291,14 @@ impl Link {
                 return self.broken(now, registry, &Broken::Io(io::Error::other(error)));
             }
         };
-        match Stream::dial(self.address, tls) {
+        let address = match &self.address {
+            Target::Address(address) | Target::Name { found: Ok(address), .. } => *address,
+            Target::Name { found: Err(why), .. } => {
+                let why = Broken::Unresolved(why.clone());
+                return self.broken(now, registry, &why);
+            }
+        };
+        match Stream::dial(address, tls) {
             Ok(mut stream) => {
                 if let Err(error) = stream.register(registry, self.token) {
                     return self.broken(now, registry, &Broken::Io(error));

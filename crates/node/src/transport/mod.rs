@@ -8,4 +8,5 @@ pub mod stream;
 
 pub use emulation::{Delay, Emulation};
 pub use frame::{Frame, FrameBuffer, FrameError, Hello};
+pub use link::Target;
 pub use stream::{Acceptor, Stream};

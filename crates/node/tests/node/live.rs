@@ -350,6 +350,57 @@ fn strangers_at_the_peer_port_are_told_why() {
     assert!(cluster.client(0).count() > 0, "the node goes on");
 }
 
+#[test]
+fn a_full_house_makes_everybody_wait_and_nobody_lose() {
+    let mut cluster = Cluster::new("[limits]\nin_flight = 1\nclients = 3\n", None);
+    cluster.start_all();
+    cluster.connected();
+    let mut clients: Vec<Client> = (0..3).map(|_| cluster.client(1)).collect();
+    for client in &mut clients {
+        client.send(&"count\n".repeat(40));
+    }
+    let mut counts: Vec<u64> = clients
+        .iter_mut()
+        .flat_map(|client| (0..40).map(|_| client.line().parse().unwrap()).collect::<Vec<_>>())
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, (1..=120).collect::<Vec<_>>());
+    let mut refused = cluster.client(1);
+    assert_eq!((refused.line(), refused.line()), ("full".to_owned(), String::new()));
+    let metrics = eventually("the limit is counted", || {
+        Some(cluster.get(1, "/metrics"))
+            .filter(|text| text.contains("isochrone_limit_reached_total{limit=\"clients\"} 1"))
+    });
+    assert!(metrics.contains("isochrone_limit{limit=\"in_flight\"} 1"), "{metrics}");
+}
+
+#[test]
+fn peers_are_found_by_name() {
+    let mut cluster = Cluster::new("", None);
+    let text = "cluster = \"test\"\n[[region]]\nname = \"here\"\n";
+    let nodes = |ports: &[u16]| -> String {
+        let node = |(at, port): (usize, &u16)| {
+            format!("[[node]]\nname = \"node-{at}\"\nregion = \"here\"\nlisten = \"localhost:{port}\"\n")
+        };
+        ports.iter().enumerate().map(node).collect()
+    };
+    let sockets: Vec<TcpListener> = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+    let text = format!(
+        "{text}{}[[keyspace]]\nname = \"main\"\nprotocol = \"toy\"\nreplication = 3\n",
+        nodes(&ports)
+    );
+    let known = Known::names(&["toy"]);
+    cluster.deployment = Arc::new(Deployment::parse(&text, "named.toml", Path::new(""), &known).unwrap());
+    for (node, socket) in (0..NODES).map(NodeId).zip(sockets) {
+        cluster.start(node, socket);
+    }
+    cluster.connected();
+    assert_eq!(cluster.client(2).count(), 1);
+    let address = &cluster.nodes[&NodeId(0)].status().peers[0].address;
+    assert_eq!(*address, format!("localhost:{}", ports[1]));
+}
+
 /// Sends bytes to a port and reads until the other end closes.
 fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
