@@ -13,6 +13,7 @@ pub mod deployment;
 pub mod effects;
 pub mod frontier;
 pub mod guarantee;
+pub mod hash;
 pub mod id;
 pub mod lease;
 pub mod machine;
@@ -37,6 +38,7 @@ pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Lane, Loan, Outbox, Wrap};
 pub use frontier::Frontier;
 pub use guarantee::Guarantee;
+pub use hash::key_hash;
 pub use id::{
     ClientId, CommandId, Identity, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, ReplicaId, Role,
     Ticket,

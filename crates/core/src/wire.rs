@@ -48,6 +48,18 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     }
 }
 
+/// The value that the beginning of `bytes` encodes, and the bytes behind it.
+///
+/// # Errors
+/// Bytes that are no such value.
+pub fn decode_prefix<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), DecodeError> {
+    postcard::take_from_bytes(bytes).map_err(|cause| DecodeError {
+        kind: std::any::type_name::<T>(),
+        length: bytes.len(),
+        cause,
+    })
+}
+
 /// How many bytes `value` takes on the wire, without making them.
 #[expect(clippy::expect_used, reason = "every Wire type can be encoded, so it has a size")]
 pub fn encoded_size<T: Serialize>(value: &T) -> usize {

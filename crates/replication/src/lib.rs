@@ -4,6 +4,7 @@
 //! `tests.rs`); what they share lives in `isochrone-core`. [`request`] is what a host may ask of any client
 //! role here, and what it is told.
 
+pub mod directory;
 pub mod multipaxos;
 pub mod request;
 

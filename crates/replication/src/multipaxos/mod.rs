@@ -67,8 +67,6 @@ mod message;
 mod mutation;
 mod parameters;
 mod replica;
-#[cfg(test)]
-mod tests;
 
 pub use client::{Client, Setup as ClientSetup};
 pub use log::Member;

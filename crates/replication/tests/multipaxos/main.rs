@@ -4,6 +4,7 @@
 
 mod cluster;
 mod conversations;
+mod directory;
 mod driver;
 mod latency;
 mod machine;

@@ -103,3 +103,64 @@ impl Configuration {
 
 /// The seat of a process that was never a member.
 pub(super) const NO_SEAT: ReplicaId = ReplicaId(ReplicaSet::SEATS - 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::{KeyspaceId, PartitionId, Role};
+
+    fn process(node: u16) -> ProcessId {
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        ProcessId { node: NodeId(node), keyspace, partition, role: Role(0), instance: 0 }
+    }
+
+    fn group(nodes: u16) -> Configuration {
+        let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
+        Configuration::initial(&(0..nodes).map(member).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_seat_is_never_taken_twice() {
+        let three = group(3);
+        let four = three.with(process(7)).unwrap().unwrap();
+        assert_eq!(four.seat(process(7)), Some(ReplicaId(3)));
+        let back = four.without(process(7)).unwrap().unwrap();
+        let again = back.with(process(7)).unwrap().unwrap();
+        assert_eq!(again.seat(process(7)), Some(ReplicaId(4)), "whoever comes back has another seat");
+        assert_eq!(again.version(), 3);
+    }
+
+    #[test]
+    fn what_is_so_already_changes_nothing_and_the_last_one_stays() {
+        assert_eq!(group(3).with(process(1)), Ok(None));
+        assert_eq!(group(3).without(process(9)), Ok(None));
+        assert_eq!(group(1).without(process(0)), Err(Refusal::Impossible));
+    }
+
+    #[test]
+    fn majorities_before_and_after_one_change_meet() {
+        for n in 1..=7u16 {
+            let (before, after) = (group(n), group(n + 1));
+            for some in 0u32..1 << (n + 1) {
+                let set = |bits: u32| (0..=n as u8).filter(|r| bits & 1 << r != 0).map(ReplicaId).collect();
+                let others = !some & ((1 << (n + 1)) - 1);
+                assert!(!(before.quorum(set(some)) && after.quorum(set(others))), "{n} {some:b}");
+            }
+        }
+    }
+
+    #[test]
+    fn seats_run_out_before_the_last_one() {
+        let mut group = group(1);
+        for node in 1.. {
+            match group.with(process(node)) {
+                Ok(Some(next)) => group = next.without(process(node)).unwrap().unwrap(),
+                refused => {
+                    assert_eq!(refused, Err(Refusal::Impossible));
+                    assert_eq!(node, u16::from(NO_SEAT.0));
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -34,8 +34,6 @@ mod configuration;
 mod election;
 mod leader;
 mod message;
-#[cfg(test)]
-mod tests;
 
 use configuration::NO_SEAT;
 pub use configuration::{Configuration, Member};
