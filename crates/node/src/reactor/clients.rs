@@ -1,25 +1,21 @@
 //! Client listeners, connections and sessions, and the thread that checks passwords.
 
 use super::slab::Slab;
+use super::verifier::Verifier;
 use super::{Kind, Origins, token};
 use crate::gateway::{
-    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, Login, NodeView, Outcome, Request, Secret,
-    Session,
+    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
 use crate::limits::Limits;
 use crate::poller::Ready;
-use crate::security;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
-use isochrone_core::deployment::User;
 use isochrone_core::{Instant, ProcessId, Random, Span, Stamp};
+use mio::Registry;
 use mio::net::TcpListener;
-use mio::{Registry, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 2;
@@ -545,39 +541,5 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         last_command: "",
         traffic: (0, 0),
         kill: false,
-    }
-}
-
-/// The thread that checks passwords: each check takes tens of milliseconds of a core and 19 MiB.
-pub struct Verifier {
-    queue: SyncSender<(Recipient, String, Secret)>,
-    done: Receiver<(Recipient, bool)>,
-}
-
-impl Verifier {
-    /// Starts the thread; it ends with the shard.
-    ///
-    /// # Errors
-    /// The operating system gave no thread.
-    pub fn start(users: Vec<User>, waiting: usize, waker: Arc<Waker>) -> io::Result<Verifier> {
-        let (queue, asked) = sync_channel::<(Recipient, String, Secret)>(waiting);
-        let (verdict, done) = channel();
-        std::thread::Builder::new().name("passwords".into()).spawn(move || {
-            for (to, user, password) in asked {
-                if verdict.send((to, security::verify(&users, &user, &password))).is_err() {
-                    return;
-                }
-                // A poll that is gone needs no waking.
-                let _ = waker.wake();
-            }
-        })?;
-        Ok(Verifier { queue, done })
-    }
-
-    fn ask(&self, to: Recipient, user: String, password: Secret) -> Result<(), ()> {
-        match self.queue.try_send((to, user, password)) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(()),
-        }
     }
 }

@@ -8,9 +8,12 @@ mod clients;
 mod peers;
 mod slab;
 mod status;
+mod verifier;
 
-pub use clients::{ClientListener, Verifier};
+pub use clients::ClientListener;
 pub use status::{Board, KeyspaceStatus, PeerStatus, ProcessStatus, Status};
+
+pub use verifier::Verifier;
 
 pub(crate) use clients::Clients;
 pub(crate) use peers::Peers;

@@ -1,41 +1,43 @@
 //! A node: built from a deployment, run on its own threads, held by a [`NodeHandle`].
 
+mod handle;
+mod recovery;
+
+pub use handle::{NodeHandle, Orders};
+pub use recovery::process_incarnation;
+
+use handle::ORDERS;
+use recovery::{Recovered, recover};
+
 use crate::clock::Clock;
 use crate::gateway::{Gateway, KeyspaceView, NodeView};
-use crate::hosted::Hosted;
 use crate::http;
-use crate::journal::{DataDirectory, Expect, Fsync, JournalError, JournalOptions, JournalThread, StreamId};
+use crate::journal::{Expect, JournalError};
 use crate::limits::Limits;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::poller::Poller;
-use crate::protocols::{Administration, Placement, Protocols};
+use crate::protocols::{Placement, Protocols};
 use crate::reactor::{
-    Board, ClientListener, Clients, Control, Failure, Kind, Origins, Peers, Reactor, Reporter, Responder,
-    Served, Status, Verifier, token,
+    Board, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
 };
 use crate::resolver::Resolver;
 use crate::security::{self, SecurityError};
 use crate::shard::{SNAPSHOT_BYTES, Shard};
-use crate::snapshots::{SnapshotError, SnapshotThread, Start};
+use crate::snapshots::SnapshotError;
 use crate::transport::emulation::Emulation;
 use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::link::{Link, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
-use isochrone_core::{Blob, Identity, Instant, KeyspaceId, NodeId, ProcessId, Random};
-use mio::Waker;
+use isochrone_core::{Instant, NodeId, ProcessId, Random};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use thiserror::Error;
-
-/// Orders that may wait for the loop.
-const ORDERS: usize = 64;
 
 /// What a node is started with.
 pub struct NodeConfig {
@@ -361,147 +363,6 @@ impl Node {
     }
 }
 
-/// A running node. Dropped, the node stops in order.
-pub struct NodeHandle {
-    name: String,
-    board: Arc<Board>,
-    orders: SyncSender<Control>,
-    waker: Arc<Waker>,
-    killed: Arc<AtomicBool>,
-    ended: Arc<OnceLock<()>>,
-    thread: Option<JoinHandle<Result<(), Failure>>>,
-    http: Option<http::Server>,
-    http_address: Option<SocketAddr>,
-    redis_addresses: Vec<SocketAddr>,
-}
-
-/// Sends orders to a running node from any thread.
-#[derive(Clone)]
-pub struct Orders {
-    orders: SyncSender<Control>,
-    waker: Arc<Waker>,
-}
-
-impl Orders {
-    /// Sends an order; never blocks.
-    ///
-    /// # Errors
-    /// The node has ended, or too many orders wait.
-    pub fn send(&self, order: Control) -> Result<(), String> {
-        self.orders.try_send(order).map_err(|error| match error {
-            TrySendError::Full(_) => format!("{ORDERS} orders wait already; try again"),
-            TrySendError::Disconnected(_) => "the node has stopped".to_owned(),
-        })?;
-        self.waker.wake().map_err(|error| error.to_string())
-    }
-
-    /// Sends an order and waits for its answer.
-    ///
-    /// # Errors
-    /// What the answer says, or that there is none.
-    pub fn ask(&self, order: impl FnOnce(Responder) -> Control) -> Result<String, String> {
-        let (answer, answered) = channel();
-        let respond: Responder = Box::new(move |outcome| drop(answer.send(outcome)));
-        self.send(order(respond))?;
-        answered
-            .recv_timeout(std::time::Duration::from_secs(10))
-            .unwrap_or_else(|_| Err("no answer within 10 s".to_owned()))
-    }
-}
-
-impl NodeHandle {
-    /// The node's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its metrics and status.
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
-    }
-
-    /// How it stood a moment ago.
-    pub fn status(&self) -> Arc<Status> {
-        self.board.status()
-    }
-
-    /// Where its Redis clients connect, in the order of the sockets it was given.
-    pub fn redis_addresses(&self) -> &[SocketAddr] {
-        &self.redis_addresses
-    }
-
-    /// Where it serves HTTP.
-    pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http_address
-    }
-
-    /// A way to send it orders.
-    pub fn orders(&self) -> Orders {
-        Orders { orders: self.orders.clone(), waker: Arc::clone(&self.waker) }
-    }
-
-    /// Asks its replica of a keyspace for something.
-    ///
-    /// # Errors
-    /// Why it was not done.
-    pub fn administer(&self, keyspace: KeyspaceId, what: Administration) -> Result<String, String> {
-        self.orders().ask(|respond| Control::Administer(keyspace, what, respond))
-    }
-
-    /// Whether it still runs: false once it has failed or was stopped.
-    pub fn running(&self) -> bool {
-        self.ended.get().is_none() && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
-    /// Stops it in order and waits: no new clients, leadership to others, commands under way answered,
-    /// everything flushed.
-    ///
-    /// # Errors
-    /// Why it failed, now or earlier.
-    pub fn stop(mut self) -> Result<(), Failure> {
-        // An error says that it has ended already.
-        let _ = self.orders().send(Control::Stop);
-        self.join()
-    }
-
-    /// Ends it as SIGKILL would, and waits: nothing is flushed, what is not durable is lost.
-    ///
-    /// # Errors
-    /// Why it had failed before.
-    pub fn kill(mut self) -> Result<(), Failure> {
-        self.killed.store(true, Ordering::Release);
-        let _ = self.waker.wake();
-        self.join()
-    }
-
-    /// Waits until it ends by itself.
-    ///
-    /// # Errors
-    /// Why it failed.
-    pub fn wait(mut self) -> Result<(), Failure> {
-        self.join()
-    }
-
-    fn join(&mut self) -> Result<(), Failure> {
-        self.http = None;
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(outcome)) => outcome,
-            // The panic was printed when it happened.
-            Some(Err(_)) => Err(Failure::Io(std::io::Error::other("the node's thread panicked"))),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for NodeHandle {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            let _ = self.orders().send(Control::Stop);
-            let _ = self.join();
-        }
-    }
-}
-
 /// What a node serves, gathered keyspace by keyspace.
 #[derive(Default)]
 struct Keyspaces {
@@ -544,79 +405,6 @@ impl Keyspaces {
         self.placements.extend(placed.seats);
         Ok(())
     }
-}
-
-struct Recovered {
-    journal: JournalThread,
-    snapshots: SnapshotThread,
-    processes: Vec<Box<dyn Hosted>>,
-    incarnation: u32,
-}
-
-/// Opens the data directory and brings every process back: snapshot, then records.
-fn recover(
-    config: &NodeConfig,
-    deployment: &Deployment,
-    placements: &[Placement],
-    waker: &Arc<Waker>,
-) -> Result<Recovered, StartError> {
-    let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)?;
-    let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
-    options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
-    let mut start = Start::open(directory, options)?;
-    let incarnation = start.incarnation();
-    let mut random = system_random()?;
-    let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
-    for placement in placements {
-        let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
-        let mut process = (placement.open)(identity, random.fork());
-        let stream = StreamId(placement.id.to_u64());
-        if let Some(found) = start.snapshot(stream)? {
-            for chunk in found.chunks {
-                let chunk: Blob = chunk?;
-                process.restore(chunk).map_err(|error| StartError::Recovery {
-                    process: placement.id,
-                    cause: error.to_string(),
-                })?;
-            }
-        }
-        processes.insert(stream, process);
-    }
-    let (mut failed, mut orphans) = (None, 0u64);
-    start.replay(|stream, record| match processes.get_mut(&stream) {
-        Some(process) => {
-            if let Err(error) = process.replay(record) {
-                failed.get_or_insert((process.identity().process, error.to_string()));
-            }
-        }
-        None => orphans += 1,
-    })?;
-    if let Some((process, cause)) = failed {
-        return Err(StartError::Recovery { process, cause });
-    }
-    if orphans > 0 {
-        tracing::info!(
-            records = orphans,
-            "records of processes that the deployment no longer places here are kept"
-        );
-    }
-    tracing::info!(incarnation, processes = processes.len(), data = %config.data.display(), "recovered");
-    let wake = |waker: &Arc<Waker>| -> Box<dyn Fn() + Send> {
-        let waker = Arc::clone(waker);
-        // A poll that is gone needs no waking.
-        Box::new(move || drop(waker.wake()))
-    };
-    let (journal, store) = start.finish();
-    let journal = JournalThread::start(journal, wake(waker))?;
-    let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
-    Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation })
-}
-
-/// The incarnation of a process: the node's, which is durable, and how often the process was started in
-/// this life of the node (at most 255 times after the first). It rises at every start of either, and is 1 in
-/// the first life of a node, where a process has no promises of an earlier one to fear.
-pub fn process_incarnation(node: u32, start: u8) -> u32 {
-    (node.saturating_sub(1) << 8 | u32::from(start)) + 1
 }
 
 /// Randomness that differs at every start.

@@ -1,0 +1,262 @@
+//! Metrics, health, status and administration over HTTP, on a port and a thread of their own.
+//!
+//! Reading is open to whoever reaches the port. Changing anything needs the node's token, comes from
+//! loopback only, and never from a page of another origin (`trust.md` S17).
+
+mod page;
+
+use crate::limits::Limits;
+use crate::node::Orders;
+use crate::protocols::Administration;
+use crate::reactor::{Board, Control, Responder};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use isochrone_core::{KeyspaceId, NodeId, ProcessId};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long an order may take.
+const ORDER_TIME: Duration = Duration::from_secs(10);
+/// The largest body of a request, bytes.
+const BODY_MAX: usize = 16 << 10;
+
+/// What the server shows and whom it asks.
+pub(crate) struct State {
+    pub board: Arc<Board>,
+    pub orders: Orders,
+    pub limits: Limits,
+    pub keyspaces: BTreeMap<String, KeyspaceId>,
+    pub nodes: BTreeMap<String, NodeId>,
+    pub admin_token: Option<String>,
+}
+
+/// The server's thread; dropped, it ends.
+pub(crate) struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Server> {
+        socket.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(socket)?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = router(Arc::new(state)).into_make_service_with_connect_info::<SocketAddr>();
+        let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    outcome = axum::serve(listener, router) => {
+                        if let Err(error) = outcome {
+                            tracing::error!(%error, "the HTTP server has stopped");
+                        }
+                    }
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Server { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/status", get(status))
+        .route("/admin/move-leader", post(move_leader))
+        .route("/admin/add-replica", post(add_replica))
+        .route("/admin/remove-replica", post(remove_replica))
+        .route("/admin/stop-process", post(stop_process))
+        .route("/admin/stop", post(stop))
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
+        .with_state(state)
+}
+
+async fn metrics(Shared(state): Shared<Arc<State>>) -> impl IntoResponse {
+    let mut text = page::page(&state);
+    // Each metric is bounded by the deployment; this is for a deployment that nobody expected.
+    let mut series = 0;
+    let cut = text.split_inclusive('\n').take_while(|line| {
+        series += usize::from(!line.starts_with('#'));
+        series <= state.limits.metric_series
+    });
+    let kept = cut.map(str::len).sum();
+    text.truncate(kept);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+}
+
+async fn status(Shared(state): Shared<Arc<State>>) -> Response {
+    match serde_json::to_string_pretty(&*state.board.status()) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
+    let status = state.board.status();
+    let mut text = String::new();
+    for keyspace in &status.keyspaces {
+        let (reachable, all) = keyspace.reachable;
+        let word = if keyspace.ready { "ready" } else { "no quorum" };
+        text += &format!("{}: {word}, {reachable} of {all} replicas reachable\n", keyspace.name);
+    }
+    (if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}
+
+/// What orders about replicas carry.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    /// The keyspace's name.
+    keyspace: String,
+    /// The node's name.
+    node: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    process: ProcessId,
+}
+
+type Call = (Shared<Arc<State>>, ConnectInfo<SocketAddr>, HeaderMap, Bytes);
+
+async fn move_leader(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    about((shared, from, headers, body), Administration::MoveLeader).await
+}
+
+async fn add_replica(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    about((shared, from, headers, body), Administration::AddReplica).await
+}
+
+async fn remove_replica(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    about((shared, from, headers, body), Administration::RemoveReplica).await
+}
+
+async fn stop_process(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let state = match allowed(&shared.0, &from.0, &headers) {
+        Ok(state) => state,
+        Err(refusal) => return refusal.into_response(),
+    };
+    match serde_json::from_slice::<Which>(&body) {
+        Ok(Which { process }) => order(state, |respond| Control::StopProcess(process, respond)).await,
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn stop(shared: Shared<Arc<State>>, from: ConnectInfo<SocketAddr>, headers: HeaderMap) -> Response {
+    let outcome = allowed(&shared.0, &from.0, &headers).map(|state| state.orders.send(Control::Stop));
+    match outcome {
+        Ok(Ok(())) => (StatusCode::ACCEPTED, "stopping\n").into_response(),
+        Ok(Err(error)) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administration) -> Response {
+    let state = match allowed(&shared.0, &from.0, &headers) {
+        Ok(state) => state,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why).into_response();
+    let About { keyspace, node } = match serde_json::from_slice(&body) {
+        Ok(about) => about,
+        Err(error) => return bad(format!("{error}; send {{\"keyspace\": \"...\", \"node\": \"...\"}}\n")),
+    };
+    let Some(keyspace) = state.keyspaces.get(&keyspace).copied() else {
+        return bad(format!("there is no keyspace {keyspace:?}\n"));
+    };
+    let Some(node) = state.nodes.get(&node).copied() else {
+        return bad(format!("there is no node {node:?}\n"));
+    };
+    order(state, |respond| Control::Administer(keyspace, what(node), respond)).await
+}
+
+/// Whether this caller may change anything.
+fn allowed<'a>(
+    state: &'a State,
+    from: &SocketAddr,
+    headers: &HeaderMap,
+) -> Result<&'a State, (StatusCode, String)> {
+    let refuse = |why: &str| Err((StatusCode::FORBIDDEN, format!("{why}\n")));
+    if !from.ip().is_loopback() {
+        return refuse("administration is served on loopback only");
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let origin = text(header::ORIGIN);
+    if !origin.is_empty() && origin.split("://").nth(1) != Some(text(header::HOST)) {
+        return refuse("pages of another origin may change nothing");
+    }
+    let Some(token) = &state.admin_token else {
+        return refuse("this node was started without an administration token");
+    };
+    let shown = text(header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or_default();
+    if !equal(shown.as_bytes(), token.as_bytes()) {
+        return Err((StatusCode::UNAUTHORIZED, "send the header Authorization: Bearer <token>\n".to_owned()));
+    }
+    Ok(state)
+}
+
+/// Compares in a time that depends on the lengths only.
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+async fn order(state: &State, order: impl FnOnce(Responder) -> Control) -> Response {
+    let (answer, answered) = oneshot::channel();
+    let respond: Responder = Box::new(move |outcome| drop(answer.send(outcome)));
+    let outcome = match state.orders.send(order(respond)) {
+        Err(error) => Err(error),
+        Ok(()) => match tokio::time::timeout(ORDER_TIME, answered).await {
+            Ok(Ok(outcome)) => outcome,
+            _ => Err("no answer; it may still happen".to_owned()),
+        },
+    };
+    match outcome {
+        Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
+        Err(text) => (StatusCode::CONFLICT, format!("{text}\n")).into_response(),
+    }
+}

@@ -1,0 +1,86 @@
+//! Bringing the processes of a node back from its data directory.
+
+use super::{NodeConfig, StartError, system_random};
+use crate::hosted::Hosted;
+use crate::journal::{DataDirectory, Fsync, JournalOptions, JournalThread, StreamId};
+use crate::protocols::Placement;
+use crate::snapshots::{SnapshotThread, Start};
+use isochrone_core::deployment::Deployment;
+use isochrone_core::{Blob, Identity};
+use mio::Waker;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A node's data, opened.
+pub(super) struct Recovered {
+    pub journal: JournalThread,
+    pub snapshots: SnapshotThread,
+    pub processes: Vec<Box<dyn Hosted>>,
+    pub incarnation: u32,
+}
+
+/// Opens the data directory and brings every process back: snapshot, then records.
+pub(super) fn recover(
+    config: &NodeConfig,
+    deployment: &Deployment,
+    placements: &[Placement],
+    waker: &Arc<Waker>,
+) -> Result<Recovered, StartError> {
+    let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)?;
+    let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
+    options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
+    let mut start = Start::open(directory, options)?;
+    let incarnation = start.incarnation();
+    let mut random = system_random()?;
+    let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
+    for placement in placements {
+        let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
+        let mut process = (placement.open)(identity, random.fork());
+        let stream = StreamId(placement.id.to_u64());
+        if let Some(found) = start.snapshot(stream)? {
+            for chunk in found.chunks {
+                let chunk: Blob = chunk?;
+                process.restore(chunk).map_err(|error| StartError::Recovery {
+                    process: placement.id,
+                    cause: error.to_string(),
+                })?;
+            }
+        }
+        processes.insert(stream, process);
+    }
+    let (mut failed, mut orphans) = (None, 0u64);
+    start.replay(|stream, record| match processes.get_mut(&stream) {
+        Some(process) => {
+            if let Err(error) = process.replay(record) {
+                failed.get_or_insert((process.identity().process, error.to_string()));
+            }
+        }
+        None => orphans += 1,
+    })?;
+    if let Some((process, cause)) = failed {
+        return Err(StartError::Recovery { process, cause });
+    }
+    if orphans > 0 {
+        tracing::info!(
+            records = orphans,
+            "records of processes that the deployment no longer places here are kept"
+        );
+    }
+    tracing::info!(incarnation, processes = processes.len(), data = %config.data.display(), "recovered");
+    let wake = |waker: &Arc<Waker>| -> Box<dyn Fn() + Send> {
+        let waker = Arc::clone(waker);
+        // A poll that is gone needs no waking.
+        Box::new(move || drop(waker.wake()))
+    };
+    let (journal, store) = start.finish();
+    let journal = JournalThread::start(journal, wake(waker))?;
+    let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
+    Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation })
+}
+
+/// The incarnation of a process: the node's, which is durable, and how often the process was started in
+/// this life of the node (at most 255 times after the first). It rises at every start of either, and is 1 in
+/// the first life of a node, where a process has no promises of an earlier one to fear.
+pub fn process_incarnation(node: u32, start: u8) -> u32 {
+    (node.saturating_sub(1) << 8 | u32::from(start)) + 1
+}
