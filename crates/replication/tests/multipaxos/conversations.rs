@@ -152,21 +152,21 @@ fn a_leader_is_elected_and_a_command_takes_two_round_trips() {
     "#]]);
     talk.ask(C, set("x"));
     talk.hear(100, expect![[r#"
-          100 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
-          110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          131 replica A -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
-          141 answer: Replied(Ok)
+        100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        131 replica A -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+        141 answer: Replied(Ok)
     "#]]);
     // Under the leader's lease a read needs one.
     talk.ask(C, Command::Get(1));
     talk.hear(100, expect![[r#"
-          200 client C -> replica A: Requests client: n2#1, below: 2, asks: [(2, Get(1))], forwarded: false
-          210 replica A -> client C (ahead): Replies incarnation: 1, spans: None, answers: [(2, Read(Text(Some("x"))))]
-          220 answer: Replied(Text(Some("x")))
+        200 client C -> replica A: Requests client: n2#1, below: 2, asks: [Ask sequence: 2, command: Get(1), touching: false], forwarde
+        210 replica A -> client C (ahead): Replies incarnation: 1, spans: None, answers: [(2, Read(Text(Some("x"))))]
+        220 answer: Replied(Text(Some("x")))
     "#]]);
     assert_eq!(talk.answers.0.last(), Some(&Outcome::Replied(Reply::Text(Some("x".to_owned())))));
 }
@@ -178,29 +178,29 @@ fn a_follower_takes_over_and_the_client_asks_again() {
     talk.cluster.run_for(Span::from_millis(15), &mut talk.answers);
     talk.cluster.crash(A);
     talk.hear(1_200, expect![[r#"
-          100 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
-          110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          501 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
-          501 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
-          511 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
-          522 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
-          522 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
-          522 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
-          522 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-          533 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-          540 client C -> replica B: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
-          543 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
-          543 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
-          544 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-          544 Log(Leads(b1.2))
-          550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
-          554 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-          564 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
-          564 answer: Replied(Ok)
+        100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        501 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
+        501 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
+        511 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
+        522 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
+        522 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
+        522 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
+        522 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        533 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        540 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        543 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+        543 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+        544 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+        544 Log(Leads(b1.2))
+        550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
+        554 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+        564 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+        564 answer: Replied(Ok)
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok)]);
     // The former leader comes back, follows and learns.
@@ -312,15 +312,15 @@ fn leadership_is_handed_over_without_waiting_for_the_lease() {
     "#]]);
     talk.ask(C, set("x"));
     talk.hear(60, expect![[r#"
-          220 client C -> replica A: Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
-          230 replica A -> replica C (ahead): Requests client: n2#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: true
-          240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
-          241 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-          251 replica A -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-          251 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-          261 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
-          261 answer: Replied(Ok)
+        220 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        230 replica A -> replica C (ahead): Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1
+        241 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+        251 replica A -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+        251 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
+        261 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+        261 answer: Replied(Ok)
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Changed, Outcome::Replied(Reply::Ok)]);
 }
@@ -334,31 +334,31 @@ fn a_prefix_log_is_adopted_whole() {
     talk.cluster.run_for(Span::from_millis(3), &mut talk.answers);
     talk.cluster.crash(A);
     talk.hear(1_000, expect![[r#"
-          100 client A -> replica A: Requests client: A#1, below: 1, asks: [(1, Set(1, "x"))], forwarded: false
-          100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
-          100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
-          101 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          111 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          111 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-          115 client A -> replica A: Requests client: A#1, below: 1, asks: [(2, Set(1, "y"))], forwarded: false
-          115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
-          115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
-          116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-          126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-          126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-          506 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
-          506 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
-          516 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
-          527 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
-          527 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
-          527 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
-          527 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-          538 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-          548 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
-          548 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
-          549 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
-          549 Log(Leads(b1.2))
-          559 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
-          569 replica C -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
+        100 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], forw
+        100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
+        100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1,
+        101 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        111 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        111 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
+        115 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 2, command: Set(1, "y"), touching: false], forw
+        115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
+        115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set(1,
+        116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+        126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+        126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+        506 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
+        506 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
+        516 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
+        527 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
+        527 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
+        527 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
+        527 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        538 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        548 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+        548 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+        549 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
+        549 Log(Leads(b1.2))
+        559 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
+        569 replica C -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
     "#]]);
 }

@@ -40,6 +40,7 @@ impl<S: StateMachine> Replica<S> {
                     }
                     Entry::Read { id, below, command } => {
                         self.once.acknowledge(id.client, *below);
+                        self.once.end(*id);
                         if tell {
                             let told = self.machine.read(command).map_or(Told::Touches, Told::Done);
                             self.answer(id.client, spans, id.sequence, told);

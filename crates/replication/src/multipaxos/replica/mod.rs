@@ -174,9 +174,15 @@ impl<S: StateMachine> Replica<S> {
             if reads {
                 return Some(self.machine.read(&command).map_or(Told::Touches, Told::Read));
             }
+            if self.once.look(id) == Seen::Running {
+                return None;
+            }
             let bytes = wire::encoded_size(&command) + 24;
             return match self.log.propose(Entry::Read { id, below, command }, bytes, now) {
-                Ok(()) => None,
+                Ok(()) => {
+                    self.once.begin(id);
+                    None
+                }
                 Err(_) => Some(Told::Overloaded),
             };
         }
