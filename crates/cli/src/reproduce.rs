@@ -26,12 +26,15 @@ pub(crate) struct Row {
     note: String,
 }
 
+/// Which rows, by their id.
+type Wanted<'a> = &'a dyn Fn(&str) -> bool;
+
 /// An evaluation: its name, what it is, and how it is run.
 struct Evaluation {
     name: &'static str,
     what: &'static str,
     /// Rows whose id the filter lets through.
-    run: fn(&dyn Fn(&str) -> bool) -> anyhow::Result<Vec<Row>>,
+    run: fn(Wanted<'_>) -> anyhow::Result<Vec<Row>>,
     /// How far a ratio may be from 1 before the figure counts as missed.
     tolerance: f64,
 }
@@ -75,7 +78,7 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
 
 /// Commit latency of every client region under every leader of the five built-in regions: writes without
 /// load, jitter, processing or sync cost. What arithmetic says stands in the place of a published figure.
-fn self_check(wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<Row>> {
+fn self_check(wanted: Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let base = Deployment::five_regions();
     let keyspace = base.choose_keyspace(None)?;

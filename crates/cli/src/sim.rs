@@ -169,6 +169,9 @@ fn show_one(arguments: &Sim, first: &Outcome) -> anyhow::Result<()> {
 }
 
 struct Gathered {
+    /// Events, and the time they took.
+    events: u64,
+    simulating: std::time::Duration,
     recorder: Recorder,
     undecided: Vec<(u64, String)>,
     plan: String,
@@ -176,13 +179,21 @@ struct Gathered {
 
 impl Gathered {
     fn new(first: &Outcome) -> Gathered {
-        Gathered { recorder: Recorder::new(Window::ALL), undecided: Vec::new(), plan: first.plan.clone() }
+        Gathered {
+            events: 0,
+            simulating: std::time::Duration::ZERO,
+            recorder: Recorder::new(Window::ALL),
+            undecided: Vec::new(),
+            plan: first.plan.clone(),
+        }
     }
 }
 
 fn gather(gathered: &Mutex<Gathered>, outcome: Outcome) -> Report {
     let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     gathered.recorder.merge(&outcome.recorder);
+    gathered.events += outcome.report.events;
+    gathered.simulating += outcome.elapsed;
     if let Some(reason) = outcome.undecided {
         gathered.undecided.push((outcome.report.seed, reason));
         gathered.undecided.sort();
@@ -216,7 +227,7 @@ fn print(
         undecided: gathered.undecided.len() as u64,
         operations: summary.operations,
         events: summary.events,
-        events_per_second: summary.events_per_second().round(),
+        events_per_second: (gathered.events as f64 / gathered.simulating.as_secs_f64().max(1e-9)).round(),
         regions: regions.collect(),
         faults: summary.faults.iter().map(|(kind, count)| (kind.name(), count)).collect(),
         virtual_seconds: summary.virtual_time.as_secs_f64(),

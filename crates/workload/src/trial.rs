@@ -103,6 +103,8 @@ pub struct Outcome {
     pub report: Report,
     /// Why the history could not be decided, where it could not.
     pub undecided: Option<String>,
+    /// How long the simulation itself took, without the verdict on the history.
+    pub elapsed: std::time::Duration,
     /// Latencies by region.
     pub recorder: Recorder,
     /// What the clients saw.
@@ -174,7 +176,9 @@ pub fn run<F: Protocol>(
     let orders = bridge.membership;
     let admin = Box::new(move |random: &mut Random| orders(&placement, random));
     let mut clients = Clients::<F>::new(script, bridge.request, bridge.answer, admin);
+    let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);
+    let elapsed = begun.elapsed();
     let recorder = clients.recorder().clone();
     let history = clients.into_history();
     let undecided = if terms.check && report.violations.is_empty() {
@@ -185,7 +189,7 @@ pub fn run<F: Protocol>(
     let recorded = terms.record == Record::Flow;
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
-    Ok(Outcome { report, undecided, recorder, history, plan: shown, trace, drawing })
+    Ok(Outcome { report, undecided, elapsed, recorder, history, plan: shown, trace, drawing })
 }
 
 /// The cluster of a deployment: its nodes, its delays, one core each.
