@@ -64,7 +64,7 @@ pub enum Timer {
 }
 
 /// Sweeps in one retry interval.
-const SWEEPS: u64 = 8;
+const SWEEPS: u64 = 16;
 
 impl<C: Wire, R: Wire> Client<C, R> {
     /// The first command that is not finished: the replicas may forget those before it.

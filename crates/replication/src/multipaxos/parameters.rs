@@ -19,11 +19,11 @@ pub enum Form {
 pub struct Parameters {
     /// How the log keeps its slots.
     pub form: Form,
-    /// How often a leader says that it lives. A quarter of the longest round trip: several fit into an
-    /// election timeout, and an idle follower learns of commits soon.
+    /// How often a leader says that it lives: several times in an election timeout, and an idle follower
+    /// learns of commits soon.
     pub heartbeat: Span,
-    /// How long a follower hears nothing before it asks whether others hear as little. Above the longest
-    /// round trip, four heartbeats and a slow sync.
+    /// How long a follower hears nothing before it asks whether others hear as little. The longest round
+    /// trip, so that leases of this length last from one answered heartbeat to the next, and five heartbeats.
     pub election: Span,
     /// How long a candidate waits for promises; doubled for each failed attempt, since both sides must
     /// sync and a disk may be slower than anyone thought.
@@ -71,8 +71,9 @@ pub struct Parameters {
 impl Parameters {
     /// The defaults for replicas and clients that are at most this far apart.
     pub fn for_rtt(rtt_max: Span) -> Parameters {
-        let heartbeat = (rtt_max / 4).max(Span::from_millis(50));
-        let election = heartbeat * 4 + rtt_max + Span::from_millis(150);
+        let heartbeat = Span::from_millis(50);
+        // On a LAN not less than a busy machine may stand still.
+        let election = (heartbeat * 5 + rtt_max).max(Span::from_millis(400));
         Parameters {
             form: Form::Slots,
             heartbeat,

@@ -184,31 +184,31 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-        501 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
-        501 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
-        511 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
-        522 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
-        522 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
-        522 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
-        522 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-        533 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
         540 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
-        543 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
-        543 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
-        544 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-        544 Log(Leads(b1.2))
-        550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
-        554 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
-        564 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
-        564 answer: Replied(Ok)
+        550 replica B -> replica A (ahead): Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set(1, "x"), touching: false], for
+        560 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
+        560 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
+        570 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
+        581 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
+        581 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
+        581 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
+        581 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        592 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        602 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+        602 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+        603 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
+        603 Log(Leads(b1.1))
+        613 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
+        623 replica B -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+        633 answer: Replied(Ok)
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok)]);
     // The former leader comes back, follows and learns.
     talk.cluster.restart(A);
     talk.hear(100, expect![[r#"
-         1373 replica A -> replica C (ahead): Fetch from: s0
-         1383 replica C -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1, "x")])], 
-         1383 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s1, values: [], decided: s1
+        1382 replica A -> replica B (ahead): Fetch from: s0
+        1392 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(1, "x")])], 
+        1392 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s1, values: [], decided: s1
     "#]]);
 }
 
@@ -346,19 +346,19 @@ fn a_prefix_log_is_adopted_whole() {
         116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-        506 replica C -> replica A (ahead): Poll ballot: b1.2, decided: s0
-        506 replica C -> replica B (ahead): Poll ballot: b1.2, decided: s0
-        516 replica B -> replica C (ahead): Polled ballot: b1.2, granted: true, promised: b1.0, decided: s0
-        527 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
-        527 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
-        527 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
-        527 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-        538 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-        548 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
-        548 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
-        549 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
-        549 Log(Leads(b1.2))
-        559 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s1
-        569 replica C -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
+        565 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
+        565 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
+        575 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
+        586 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
+        586 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
+        586 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
+        586 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        597 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        607 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+        607 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set(1
+        608 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
+        608 Log(Leads(b1.1))
+        618 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
+        628 replica B -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
     "#]]);
 }

@@ -577,10 +577,16 @@ impl<V: Wire> Log<V> {
         effects.arm(Timer::Watch, self.patience);
     }
 
-    /// Between one and one and a half election timeouts, longer after failures.
+    /// Above one election timeout, later by turns: members poll in the order of their seats behind the
+    /// leader's, each within a random part of its turn, so that two seldom campaign at once.
     fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
-        let election = self.parameters.election;
-        let spread = election.as_nanos() / 2 * u64::from(1 + self.failures.min(6));
-        election + Span::from_nanos(effects.random().below(spread))
+        let members = self.configuration.members();
+        let at = |seat| members.iter().position(|member| member.replica == seat).unwrap_or(0);
+        let leader = self.leader.map_or(0, |ballot| at(ballot.owner));
+        let count = members.len().max(1);
+        let rank = (at(self.me) + count - leader + count - 1) % count;
+        let turn = self.parameters.election / 4;
+        let within = Span::from_nanos(effects.random().below(turn.as_nanos()));
+        self.parameters.election + turn * rank as u64 + within
     }
 }
