@@ -34,6 +34,8 @@ mod configuration;
 mod election;
 mod leader;
 mod message;
+#[cfg(test)]
+mod tests;
 
 use configuration::NO_SEAT;
 pub use configuration::{Configuration, Member};

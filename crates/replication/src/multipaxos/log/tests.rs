@@ -1,0 +1,129 @@
+//! Bugs that were found once, each by its story.
+
+use super::{Log, Member, Message, Record, Setup, Value};
+use crate::multipaxos::{Form, Parameters};
+use isochrone_core::{
+    Ballot, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId, Random,
+    ReplicaId, Role, Slot, Span, Stamp,
+};
+use std::sync::Arc;
+
+fn process(node: u16) -> ProcessId {
+    let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+    ProcessId { node: NodeId(node), keyspace, partition, role: Role(0), instance: 0 }
+}
+
+/// The replica on node 1 of three, and what it has recorded.
+struct Follower {
+    log: Log<u8>,
+    outbox: Outbox<Log<u8>>,
+    records: Vec<Record<u8>>,
+}
+
+fn setup(form: Form) -> Setup {
+    let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
+    let mut parameters = Parameters::for_rtt(Span::from_millis(1));
+    parameters.form = form;
+    Setup { members: (0..3).map(member).collect(), preferred: None, parameters }
+}
+
+impl Follower {
+    fn new(form: Form) -> Follower {
+        let log = Log::open(Identity { process: process(1), incarnation: 1 }, &setup(form));
+        Follower { log, outbox: Outbox::new(process(1), Random::seeded(1)), records: Vec::new() }
+    }
+
+    fn hear(&mut self, message: Message<u8>) -> Vec<Message<u8>> {
+        let effects = self.outbox.input(Instant::from_nanos(1), Stamp::ZERO);
+        self.log.receive(process(0), message, effects);
+        self.log.check();
+        let mut said = Vec::new();
+        for effect in self.outbox.drain() {
+            match effect {
+                Effect::Record { record, .. } => self.records.push(record),
+                Effect::Send { message, .. } => said.push(message),
+                _ => {}
+            }
+        }
+        while self.log.next_decided(Instant::from_nanos(1)).is_some() {}
+        said
+    }
+
+    /// What a restart makes of the records.
+    fn restarted(&self, form: Form) -> Log<u8> {
+        let mut log = Log::open(Identity { process: process(1), incarnation: 2 }, &setup(form));
+        for record in &self.records {
+            log.replay(record.clone());
+            while log.next_decided(Instant::ZERO).is_some() {}
+        }
+        log
+    }
+}
+
+fn batch(value: u8) -> Value<u8> {
+    Value::Batch(Arc::from([value]))
+}
+
+fn ballot(round: u32, owner: u8) -> Ballot {
+    Ballot { round, owner: ReplicaId(owner) }
+}
+
+#[test]
+fn what_was_learned_behind_an_unrecorded_commit_survives_a_restart() {
+    for form in [Form::Slots, Form::Prefix] {
+        let mut follower = Follower::new(form);
+        let b = ballot(1, 0);
+        let values = [batch(1), batch(2)];
+        let (from, decided) = (Slot(0), Slot(0));
+        follower.hear(Message::Adopt { ballot: b, from, values: values.to_vec().into(), decided });
+        // Only a heartbeat tells that both are decided, and no record says so.
+        let sent = Instant::ZERO;
+        follower.hear(Message::Heartbeat { ballot: b, decided: Slot(2), sent });
+        let learned = vec![batch(3)].into();
+        follower.hear(Message::Learned { from: Slot(2), values: learned, decided: Slot(3) });
+        let log = follower.restarted(form);
+        assert_eq!((log.decided(), log.votes.end()), (Slot(3), Slot(3)), "{form:?}");
+    }
+}
+
+#[test]
+fn a_vote_of_an_older_ballot_is_not_taken_for_the_decision() {
+    let mut follower = Follower::new(Form::Slots);
+    let old = Message::Accept { ballot: ballot(1, 0), slot: Slot(0), value: batch(1), decided: Slot(0) };
+    follower.hear(old);
+    // The next leader's commit index covers a slot that it decided with another value, which was lost.
+    let value = batch(2);
+    follower.hear(Message::Accept { ballot: ballot(2, 0), slot: Slot(1), value, decided: Slot(1) });
+    assert_eq!(follower.log.decided(), Slot(0), "what is decided in slot 0 is not known here");
+    let values = vec![batch(9)].into();
+    follower.hear(Message::Learned { from: Slot(0), values, decided: Slot(1) });
+    assert_eq!(follower.log.decided(), Slot(1));
+}
+
+#[test]
+fn a_prefix_log_takes_another_leaders_log_at_once_or_not_at_all() {
+    let mut follower = Follower::new(Form::Prefix);
+    let values = vec![batch(1), batch(2), batch(3)].into();
+    let (from, decided) = (Slot(0), Slot(0));
+    follower.hear(Message::Adopt { ballot: ballot(1, 0), from, values, decided });
+    // A single slot of another leader would leave a log that nobody proposed.
+    let value = batch(7);
+    let said = follower.hear(Message::Accept { ballot: ballot(2, 2), slot: Slot(0), value, decided });
+    assert!(said.is_empty(), "no vote: {said:?}");
+    assert_eq!(follower.log.votes.end(), Slot(3));
+    let values = vec![batch(1), batch(8)].into();
+    let said = follower.hear(Message::Adopt { ballot: ballot(2, 2), from, values, decided });
+    assert_eq!(said, [Message::Accepted { ballot: ballot(2, 2), first: Slot(0), last: Slot(1) }]);
+    assert_eq!((follower.log.votes.end(), follower.log.tail), (Slot(2), ballot(2, 2)));
+}
+
+#[test]
+fn a_promise_outlives_a_restart() {
+    let mut follower = Follower::new(Form::Slots);
+    let said = follower.hear(Message::Prepare { ballot: ballot(5, 2), from: Slot(0) });
+    assert!(matches!(said[..], [Message::Promised { .. }]), "{said:?}");
+    assert_eq!(follower.restarted(Form::Slots).ballot(), ballot(5, 2));
+    let accept = Message::Accept { ballot: ballot(4, 0), slot: Slot(0), value: batch(1), decided: Slot(0) };
+    let said = follower.hear(accept);
+    assert_eq!(said, [Message::Rejected { promised: ballot(5, 2), decided: Slot(0) }]);
+}
