@@ -10,5 +10,6 @@ mod failover;
 mod latency;
 mod machine;
 mod mutations;
+mod placement;
 mod safety;
 mod speed;
