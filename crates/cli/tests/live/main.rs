@@ -9,3 +9,4 @@ mod replace;
 mod resp;
 mod safety;
 mod up;
+mod verbs;

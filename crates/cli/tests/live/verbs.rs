@@ -1,0 +1,152 @@
+//! The verbs whose output other people's scripts read: JSON, exit statuses, replay commands.
+
+use crate::processes::{isochrone, outcome};
+use serde_json::Value;
+use std::path::Path;
+
+const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml");
+const FIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+
+#[track_caller]
+fn json(words: &[&str], status: i32) -> Value {
+    let (found, out, err) = outcome(words);
+    assert_eq!(found, status, "{words:?}\n{out}\n{err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{words:?}: {error}\n{out}"))
+}
+
+#[test]
+fn sim_prints_one_object_and_holds() {
+    let printed = json(&["sim", THREE, "--seeds", "60", "--faults", "all", "--format", "json"], 0);
+    assert_eq!(printed["protocol"], "multipaxos");
+    assert_eq!(printed["seeds"], 60);
+    assert_eq!(printed["violations"], Value::Array(Vec::new()));
+    assert_eq!(printed["undecided"], 0);
+    for figure in ["operations", "events", "events_per_second"] {
+        assert!(printed[figure].as_f64().is_some_and(|figure| figure > 0.0), "{figure}: {printed}");
+    }
+    let regions = printed["regions"].as_array().unwrap();
+    assert_eq!(regions.len(), 3);
+    for figure in ["operations", "p50_ms", "p95_ms", "p99_ms", "mean_ms", "floor_ms"] {
+        assert!(regions.iter().all(|region| region[figure].is_number()), "{figure}: {printed}");
+    }
+    assert!(printed["runs_repeated"].as_u64() >= Some(1), "{printed}");
+    // Over a few hundred seeds no kind of fault is missing; this is a sample of the suite's.
+    let faults = printed["faults"].as_object().unwrap();
+    let happened = faults.values().filter(|count| count.as_u64() > Some(0)).count();
+    assert!(happened >= faults.len() - 3, "{faults:?}");
+}
+
+#[test]
+fn no_kind_of_fault_is_missing_over_many_seeds() {
+    let printed = json(&["sim", THREE, "--seeds", "500", "--faults", "all", "--format", "json"], 0);
+    for (kind, count) in printed["faults"].as_object().unwrap() {
+        assert!(count.as_u64() > Some(0), "{kind} never happened in 500 seeds: {printed}");
+    }
+}
+
+#[test]
+fn a_planted_bug_is_reported_with_a_command_that_shows_it_again() {
+    let words =
+        ["sim", THREE, "--seeds", "400", "--faults", "all", "--plant", "forget-promise", "--format", "json"];
+    let printed = json(&words, 1);
+    let found = &printed["violations"][0];
+    let replay = found["replay"].as_str().unwrap();
+    assert!(replay.contains("--plant forget-promise"), "{replay}");
+    let again: Vec<&str> = replay.split(' ').skip(1).chain(["--format", "json"]).collect();
+    let replayed = json(&again, 1);
+    assert_eq!(replayed["violations"][0]["text"], found["text"]);
+    assert_eq!(replayed["violations"][0]["seed"], found["seed"]);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_in_another_process() {
+    let words = ["sim", THREE, "--seed", "11", "--faults", "all", "--format", "json"];
+    assert_eq!(json(&words, 0)["hash"], json(&words, 0)["hash"]);
+    let other = json(&["sim", THREE, "--seed", "12", "--faults", "all", "--format", "json"], 0);
+    assert_ne!(json(&words, 0)["hash"], other["hash"]);
+}
+
+#[test]
+fn a_simulated_history_is_written_drawn_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (history, drawing) = (path("history.jsonl"), path("flow.svg"));
+    let words = [
+        "sim",
+        THREE,
+        "--seed",
+        "3",
+        "--faults",
+        "all",
+        "--history",
+        &history,
+        "--trace-svg",
+        &drawing,
+        "--trace",
+    ];
+    let (status, out, err) = outcome(words);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("us-east.role0 -> ") || out.contains(" -> us-east"), "{out}");
+    let drawing = std::fs::read_to_string(Path::new(&drawing)).unwrap();
+    assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
+    assert_eq!(json(&["check", &history, "--format", "json"], 0)["verdict"], "linearizable");
+}
+
+#[test]
+fn check_tells_held_broken_and_unreadable_apart_by_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, lines: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, lines).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let set = r#"{"client":0,"session":0,"sequence":1,"key":"x","op":"set","args":["1"],"invoked":1,"returned":2,"outcome":"ok","value":"OK"}"#;
+    let get = |value: &str| {
+        format!(
+            r#"{{"client":1,"session":0,"sequence":1,"key":"x","op":"get","args":[],"invoked":5,"returned":6,"outcome":"ok","value":{value}}}"#
+        )
+    };
+    let good = write("good.jsonl", &format!("{set}\n{}\n", get("\"1\"")));
+    let bad = write("bad.jsonl", &format!("{set}\n{}\n", get("null")));
+    let none = write("none.jsonl", "{\"client\":");
+    assert_eq!(outcome(["check", &good]).0, 0);
+    let (status, out, _) = outcome(["check", &bad]);
+    assert_eq!(status, 1);
+    assert!(out.contains("get x (client 1) returned nil"), "{out}");
+    let (status, _, err) = outcome(["check", &none]);
+    assert_eq!(status, 2);
+    assert!(err.contains("none.jsonl:1"), "{err}");
+}
+
+#[test]
+fn plan_and_reproduce_print_their_contract() {
+    let plan = json(&["plan", FIVE, "--format", "json"], 0);
+    assert_eq!(plan["floor_ms"]["US East"], 88.0);
+    let first = &plan["protocols"][0];
+    assert_eq!((&first["protocol"], &first["leader"]), (&"multipaxos".into(), &"US East".into()));
+    assert!(first["regions"][0]["commit_ms"].is_number() && first["mean_ms"].is_number());
+
+    let rows = json(&["reproduce", "self-check", "--format", "json"], 0);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 25);
+    for row in rows {
+        for column in ["id", "setting", "system", "metric", "published", "measured", "unit", "ratio", "note"]
+        {
+            assert!(!row[column].is_null(), "{column}: {row}");
+        }
+    }
+    let only = json(&["reproduce", "self-check", "--only", "useast-euro", "--format", "json"], 0);
+    assert_eq!(only.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    let mut child = isochrone(["sim", THREE, "--seed", "1", "--faults", "all", "--trace"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
