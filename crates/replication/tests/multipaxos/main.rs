@@ -10,6 +10,7 @@ mod failover;
 mod latency;
 mod machine;
 mod mutations;
+mod orders;
 mod placement;
 mod safety;
 mod speed;
