@@ -1,10 +1,11 @@
 //! Leading: slots, votes, heartbeats, leases, and changes of the members or the leader.
 
+use super::change::{LEARNER_SLACK, Task};
 use super::election::changes;
 use super::{Answer, Configuration, Log, Member, Message, Mutation, Note, Queue, Record, Role, Timer, Value};
-use crate::request::{Change, Refusal};
+use crate::request::Refusal;
 use isochrone_core::{
-    Ballot, Effects, Instant, Lease, ProcessId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Ticket, Wire,
+    Ballot, Effects, Instant, Lease, ProcessId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ pub(super) struct Reign {
     flights: SlotLog<Flight>,
     flying_bytes: usize,
     /// A change that is proposed and not decided: nothing is proposed behind it.
-    barrier: Option<Slot>,
+    pub(super) barrier: Option<Slot>,
     lease: Lease,
     /// Leases of others may still hold: nothing decided may show yet.
     pub(super) waiting: bool,
-    contact: Suspicion,
+    pub(super) contact: Suspicion,
     /// Who is being brought up to date before it becomes a member.
     pub(super) learner: Option<Member>,
     /// What administration waits for.
@@ -48,34 +49,8 @@ struct Flight {
     quorum: Instant,
 }
 
-/// One change under way.
-#[derive(Clone, Hash, Debug)]
-pub(super) struct Task {
-    pub(super) ticket: Ticket,
-    change: Change,
-    /// Who is to lead instead.
-    heir: Option<Member>,
-    until: Instant,
-    /// The slot that decides it, once proposed.
-    slot: Option<Slot>,
-}
-
-/// How long a change may take before it is given up: a learner must catch up in it.
-const TASK_MAX: Span = Span::from_secs(20);
-/// How far behind a learner may be and count as caught up: the rest is on its way.
-const LEARNER_SLACK: u64 = 64;
 /// Slots whose votes are asked for again in one heartbeat.
 const RESEND_SLOTS: usize = 64;
-
-impl Task {
-    /// What is answered when the reign ends with it under way.
-    pub(super) fn end(&self, promised: Ballot) -> Answer {
-        match self.change {
-            Change::Lead(_) if self.heir.is_some_and(|heir| heir.replica == promised.owner) => Ok(()),
-            _ => Err(Refusal::NotLeader),
-        }
-    }
-}
 
 impl Reign {
     /// Takes a delivered slot out of the air: where its time went.
@@ -237,7 +212,13 @@ impl<V: Wire> Log<V> {
 
     /// Phase 2 for the next free slot. `Accept` goes ahead of the own record and the own vote goes behind
     /// it; the module says why both must be so.
-    fn propose_slot(&mut self, value: Value<V>, bytes: usize, queued: Instant, effects: &mut Effects<Self>) {
+    pub(super) fn propose_slot(
+        &mut self,
+        value: Value<V>,
+        bytes: usize,
+        queued: Instant,
+        effects: &mut Effects<Self>,
+    ) {
         let configuration = self.configuration.clone();
         let Role::Leader(reign) = &mut self.role else { return };
         let (ballot, slot, now, decided) = (reign.ballot, reign.next, effects.now(), self.decided);
@@ -322,32 +303,6 @@ impl<V: Wire> Log<V> {
         }
     }
 
-    /// A change of the members is in force.
-    fn after_change(&mut self, effects: &mut Effects<Self>) {
-        effects.mark(Note::Counted("membership_changes"));
-        let (now, members) = (effects.now(), self.configuration.clone());
-        let gone = !self.is_member();
-        let decided = self.decided;
-        let Role::Leader(reign) = &mut self.role else { return };
-        members.members().iter().for_each(|member| reign.contact.heard(member.replica, now));
-        if reign.learner.is_some_and(|learner| members.contains(learner.replica)) {
-            reign.learner = None;
-        }
-        if let Some(task) = reign.task.take_if(|task| task.slot.is_some_and(|slot| slot < decided)) {
-            effects.complete(task.ticket, Ok(()));
-        }
-        if gone {
-            // The group goes on without this replica: whoever is furthest is told to lead at once.
-            let ballot = reign.ballot;
-            let heir = members.members().first().copied();
-            self.beat(effects);
-            if let Some(heir) = heir {
-                effects.send(heir.process, Message::Handover { ballot, decided });
-            }
-            self.step_down(effects);
-        }
-    }
-
     /// The timer of heartbeats.
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
@@ -417,92 +372,6 @@ impl<V: Wire> Log<V> {
             self.propose_change(effects);
         } else if matches!(&reign.task, Some(Task { heir: Some(heir), .. }) if heir.replica == follower) {
             self.pursue(effects);
-        }
-    }
-
-    pub(super) fn on_change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        match self.begin_change(ticket, change, effects.now()) {
-            Ok(false) => {
-                self.refresh_peers();
-                match change {
-                    Change::Remove(_) => self.propose_change(effects),
-                    Change::Add(_) => self.beat(effects),
-                    Change::Lead(_) | Change::Resign => self.pursue(effects),
-                }
-            }
-            // What is so already is decided, so nothing need be waited for.
-            Ok(true) => effects.complete_ahead(ticket, Ok(())),
-            Err(refusal) => effects.complete_ahead(ticket, Err(refusal)),
-        }
-    }
-
-    /// Takes a change up, or says that it is so already.
-    fn begin_change(&mut self, ticket: Ticket, change: Change, now: Instant) -> Result<bool, Refusal> {
-        let Role::Leader(reign) = &mut self.role else { return Err(Refusal::NotLeader) };
-        if reign.task.is_some() || reign.barrier.is_some() {
-            return Err(Refusal::Busy);
-        }
-        let process = |node| ProcessId { node, ..self.process };
-        let (mut change, mut heir) = (change, None);
-        match change {
-            Change::Add(node) => match self.configuration.with(process(node))? {
-                Some(next) => reign.learner = next.members().last().copied(),
-                None => return Ok(true),
-            },
-            Change::Remove(node) => {
-                if self.configuration.without(process(node))?.is_none() {
-                    return Ok(true);
-                }
-            }
-            Change::Lead(node) => {
-                heir = Some(self.configuration.on(node).ok_or(Refusal::Impossible)?);
-                if node == self.process.node {
-                    return Ok(true);
-                }
-            }
-            Change::Resign => {
-                let silent = reign.contact.suspects(now);
-                let lives = |member: &&Member| member.replica != self.me && !silent.contains(member.replica);
-                let member = *self.configuration.members().iter().find(lives).ok_or(Refusal::Impossible)?;
-                (change, heir) = (Change::Lead(member.process.node), Some(member));
-            }
-        }
-        reign.task = Some(Task { ticket, change, heir, until: now + TASK_MAX, slot: None });
-        Ok(false)
-    }
-
-    /// Proposes the change under way.
-    fn propose_change(&mut self, effects: &mut Effects<Self>) {
-        let Role::Leader(reign) = &mut self.role else { return };
-        if reign.barrier.is_some() {
-            return;
-        }
-        let Some(task) = reign.task.as_mut().filter(|task| task.slot.is_none()) else { return };
-        let next = match task.change {
-            Change::Add(node) => self.configuration.with(ProcessId { node, ..self.process }),
-            Change::Remove(node) => self.configuration.without(ProcessId { node, ..self.process }),
-            Change::Lead(_) | Change::Resign => return,
-        };
-        let Ok(Some(next)) = next else { return };
-        task.slot = Some(reign.next);
-        self.propose_slot(Value::Change(Arc::new(next)), 0, effects.now(), effects);
-    }
-
-    /// Goes on with a change under way: gives up one that takes too long, hands over when all is decided.
-    fn pursue(&mut self, effects: &mut Effects<Self>) {
-        let (now, decided) = (effects.now(), self.decided);
-        let Role::Leader(reign) = &mut self.role else { return };
-        if let Some(task) = reign.task.take_if(|task| task.slot.is_none() && task.until <= now) {
-            reign.learner = None;
-            effects.complete(task.ticket, Err(Refusal::TimedOut));
-            return self.refresh_peers();
-        }
-        if let Some(Task { heir: Some(heir), .. }) = &reign.task
-            && reign.next == decided
-        {
-            // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
-            let ballot = reign.ballot;
-            effects.send(heir.process, Message::Handover { ballot, decided });
         }
     }
 }

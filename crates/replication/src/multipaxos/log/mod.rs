@@ -30,6 +30,7 @@
 
 mod acceptor;
 mod catchup;
+mod change;
 mod configuration;
 mod election;
 mod leader;
