@@ -85,8 +85,15 @@ fn arrow(lanes: usize, from: usize, to: usize, name: &str, held: bool) -> String
 }
 
 /// The name of a message: its variant.
-pub(crate) fn name_of(label: &str) -> &str {
-    label.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(label)
+pub(crate) fn name_of<'a>(label: &'a str) -> &'a str {
+    let word = |text: &'a str| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next();
+    let outer = word(label).unwrap_or(label);
+    // A message of a process that another one holds goes by its own name: `Log(Accept { .. })` is `Accept`.
+    let inner = label[outer.len()..].strip_prefix('(').and_then(|held| Some((word(held)?, held)));
+    match inner {
+        Some((name, held)) if held[name.len()..].starts_with(" {") && !name.is_empty() => name,
+        _ => outer,
+    }
 }
 
 /// `nanos` as a sum of the fewest delays, within what syncs of a few microseconds add.

@@ -20,6 +20,8 @@ pub struct Bridge<F: Protocol> {
     pub request: fn(Command) -> F::Request,
     /// What an outcome says.
     pub answer: fn(F::Outcome) -> Answer,
+    /// What its roles are called in traces, by number.
+    pub roles: &'static [&'static str],
     /// Puts a waiting replica on a node that is not in the deployment, for changes of membership.
     pub spare: fn(&mut F::Placement, NodeId),
     /// Orders one change of membership or leadership.
@@ -138,6 +140,7 @@ pub fn run<F: Protocol>(
     }
     let mut random = Random::seeded(seed ^ 0x0074_7269_616c);
     let mut config = config(deployment, terms, seed);
+    config.roles = bridge.roles;
     if terms.faults.contains(FaultKind::Membership) {
         let spare = NodeId(config.nodes.len() as u16);
         (bridge.spare)(&mut placement, spare);

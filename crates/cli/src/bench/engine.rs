@@ -138,7 +138,11 @@ pub(crate) fn run(
             retry_at: begin,
             writable_wanted: false,
         };
-        connection.connect(number as usize, &poll, load)?;
+        match connection.connect(number as usize, &poll, load) {
+            // A node that is down now may be up later.
+            Err(_) if load.reconnect => {}
+            connected => connected?,
+        }
         connections.push(connection);
     }
 

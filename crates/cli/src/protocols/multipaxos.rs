@@ -24,6 +24,7 @@ impl super::Speech<MultiPaxos<Store>> for Speech {
             Outcome::Refused(refusal) => Answer::Refused(refusal.to_string()),
             Outcome::Unknown => Answer::Unknown,
         },
+        roles: &["replica", "client"],
         spare: |placement, node| placement.spares.push(node),
         membership: orders,
         plant: |placement, name| match Mutation::ALL.into_iter().find(|bug| bug.name() == name) {

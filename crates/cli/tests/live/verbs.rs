@@ -86,7 +86,7 @@ fn a_simulated_history_is_written_drawn_and_checked() {
     ];
     let (status, out, err) = outcome(words);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("us-east.role0 -> ") || out.contains(" -> us-east"), "{out}");
+    assert!(out.contains("us-east.replica -> euro.replica"), "{out}");
     let drawing = std::fs::read_to_string(Path::new(&drawing)).unwrap();
     assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
     assert_eq!(json(&["check", &history, "--format", "json"], 0)["verdict"], "linearizable");
