@@ -411,3 +411,20 @@ impl<C: Wire, R: Wire> Process for Client<C, R> {
         assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_sum_to_the_whole() {
+        let total = Span::from_micros(161_503);
+        for spans in [[1, 300, 87_700, 12, 3], [0, 0, 0, 0, 0], [0, 0, 161_503, 0, 0]] {
+            let phases = phases(total, Some(spans));
+            let sum: u64 = phases.iter().map(|phase| phase.as_nanos()).sum();
+            assert_eq!(sum, total.as_nanos(), "{spans:?}");
+        }
+        // A sample of another command, longer than this one's whole life, says nothing about it.
+        assert_eq!(phases(total, Some([0, 0, 161_504, 0, 0])), [Span::ZERO; Phase::ALL.len()]);
+    }
+}
