@@ -1,116 +1,19 @@
 //! The state machine of the directory.
 
+use super::entry::{Command, Keyspace, Node, Order, Partition, Refusal, Reply, Route, Version};
+use super::export::View;
 use isochrone_core::deployment::Deployment;
-use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::{
-    Blob, Export, KeyspaceId, Malformed, NodeId, PartitionId, RegionId, StateMachine, wire,
-};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use thiserror::Error;
+use isochrone_core::{KeyspaceId, Malformed, NodeId, PartitionId, StateMachine};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How often an entry was changed; 0 where there is none.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default, Debug, Serialize, Deserialize)]
-pub struct Version(pub u64);
-
-/// A machine of the deployment.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Where it stands.
-    pub region: RegionId,
-    /// Where peers reach it, `host:port`; empty where all run in one process.
-    pub address: String,
-}
-
-/// A part of a keyspace.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub struct Partition {
-    /// The first place of its arc; it ends before the next partition's first, the last one at the end of
-    /// the ring.
-    pub first: u64,
-    /// The nodes that hold it.
-    pub members: Vec<NodeId>,
-}
-
-/// What the directory is asked.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub enum Command {
-    /// Who holds this place of the ring?
-    Route {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The hash of the key.
-        place: u64,
-    },
-    /// Who holds this partition?
-    Members {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The partition.
-        partition: PartitionId,
-    },
-    /// Which nodes are there?
-    Nodes,
-    /// Sets or removes a partition.
-    Change {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The partition.
-        partition: PartitionId,
-        /// The version that this was made from.
-        at: Version,
-        /// What it is to be; `None` removes it, and its arc falls to the partition before.
-        to: Option<Partition>,
-    },
-    /// Sets or removes a node.
-    ChangeNode {
-        /// The node.
-        node: NodeId,
-        /// The version that this was made from.
-        at: Version,
-        /// What it is to be.
-        to: Option<Node>,
-    },
-}
-
-/// What it answers.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub enum Reply {
-    /// The partition, its version, and what it is.
-    Partition(PartitionId, Version, Partition),
-    /// All nodes.
-    Nodes(Vec<(NodeId, Version, Node)>),
-    /// The change is made; this is the entry's version now.
-    Changed(Version),
-    /// Nothing was changed, and why.
-    Refused(Refusal),
-}
-
-/// Why a question or a change was refused.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize, Error)]
-pub enum Refusal {
-    /// No such keyspace or partition.
-    #[error("there is no such keyspace or partition")]
-    Unknown,
-    /// Somebody else has changed the entry since.
-    #[error("the entry is at version {0:?} by now: read it again")]
-    Outdated(Version),
-    /// The change would leave places of the ring without a partition, two partitions with one first place,
-    /// a partition without members or with unknown ones, or a node away that holds partitions.
-    #[error("the change would leave keys without a home: {0}")]
-    Homeless(String),
-}
-
-type Versioned<T> = (Version, Option<T>);
+pub(super) type Versioned<T> = (Version, Option<T>);
 
 /// The directory. Removed entries keep their version, so that it never falls back.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub struct Directory {
-    nodes: BTreeMap<NodeId, Versioned<Node>>,
-    partitions: BTreeMap<(KeyspaceId, PartitionId), Versioned<Partition>>,
+    pub(super) nodes: BTreeMap<NodeId, Versioned<Node>>,
+    pub(super) keyspaces: BTreeMap<KeyspaceId, Keyspace>,
+    pub(super) partitions: BTreeMap<(KeyspaceId, PartitionId), Versioned<Partition>>,
 }
 
 impl Directory {
@@ -123,6 +26,8 @@ impl Directory {
             directory.nodes.insert(node.id, (Version(1), Some(entry)));
         }
         for keyspace in deployment.keyspaces() {
+            let entry = Keyspace { name: keyspace.name.clone(), protocol: keyspace.protocol.clone() };
+            directory.keyspaces.insert(keyspace.id, entry);
             let count = u64::from(keyspace.partitions);
             for partition in keyspace.partition_ids() {
                 // Equal arcs; the last is longer by what does not divide.
@@ -134,16 +39,50 @@ impl Directory {
         directory
     }
 
-    /// Who holds this place.
-    pub fn route(&self, keyspace: KeyspaceId, place: u64) -> Option<(PartitionId, Version, &Partition)> {
-        let arcs = self.arcs(keyspace).filter(|(_, _, partition)| partition.first <= place);
-        arcs.max_by_key(|(_, _, partition)| partition.first)
+    /// Who holds this place of the ring; `None` where there is no such keyspace.
+    pub fn route(&self, keyspace: KeyspaceId, place: u64) -> Option<Route> {
+        let (mut home, mut last) = (None::<(PartitionId, Version, &Partition)>, u64::MAX);
+        for (id, version, partition) in self.arcs(keyspace) {
+            if partition.first > place {
+                last = last.min(partition.first - 1);
+            } else if home.is_none_or(|(_, _, home)| home.first < partition.first) {
+                home = Some((id, version, partition));
+            }
+        }
+        home.map(|(partition, version, entry)| Route {
+            keyspace,
+            partition,
+            version,
+            first: entry.first,
+            last,
+            members: entry.members.clone(),
+        })
     }
 
-    /// Who holds this partition.
-    pub fn members(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<(Version, &Partition)> {
-        let (version, entry) = self.partitions.get(&(keyspace, partition))?;
-        Some((*version, entry.as_ref()?))
+    /// Who holds this partition; `None` where there is no such partition.
+    pub fn members(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Route> {
+        let (_, entry) = self.partitions.get(&(keyspace, partition))?;
+        self.route(keyspace, entry.as_ref()?.first)
+    }
+
+    /// All partitions of a keyspace, in the order of their arcs, which cover the ring.
+    pub fn ring(&self, keyspace: KeyspaceId) -> Vec<Route> {
+        let mut ring: Vec<Route> =
+            self.arcs(keyspace).filter_map(|(_, _, entry)| self.route(keyspace, entry.first)).collect();
+        ring.sort_unstable_by_key(|route| route.first);
+        ring
+    }
+
+    /// What the processes of this node should serve, by keyspace and partition.
+    pub fn orders(&self, node: NodeId) -> Vec<Order> {
+        let held = self.partitions.iter().filter_map(|((keyspace, partition), (_, entry))| {
+            entry.as_ref()?.members.contains(&node).then_some((*keyspace, *partition))
+        });
+        held.filter_map(|(keyspace, partition)| {
+            let protocol = self.keyspaces.get(&keyspace)?.protocol.clone();
+            Some(Order { protocol, route: self.members(keyspace, partition)? })
+        })
+        .collect()
     }
 
     fn arcs(&self, keyspace: KeyspaceId) -> impl Iterator<Item = (PartitionId, Version, &Partition)> {
@@ -152,22 +91,47 @@ impl Directory {
         entries.filter_map(|((_, id), (version, entry))| Some((*id, *version, entry.as_ref()?)))
     }
 
-    fn ask(&self, command: &Command) -> Reply {
+    /// The answer to a question; `None` to a command that changes something.
+    fn ask(&self, command: &Command) -> Option<Reply> {
+        let route = |route: Option<Route>| route.map(Reply::Route);
         let found = match command {
-            Command::Route { keyspace, place } => self.route(*keyspace, *place),
-            Command::Members { keyspace, partition } => {
-                self.members(*keyspace, *partition).map(|(version, entry)| (*partition, version, entry))
+            Command::Route { keyspace, place } => route(self.route(*keyspace, *place)),
+            Command::Members { keyspace, partition } => route(self.members(*keyspace, *partition)),
+            Command::Keyspace(id) => {
+                let entry = self.keyspaces.get(id).cloned();
+                entry.map(|entry| Reply::Keyspace(*id, entry, self.ring(*id)))
             }
-            Command::Nodes | Command::Change { .. } | Command::ChangeNode { .. } => {
+            Command::Nodes => {
                 let nodes = self.nodes.iter();
                 let nodes = nodes.filter_map(|(id, (version, node))| Some((*id, *version, node.clone()?)));
-                return Reply::Nodes(nodes.collect());
+                Some(Reply::Nodes(nodes.collect()))
             }
+            Command::Orders(node) => Some(Reply::Orders(self.orders(*node))),
+            Command::Create { .. } | Command::Change { .. } | Command::ChangeNode { .. } => return None,
         };
-        match found {
-            Some((id, version, partition)) => Reply::Partition(id, version, partition.clone()),
-            None => Reply::Refused(Refusal::Unknown),
+        Some(found.unwrap_or(Reply::Refused(Refusal::Unknown)))
+    }
+
+    fn create(
+        &mut self,
+        keyspace: KeyspaceId,
+        to: &Keyspace,
+        partitions: &[Partition],
+    ) -> Result<Version, Refusal> {
+        let taken = |(id, known): (&KeyspaceId, &Keyspace)| *id == keyspace || known.name == to.name;
+        if keyspace == super::KEYSPACE || self.keyspaces.iter().any(taken) {
+            return Err(Refusal::Exists);
         }
+        if partitions.len() > usize::from(u16::MAX) {
+            return Err(Refusal::Homeless("there are more partitions than numbers for them".to_owned()));
+        }
+        partitions.iter().try_for_each(|partition| self.check_members(partition))?;
+        check_ring(partitions.iter().map(|partition| partition.first))?;
+        self.keyspaces.insert(keyspace, to.clone());
+        for (id, partition) in (0..).map(PartitionId).zip(partitions) {
+            self.partitions.insert((keyspace, id), (Version(1), Some(partition.clone())));
+        }
+        Ok(Version(1))
     }
 
     fn change(
@@ -177,33 +141,33 @@ impl Directory {
         at: Version,
         to: Option<&Partition>,
     ) -> Result<Version, Refusal> {
+        if !self.keyspaces.contains_key(&keyspace) {
+            return Err(Refusal::Unknown);
+        }
         let key = (keyspace, partition);
         let version = self.partitions.get(&key).map_or(Version(0), |(version, _)| *version);
         if version != at {
             return Err(Refusal::Outdated(version));
         }
         if let Some(to) = to {
-            if to.members.is_empty() {
-                return Err(Refusal::Homeless("a partition needs members".to_owned()));
-            }
-            let unknown = |node: &&NodeId| !self.nodes.get(node).is_some_and(|(_, node)| node.is_some());
-            if let Some(node) = to.members.iter().find(unknown) {
-                return Err(Refusal::Homeless(format!("there is no node {node}")));
-            }
+            self.check_members(to)?;
         }
         let others = self.arcs(keyspace).filter(|(id, _, _)| *id != partition);
-        let mut firsts: Vec<u64> =
-            others.map(|(_, _, other)| other.first).chain(to.map(|to| to.first)).collect();
-        firsts.sort_unstable();
-        if firsts.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(Refusal::Homeless("two partitions would begin at one place".to_owned()));
+        check_ring(others.map(|(_, _, other)| other.first).chain(to.map(|to| to.first)))?;
+        let before = self.ring(keyspace);
+        self.partitions.insert(key, (version.next(), to.cloned()));
+        // A neighbour's arc ends elsewhere now: it is changed too.
+        let moved = |old: &&Route| {
+            old.partition != partition
+                && self.members(keyspace, old.partition).is_some_and(|new| new.last != old.last)
+        };
+        let moved: Vec<PartitionId> = before.iter().filter(moved).map(|old| old.partition).collect();
+        for neighbour in moved {
+            if let Some((version, _)) = self.partitions.get_mut(&(keyspace, neighbour)) {
+                *version = version.next();
+            }
         }
-        if firsts.first().is_some_and(|first| *first != 0) {
-            return Err(Refusal::Homeless("the ring's first place would have no partition".to_owned()));
-        }
-        let next = Version(version.0 + 1);
-        self.partitions.insert(key, (next, to.cloned()));
-        Ok(next)
+        Ok(version.next())
     }
 
     fn change_node(&mut self, node: NodeId, at: Version, to: Option<&Node>) -> Result<Version, Refusal> {
@@ -216,10 +180,39 @@ impl Directory {
         if to.is_none() && self.partitions.values().any(holds) {
             return Err(Refusal::Homeless(format!("{node} holds partitions still")));
         }
-        let next = Version(version.0 + 1);
-        self.nodes.insert(node, (next, to.cloned()));
-        Ok(next)
+        self.nodes.insert(node, (version.next(), to.cloned()));
+        Ok(version.next())
     }
+
+    /// Whether a partition has members, each once and known.
+    fn check_members(&self, partition: &Partition) -> Result<(), Refusal> {
+        if partition.members.is_empty() {
+            return Err(Refusal::Homeless("a partition needs members".to_owned()));
+        }
+        let mut seen = BTreeSet::new();
+        for node in &partition.members {
+            if !self.nodes.get(node).is_some_and(|(_, entry)| entry.is_some()) {
+                return Err(Refusal::Homeless(format!("there is no node {node}")));
+            }
+            if !seen.insert(*node) {
+                return Err(Refusal::Homeless(format!("{node} is named twice")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether arcs that begin at these places cover the ring, each place once.
+fn check_ring(firsts: impl Iterator<Item = u64>) -> Result<(), Refusal> {
+    let mut firsts: Vec<u64> = firsts.collect();
+    firsts.sort_unstable();
+    if firsts.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Refusal::Homeless("two partitions would begin at one place".to_owned()));
+    }
+    if firsts.first() != Some(&0) {
+        return Err(Refusal::Homeless("the ring's first place would have no partition".to_owned()));
+    }
+    Ok(())
 }
 
 impl StateMachine for Directory {
@@ -229,11 +222,12 @@ impl StateMachine for Directory {
 
     fn apply(&mut self, command: &Command) -> Reply {
         let changed = match command {
+            Command::Create { keyspace, to, partitions } => self.create(*keyspace, to, partitions),
             Command::Change { keyspace, partition, at, to } => {
                 self.change(*keyspace, *partition, *at, to.as_ref())
             }
             Command::ChangeNode { node, at, to } => self.change_node(*node, *at, to.as_ref()),
-            Command::Route { .. } | Command::Members { .. } | Command::Nodes => return self.ask(command),
+            question => return self.ask(question).unwrap_or(Reply::Refused(Refusal::Unknown)),
         };
         match changed {
             Ok(version) => Reply::Changed(version),
@@ -242,61 +236,18 @@ impl StateMachine for Directory {
     }
 
     fn reads_only(command: &Command) -> bool {
-        matches!(command, Command::Route { .. } | Command::Members { .. } | Command::Nodes)
+        !matches!(command, Command::Create { .. } | Command::Change { .. } | Command::ChangeNode { .. })
     }
 
     fn read(&self, command: &Command) -> Option<Reply> {
-        Directory::reads_only(command).then(|| self.ask(command))
+        self.ask(command)
     }
 
     fn export(&self) -> View {
-        // It is small: the chunks are made at once.
-        let nodes = self.nodes.iter().map(|(id, entry)| Piece::Node(*id, entry.clone()));
-        let partitions = self.partitions.iter().map(|(key, entry)| Piece::Partition(*key, entry.clone()));
-        let (mut chunks, mut open) = (Vec::new(), Vec::new());
-        for piece in nodes.chain(partitions) {
-            wire::encode_into(&piece, &mut open);
-            if open.len() >= CHUNK_MAX {
-                chunks.push(Blob::from(std::mem::take(&mut open)));
-            }
-        }
-        if !open.is_empty() {
-            chunks.push(Blob::from(open));
-        }
-        View(chunks.into())
+        View::of(self)
     }
 
     fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
-        let mut rest = chunk;
-        while !rest.is_empty() {
-            let (piece, behind) = wire::decode_prefix(rest)
-                .map_err(|error| Malformed { what: "directory chunk", cause: error.to_string() })?;
-            match piece {
-                Piece::Node(id, entry) => {
-                    self.nodes.insert(id, entry);
-                }
-                Piece::Partition(key, entry) => {
-                    self.partitions.insert(key, entry);
-                }
-            }
-            rest = behind;
-        }
-        Ok(())
+        View::absorb(self, chunk)
     }
-}
-
-/// The directory at one position.
-#[derive(Clone, Debug)]
-pub struct View(Arc<[Blob]>);
-
-impl Export for View {
-    fn chunk(&self, index: u64) -> Option<Blob> {
-        self.0.get(usize::try_from(index).ok()?).cloned()
-    }
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Piece {
-    Node(NodeId, Versioned<Node>),
-    Partition((KeyspaceId, PartitionId), Versioned<Partition>),
 }

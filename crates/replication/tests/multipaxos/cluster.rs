@@ -11,7 +11,7 @@ use isochrone_sim::{
 pub type Cluster = Simulation<MultiPaxos<Machine>>;
 
 /// One node in each of `nodes` regions, all this far apart, `replicas` members and `spares`.
-pub fn placement(nodes: u16, replicas: u16, spares: u16, parameters: Parameters) -> Placement<Machine> {
+pub fn placement<S: Default>(nodes: u16, replicas: u16, spares: u16, parameters: Parameters) -> Placement<S> {
     let all = |from: u16, to: u16| (from..to).map(NodeId).collect::<Vec<_>>();
     let near = |node: u16| {
         let mut near = all(0, replicas);
@@ -25,7 +25,7 @@ pub fn placement(nodes: u16, replicas: u16, spares: u16, parameters: Parameters)
         clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
         leader: NodeId(0),
         parameters,
-        machine: Machine::default(),
+        machine: S::default(),
     }
 }
 
