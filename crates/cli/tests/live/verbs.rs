@@ -47,11 +47,11 @@ fn no_kind_of_fault_is_missing_over_many_seeds() {
 #[test]
 fn a_planted_bug_is_reported_with_a_command_that_shows_it_again() {
     let words =
-        ["sim", THREE, "--seeds", "400", "--faults", "all", "--plant", "forget-promise", "--format", "json"];
+        ["sim", THREE, "--seeds", "60", "--faults", "all", "--plant", "apply-gap", "--format", "json"];
     let printed = json(&words, 1);
     let found = &printed["violations"][0];
     let replay = found["replay"].as_str().unwrap();
-    assert!(replay.contains("--plant forget-promise"), "{replay}");
+    assert!(replay.contains("--plant apply-gap"), "{replay}");
     let again: Vec<&str> = replay.split(' ').skip(1).chain(["--format", "json"]).collect();
     let replayed = json(&again, 1);
     assert_eq!(replayed["violations"][0]["text"], found["text"]);
