@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(history) = History::read("fuzz.jsonl", bytes) {
-        let budget = Budget { steps: 20_000, explanation_steps: 20_000, configurations: 10_000, ..Budget::default() };
+        let budget = Budget { steps: 20_000, explanation_steps: 20_000, memory: 16 << 20, ..Budget::default() };
         for model in ModelName::ALL {
             let _ = check_named(&history, model, &budget);
         }
