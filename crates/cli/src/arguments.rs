@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isochrone_core::Span;
+use isochrone_core::deployment::parse_span;
 use std::path::PathBuf;
 
 /// Geo-replicated data with strong consistency, at the latency the speed of light allows.
@@ -274,19 +275,11 @@ pub struct Cert {
 /// Parses a time with its unit: 250us, 1.5ms, 30s, 5m.
 fn span(text: &str) -> Result<Span, String> {
     let wrong = || format!("`{text}` is no time; a number and its unit would be, e.g. 250us, 1.5ms, 30s, 5m");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(digits);
-    let nanos = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Ok(Span::from_nanos((number * nanos) as u64))
+    // On the command line a time is one word; files also take a space before the unit.
+    if text.contains(char::is_whitespace) {
+        return Err(wrong());
+    }
+    parse_span(text).map_err(|_| wrong())
 }
 
 #[cfg(test)]

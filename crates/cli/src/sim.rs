@@ -4,7 +4,7 @@ use crate::arguments::{Format, Sim};
 use crate::output::{Row, bar, print_json, print_text, table};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
-use isochrone_core::{Deployment, KeyspaceId, Span};
+use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
 use isochrone_plan::Client;
 use isochrone_sim::{Cost, FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
 use isochrone_workload::trial::{Outcome, Terms};
@@ -169,6 +169,7 @@ fn show_one(arguments: &Sim, first: &Outcome) -> anyhow::Result<()> {
 }
 
 struct Gathered {
+    guarantee: Guarantee,
     /// Events, and the time they took.
     events: u64,
     simulating: std::time::Duration,
@@ -180,6 +181,7 @@ struct Gathered {
 impl Gathered {
     fn new(first: &Outcome) -> Gathered {
         Gathered {
+            guarantee: first.guarantee,
             events: 0,
             simulating: std::time::Duration::ZERO,
             recorder: Recorder::new(Window::ALL),
@@ -221,7 +223,7 @@ fn print(
     });
     Printed {
         protocol: space.protocol.clone(),
-        guarantee: isochrone_core::Guarantee::Linearizable.to_string(),
+        guarantee: gathered.guarantee.to_string(),
         seeds: summary.seeds,
         violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),
         undecided: gathered.undecided.len() as u64,

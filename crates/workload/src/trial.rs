@@ -6,7 +6,7 @@ use crate::{Pace, Recorder, Window, Workload};
 use isochrone_check::{Budget, History, Verdict, check_named, once};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
-use isochrone_core::{Deployment, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
+use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
 use isochrone_sim::{
     Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Record, Report, Simulation,
     Violation, ViolationKind,
@@ -101,6 +101,8 @@ impl Terms {
 /// What came of one trial.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// What the keyspace promises.
+    pub guarantee: Guarantee,
     /// The run; a history that breaks the guarantee is among its violations.
     pub report: Report,
     /// Why the history could not be decided, where it could not.
@@ -176,6 +178,7 @@ pub fn run<F: Protocol>(
         skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
         region_of,
     };
+    let guarantee = F::guarantee(&placement);
     let orders = bridge.membership;
     let admin = Box::new(move |random: &mut Random| orders(&placement, random));
     let mut clients = Clients::<F>::new(script, bridge.request, bridge.answer, admin);
@@ -192,7 +195,7 @@ pub fn run<F: Protocol>(
     let recorded = terms.record == Record::Flow;
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
-    Ok(Outcome { report, undecided, elapsed, recorder, history, plan: shown, trace, drawing })
+    Ok(Outcome { guarantee, report, undecided, elapsed, recorder, history, plan: shown, trace, drawing })
 }
 
 /// The cluster of a deployment: its nodes, its delays, one core each.
