@@ -6,6 +6,7 @@
 
 pub mod directory;
 pub mod multipaxos;
+pub mod order;
 pub mod request;
 
 pub use request::{Change, Outcome, Refusal, Request};

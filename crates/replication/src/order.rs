@@ -1,0 +1,169 @@
+//! What a protocol of this crate is, seen from the replica that executes what it orders.
+//!
+//! An [`Order`] is a process of its own kind that a replica holds by
+//! [`Effects::lend`](isochrone_core::Effects::lend). The order knows ballots, slots and quorums; the replica
+//! knows the state machine, who was told what, snapshots and the members. The replica proposes values, hands
+//! every message, record and timer of the order to it, and after each input takes [`Step`]s out.
+
+use crate::request::{Change, Refusal};
+use isochrone_core::command::Touch;
+use isochrone_core::{CommandId, Effects, Instant, Process, ProcessId, ReplicaId, Span, Ticket, Wire};
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A replica as a member of a group.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its seat: never given to another process in the life of the group.
+    pub replica: ReplicaId,
+    /// The process.
+    pub process: ProcessId,
+}
+
+/// What an order needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup<P> {
+    /// The members, by seat. A process that is not among them only listens, if it is started at all.
+    pub members: Arc<[Member]>,
+    /// The member that leads first, where there is a leader, sequencer or coordinator.
+    pub preferred: Option<ReplicaId>,
+    /// Whether this group continues another by stop and hand-over: its first members have the state already.
+    pub continues: bool,
+    /// The knobs.
+    pub parameters: P,
+}
+
+/// What is ordered.
+pub trait Ordered: Wire {
+    /// Names what this touches: two values that touch nothing in common (with a write) commute.
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>));
+    /// The name of the command, if this is one: the same in every copy of it.
+    fn id(&self) -> Option<CommandId>;
+    /// Whether it only looks at the state.
+    fn reads(&self) -> bool;
+}
+
+/// Where a command is to be taken.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Takes {
+    /// Here: [`Order::propose`] takes values.
+    Here,
+    /// There.
+    At(ProcessId),
+    /// Nobody is known to take any now.
+    Nobody,
+}
+
+/// What an order has come to.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Step<V> {
+    /// These are next. In a total order every replica is given the same, in the same sequence; in a partial
+    /// one, those that do not commute.
+    Decided(Decided<V>),
+    /// This was proposed here, is durable and has its place, and cannot lose it; it is executed later by a
+    /// [`Step::Decided`]. Only where the keyspace replies at commit.
+    Committed(V, Option<[Span; 4]>),
+    /// A read that was proposed here may now be answered from the state as it stands; it is in no order.
+    Local(V),
+    /// What was proposed here and not yet decided may never be: whoever asks again is to be proposed again.
+    Dropped,
+}
+
+/// Values that have their place.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Decided<V> {
+    /// A number of this place that is the same at every replica, for the agreement oracle.
+    pub position: u64,
+    /// A hash of what it holds.
+    pub digest: u64,
+    /// What is executed, in order; empty for a no-op.
+    pub values: Arc<[V]>,
+    /// Whether this replica answers the clients.
+    pub answer: bool,
+    /// Where the time went, if this replica proposed it: waiting for its place, own vote, quorum, order.
+    pub spans: Option<[Span; 4]>,
+}
+
+/// How the members of a group change.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Membership {
+    /// By the order itself, while it runs.
+    Own,
+    /// The order decides a stop, and another begins behind it (`specs/README.md`, Membership).
+    StopAndHandOver,
+}
+
+/// A protocol that gives values their place.
+///
+/// Beside the contract of [`Process`], an order owes its holder:
+///
+/// - **Replay.** Replaying its records, in order, brings every [`Step::Decided`] again that had been taken out
+///   when the holder made its next record: what is learnt as decided is recorded, lazily where nothing else
+///   rests on it.
+/// - **Snapshot.** [`Process::snapshot`] is called when every step is taken out. It holds votes, promises and
+///   what else restart needs, and nothing that was taken out: the holder keeps the state behind it.
+/// - **Silence.** It sends nothing to clients but what its own client role understands.
+/// - **Retries.** The same command may be proposed by several replicas, and twice by one. Each copy may take
+///   a place; the holder executes the first.
+pub trait Order: Process<Setup = Setup<<Self as Order>::Parameters>, Request = (), Outcome = Result<(), Refusal>> {
+    /// What is ordered.
+    type Value: Ordered;
+    /// The knobs.
+    type Parameters: Copy + Debug + Send + Sync + 'static;
+    /// What tells a peer's order where the state that it takes in stands: everything that was taken out so
+    /// far, e.g. the next slot, or for each replica the instances executed.
+    type Position: Wire;
+
+    /// Whether every replica is given the same sequence.
+    const TOTAL: bool;
+    /// How its members change.
+    const MEMBERSHIP: Membership;
+
+    /// Where commands are to be taken.
+    fn takes(&self) -> Takes;
+
+    /// Whether this replica leads, in a protocol that has a leader, sequencer or coordinator; in one without,
+    /// whether it is the member with the lowest seat. Housekeeping is done by who leads.
+    fn leads(&self) -> bool;
+
+    /// Whether reads may be answered here from the state as it stands, without [`Order::propose`].
+    fn may_read(&self, _now: Instant) -> bool {
+        false
+    }
+
+    /// Takes in a value to be ordered; it leaves at [`Process::settle`] at the latest. `bytes` is its size.
+    ///
+    /// # Errors
+    /// [`Refusal::Overloaded`] where a bounded queue is full; it is not taken then.
+    fn propose(&mut self, value: Self::Value, bytes: usize, now: Instant) -> Result<(), Refusal>;
+
+    /// The next step, once each. Called until there is none, after every input.
+    fn step(&mut self, now: Instant) -> Option<Step<Self::Value>>;
+
+    /// How much was taken out: rises with every [`Step::Decided`]; it need not be the same at two replicas.
+    fn serial(&self) -> u64;
+
+    /// Where the state stands that follows from all steps taken out.
+    fn position(&self) -> Self::Position;
+
+    /// Whether a peer that takes in the state as it stood at this serial can go on from there by messages
+    /// alone.
+    fn serves(&self, serial: u64) -> bool;
+
+    /// A peer has said that it holds nothing any more of what this replica lacks: the holder is to take in
+    /// that peer's state, and then calls [`Order::install`].
+    fn behind(&self) -> Option<ProcessId>;
+
+    /// The holder has a peer's state at this position. If that is ahead of what was taken out here, this
+    /// order goes on from there and says so; the holder then makes the state its own. Where the two have each
+    /// something that the other lacks, it is not ahead. Own votes and promises stay. Ends [`Order::behind`].
+    fn install(&mut self, position: &Self::Position) -> bool;
+
+    /// The state did not come: forget [`Order::behind`], and ask again when it is found out again.
+    fn give_up(&mut self);
+
+    /// Changes who leads ([`Change::Lead`], [`Change::Resign`]), and who the members are where
+    /// [`Order::MEMBERSHIP`] is [`Membership::Own`]. The answer completes the ticket.
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>);
+}
