@@ -214,7 +214,7 @@ fn print(
     let space = deployment.keyspace(keyspace);
     let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
     let regions = deployment.regions().iter().filter_map(|region| {
-        let floor = isochrone_plan::floor(deployment.matrix(), Client::At(region.id), &replicas);
+        let floor = isochrone_plan::floor(deployment.matrix(), Client::of(region.id, &replicas), &replicas);
         Row::of(
             &region.name,
             gathered.recorder.region(usize::from(region.id.0), None)?,

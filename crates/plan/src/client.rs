@@ -8,7 +8,7 @@ pub enum Client {
     /// On a machine of its own in a region: a replica there is the matrix' diagonal away.
     In(RegionId),
     /// On the node of a replica in this region, as the client of a gateway is: that replica is no distance away. Where
-    /// the leader is in the region, it is taken to be that replica.
+    /// several are in the region, it is the first.
     At(RegionId),
 }
 
@@ -19,6 +19,11 @@ impl From<RegionId> for Client {
 }
 
 impl Client {
+    /// The client of a region's first node: at the replica there, where there is one.
+    pub fn of(region: RegionId, replicas: &[RegionId]) -> Self {
+        if replicas.contains(&region) { Self::At(region) } else { Self::In(region) }
+    }
+
     /// The region it stands in.
     pub fn region(self) -> RegionId {
         match self {
@@ -39,9 +44,4 @@ impl Client {
         trips.sort_unstable();
         trips
     }
-}
-
-/// Replicas that make a majority of `count`.
-pub(crate) fn majority(count: usize) -> usize {
-    count / 2 + 1
 }

@@ -1,8 +1,8 @@
 //! The lower bound: no protocol answers a linearizable replicated write sooner.
 
-use isochrone_core::{Matrix, RegionId, Span};
+use isochrone_core::{Matrix, Quorums, RegionId, Span};
 
-use crate::client::{Client, majority};
+use crate::client::Client;
 
 /// A lower bound on the time from a client's call to its answer, for a linearizable write to `replicas`.
 ///
@@ -29,13 +29,13 @@ pub fn floor(matrix: &Matrix, client: impl Into<Client>, replicas: &[RegionId]) 
 /// As [`floor`].
 pub fn nearest_majority(matrix: &Matrix, client: impl Into<Client>, replicas: &[RegionId]) -> Span {
     assert!(!replicas.is_empty(), "a keyspace has at least one replica");
-    client.into().round_trips(matrix, replicas)[majority(replicas.len()) - 1]
+    client.into().round_trips(matrix, replicas)[Quorums::majority(replicas.len()) - 1]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::multipaxos;
+    use crate::{domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
     use isochrone_core::topology::Cells;
     use proptest::prelude::*;
 
@@ -86,19 +86,27 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// On any matrix, triangle inequality or not, Multi-Paxos is never below the floor.
+        /// On any matrix, triangle inequality or not, no protocol is below the floor.
         #[test]
-        fn no_leader_beats_the_floor(ways in prop::collection::vec(0_u64..500, 49), f in 0_usize..4) {
+        fn nobody_beats_the_floor(ways in prop::collection::vec(0_u64..500, 49), f in 0_usize..4) {
             let names = ["a", "b", "c", "d", "e", "f", "g"];
             let matrix = Matrix::from_fn(&names, |from, to| {
                 Span::from_millis(ways[usize::from(from.0) * 7 + usize::from(to.0)])
             });
             let replicas: Vec<RegionId> = matrix.regions().take(2 * f + 1).collect();
             for client in matrix.regions() {
+                let floor = floor(&matrix, client, &replicas);
                 for leader in &replicas {
-                    let commit = multipaxos::commit(&matrix, client, *leader, &replicas);
-                    prop_assert!(floor(&matrix, client, &replicas) <= commit);
+                    prop_assert!(floor <= multipaxos::commit(&matrix, client, *leader, &replicas));
+                    prop_assert!(floor <= fastpaxos::commit(&matrix, client, *leader, &replicas));
+                    prop_assert!(floor <= sdpaxos::commit(&matrix, client, *leader, &replicas));
                 }
+                let busy = mencius::busy(&matrix, client, &replicas);
+                let fast = epaxos::fast(&matrix, client, &replicas);
+                let either = domino::commit(&matrix, client, &replicas);
+                prop_assert!(floor <= busy && busy <= mencius::idle(&matrix, client, &replicas));
+                prop_assert!(floor <= fast && fast <= epaxos::slow(&matrix, client, &replicas));
+                prop_assert!(floor <= either);
             }
         }
     }

@@ -4,16 +4,26 @@
 //! with processing and sync cost at zero gives the same numbers, and a test of each protocol says so.
 //!
 //! - [`floor`]: no linearizable replicated write is faster, whatever the protocol;
-//! - [`multipaxos`]: what Multi-Paxos needs without load;
+//! - [`multipaxos`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`]: what each protocol needs without
+//!   load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment, and the leader to choose.
 
 mod advice;
 mod client;
 pub mod decision;
+pub mod domino;
+pub mod epaxos;
+pub mod fastpaxos;
 mod floor;
+mod group;
+pub mod mencius;
 pub mod multipaxos;
+#[cfg(test)]
+mod oracle;
+pub mod sdpaxos;
 
 pub use advice::{Forecast, Plan, Recommendation, RegionForecast, plan};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
+pub use group::Group;

@@ -4,31 +4,34 @@
 
 use isochrone_core::{Matrix, RegionId, Span};
 
-use crate::client::{Client, majority};
+use crate::{Client, Group};
 
 /// From the client's call to its answer: round trip client to leader, plus [`phase2`].
 ///
-/// `leader` and `replicas` are regions; the leader is the first of the replicas that stands in its region. A client
+/// `leader` and the replicas are regions; the leader is the first live replica that stands in its region. A client
 /// [`Client::In`] the leader's region is the matrix' diagonal away from it.
 ///
 /// # Panics
-/// If no replica stands in the leader's region.
-pub fn commit(matrix: &Matrix, client: impl Into<Client>, leader: RegionId, replicas: &[RegionId]) -> Span {
-    let there_and_back = match client.into() {
-        Client::At(home) if home == leader => Span::ZERO,
-        client => matrix.rtt(client.region(), leader),
-    };
-    there_and_back + phase2(matrix, leader, replicas)
+/// If no live replica stands in the leader's region.
+pub fn commit<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    leader: RegionId,
+    replicas: impl Into<Group<'a>>,
+) -> Span {
+    let group = replicas.into();
+    let leader = group.seat_in(leader);
+    group.reach(matrix, client.into(), leader) + group.phase2(matrix, leader)
 }
 
 /// The leader's majority round trip: to the farthest of the nearest replicas that, with the leader, are a majority. It
 /// is also the commit latency at the leader itself.
 ///
 /// # Panics
-/// If no replica stands in the leader's region.
-pub fn phase2(matrix: &Matrix, leader: RegionId, replicas: &[RegionId]) -> Span {
-    // The leader is its own first vote, at no distance.
-    Client::At(leader).round_trips(matrix, replicas)[majority(replicas.len()) - 1]
+/// If no live replica stands in the leader's region.
+pub fn phase2<'a>(matrix: &Matrix, leader: RegionId, replicas: impl Into<Group<'a>>) -> Span {
+    let group = replicas.into();
+    group.phase2(matrix, group.seat_in(leader))
 }
 
 #[cfg(test)]

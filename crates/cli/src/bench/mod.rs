@@ -144,7 +144,7 @@ impl Targets {
             .iter()
             .map(|region| {
                 deployment.network().given.then(|| {
-                    isochrone_plan::floor(deployment.matrix(), Client::At(region.id), &replicas)
+                    isochrone_plan::floor(deployment.matrix(), Client::of(region.id, &replicas), &replicas)
                         .as_millis_f64()
                 })
             })
