@@ -15,6 +15,7 @@ pub mod frontier;
 pub mod guarantee;
 pub mod hash;
 pub mod id;
+pub mod intervals;
 pub mod lease;
 pub mod machine;
 pub mod mark;
@@ -43,6 +44,7 @@ pub use id::{
     ClientId, CommandId, Identity, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, ReplicaId, Role,
     Ticket,
 };
+pub use intervals::IntervalMap;
 pub use lease::{Lease, LeaseTerms};
 pub use machine::{Export, StateMachine};
 pub use mark::{Fact, Mark, Path, Phase};
