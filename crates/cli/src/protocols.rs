@@ -1,16 +1,16 @@
 //! The protocols this program can run: a line each in [`ALL`], and how each is spoken with.
 
 use isochrone_core::deployment::{ConfigErrors, Known};
-use isochrone_core::{Deployment, KeyspaceId, Protocol};
-use isochrone_node::protocols::{Protocols, Registration};
-use isochrone_replication::multipaxos::MultiPaxos;
+use isochrone_core::{Deployment, KeyspaceId};
+use isochrone_node::protocols::Protocols;
+use isochrone_replication::{Family, Replicated, multipaxos};
 use isochrone_store::Store;
-use isochrone_workload::trial::{self, Bridge, Terms};
+use isochrone_workload::trial::{self, Terms};
 
-mod multipaxos;
+mod speech;
 
 /// All of them.
-pub(crate) const ALL: &[Entry] = &[entry::<MultiPaxos<Store>, multipaxos::Speech>()];
+pub(crate) const ALL: &[Entry] = &[entry::<multipaxos::Family>()];
 
 /// A protocol as the verbs know it.
 pub(crate) struct Entry {
@@ -21,19 +21,13 @@ pub(crate) struct Entry {
     register: fn(&mut Protocols),
 }
 
-/// How a protocol is spoken with.
-pub(crate) trait Speech<F: Protocol> {
-    /// By trials.
-    const BRIDGE: Bridge<F>;
-    /// By nodes.
-    const REGISTRATION: Registration<F>;
-}
-
-const fn entry<F: Protocol, S: Speech<F>>() -> Entry {
+const fn entry<F: Family>() -> Entry {
     Entry {
         name: F::NAME,
-        trial: |deployment, keyspace, terms, seed| trial::run(deployment, keyspace, S::BRIDGE, terms, seed),
-        register: |protocols| protocols.register::<F>(S::REGISTRATION),
+        trial: |deployment, keyspace, terms, seed| {
+            trial::run(deployment, keyspace, speech::bridge::<F>(), terms, seed)
+        },
+        register: |protocols| protocols.register::<Replicated<Store, F>>(speech::registration::<F>()),
     }
 }
 

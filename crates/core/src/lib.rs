@@ -46,7 +46,7 @@ pub use id::{
 };
 pub use intervals::IntervalMap;
 pub use lease::{Lease, LeaseTerms};
-pub use machine::{Export, StateMachine};
+pub use machine::{Export, Footprint, StateMachine};
 pub use mark::{Fact, Mark, Path, Phase};
 pub use once::{OnceTable, Seen};
 pub use process::{Malformed, Process, Snapshot};

@@ -1,5 +1,6 @@
 //! The state behind a replicated log.
 
+use crate::command::Touch;
 use crate::{Blob, Malformed, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,7 +9,7 @@ use std::hash::Hash;
 /// every replica, in every host. A protocol knows its state only through this trait.
 pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// What is replicated. It carries its own stamp where it needs one.
-    type Command: Wire;
+    type Command: Wire + Footprint;
     /// What the client is told.
     type Reply: Wire;
     /// An immutable view of the state at one position, cheap to take, read beside the loop.
@@ -27,6 +28,12 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// `specs/curp.md` 7.3): such a command goes through the log.
     fn read(&self, command: &Self::Command) -> Option<Self::Reply>;
 
+    /// The reply of a command where it depends on nothing in the state: a blind write. Where a keyspace
+    /// replies at commit, its client is told so before the command is executed.
+    fn blind(_command: &Self::Command) -> Option<Self::Reply> {
+        None
+    }
+
     /// The state as it stands now, for a snapshot or a peer.
     fn export(&self) -> Self::View;
 
@@ -35,6 +42,12 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// # Errors
     /// Refuses a chunk that no version of this machine has exported.
     fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed>;
+}
+
+/// What a command touches: how a protocol knows that two commands commute without knowing what they do.
+pub trait Footprint {
+    /// Names each key and how it is touched, repetitions included.
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>));
 }
 
 /// An immutable view of a state machine, read in bounded chunks by number. The same number always gives

@@ -115,6 +115,13 @@ impl<R> OnceTable<R> {
         })
     }
 
+    /// The last command of this client whose answer is kept.
+    pub fn last(&self, client: ClientId) -> Option<u64> {
+        let session = self.sessions.get(&client.process)?;
+        let current = session.incarnation == client.incarnation;
+        session.done.last_key_value().filter(|_| current).map(|(sequence, _)| *sequence)
+    }
+
     /// The first command of this client that is not acknowledged; 0 where the client is not known.
     pub fn below(&self, client: ClientId) -> u64 {
         match self.sessions.get(&client.process) {

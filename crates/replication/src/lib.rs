@@ -1,12 +1,23 @@
 //! One command, one order: protocols that replicate a state machine, and the directory over them.
 //!
-//! Each protocol is a module with the same rooms (`mod.rs`, `message.rs`, `replica.rs`, `client.rs`,
-//! `tests.rs`); what they share lives in `isochrone-core`. [`request`] is what a host may ask of any client
-//! role here, and what it is told.
+//! Each protocol is a [`Family`]: an [`order::Order`], which knows ballots and quorums and no state machine,
+//! with its knobs. What is the same for all is written once: the [`Replica`] around an order (state machine,
+//! exactly-once table, answers, snapshots, state transfer, members), the [`Client`], the [`Placement`].
+//! [`request`] is what a host may ask of any client role here, and what it is told.
 
+pub mod client;
 pub mod directory;
+mod family;
+pub mod message;
 pub mod multipaxos;
 pub mod order;
+mod placement;
+pub mod replica;
 pub mod request;
+pub mod service;
 
+pub use client::Client;
+pub use family::{AskingClient, CLIENT, Family, MessageOf, OrderOf, REPLICA, Replicated, Tuning};
+pub use placement::Placement;
+pub use replica::Replica;
 pub use request::{Change, Outcome, Refusal, Request};

@@ -5,11 +5,13 @@
 //! knows the state machine, who was told what, snapshots and the members. The replica proposes values, hands
 //! every message, record and timer of the order to it, and after each input takes [`Step`]s out.
 
+use crate::family::Tuning;
 use crate::request::{Change, Refusal};
 use isochrone_core::command::Touch;
 use isochrone_core::{CommandId, Effects, Instant, Process, ProcessId, ReplicaId, Span, Ticket, Wire};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A replica as a member of a group.
@@ -32,6 +34,14 @@ pub struct Setup<P> {
     pub continues: bool,
     /// The knobs.
     pub parameters: P,
+}
+
+/// Knobs as a part of a process' state: they never change, and say nothing to a hash.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Knobs<P>(pub(crate) P);
+
+impl<P> Hash for Knobs<P> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// What is ordered.
@@ -106,19 +116,32 @@ pub enum Membership {
 /// - **Silence.** It sends nothing to clients but what its own client role understands.
 /// - **Retries.** The same command may be proposed by several replicas, and twice by one. Each copy may take
 ///   a place; the holder executes the first.
-pub trait Order: Process<Setup = Setup<<Self as Order>::Parameters>, Request = (), Outcome = Result<(), Refusal>> {
+pub trait Order:
+    Process<Setup = Setup<<Self as Order>::Parameters>, Request = (), Outcome = Result<(), Refusal>>
+{
     /// What is ordered.
     type Value: Ordered;
     /// The knobs.
-    type Parameters: Copy + Debug + Send + Sync + 'static;
+    type Parameters: Tuning;
     /// What tells a peer's order where the state that it takes in stands: everything that was taken out so
     /// far, e.g. the next slot, or for each replica the instances executed.
     type Position: Wire;
 
     /// Whether every replica is given the same sequence.
     const TOTAL: bool;
+    /// Whether every step rests on durable records only (own votes among them), so that what the replica makes
+    /// of it may overtake records that are still under way. Else answers wait for this replica's records.
+    const AHEAD: bool = false;
     /// How its members change.
     const MEMBERSHIP: Membership;
+
+    /// Whether a group of this many can be.
+    ///
+    /// # Errors
+    /// [`Refusal::Impossible`] where it cannot.
+    fn admits(members: usize) -> Result<(), Refusal> {
+        if members == 0 { Err(Refusal::Impossible) } else { Ok(()) }
+    }
 
     /// Where commands are to be taken.
     fn takes(&self) -> Takes;

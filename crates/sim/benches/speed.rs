@@ -3,9 +3,13 @@
 //! Five regions of Multi-Paxos with durable journals, jitter, a CPU model and every check on, against a
 //! bare heap loop in the same run.
 
-use isochrone_core::{Blob, Export, Instant, KeyspaceId, Malformed, NodeId, Span, StateMachine, Ticket};
-use isochrone_replication::Request;
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{
+    Blob, Export, Footprint, Instant, KeyspaceId, Malformed, NodeId, Span, StateMachine, Ticket,
+};
+use isochrone_replication::{Request, Tuning as _};
 use isochrone_replication::multipaxos::{MultiPaxos, Parameters, Placement};
+use isochrone_replication::service::Service;
 use isochrone_sim::{Config, Driver, Jitter, Next, Session, Simulation};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -31,6 +35,12 @@ struct Nothing;
 impl Export for Nothing {
     fn chunk(&self, _: u64) -> Option<Blob> {
         None
+    }
+}
+
+impl Footprint for Put {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::All(Access::Write));
     }
 }
 
@@ -84,7 +94,8 @@ fn simulate(sessions: u32, batch: usize, length: Span) -> (u64, u64, f64) {
     config.cost.picos_per_byte = 1_000;
     config.sessions = sessions;
     config.horizon = Span::from_secs(1_000);
-    let mut parameters = Parameters::for_rtt(Span::from_millis(172));
+    let rtt = Span::from_millis(172);
+    let mut parameters = Parameters::for_rtt(rtt);
     parameters.batch_commands = batch;
     parameters.window = 1 << 16;
     let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
@@ -94,6 +105,7 @@ fn simulate(sessions: u32, batch: usize, length: Span) -> (u64, u64, f64) {
         spares: Vec::new(),
         clients: nodes.iter().map(|node| (*node, nodes.clone())).collect(),
         leader: NodeId(0),
+        service: Service::for_rtt(rtt),
         parameters,
         machine: Keys::default(),
     };

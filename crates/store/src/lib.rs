@@ -206,6 +206,17 @@ impl StateMachine for Store {
         self.answer(&command.operation, command.stamp)
     }
 
+    fn blind(command: &Command) -> Option<Response> {
+        use isochrone_core::command::{Condition, Expiry, Operation};
+        match &command.operation {
+            Operation::Set { condition: Condition::Always, expiry, get: false, .. } => {
+                (*expiry != Expiry::Keep).then_some(Response::Ok)
+            }
+            Operation::MSet { only_if_absent: false, .. } => Some(Response::Ok),
+            _ => None,
+        }
+    }
+
     fn export(&self) -> View {
         View::new(self.keys.clone())
     }

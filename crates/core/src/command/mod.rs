@@ -45,5 +45,11 @@ impl Command {
     }
 }
 
+impl crate::Footprint for Command {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        self.operation.visit(visit);
+    }
+}
+
 #[cfg(test)]
 mod tests;

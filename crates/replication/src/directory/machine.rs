@@ -2,8 +2,9 @@
 
 use super::entry::{Command, Keyspace, Node, Order, Partition, Refusal, Reply, Route, Version};
 use super::export::View;
+use isochrone_core::command::{Access, Touch};
 use isochrone_core::deployment::Deployment;
-use isochrone_core::{KeyspaceId, Malformed, NodeId, PartitionId, StateMachine};
+use isochrone_core::{Footprint, KeyspaceId, Malformed, NodeId, PartitionId, StateMachine};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) type Versioned<T> = (Version, Option<T>);
@@ -213,6 +214,14 @@ fn check_ring(firsts: impl Iterator<Item = u64>) -> Result<(), Refusal> {
         return Err(Refusal::Homeless("the ring's first place would have no partition".to_owned()));
     }
     Ok(())
+}
+
+impl Footprint for Command {
+    /// A directory is small: all of it is touched.
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        let access = if Directory::reads_only(self) { Access::Read } else { Access::Update };
+        visit(Touch::All(access));
+    }
 }
 
 impl StateMachine for Directory {

@@ -61,179 +61,30 @@
 
 pub mod log;
 
-mod client;
-mod mark;
-mod message;
 mod mutation;
 mod parameters;
-mod replica;
 
-pub use client::{Client, Setup as ClientSetup};
-pub use log::Member;
-pub use mark::Note;
-pub use message::{Ask, Entry, Message, Record, Spans, Timer, Told};
 pub use mutation::Mutation;
 pub use parameters::{Form, Parameters};
-pub use replica::{Replica, Setup as ReplicaSetup};
 
-use crate::request::{Outcome, Request};
-use isochrone_core::deployment::{ConfigErrors, Keyspace};
-use isochrone_core::{
-    Assemble, Deployment, Guarantee, KeyspaceId, NodeId, PartitionId, ProcessId, Protocol, ReplicaId, Role,
-    Span, StateMachine,
-};
-use std::marker::PhantomData;
-use std::sync::Arc;
+use crate::family::{AskingClient, Replicated};
+use crate::order::Ordered;
+use isochrone_core::{Footprint, Wire};
 
-/// The role of replicas.
-pub const REPLICA: Role = Role(0);
-/// The role of clients.
-pub const CLIENT: Role = Role(1);
-
-/// Where Multi-Paxos stands.
-#[derive(Clone, Debug)]
-pub struct Placement<S> {
-    /// The keyspace served.
-    pub keyspace: KeyspaceId,
-    /// The nodes of the first members; the seat is the position.
-    pub replicas: Vec<NodeId>,
-    /// Nodes with a replica that waits to be added.
-    pub spares: Vec<NodeId>,
-    /// The nodes with a client, and for each the replicas' nodes, nearest first.
-    pub clients: Vec<(NodeId, Vec<NodeId>)>,
-    /// Who leads first.
-    pub leader: NodeId,
-    /// The knobs.
-    pub parameters: Parameters,
-    /// The state machine before its first command.
-    pub machine: S,
-}
+/// Multi-Paxos.
+#[derive(Copy, Clone, Debug)]
+pub struct Family;
 
 /// Multi-Paxos over the state machine `S`.
-#[derive(Debug)]
-pub struct MultiPaxos<S>(PhantomData<S>);
+pub type MultiPaxos<S> = Replicated<S, Family>;
+/// Where Multi-Paxos stands.
+pub type Placement<S> = crate::Placement<S, Family>;
 
-impl<S: StateMachine> Placement<S> {
-    /// The process of a replica.
-    pub fn replica(&self, node: NodeId) -> ProcessId {
-        self.process(node, REPLICA)
-    }
-
-    /// The process of a client.
-    pub fn client(&self, node: NodeId) -> ProcessId {
-        self.process(node, CLIENT)
-    }
-
-    /// The seat of a node among the first members.
-    pub fn seat(&self, node: NodeId) -> Option<ReplicaId> {
-        let at = self.replicas.iter().position(|known| *known == node)?;
-        u8::try_from(at).ok().map(ReplicaId)
-    }
-
-    /// The first members.
-    pub fn members(&self) -> Arc<[Member]> {
-        let seat = |(at, node): (usize, &NodeId)| Member {
-            // A deployment has at most 7 replicas of a keyspace.
-            replica: ReplicaId(at as u8),
-            process: self.replica(*node),
-        };
-        self.replicas.iter().enumerate().map(seat).collect()
-    }
-
-    fn process(&self, node: NodeId, role: Role) -> ProcessId {
-        ProcessId { node, keyspace: self.keyspace, partition: PartitionId(0), role, instance: 0 }
-    }
-}
-
-impl<S: StateMachine + Default> Placement<S> {
-    /// Reads where a keyspace stands and how it is tuned. Without a leader in the file the replica leads that
-    /// gives the clients of all regions the least mean latency.
-    ///
-    /// # Errors
-    /// Unknown or impossible parameters, more than one partition, an unknown spare node.
-    pub fn of(deployment: &Deployment, keyspace: &Keyspace) -> Result<Placement<S>, ConfigErrors> {
-        let replicas = keyspace.replicas.clone();
-        let nodes = || deployment.nodes().iter().map(|node| node.id);
-        let far = |from: NodeId, to: NodeId| deployment.one_way(from, to) + deployment.one_way(to, from);
-        let rtt_max = nodes().flat_map(|a| nodes().map(move |b| (a, b))).map(|(a, b)| far(a, b)).max();
-        let mut parameters = Parameters::for_rtt(rtt_max.unwrap_or_default());
-        let mut reader = keyspace.parameters.read();
-        parameters.read_from(&mut reader);
-        let names = reader.text("spares", "");
-        let mut spares = Vec::new();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            match deployment.node_named(name) {
-                Some(node) if !replicas.contains(&node.id) && !spares.contains(&node.id) => {
-                    spares.push(node.id)
-                }
-                Some(_) => reader.reject("spares", "names a node twice or a replica", "name other nodes"),
-                None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
-            }
-        }
-        reader.finish()?;
-        if keyspace.partitions != 1 {
-            let wrong = format!("keyspace {:?}: {} has no partitions", keyspace.name, MultiPaxos::<S>::NAME);
-            let right = "remove partitions, or make several keyspaces";
-            return Err(ConfigErrors::one(deployment.file(), keyspace.line, wrong, right));
-        }
-        let majority = |leader: NodeId| {
-            let mut trips: Vec<Span> = replicas.iter().map(|replica| far(leader, *replica)).collect();
-            trips.sort_unstable();
-            trips[isochrone_core::Quorums::majority(trips.len()) - 1]
-        };
-        let mean = |leader: NodeId| {
-            nodes().map(|client| far(client, leader).as_nanos()).sum::<u64>() / nodes().count() as u64
-                + majority(leader).as_nanos()
-        };
-        // A keyspace has at least one replica.
-        let best = replicas.iter().copied().min_by_key(|leader| mean(*leader)).unwrap_or(replicas[0]);
-        let clients = nodes().map(|client| {
-            let mut nearest = replicas.clone();
-            nearest.sort_by_key(|replica| far(client, *replica));
-            (client, nearest)
-        });
-        Ok(Placement {
-            keyspace: keyspace.id,
-            clients: clients.collect(),
-            replicas,
-            spares,
-            leader: keyspace.leader.unwrap_or(best),
-            parameters,
-            machine: S::default(),
-        })
-    }
-}
-
-impl<S: StateMachine> Protocol for MultiPaxos<S> {
+impl crate::Family for Family {
     const NAME: &'static str = "multipaxos";
-    type Message = Message<S::Command, S::Reply>;
-    type Request = Request<S::Command>;
-    type Outcome = Outcome<S::Reply>;
-    type Placement = Placement<S>;
-
-    fn guarantee(_: &Placement<S>) -> Guarantee {
-        Guarantee::Linearizable
-    }
-
-    fn place(placement: &Placement<S>, host: &mut impl Assemble<Self>) {
-        let members = placement.members();
-        let preferred = placement.seat(placement.leader);
-        for node in placement.replicas.iter().chain(&placement.spares) {
-            let setup = ReplicaSetup {
-                members: members.clone(),
-                preferred,
-                parameters: placement.parameters,
-                machine: placement.machine.clone(),
-            };
-            host.server::<Replica<S>>(placement.replica(*node), setup);
-        }
-        for (node, nearest) in &placement.clients {
-            let setup = ClientSetup {
-                replicas: nearest.iter().map(|node| placement.replica(*node)).collect(),
-                leader: Some(placement.replica(placement.leader)),
-                parameters: placement.parameters,
-            };
-            host.client::<Client<S::Command, S::Reply>>(placement.client(*node), setup);
-        }
-    }
+    const LED: bool = true;
+    const COMMITS: bool = false;
+    type Parameters = Parameters;
+    type Order<V: Ordered> = log::Log<V>;
+    type Client<C: Wire + Footprint, R: Wire> = AskingClient<Family, C, R>;
 }

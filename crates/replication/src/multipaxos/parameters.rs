@@ -1,7 +1,8 @@
 //! How Multi-Paxos is tuned: every knob with its unit, its default and the reason for it.
 
 use super::Mutation;
-use isochrone_core::deployment::{ConfigErrors, ParameterReader, Parameters as Given};
+use crate::family::Tuning;
+use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
 
 /// How the group log keeps its slots.
@@ -54,23 +55,12 @@ pub struct Parameters {
     pub keep_slots: usize,
     /// Bytes of them.
     pub keep_bytes: usize,
-    /// Whether a replica that does not lead forwards commands; else it tells the client who leads.
-    pub forward: bool,
-    /// How long a client may be silent before its unacknowledged answers are dropped, by an entry in the log.
-    pub session_idle: Span,
-    /// How long a client waits for an answer before it asks again, another replica if need be.
-    pub retry: Span,
-    /// How long a client tries at all; then the outcome is unknown.
-    pub limit: Span,
-    /// Commands that one client process may have outstanding; more are refused.
-    pub outstanding: usize,
     /// A bug planted on purpose; nothing without the feature `mutations`.
     pub mutation: Option<Mutation>,
 }
 
-impl Parameters {
-    /// The defaults for replicas and clients that are at most this far apart.
-    pub fn for_rtt(rtt_max: Span) -> Parameters {
+impl Tuning for Parameters {
+    fn for_rtt(rtt_max: Span) -> Parameters {
         let heartbeat = Span::from_millis(50);
         // On a LAN not less than a busy machine may stand still.
         let election = (heartbeat * 5 + rtt_max).max(Span::from_millis(400));
@@ -92,33 +82,11 @@ impl Parameters {
             queue_bytes: 64 << 20,
             keep_slots: 8_192,
             keep_bytes: 32 << 20,
-            forward: true,
-            session_idle: Span::from_secs(600),
-            retry: rtt_max * 2 + Span::from_millis(400),
-            limit: Span::from_secs(20),
-            outstanding: 65_536,
             mutation: None,
         }
     }
 
-    /// The terms of its leases.
-    pub fn lease_terms(&self) -> LeaseTerms {
-        LeaseTerms::new(self.lease_length, self.drift_ppm)
-    }
-
-    /// Reads what a deployment file says over these defaults.
-    ///
-    /// # Errors
-    /// All mistakes at once, each with its line and what would be right.
-    pub fn read(mut self, given: &Given) -> Result<Parameters, ConfigErrors> {
-        let mut reader = given.read();
-        self.read_from(&mut reader);
-        reader.finish()?;
-        Ok(self)
-    }
-
-    /// Reads over these defaults; the caller finishes the reader.
-    pub fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         let forms = [("slots", Form::Slots), ("prefix", Form::Prefix)];
         self.form = reader.choice("form", self.form, &forms);
@@ -146,12 +114,26 @@ impl Parameters {
         self.queue_commands =
             reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
         self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
-        let routes = [("forward", true), ("redirect", false)];
-        self.forward = reader.choice("route", self.forward, &routes);
-        self.session_idle = reader.span("session_idle", self.session_idle, Span::from_secs(1), Span::MAX);
-        self.retry = reader.span("retry", self.retry, least, most);
-        self.limit = reader.span("time_limit", self.limit, least, Span::from_secs(3_600));
-        self.outstanding = reader.integer("outstanding", self.outstanding as u64, 1, 1 << 24) as usize;
+    }
+
+    fn bugs() -> Vec<&'static str> {
+        Mutation::ALL.map(Mutation::name).to_vec()
+    }
+
+    fn plant(&mut self, bug: &str) -> bool {
+        self.mutation = Mutation::ALL.into_iter().find(|mutation| mutation.name() == bug);
+        self.mutation.is_some()
+    }
+
+    fn drops_sessions(&self) -> bool {
+        self.mutated(Mutation::DropSession)
+    }
+}
+
+impl Parameters {
+    /// The terms of its leases.
+    pub fn lease_terms(&self) -> LeaseTerms {
+        LeaseTerms::new(self.lease_length, self.drift_ppm)
     }
 
     /// Whether this bug is planted.

@@ -1,17 +1,9 @@
 //! Who the replicas are.
 
+use crate::order::Member;
 use crate::request::Refusal;
 use isochrone_core::{NodeId, ProcessId, Quorums, ReplicaId, ReplicaSet};
 use serde::{Deserialize, Serialize};
-
-/// One replica: its seat and the process in it.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub struct Member {
-    /// The seat, never used by anyone else.
-    pub replica: ReplicaId,
-    /// The process.
-    pub process: ProcessId,
-}
 
 /// The members from some slot on.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]

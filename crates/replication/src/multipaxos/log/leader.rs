@@ -75,7 +75,7 @@ impl<V: Wire> Log<V> {
     /// Refused by who does not lead, and when too much is waiting.
     ///
     /// [`settle`]: isochrone_core::Process::settle
-    pub fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Answer {
+    pub(super) fn enqueue(&mut self, value: V, bytes: usize, now: Instant) -> Answer {
         if !self.leads() {
             return Err(Refusal::NotLeader);
         }

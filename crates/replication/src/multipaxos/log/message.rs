@@ -1,7 +1,7 @@
 //! What the replicas of a log tell each other, write down and wait for.
 
 use super::Configuration;
-use crate::request::{Change, Refusal};
+use crate::request::Refusal;
 use isochrone_core::{Ballot, Fact, Instant, Mark, ReplicaId, Slot, Span, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -209,17 +209,6 @@ pub enum Timer {
     Repair,
     /// Leases granted to others have run out: what was decided meanwhile may show.
     Wait,
-}
-
-/// What the holder asks of its log by ticket. Values are proposed by [`super::Log::propose`] as well,
-/// which needs no ticket.
-#[derive(Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Ask<V> {
-    /// Put this into the log. It is answered when it waits for its slot, and may still be lost with the
-    /// leader: what counts is the slot that decides it.
-    Propose(V),
-    /// Change the members or the leader.
-    Change(Change),
 }
 
 /// What the log answers: done, or why not.

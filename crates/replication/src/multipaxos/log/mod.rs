@@ -2,8 +2,8 @@
 //!
 //! A [`Log`] is a process of its own kind that another process holds by [`Effects::lend`]: Multi-Paxos'
 //! replica here, the participant of a transaction group or the host of a stream elsewhere. The holder
-//! proposes values ([`Log::propose`]), hands every message, record and timer of the log to it, and after
-//! each takes out what was decided, in order ([`Log::next_decided`]).
+//! proposes values ([`Order::propose`]), hands every message, record and timer of the log to it, and after
+//! each takes out what was decided, in order ([`Order::step`]).
 //!
 //! Two forms, chosen by [`Form`]: *slots*, where positions may have gaps and a new leader adopts each
 //! separately, and *prefix*, where they are accepted in order and one promised log is adopted whole.
@@ -38,11 +38,14 @@ mod message;
 #[cfg(test)]
 mod tests;
 
+pub use crate::order::Member;
+pub use configuration::Configuration;
 use configuration::NO_SEAT;
-pub use configuration::{Configuration, Member};
-pub use message::{Answer, Ask, Message, Note, Record, Report, Timer, Value};
+pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 
 use super::{Form, Mutation, Parameters};
+use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes};
+use crate::request::{Change, Refusal};
 use election::Campaign;
 use isochrone_core::{
     Admit, Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaId, Slot,
@@ -53,17 +56,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-
-/// What a log needs to start.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The members of the first configuration. A process that is not among them starts as a learner.
-    pub members: Arc<[Member]>,
-    /// The member that campaigns at once when the group starts for the first time.
-    pub preferred: Option<ReplicaId>,
-    /// The knobs.
-    pub parameters: Parameters,
-}
 
 /// A vote: a value and the ballot it was accepted in.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
@@ -92,19 +84,6 @@ struct Queue<V> {
     bytes: usize,
     /// Since when the first of them waits.
     since: Instant,
-}
-
-/// A decided slot on its way to the holder.
-#[derive(Clone, Eq, PartialEq, Debug)]
-pub struct Decision<V: Wire> {
-    /// The slot.
-    pub slot: Slot,
-    /// What it decides.
-    pub value: Value<V>,
-    /// A hash of that, for the agreement oracle.
-    pub digest: u64,
-    /// Where the time went, if this replica proposed it: waiting for its slot, own vote, quorum, order.
-    pub spans: Option<[Span; 4]>,
 }
 
 /// One replica of a group log. See the module.
@@ -157,6 +136,8 @@ pub struct Log<V: Wire> {
     repairing: bool,
     /// A peer whose log no longer holds what this one lacks.
     behind: Option<ProcessId>,
+    /// It has led, and leads no more: what it had queued or proposed may be lost.
+    dropped: bool,
 }
 
 /// A chunk of a log's own snapshot.
@@ -207,7 +188,7 @@ impl<V: Wire> Log<V> {
 
     /// The next decided slot, once. What the holder makes of it waits for every record the log has made.
     /// A new leader holds decisions back until leases that others may hold have run out.
-    pub fn next_decided(&mut self, now: Instant) -> Option<Decision<V>> {
+    fn next_decided(&mut self, now: Instant) -> Option<Decided<V>> {
         if self.delivered >= self.decided && !self.skips_gap() {
             return None;
         }
@@ -228,31 +209,12 @@ impl<V: Wire> Log<V> {
         };
         self.delivered = slot.next();
         self.keep(size);
-        Some(Decision { slot, value, digest: hasher.finish(), spans })
-    }
-
-    /// A peer that holds nothing of what this replica lacks: the holder is to take in its state.
-    pub fn behind(&self) -> Option<ProcessId> {
-        self.behind
-    }
-
-    /// The holder has taken in the state of a peer that stood behind `position` with these members.
-    /// Votes for later slots stay: they are this replica's word.
-    pub fn install(&mut self, position: Slot, configuration: Arc<Configuration>) {
-        self.behind = None;
-        if position <= self.delivered {
-            return;
-        }
-        self.votes.trim(position);
-        self.kept.clear();
-        self.kept_bytes = 0;
-        self.delivered = position;
-        if position > self.decided {
-            self.decided = position;
-            self.configuration = configuration;
-        }
-        self.known = self.known.max(position);
-        self.refresh_peers();
+        let values = match value {
+            Value::Batch(values) => values,
+            Value::NoOp | Value::Change(_) => Arc::default(),
+        };
+        let (position, digest, answer) = (slot.0, hasher.finish(), self.leads());
+        Some(Decided { position, digest, values, answer, spans })
     }
 
     /// Counts a delivered slot among those kept for others and trims beyond the bounds.
@@ -327,16 +289,98 @@ impl<V: Wire> Log<V> {
     }
 }
 
+impl<V: Ordered> Order for Log<V> {
+    type Value = V;
+    type Parameters = Parameters;
+    type Position = (Slot, Arc<Configuration>);
+
+    const TOTAL: bool = true;
+    const AHEAD: bool = true;
+    const MEMBERSHIP: Membership = Membership::Own;
+
+    fn takes(&self) -> Takes {
+        match (self.leads(), self.leader()) {
+            (true, _) => Takes::Here,
+            (false, Some(leader)) => Takes::At(leader),
+            (false, None) => Takes::Nobody,
+        }
+    }
+
+    fn leads(&self) -> bool {
+        Log::leads(self)
+    }
+
+    fn may_read(&self, now: Instant) -> bool {
+        Log::may_read(self, now)
+    }
+
+    fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        self.enqueue(value, bytes, now)
+    }
+
+    fn step(&mut self, now: Instant) -> Option<Step<V>> {
+        match self.next_decided(now) {
+            Some(decided) => Some(Step::Decided(decided)),
+            None => std::mem::take(&mut self.dropped).then_some(Step::Dropped),
+        }
+    }
+
+    fn serial(&self) -> u64 {
+        self.delivered.0
+    }
+
+    fn position(&self) -> (Slot, Arc<Configuration>) {
+        // The members at `decided`: coming by the changes before it again makes them the same.
+        (self.delivered, self.configuration.clone())
+    }
+
+    fn serves(&self, serial: u64) -> bool {
+        serial >= self.base().0
+    }
+
+    fn behind(&self) -> Option<ProcessId> {
+        self.behind.filter(|_| !self.leads())
+    }
+
+    /// Votes for later slots stay: they are this replica's word.
+    fn install(&mut self, (position, configuration): &(Slot, Arc<Configuration>)) -> bool {
+        self.behind = None;
+        let position = *position;
+        if position <= self.delivered {
+            return false;
+        }
+        self.votes.trim(position);
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.delivered = position;
+        if position > self.decided {
+            self.decided = position;
+            self.configuration = configuration.clone();
+        }
+        self.known = self.known.max(position);
+        self.refresh_peers();
+        true
+    }
+
+    fn give_up(&mut self) {
+        self.behind = None;
+    }
+
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        self.on_change(ticket, change, effects);
+    }
+}
+
 impl<V: Wire> Process for Log<V> {
-    type Setup = Setup;
+    type Setup = Setup<Parameters>;
     type Message = Message<V>;
     type Record = Record<V>;
-    type Request = Ask<V>;
+    type Request = ();
     type Outcome = Answer;
     type Timer = Timer;
     type Mark = Note;
 
-    fn open(identity: Identity, setup: &Setup) -> Log<V> {
+    fn open(identity: Identity, setup: &Setup<Parameters>) -> Log<V> {
         let configuration = Arc::new(Configuration::initial(&setup.members));
         Log {
             me: configuration.seat(identity.process).unwrap_or(NO_SEAT),
@@ -366,6 +410,7 @@ impl<V: Wire> Process for Log<V> {
             teller: None,
             repairing: false,
             behind: None,
+            dropped: false,
         }
     }
 
@@ -454,15 +499,8 @@ impl<V: Wire> Process for Log<V> {
         }
     }
 
-    fn request(&mut self, ticket: Ticket, request: Ask<V>, effects: &mut Effects<Self>) {
-        match request {
-            Ask::Propose(value) => {
-                let size = wire::encoded_size(&value);
-                let answer = self.propose(value, size, effects.now());
-                effects.complete(ticket, answer);
-            }
-            Ask::Change(change) => self.on_change(ticket, change, effects),
-        }
+    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
+        effects.complete_ahead(ticket, Ok(()));
     }
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
@@ -572,6 +610,7 @@ impl<V: Wire> Log<V> {
                 if let Some(task) = reign.task {
                     effects.complete(task.ticket, task.end(self.promise.ballot()));
                 }
+                self.dropped = true;
                 self.queue.values.clear();
                 self.queue.bytes = 0;
                 self.refresh_peers();

@@ -1,6 +1,7 @@
 //! Bugs that were found once, each by its story.
 
 use super::{Log, Member, Message, Record, Setup, Value};
+use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
 use isochrone_core::{
     Ballot, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId, Random,
@@ -20,11 +21,11 @@ struct Follower {
     records: Vec<Record<u8>>,
 }
 
-fn setup(form: Form) -> Setup {
+fn setup(form: Form) -> Setup<Parameters> {
     let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
     parameters.form = form;
-    Setup { members: (0..3).map(member).collect(), preferred: None, parameters }
+    Setup { members: (0..3).map(member).collect(), preferred: None, continues: false, parameters }
 }
 
 impl Follower {

@@ -9,7 +9,7 @@ use isochrone_core::{
 use isochrone_replication::directory::{
     Command, Directory, KEYSPACE, Keyspace, Node, Partition, Protocol, Refusal, Reply, Route, Routes, Version,
 };
-use isochrone_replication::multipaxos::{Parameters, Placement};
+use isochrone_replication::multipaxos::Placement;
 use isochrone_replication::{Change, Outcome, Request};
 use isochrone_sim::{Admin, Config, Driver, FaultPlan, FaultSet, Jitter, Next, Session, Simulation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,10 +205,10 @@ fn hold(replicas: u16, seeds: std::ops::Range<u64>, machine: &Directory) -> (usi
         let far = [500_000, 5_000_000, 40_000_000][random.below(3) as usize];
         let mut delay = || Span::from_nanos(random.between(far / 2, far));
         let delays = (0..nodes).map(|_| (0..nodes).map(|_| delay()).collect()).collect();
-        let mut parameters = Parameters::for_rtt(Span::from_nanos(far * 2));
-        parameters.lease = random.chance(0.7);
-        parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
-        let mut placement: Placement<Directory> = placement(nodes, replicas, 0, parameters);
+        let rtt = Span::from_nanos(far * 2);
+        let mut placement: Placement<Directory> = placement(nodes, replicas, 0, rtt);
+        placement.parameters.lease = random.chance(0.7);
+        placement.parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
         (placement.keyspace, placement.machine) = (KEYSPACE, machine.clone());
         let names: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,15 +1,14 @@
 //! Giving a peer the applied state, and taking it in: by messages, chunk by chunk, pulled.
 //!
-//! A view holds state, exactly-once table, members and digest at one position; never promises, votes or
-//! leases.
+//! A view holds state, exactly-once table, members and digest where an order stands; never promises, votes
+//! or leases.
 
-use super::super::log::Configuration;
-use super::super::message::{Message, Record, Timer};
-use super::super::{Mutation, Note};
 use super::Replica;
+use crate::family::Tuning as _;
+use crate::message::{Entry, Message, Note, Record, Timer};
+use crate::order::{Member, Order};
 use isochrone_core::{
-    Arrived, Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Slot, Span, StateMachine,
-    Transfer, wire,
+    Arrived, Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Span, StateMachine, Transfer, wire,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -20,11 +19,15 @@ const OFFER_IDLE: Span = Span::from_secs(60);
 const PULLS_MAX: u32 = 6;
 
 /// Chunk 0 of a view.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Head {
-    pub(super) position: Slot,
-    pub(super) digest: u64,
-    configuration: Arc<Configuration>,
+#[derive(Clone, Hash, Debug, Serialize, Deserialize)]
+struct Head<P> {
+    /// Which view this is, among those of its giver.
+    view: u64,
+    epoch: u32,
+    members: Arc<[Member]>,
+    position: P,
+    applied: u64,
+    digest: u64,
     once_chunks: u64,
 }
 
@@ -55,16 +58,18 @@ pub(super) struct Taking {
 
 /// What has come of a peer's state.
 #[derive(Clone, Hash)]
-pub(super) struct Staged<S: StateMachine> {
+pub(super) struct Staged<S: StateMachine, P> {
+    head: Head<P>,
     machine: S,
     once: OnceTable<S::Reply>,
-    position: Slot,
-    digest: u64,
-    configuration: Arc<Configuration>,
-    once_chunks: u64,
 }
 
-impl<S: StateMachine> Replica<S> {
+/// The number of a view: later epochs behind earlier ones.
+fn numbered(epoch: u32, serial: u64) -> u64 {
+    u64::from(epoch) << 44 | serial
+}
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn on_want(
         &mut self,
         from: ProcessId,
@@ -72,14 +77,16 @@ impl<S: StateMachine> Replica<S> {
         index: u64,
         effects: &mut Effects<Self>,
     ) {
-        // A view from which the log still goes on serves as well as a new one.
-        let usable = self.offers.newest().filter(|newest| *newest >= self.log.base().0 && *newest > 0);
-        let position = match position.or(usable) {
+        // A view from which the order still goes on serves as well as a new one.
+        let serves =
+            |view: u64| view > numbered(self.epoch, 0) && self.order.serves(view - numbered(self.epoch, 0));
+        let position = match position.or(self.offers.newest().filter(|newest| serves(*newest))) {
             Some(position) => position,
             None => {
-                self.offers.offer(self.applied.0, self.view());
+                let view = numbered(self.epoch, self.order.serial());
+                self.offers.offer(view, self.view(view));
                 effects.mark(Note::Fact(Fact::Counted("snapshots_offered")));
-                self.applied.0
+                view
             }
         };
         effects.arm(Timer::Offers, OFFER_IDLE);
@@ -90,25 +97,27 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    fn view(&self) -> View<S> {
-        let forgets = self.parameters.mutated(Mutation::DropSession);
-        let once = if forgets { Vec::new() } else { self.once.export() };
+    fn view(&self, view: u64) -> View<S> {
+        let once = if self.knobs.0.drops_sessions() { Vec::new() } else { self.once.export() };
         let head = Head {
-            position: self.applied,
+            view,
+            epoch: self.epoch,
+            members: self.members.clone(),
+            position: self.order.position(),
+            applied: self.applied,
             digest: self.digest,
-            configuration: self.log.configuration().clone(),
             once_chunks: once.len() as u64,
         };
         let first = std::iter::once(Blob::from(wire::encode(&head))).chain(once).collect();
         View { first, state: self.machine.export() }
     }
 
-    /// The log has been told that a peer no longer holds what it lacks.
+    /// A peer no longer holds what the order lacks, or is in a later epoch.
     pub(super) fn pull_if_behind(&mut self, effects: &mut Effects<Self>) {
         if self.taking.is_some() {
             return;
         }
-        if let Some(giver) = self.log.behind() {
+        if let Some(giver) = self.later.or_else(|| self.order.behind()) {
             self.taking = Some(Taking { giver, transfer: Transfer::default(), next: 0, pulls: 0 });
             self.pull(effects);
         }
@@ -118,17 +127,17 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn pull(&mut self, effects: &mut Effects<Self>) {
         let Some(taking) = &mut self.taking else { return };
         taking.pulls += 1;
-        if taking.pulls > PULLS_MAX || self.log.leads() {
-            // If it is still behind, the log will ask someone and be told so again.
-            (self.taking, self.staged) = (None, None);
-            self.log.install(Slot::ZERO, self.log.configuration().clone());
+        if taking.pulls > PULLS_MAX || self.later.is_none() && self.order.behind().is_none() {
+            // If it is still behind, the order will ask someone and be told so again.
+            (self.taking, self.staged, self.later) = (None, None, None);
+            self.order.give_up();
             return;
         }
         let position = taking.transfer.position();
         for index in taking.transfer.wanted() {
             effects.send_ahead(taking.giver, Message::Want { position, index });
         }
-        effects.arm(Timer::Pull, self.parameters.resend);
+        effects.arm(Timer::Pull, self.service.resend);
     }
 
     pub(super) fn on_chunk(
@@ -167,16 +176,20 @@ impl<S: StateMachine> Replica<S> {
         if complete {
             self.taking = None;
             effects.disarm(Timer::Pull);
-            let position = Slot(position);
-            if self.staged.as_ref().is_some_and(|staged| staged.position == position) {
+            if self.staged.as_ref().is_some_and(|staged| staged.head.view == position) {
                 effects.record(Record::Installed { position });
                 effects.mark(Note::Fact(Fact::Counted("snapshots_installed")));
             }
-            let installed = self.install(position);
+            let epoch = self.epoch;
+            if self.install(position) {
+                self.mark_applied(effects);
+            }
             self.staged = None;
-            if installed {
-                let (position, digest) = (self.applied.0, self.digest);
-                effects.mark(Note::Fact(Fact::Applied { position, digest }));
+            self.later = None;
+            if self.epoch != epoch {
+                self.epoch_begun(effects);
+            } else if self.is_active() {
+                self.take_steps(effects);
             }
         }
     }
@@ -201,35 +214,36 @@ impl<S: StateMachine> Replica<S> {
 
     fn absorb_staged(&mut self, index: u64, chunk: &[u8]) -> Result<(), Malformed> {
         if index == 0 {
-            let head: Head = wire::decode(chunk)
+            let head: Head<O::Position> = wire::decode(chunk)
                 .map_err(|error| Malformed { what: "head of a peer's state", cause: error.to_string() })?;
-            self.staged = Some(Box::new(Staged {
-                machine: self.empty.clone(),
-                once: OnceTable::default(),
-                position: head.position,
-                digest: head.digest,
-                configuration: head.configuration,
-                once_chunks: head.once_chunks,
-            }));
+            let (machine, once) = (self.empty.clone(), Self::empty_once());
+            self.staged = Some(Box::new(Staged { head, machine, once }));
             return Ok(());
         }
         match &mut self.staged {
-            Some(staged) if index <= staged.once_chunks => staged.once.absorb(chunk),
+            Some(staged) if index <= staged.head.once_chunks => staged.once.absorb(chunk),
             Some(staged) => staged.machine.absorb(chunk),
             None => Ok(()),
         }
     }
 
     /// Makes the staged state this replica's own, where it is ahead.
-    pub(super) fn install(&mut self, position: Slot) -> bool {
-        let Some(staged) = self.staged.take_if(|staged| staged.position == position) else { return false };
-        let ahead = position > self.applied;
-        self.log.install(position, staged.configuration);
+    pub(super) fn install(&mut self, view: u64) -> bool {
+        let Some(staged) = self.staged.take_if(|staged| staged.head.view == view) else { return false };
+        let Staged { head, machine, once } = *staged;
+        if head.epoch < self.epoch {
+            self.order.give_up();
+            return false;
+        }
+        let later = head.epoch > self.epoch;
+        if later {
+            self.begin_epoch(head.epoch, head.members);
+        }
+        // At the beginning of an epoch no order has anything to say against it.
+        let ahead = self.order.install(&head.position) || later;
         if ahead {
-            self.machine = staged.machine;
-            self.once = staged.once;
-            self.applied = position;
-            self.digest = staged.digest;
+            (self.machine, self.once) = (machine, once);
+            (self.applied, self.digest) = (head.applied, head.digest);
         }
         ahead
     }

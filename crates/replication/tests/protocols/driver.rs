@@ -1,10 +1,9 @@
 //! Closed loops of reads and writes on a few keys, their history, and changes of the members.
 
-use crate::machine::{Command, Machine, Reply};
+use crate::machine::{Command, Machine, Reply, key};
 use isochrone_check::{Budget, History, ModelName, Operation, Outcome as Ended, Value, Verdict};
 use isochrone_core::{Fact, Instant, NodeId, ProcessId, Random, Span, Ticket};
-use isochrone_replication::multipaxos::MultiPaxos;
-use isochrone_replication::{Change, Outcome, Request};
+use isochrone_replication::{Change, Family, Outcome, Replicated, Request};
 use isochrone_sim::{Admin, Driver, Next, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,9 +72,9 @@ impl Loops {
     }
 }
 
-impl Driver<MultiPaxos<Machine>> for Loops {
+impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
     fn next(&mut self, session: Session, now: Instant) -> Next<Request<Command>> {
-        let key = self.random.below(self.keys) as u8;
+        let chosen = key(self.random.below(self.keys) as u8);
         let (mut reads, writes) = (self.random.below(100) < self.reads, self.random.chance(0.3));
         if self.sets {
             // A writer cut off waits; a reader must not have to.
@@ -90,9 +89,9 @@ impl Driver<MultiPaxos<Machine>> for Loops {
         *count += 1;
         let text = format!("{}.{count} ", session.number);
         let command = match (reads, writes) {
-            (true, _) => Command::Get(key),
-            (false, writes) if writes || self.sets => Command::Set(key, text),
-            (false, _) => Command::Append(key, text),
+            (true, _) => Command::Get(chosen),
+            (false, writes) if writes || self.sets => Command::Set(chosen, text),
+            (false, _) => Command::Append(chosen, text),
         };
         *asked = Some(command.clone());
         Next::Request { at: now + think, request: Request::Command(command) }
@@ -113,7 +112,7 @@ impl Driver<MultiPaxos<Machine>> for Loops {
             client: session.client.to_u64(),
             session: u64::from(session.number),
             sequence: count,
-            keys: vec![Arc::from(format!("k{key}"))],
+            keys: vec![Arc::from(format!("k{}", key[0]))],
             op: Arc::from(op),
             args,
             stamp: None,

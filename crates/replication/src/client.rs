@@ -1,34 +1,45 @@
-//! The client role: numbers commands, finds the leader, asks again, and gives up in time.
+//! The client role of protocols whose clients ask a replica: it numbers commands, finds the leader or the
+//! nearest replica that answers, asks again, and gives up in time.
 
-use super::message::{Ask, Message, Spans, Told};
-use super::{Note, Parameters};
+use crate::family::Tuning;
+use crate::message::{Ask, Message, Note, Spans, Told};
+use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
+use crate::service::Service;
 use isochrone_core::{
-    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
-    Snapshot, Span, Ticket, Wire,
+    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
+    ProcessId, Snapshot, Span, Ticket, Wire,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a client needs to start.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct Setup<P> {
     /// The replicas, nearest first.
     pub replicas: Arc<[ProcessId]>,
-    /// Whom to ask first; the nearest where this is not known.
+    /// The first members, by seat.
+    pub members: Arc<[Member]>,
+    /// Who leads, where one does; else the nearest replica is asked.
     pub leader: Option<ProcessId>,
-    /// The knobs.
-    pub parameters: Parameters,
+    /// The knobs of sessions.
+    pub service: Service,
+    /// The knobs of the order, for clients that take part in it.
+    pub parameters: P,
 }
 
-/// A client of Multi-Paxos, with commands `C` and replies `R`.
+/// A client with commands `C` and replies `R` of an order that speaks `M`.
 #[derive(Clone, Hash, Debug)]
-pub struct Client<C, R> {
+pub struct Client<C, R, M, P> {
     me: ClientId,
-    parameters: Parameters,
+    service: Service,
     replicas: Arc<[ProcessId]>,
-    /// Who is believed to lead.
+    /// Whether one replica leads: then whoever answers is asked from then on. Else it is the nearest.
+    led: bool,
+    /// Who is asked.
     target: ProcessId,
+    /// When the nearest is tried again, once it was turned away from; and how long after that.
+    home: Option<(Instant, Span)>,
     /// When the target last answered anything, or was first asked.
     answered: Instant,
     /// The number of the next command.
@@ -39,7 +50,7 @@ pub struct Client<C, R> {
     fresh: Vec<u64>,
     changes: BTreeMap<u64, Asked<Change>>,
     sweeping: bool,
-    replies: std::marker::PhantomData<R>,
+    spoken: std::marker::PhantomData<fn() -> (R, M, P)>,
 }
 
 /// Something that was asked and not answered.
@@ -63,26 +74,40 @@ pub enum Timer {
     Sweep,
 }
 
+/// The longest wait before a nearest replica that was silent is tried again.
+const HOME_MAX: Span = Span::from_secs(30);
+
+/// A client's order notes nothing.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Nothing {}
+
+impl Mark for Nothing {
+    fn fact(&self) -> Option<Fact> {
+        match *self {}
+    }
+}
+
 /// Sweeps in one retry interval.
 const SWEEPS: u64 = 16;
 
-impl<C: Wire, R: Wire> Client<C, R> {
+impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// The first command that is not finished: the replicas may forget those before it.
     fn below(&self) -> u64 {
         self.outstanding.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
     }
 
     fn ask(&mut self, ticket: Ticket, command: C, effects: &mut Effects<Self>) {
-        if self.outstanding.len() >= self.parameters.outstanding {
+        if self.outstanding.len() >= self.service.outstanding {
             return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
         }
         let now = effects.now();
         if self.outstanding.is_empty() {
             self.answered = now;
         }
+        self.try_home(now);
         let sequence = self.next;
         self.next += 1;
-        let due = now + self.parameters.retry;
+        let due = now + self.service.retry;
         self.outstanding.insert(
             sequence,
             Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0, touching: false },
@@ -95,7 +120,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
     fn sweep_soon(&mut self, effects: &mut Effects<Self>) {
         if !self.sweeping {
             self.sweeping = true;
-            effects.arm(Timer::Sweep, self.parameters.retry / SWEEPS);
+            effects.arm(Timer::Sweep, self.service.retry / SWEEPS);
         }
     }
 
@@ -137,9 +162,13 @@ impl<C: Wire, R: Wire> Client<C, R> {
         answers: Vec<(u64, Told<R>)>,
         effects: &mut Effects<Self>,
     ) {
-        self.target = from;
         let now = effects.now();
-        self.answered = now;
+        if self.led {
+            self.target = from;
+        }
+        if self.target == from {
+            self.answered = now;
+        }
         for (sequence, told) in answers {
             let (outcome, path) = match told {
                 Told::Done(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
@@ -149,7 +178,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
                     if let Some(asked) = self.outstanding.get_mut(&sequence)
                         && !std::mem::replace(&mut asked.touching, true)
                     {
-                        asked.due = now + self.parameters.retry;
+                        asked.due = now + self.service.retry;
                         self.fresh.push(sequence);
                     }
                     continue;
@@ -158,7 +187,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
                     // Not a refusal to the host: a copy of the command may be on its way elsewhere.
                     if let Some(asked) = self.outstanding.get_mut(&sequence) {
                         asked.attempts += 1;
-                        asked.due = now + self.parameters.retry;
+                        asked.due = now + self.service.retry;
                     }
                     continue;
                 }
@@ -188,7 +217,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(sequence) {
                         asked.attempts += 1;
-                        asked.due = now + self.parameters.retry;
+                        asked.due = now + self.service.retry;
                         self.fresh.push(*sequence);
                     }
                 }
@@ -198,7 +227,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(sequence) {
                         asked.attempts += 1;
-                        asked.due = now + self.parameters.retry / SWEEPS;
+                        asked.due = now + self.service.retry / SWEEPS;
                     }
                 }
             }
@@ -210,7 +239,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
     fn sweep(&mut self, effects: &mut Effects<Self>) {
         self.sweeping = false;
         let now = effects.now();
-        let limit = self.parameters.limit;
+        let limit = self.service.limit;
         let old = |at: Instant| now.since(at) >= limit;
         let over: Vec<u64> = self
             .outstanding
@@ -229,13 +258,13 @@ impl<C: Wire, R: Wire> Client<C, R> {
         }
         let due = self.outstanding.values().any(|asked| asked.due <= now)
             || self.changes.values().any(|asked| asked.due <= now);
-        if due && now.since(self.answered) >= self.parameters.retry {
+        if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }
         for (sequence, asked) in &mut self.outstanding {
             if asked.due <= now {
                 asked.attempts += 1;
-                asked.due = now + self.parameters.retry * u64::from(asked.attempts.min(4));
+                asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
                 self.fresh.push(*sequence);
             }
         }
@@ -243,7 +272,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
         for (number, asked) in &mut self.changes {
             if asked.due <= now {
                 asked.attempts += 1;
-                asked.due = now + self.parameters.retry;
+                asked.due = now + self.service.retry;
                 again.push((*number, asked.what));
             }
         }
@@ -261,6 +290,22 @@ impl<C: Wire, R: Wire> Client<C, R> {
         let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
         self.target = self.replicas[next];
         self.answered = now;
+        if !self.led && next != 0 {
+            // Each try of a nearest replica that stays silent costs a wait, so they become rare.
+            let pause = self.home.map_or(self.service.retry, |(_, pause)| (pause * 2).min(HOME_MAX));
+            self.home = Some((now + pause, pause));
+        }
+    }
+
+    /// Goes back to the nearest replica once in a while.
+    fn try_home(&mut self, now: Instant) {
+        if let Some((at, _)) = self.home
+            && now >= at
+            && self.target != self.replicas[0]
+        {
+            self.target = self.replicas[0];
+            self.answered = now;
+        }
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
@@ -268,7 +313,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
         let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         self.next += 1;
-        let due = now + self.parameters.retry;
+        let due = now + self.service.retry;
         self.changes.insert(
             number,
             Asked { ticket: Some(ticket), what: change, at: now, due, attempts: 0, touching: false },
@@ -297,7 +342,7 @@ impl<C: Wire, R: Wire> Client<C, R> {
                     let change = asked.what;
                     effects.send(leader, Message::Administer { number, change });
                 }
-                _ => asked.due = effects.now() + self.parameters.retry / SWEEPS,
+                _ => asked.due = effects.now() + self.service.retry / SWEEPS,
             },
             Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
         }
@@ -327,22 +372,24 @@ fn phases(total: Span, spans: Option<Spans>) -> [Span; Phase::ALL.len()] {
     phases
 }
 
-impl<C: Wire, R: Wire> Process for Client<C, R> {
-    type Setup = Setup;
-    type Message = Message<C, R>;
+impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
+    type Setup = Setup<P>;
+    type Message = Message<C, R, M>;
     type Record = ();
     type Request = Request<C>;
     type Outcome = Outcome<R>;
     type Timer = Timer;
-    type Mark = Note;
+    type Mark = Note<Nothing>;
 
-    fn open(identity: Identity, setup: &Setup) -> Client<C, R> {
+    fn open(identity: Identity, setup: &Setup<P>) -> Self {
         assert!(!setup.replicas.is_empty(), "a client needs replicas");
         Client {
             me: identity.into(),
-            parameters: setup.parameters,
+            service: setup.service,
             replicas: setup.replicas.clone(),
+            led: setup.leader.is_some(),
             target: setup.leader.unwrap_or(setup.replicas[0]),
+            home: None,
             answered: Instant::ZERO,
             next: 1,
             outstanding: BTreeMap::new(),
@@ -350,7 +397,7 @@ impl<C: Wire, R: Wire> Process for Client<C, R> {
             fresh: Vec::new(),
             changes: BTreeMap::new(),
             sweeping: false,
-            replies: std::marker::PhantomData,
+            spoken: std::marker::PhantomData,
         }
     }
 
@@ -362,7 +409,7 @@ impl<C: Wire, R: Wire> Process for Client<C, R> {
 
     fn start(&mut self, _: &mut Effects<Self>) {}
 
-    fn receive(&mut self, from: ProcessId, message: Message<C, R>, effects: &mut Effects<Self>) {
+    fn receive(&mut self, from: ProcessId, message: Message<C, R, M>, effects: &mut Effects<Self>) {
         match message {
             Message::Replies { incarnation, spans, answers } if incarnation == self.me.incarnation => {
                 self.on_replies(from, spans, answers, effects);
@@ -407,7 +454,7 @@ impl<C: Wire, R: Wire> Process for Client<C, R> {
     }
 
     fn check(&self) {
-        assert!(self.outstanding.len() <= self.parameters.outstanding, "more outstanding than allowed");
+        assert!(self.outstanding.len() <= self.service.outstanding, "more outstanding than allowed");
         assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
     }
 }

@@ -1,14 +1,31 @@
 //! A small state machine whose replies tell much: strings that are set, appended to, counted and read.
 
-use isochrone_core::{Blob, Export, Malformed, StateMachine, wire};
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{Blob, Export, Footprint, Malformed, StateMachine, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The key is one byte in a blob, as protocols see it.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Command {
-    Get(u8),
-    Set(u8, String),
-    Append(u8, String),
+    Get(Blob),
+    Set(Blob, String),
+    Append(Blob, String),
+}
+
+/// Key number `number`.
+pub fn key(number: u8) -> Blob {
+    Blob::from(vec![number])
+}
+
+impl Footprint for Command {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        match self {
+            Command::Get(key) => visit(Touch::Key(key, Access::Read)),
+            Command::Set(key, _) => visit(Touch::Key(key, Access::Write)),
+            Command::Append(key, _) => visit(Touch::Key(key, Access::Update)),
+        }
+    }
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
@@ -19,7 +36,7 @@ pub enum Reply {
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
-pub struct Machine(BTreeMap<u8, String>);
+pub struct Machine(BTreeMap<Blob, String>);
 
 #[derive(Clone)]
 pub struct View(Vec<Blob>);
@@ -39,11 +56,11 @@ impl StateMachine for Machine {
         match command {
             Command::Get(key) => Reply::Text(self.0.get(key).cloned()),
             Command::Set(key, text) => {
-                self.0.insert(*key, text.clone());
+                self.0.insert(key.clone(), text.clone());
                 Reply::Ok
             }
             Command::Append(key, text) => {
-                let value = self.0.entry(*key).or_default();
+                let value = self.0.entry(key.clone()).or_default();
                 value.push_str(text);
                 Reply::Length(value.len() as u64)
             }
@@ -59,6 +76,10 @@ impl StateMachine for Machine {
             Command::Get(key) => Some(Reply::Text(self.0.get(key).cloned())),
             _ => None,
         }
+    }
+
+    fn blind(command: &Command) -> Option<Reply> {
+        matches!(command, Command::Set(..)).then_some(Reply::Ok)
     }
 
     fn export(&self) -> View {

@@ -2,13 +2,17 @@
 //! campaigns, one crash. Time stands still, disks are instant; what remains is the protocol. The world is
 //! walked at random, state by state; `ISOCHRONE_STATES` says how many states, for as long a walk as one likes.
 
+use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
-    Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId, Random,
-    ReplicaId, Role, Span, Stamp,
+    CommandId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId,
+    Random, ReplicaId, Role, Span, Stamp,
 };
-use isochrone_replication::multipaxos::log::{Log, Message, Record, Setup, Timer};
-use isochrone_replication::multipaxos::{Form, Member, Mutation, Parameters};
+use isochrone_replication::Tuning as _;
+use isochrone_replication::multipaxos::log::{Log, Message, Record, Timer};
+use isochrone_replication::multipaxos::{Form, Mutation, Parameters};
+use isochrone_replication::order::{self, Member, Order as _, Ordered};
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,14 +21,30 @@ fn process(node: usize) -> ProcessId {
     ProcessId { node: NodeId(node as u16), keyspace, partition, role: Role(0), instance: 0 }
 }
 
+/// What is ordered: all conflict.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+struct Letter(u8);
+
+impl Ordered for Letter {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::All(Access::Update));
+    }
+    fn id(&self) -> Option<CommandId> {
+        None
+    }
+    fn reads(&self) -> bool {
+        false
+    }
+}
+
 #[derive(Clone)]
 struct World {
-    setup: Setup,
-    logs: Vec<Log<u8>>,
-    records: Vec<Vec<Record<u8>>>,
+    setup: order::Setup<Parameters>,
+    logs: Vec<Log<Letter>>,
+    records: Vec<Vec<Record<Letter>>>,
     lives: Vec<u32>,
     /// On the way: receiver, sender, message, by its hash. A copy of what is on the way already adds nothing.
-    network: BTreeMap<u64, (usize, usize, Message<u8>)>,
+    network: BTreeMap<u64, (usize, usize, Message<Letter>)>,
     /// What each slot was decided to be.
     decided: BTreeMap<u64, u64>,
     values: u8,
@@ -47,7 +67,8 @@ impl World {
         let mut parameters = Parameters::for_rtt(Span::from_millis(1));
         (parameters.form, parameters.mutation, parameters.lease) = (form, mutation, false);
         let preferred = Some(ReplicaId(0));
-        let setup = Setup { members: (0..3).map(member).collect(), preferred, parameters };
+        let members = (0..3).map(member).collect();
+        let setup = order::Setup { members, preferred, continues: false, parameters };
         let open = |node| Log::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let logs = (0..3).map(open).collect();
         let mut world = World {
@@ -77,7 +98,7 @@ impl World {
         &mut self,
         node: usize,
         now: Instant,
-        input: impl FnOnce(&mut Log<u8>, &mut isochrone_core::Effects<Log<u8>>),
+        input: impl FnOnce(&mut Log<Letter>, &mut isochrone_core::Effects<Log<Letter>>),
     ) {
         let mut own = VecDeque::new();
         let mut input = Some(input);
@@ -92,9 +113,11 @@ impl World {
             }
             log.settle(effects);
             log.check();
-            while let Some(decision) = log.next_decided(now) {
-                let known = *self.decided.entry(decision.slot.0).or_insert(decision.digest);
-                assert_eq!(known, decision.digest, "two values for {}", decision.slot);
+            while let Some(step) = log.step(now) {
+                if let order::Step::Decided(decided) = step {
+                    let known = *self.decided.entry(decided.position).or_insert(decided.digest);
+                    assert_eq!(known, decided.digest, "two values for slot {}", decided.position);
+                }
             }
             for effect in outbox.drain() {
                 match effect {
@@ -141,7 +164,7 @@ impl World {
             }
             Step::Propose(node) => {
                 self.values -= 1;
-                let value = 10 * (node as u8 + 1) + self.values;
+                let value = Letter(10 * (node as u8 + 1) + self.values);
                 let _ = self.logs[node].propose(value, 1, Instant::ZERO);
                 self.act(node, Instant::ZERO, |_, _| {});
             }
@@ -156,7 +179,7 @@ impl World {
                 let mut log = Log::open(identity, &self.setup);
                 for record in &self.records[node] {
                     log.replay(record.clone());
-                    while log.next_decided(Instant::ZERO).is_some() {}
+                    while log.step(Instant::ZERO).is_some() {}
                 }
                 self.logs[node] = log;
                 self.act(node, Instant::ZERO, |log, effects| log.start(effects));

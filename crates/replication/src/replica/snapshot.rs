@@ -1,32 +1,37 @@
 //! A replica's snapshot of itself, for its own restart: promises and votes included.
 
-use super::super::Mutation;
 use super::Replica;
-use isochrone_core::{Blob, Export, Malformed, OnceTable, Process, Slot, Snapshot, StateMachine, wire};
+use crate::family::Tuning as _;
+use crate::message::Entry;
+use crate::order::{Member, Order};
+use isochrone_core::{Blob, Export, Malformed, OnceTable, Snapshot, StateMachine, wire};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// One chunk of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Piece {
-    /// Of the log.
-    Log(Blob),
-    /// What the rest is the state at.
-    Head { applied: Slot, digest: u64 },
+    /// What the rest is the state at; the first chunk.
+    Head { epoch: u32, members: Arc<[Member]>, applied: u64, digest: u64 },
+    /// Of the order.
+    Order(Blob),
     /// Of the exactly-once table.
     Once(Blob),
     /// Of the state machine.
     State(Blob),
 }
 
-impl<S: StateMachine> Replica<S> {
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn own_snapshot(&self) -> Snapshot {
-        let log = self.log.snapshot().into_iter().flatten().map(Piece::Log);
-        let head = Piece::Head { applied: self.applied, digest: self.digest };
-        let forgets = self.parameters.mutated(Mutation::DropSession);
+        let members = self.members.clone();
+        let head = Piece::Head { epoch: self.epoch, members, applied: self.applied, digest: self.digest };
+        let order = self.order.snapshot().into_iter().flatten().map(Piece::Order);
+        let forgets = self.knobs.0.drops_sessions();
         let once = if forgets { OnceTable::<S::Reply>::default().export() } else { self.once.export() };
         let view = self.machine.export();
         let state = (0..).map_while(move |index| view.chunk(index)).map(Piece::State);
-        let pieces = log.chain([head]).chain(once.into_iter().map(Piece::Once)).chain(state);
+        let once = once.into_iter().map(Piece::Once);
+        let pieces = std::iter::once(head).chain(order).chain(once).chain(state);
         Box::new(pieces.map(|piece| Blob::from(wire::encode(&piece))))
     }
 
@@ -34,11 +39,14 @@ impl<S: StateMachine> Replica<S> {
         let piece: Piece = wire::decode(chunk)
             .map_err(|error| Malformed { what: "replica snapshot chunk", cause: error.to_string() })?;
         match piece {
-            Piece::Log(chunk) => self.log.restore(chunk),
-            Piece::Head { applied, digest } => {
+            Piece::Head { epoch, members, applied, digest } => {
+                if epoch > self.epoch {
+                    self.begin_epoch(epoch, members);
+                }
                 (self.applied, self.digest) = (applied, digest);
                 Ok(())
             }
+            Piece::Order(chunk) => self.order.restore(chunk),
             Piece::Once(chunk) => self.once.absorb(&chunk),
             Piece::State(chunk) => self.machine.absorb(&chunk),
         }

@@ -1,21 +1,19 @@
-//! How Multi-Paxos is spoken with.
+//! How a protocol of `replication` is spoken with, by trials and by nodes.
 
 use isochrone_core::command::Response;
 use isochrone_core::{NodeId, Random};
 use isochrone_node::gateway;
 use isochrone_node::protocols::{Administration, Registration};
-use isochrone_replication::multipaxos::{MultiPaxos, Mutation, Placement};
-use isochrone_replication::{Change, Outcome, Refusal, Request};
+use isochrone_replication::{Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _};
 use isochrone_sim::Admin;
 use isochrone_store::Store;
 use isochrone_workload::simulated::Answer;
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
-pub(crate) struct Speech;
-
-impl super::Speech<MultiPaxos<Store>> for Speech {
-    const BRIDGE: Bridge<MultiPaxos<Store>> = Bridge {
+/// By trials.
+pub(super) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
+    Bridge {
         placement: Placement::of,
         request: Request::Command,
         answer: |outcome| match outcome {
@@ -26,27 +24,27 @@ impl super::Speech<MultiPaxos<Store>> for Speech {
         },
         roles: &["replica", "client"],
         spare: |placement, node| placement.spares.push(node),
-        membership: orders,
-        plant: |placement, name| match Mutation::ALL.into_iter().find(|bug| bug.name() == name) {
-            Some(bug) => {
-                placement.parameters.mutation = Some(bug);
-                Ok(())
-            }
-            None => Err(Mutation::ALL.map(Mutation::name).to_vec()),
+        membership: orders::<F>,
+        plant: |placement, name| match placement.parameters.plant(name) {
+            true => Ok(()),
+            false => Err(F::Parameters::bugs()),
         },
-    };
+    }
+}
 
-    const REGISTRATION: Registration<MultiPaxos<Store>> = Registration {
+/// By nodes.
+pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
+    Registration {
         placement: Placement::of,
         request: Request::Command,
         outcome,
         administer: |what| Some(Box::new(change(what))),
         administered,
-    };
+    }
 }
 
 /// One change, drawn; every replica is asked, and the one that leads makes it.
-fn orders(placement: &Placement<Store>, random: &mut Random) -> Vec<Admin> {
+fn orders<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Vec<Admin> {
     let nodes: Vec<NodeId> = placement.replicas.iter().chain(&placement.spares).copied().collect();
     let member = nodes[random.below(placement.replicas.len() as u64) as usize];
     let change = match (random.below(4), placement.spares.first()) {

@@ -1,11 +1,13 @@
-//! What clients and replicas tell each other, and what a replica writes down.
+//! What clients and replicas tell each other whatever the protocol, and what a replica writes down.
 
-use super::log;
+use crate::order::{Member, Ordered};
 use crate::request::{Change, Refusal};
-use isochrone_core::{Blob, ClientId, CommandId, ProcessId, Slot, Span, Wire};
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{Blob, ClientId, CommandId, Fact, Footprint, Mark, ProcessId, Span, Wire};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-/// What a slot's batch holds.
+/// What replicas give their order.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Entry<C> {
     /// A client's command.
@@ -30,7 +32,35 @@ pub enum Entry<C> {
     Expire {
         /// The client.
         client: ClientId,
+        /// Its last command that is executed, as far as the proposer knows. If there is a later one when this
+        /// is executed, the client was not silent after all.
+        through: u64,
     },
+    /// The order ends here; another one begins behind it, among these.
+    Stop {
+        /// The members from here on.
+        members: Arc<[Member]>,
+    },
+}
+
+impl<C: Wire + Footprint> Ordered for Entry<C> {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        match self {
+            Entry::Command { command, .. } | Entry::Read { command, .. } => command.visit(visit),
+            Entry::Expire { .. } | Entry::Stop { .. } => visit(Touch::All(Access::Update)),
+        }
+    }
+
+    fn id(&self) -> Option<CommandId> {
+        match self {
+            Entry::Command { id, .. } | Entry::Read { id, .. } => Some(*id),
+            Entry::Expire { .. } | Entry::Stop { .. } => None,
+        }
+    }
+
+    fn reads(&self) -> bool {
+        matches!(self, Entry::Read { .. })
+    }
 }
 
 /// One command of a client.
@@ -65,12 +95,24 @@ pub enum Told<R> {
 /// order, execution. One sample stands for all commands of a message.
 pub type Spans = [u32; 5];
 
-/// The messages of Multi-Paxos. The table is in the module.
+/// The messages of a protocol whose order speaks `M`.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub enum Message<C: Wire, R: Wire> {
-    /// Between the replicas of the log.
-    Log(log::Message<Entry<C>>),
+pub enum Message<C: Wire, R: Wire, M: Wire> {
+    /// Of the order, between replicas; in some protocols clients take part.
+    Order {
+        /// How often the members were changed by stop and hand-over.
+        epoch: u32,
+        /// What it says.
+        message: M,
+    },
+    /// What the receiver said is of an order that has ended.
+    Ended {
+        /// The one that the sender is in.
+        epoch: u32,
+        /// Its members.
+        members: Arc<[Member]>,
+    },
     /// Execute these.
     Requests {
         /// Whose they are.
@@ -142,9 +184,14 @@ pub enum Message<C: Wire, R: Wire> {
 /// What a replica writes ahead.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub enum Record<C: Wire> {
-    /// A record of the log.
-    Log(log::Record<Entry<C>>),
+pub enum Record<R: Wire> {
+    /// A record of the order.
+    Order {
+        /// Of which one.
+        epoch: u32,
+        /// What it writes.
+        record: R,
+    },
     /// A chunk of a peer's state; number 0 begins a new one.
     Chunk {
         /// Which chunk.
@@ -154,25 +201,47 @@ pub enum Record<C: Wire> {
     },
     /// All chunks since number 0 are the state from here on.
     Installed {
-        /// Its position.
-        position: Slot,
+        /// Where it stands.
+        position: u64,
     },
 }
 
-/// The timers of a replica.
+/// The timers of a replica whose order has `T`.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
-pub enum Timer {
-    /// One of the log's.
-    Log(log::Timer),
+pub enum Timer<T> {
+    /// One of the order's, and of which order.
+    Order(u32, T),
     /// Chunks that were asked for have not come: they are asked for again, or the giver is given up.
     Pull,
     /// Nobody has read the views on offer for long: they go.
     Offers,
-    /// The leader looks for sessions that have been silent for long.
+    /// Sessions that have been silent for long are looked for.
     Sessions,
 }
 
+/// The notes of replicas and clients.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Note<N> {
+    /// The order's own, and of which order.
+    Order(u32, N),
+    /// In the words all protocols share.
+    Fact(Fact),
+}
+
+impl<N: Mark> Mark for Note<N> {
+    fn fact(&self) -> Option<Fact> {
+        match self {
+            // Reigns of later epochs are other reigns.
+            Note::Order(epoch, note) => match note.fact()? {
+                Fact::Leads { reign } => Some(Fact::Leads { reign: reign + (u64::from(*epoch) << 48) }),
+                fact => Some(fact),
+            },
+            Note::Fact(fact) => Some(fact.clone()),
+        }
+    }
+}
+
 /// Whole microseconds, as far as they fit.
-pub(super) fn micros(span: Span) -> u32 {
+pub(crate) fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }

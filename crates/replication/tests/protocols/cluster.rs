@@ -3,15 +3,21 @@
 use crate::driver::Loops;
 use crate::machine::Machine;
 use isochrone_core::{KeyspaceId, NodeId, Random, Span};
-use isochrone_replication::multipaxos::{Form, MultiPaxos, Mutation, Parameters, Placement};
+use isochrone_replication::service::Service;
+use isochrone_replication::{Family, Placement, Replicated, Tuning as _};
 use isochrone_sim::{
     Action, Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation,
 };
 
-pub type Cluster = Simulation<MultiPaxos<Machine>>;
+pub type Cluster<F> = Simulation<Replicated<Machine, F>>;
 
-/// One node in each of `nodes` regions, all this far apart, `replicas` members and `spares`.
-pub fn placement<S: Default>(nodes: u16, replicas: u16, spares: u16, parameters: Parameters) -> Placement<S> {
+/// One node in each of `nodes` regions, all at most this far apart and back, `replicas` members and `spares`.
+pub fn placement<S: Default, F: Family>(
+    nodes: u16,
+    replicas: u16,
+    spares: u16,
+    rtt: Span,
+) -> Placement<S, F> {
     let all = |from: u16, to: u16| (from..to).map(NodeId).collect::<Vec<_>>();
     let near = |node: u16| {
         let mut near = all(0, replicas);
@@ -24,7 +30,8 @@ pub fn placement<S: Default>(nodes: u16, replicas: u16, spares: u16, parameters:
         spares: all(replicas, replicas + spares),
         clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
         leader: NodeId(0),
-        parameters,
+        service: Service::for_rtt(rtt),
+        parameters: F::Parameters::for_rtt(rtt),
         machine: S::default(),
     }
 }
@@ -47,12 +54,14 @@ impl Ran {
 }
 
 /// How a fuzzed run differs from the rest.
-#[derive(Clone, Copy)]
-pub struct Case {
+#[derive(Clone)]
+pub struct Case<F: Family> {
     pub replicas: u16,
     pub faults: FaultSet,
-    pub form: Form,
-    pub mutation: Option<Mutation>,
+    /// Draws the knobs.
+    pub tune: fn(&mut Placement<Machine, F>, &mut Random),
+    /// The bug that is planted.
+    pub bug: Option<&'static str>,
     pub rounds: u64,
     /// Crashes in addition to those drawn, each short.
     pub crashes: u64,
@@ -67,13 +76,17 @@ pub struct Case {
     pub hot: bool,
 }
 
-impl Case {
-    pub fn new(replicas: u16, faults: FaultSet) -> Case {
+impl<F: Family> Case<F> {
+    pub fn new(
+        replicas: u16,
+        faults: FaultSet,
+        tune: fn(&mut Placement<Machine, F>, &mut Random),
+    ) -> Case<F> {
         Case {
             replicas,
             faults,
-            form: Form::Slots,
-            mutation: None,
+            tune,
+            bug: None,
             rounds: 40,
             crashes: 0,
             isolated: 0,
@@ -84,7 +97,7 @@ impl Case {
     }
 
     /// Everything of a run is drawn from its seed: sizes, distances, disks, knobs, faults.
-    pub fn run(self, seed: u64) -> Ran {
+    pub fn run(&self, seed: u64) -> Ran {
         let (mut cluster, mut loops) = self.cluster(seed);
         let report = cluster.run(&mut loops);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
@@ -94,7 +107,7 @@ impl Case {
         Ran { report, loops, plan }
     }
 
-    pub fn cluster(self, seed: u64) -> (Cluster, Loops) {
+    pub fn cluster(&self, seed: u64) -> (Cluster<F>, Loops) {
         let mut random = Random::seeded(seed ^ 0x636c_7573);
         let nodes = self.replicas + 1;
         // From one machine room to the other side of the world, unevenly.
@@ -103,19 +116,18 @@ impl Case {
         let mut delay = || Span::from_nanos(random.between(far / 2, far));
         let delays: Vec<Vec<Span>> = (0..nodes).map(|_| (0..nodes).map(|_| delay()).collect()).collect();
         let rtt = Span::from_nanos(far * 2);
-        let mut parameters = Parameters::for_rtt(rtt);
-        parameters.form = self.form;
-        parameters.mutation = self.mutation;
-        parameters.lease = random.chance(0.7);
-        parameters.forward = random.chance(0.7);
-        parameters.window = [4, 16, 1_024][random.below(3) as usize];
-        parameters.batch_commands = [1, 4, 4_096][random.below(3) as usize];
-        parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
-        parameters.session_idle = Span::from_secs([2, 600][random.below(2) as usize]);
-        parameters.limit = Span::from_secs([3, 20, 20, 20][random.below(4) as usize]);
+        let mut placement: Placement<Machine, F> = placement(nodes, self.replicas, 1, rtt);
+        let service = &mut placement.service;
+        service.forward = random.chance(0.7);
+        service.session_idle = Span::from_secs([2, 600][random.below(2) as usize]);
+        service.limit = Span::from_secs([3, 20, 20, 20][random.below(4) as usize]);
         if self.usurped {
             // Clients look elsewhere before the old lease has run out.
-            parameters.retry = Span::from_millis(60);
+            service.retry = Span::from_millis(60);
+        }
+        (self.tune)(&mut placement, &mut random);
+        if let Some(bug) = self.bug {
+            assert!(placement.parameters.plant(bug), "{} has no bug {bug}", F::NAME);
         }
         let regions: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
         let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
@@ -132,7 +144,6 @@ impl Case {
         }
         config.budget = 3_000_000;
         config.snapshot_every = [20, 200, 20_000][random.below(3) as usize];
-        let placement = placement(nodes, self.replicas, 1, parameters);
         let mut cluster = Simulation::new(config, &placement);
         let tolerated = usize::from(self.replicas - 1) / 2;
         let mut plan = FaultPlan::draw(seed, self.faults, &cluster.shape(tolerated));

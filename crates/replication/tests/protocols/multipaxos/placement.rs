@@ -82,7 +82,7 @@ fn mistakes_are_named_with_their_line_and_cure() {
 
 #[test]
 fn every_parameter_is_in_the_manual() {
-    let manual = include_str!("../../../../docs/deployment.md");
+    let manual = include_str!("../../../../../docs/deployment.md");
     let given = placed("parameters = { xyzzy = 1 }\n").map(|_| ()).unwrap_err();
     // The refusal of an unknown key ends with those that are known.
     let (_, known) = given.rsplit_once("use ").unwrap_or_else(|| panic!("{given}"));

@@ -1,0 +1,122 @@
+//! A protocol of this crate as a whole: an order, a client, knobs, and the replica around the order.
+
+use crate::client::{self, Client};
+use crate::message::{Entry, Message};
+use crate::order::{Order, Ordered};
+use crate::placement::Placement;
+use crate::replica::{self, Replica};
+use crate::request::{Outcome, Request};
+use crate::service::{Reply, Service};
+use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{
+    Assemble, Footprint, Guarantee, Process, Protocol, ReplicaId, Role, Span, StateMachine, Wire,
+};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+/// The role of replicas.
+pub const REPLICA: Role = Role(0);
+/// The role of clients.
+pub const CLIENT: Role = Role(1);
+
+/// A protocol of this crate. Each is a module with the same rooms.
+pub trait Family: Copy + Debug + Send + Sync + 'static {
+    /// The name on the command line and in deployment files.
+    const NAME: &'static str;
+    /// Whether clients do best to ask the one that leads; else they ask the nearest.
+    const LED: bool;
+    /// Whether a command's place is certain before it is executed, so that `reply = "commit"` means something.
+    const COMMITS: bool;
+    /// The knobs of its order.
+    type Parameters: Tuning;
+    /// Its order.
+    type Order<V: Ordered>: Order<Value = V, Parameters = Self::Parameters>;
+    /// What clients run.
+    type Client<C: Wire + Footprint, R: Wire>: Process<
+            Message = MessageOf<Self, C, R>,
+            Request = Request<C>,
+            Outcome = Outcome<R>,
+            Setup = client::Setup<Self::Parameters>,
+        >;
+
+    /// What the keyspace promises.
+    fn guarantee(_: &Self::Parameters, service: &Service) -> Guarantee {
+        match service.reply {
+            Reply::Execute => Guarantee::Linearizable,
+            Reply::Commit => Guarantee::Sequenced,
+        }
+    }
+
+    /// Why these members cannot be, if they cannot.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    fn admits(_members: usize) -> Result<(), (String, String)> {
+        Ok(())
+    }
+}
+
+/// The knobs of an order.
+pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
+    /// The defaults for replicas and clients that are at most this far apart.
+    fn for_rtt(rtt_max: Span) -> Self;
+    /// Reads over these defaults; the caller finishes the reader.
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>);
+    /// The bugs that can be planted.
+    fn bugs() -> Vec<&'static str>;
+    /// Plants the bug of this name; false where there is none.
+    fn plant(&mut self, bug: &str) -> bool;
+    /// Whether the bug is planted that leaves the exactly-once table out of snapshots.
+    fn drops_sessions(&self) -> bool {
+        false
+    }
+}
+
+/// What is spoken in a family.
+pub type MessageOf<F, C, R> = Message<C, R, <<F as Family>::Order<Entry<C>> as Process>::Message>;
+/// What a family's clients are, where they only ask replicas.
+pub type AskingClient<F, C, R> =
+    Client<C, R, <<F as Family>::Order<Entry<C>> as Process>::Message, <F as Family>::Parameters>;
+/// A family's order for a state machine.
+pub type OrderOf<F, S> = <F as Family>::Order<Entry<<S as StateMachine>::Command>>;
+
+/// The family `F` over the state machine `S`.
+pub struct Replicated<S, F>(PhantomData<(S, F)>);
+
+impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
+    const NAME: &'static str = F::NAME;
+    type Message = MessageOf<F, S::Command, S::Reply>;
+    type Request = Request<S::Command>;
+    type Outcome = Outcome<S::Reply>;
+    type Placement = Placement<S, F>;
+
+    fn guarantee(placement: &Self::Placement) -> Guarantee {
+        F::guarantee(&placement.parameters, &placement.service)
+    }
+
+    fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>) {
+        let members = placement.members();
+        let preferred: Option<ReplicaId> = placement.seat(placement.leader);
+        for node in placement.replicas.iter().chain(&placement.spares) {
+            let setup = replica::Setup {
+                members: members.clone(),
+                preferred,
+                service: placement.service,
+                parameters: placement.parameters,
+                machine: placement.machine.clone(),
+            };
+            host.server::<Replica<S, OrderOf<F, S>>>(placement.replica(*node), setup);
+        }
+        for (node, nearest) in &placement.clients {
+            let setup = client::Setup {
+                replicas: nearest.iter().map(|node| placement.replica(*node)).collect(),
+                members: members.clone(),
+                leader: F::LED.then(|| placement.replica(placement.leader)),
+                service: placement.service,
+                parameters: placement.parameters,
+            };
+            host.client::<F::Client<S::Command, S::Reply>>(placement.client(*node), setup);
+        }
+    }
+}

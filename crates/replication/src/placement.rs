@@ -1,0 +1,129 @@
+//! Where a protocol of this crate stands, read from a deployment.
+
+use crate::family::{CLIENT, Family, REPLICA, Tuning};
+use crate::order::Member;
+use crate::service::Service;
+use isochrone_core::deployment::{ConfigErrors, Keyspace};
+use isochrone_core::{
+    Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Role, Span, StateMachine,
+};
+use std::sync::Arc;
+
+/// Where the replicas and clients of one keyspace stand.
+#[derive(Clone, Debug)]
+pub struct Placement<S, F: Family> {
+    /// The keyspace served.
+    pub keyspace: KeyspaceId,
+    /// The nodes of the first members; the seat is the position.
+    pub replicas: Vec<NodeId>,
+    /// Nodes with a replica that waits to be added.
+    pub spares: Vec<NodeId>,
+    /// The nodes with a client, and for each the replicas' nodes, nearest first.
+    pub clients: Vec<(NodeId, Vec<NodeId>)>,
+    /// Who leads first, where anybody does.
+    pub leader: NodeId,
+    /// The knobs of sessions.
+    pub service: Service,
+    /// The knobs of the order.
+    pub parameters: F::Parameters,
+    /// The state machine before its first command.
+    pub machine: S,
+}
+
+impl<S, F: Family> Placement<S, F> {
+    /// The process of a replica.
+    pub fn replica(&self, node: NodeId) -> ProcessId {
+        self.process(node, REPLICA)
+    }
+
+    /// The process of a client.
+    pub fn client(&self, node: NodeId) -> ProcessId {
+        self.process(node, CLIENT)
+    }
+
+    /// The seat of a node among the first members.
+    pub fn seat(&self, node: NodeId) -> Option<ReplicaId> {
+        let at = self.replicas.iter().position(|known| *known == node)?;
+        u8::try_from(at).ok().map(ReplicaId)
+    }
+
+    /// The first members.
+    pub fn members(&self) -> Arc<[Member]> {
+        let seat = |(at, node): (usize, &NodeId)| Member {
+            // A deployment has at most 7 replicas of a keyspace.
+            replica: ReplicaId(at as u8),
+            process: self.replica(*node),
+        };
+        self.replicas.iter().enumerate().map(seat).collect()
+    }
+
+    fn process(&self, node: NodeId, role: Role) -> ProcessId {
+        ProcessId { node, keyspace: self.keyspace, partition: PartitionId(0), role, instance: 0 }
+    }
+}
+
+impl<S: StateMachine + Default, F: Family> Placement<S, F> {
+    /// Reads where a keyspace of the family `F` stands and how it is tuned. Without a leader in the file the
+    /// replica leads that gives the clients of all regions the least mean latency.
+    ///
+    /// # Errors
+    /// Unknown or impossible parameters, more than one partition, an unknown spare node.
+    pub fn of(deployment: &Deployment, keyspace: &Keyspace) -> Result<Placement<S, F>, ConfigErrors> {
+        let replicas = keyspace.replicas.clone();
+        let nodes = || deployment.nodes().iter().map(|node| node.id);
+        let far = |from: NodeId, to: NodeId| deployment.one_way(from, to) + deployment.one_way(to, from);
+        let rtt_max = nodes().flat_map(|a| nodes().map(move |b| (a, b))).map(|(a, b)| far(a, b)).max();
+        let rtt_max = rtt_max.unwrap_or_default();
+        let (mut service, mut parameters) = (Service::for_rtt(rtt_max), F::Parameters::for_rtt(rtt_max));
+        let mut reader = keyspace.parameters.read();
+        service.read_from(&mut reader, F::COMMITS);
+        parameters.read_from(&mut reader);
+        let names = reader.text("spares", "");
+        let mut spares = Vec::new();
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match deployment.node_named(name) {
+                Some(node) if !replicas.contains(&node.id) && !spares.contains(&node.id) => {
+                    spares.push(node.id)
+                }
+                Some(_) => reader.reject("spares", "names a node twice or a replica", "name other nodes"),
+                None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
+            }
+        }
+        reader.finish()?;
+        let refuse = |wrong: String, right: String| {
+            let wrong = format!("keyspace {:?}: {wrong}", keyspace.name);
+            ConfigErrors::one(deployment.file(), keyspace.line, wrong, right)
+        };
+        if keyspace.partitions != 1 {
+            let right = "remove partitions, or make several keyspaces".to_owned();
+            return Err(refuse(format!("{} has no partitions", F::NAME), right));
+        }
+        F::admits(replicas.len()).map_err(|(wrong, right)| refuse(wrong, right))?;
+        let majority = |leader: NodeId| {
+            let mut trips: Vec<Span> = replicas.iter().map(|replica| far(leader, *replica)).collect();
+            trips.sort_unstable();
+            trips[isochrone_core::Quorums::majority(trips.len()) - 1]
+        };
+        let mean = |leader: NodeId| {
+            nodes().map(|client| far(client, leader).as_nanos()).sum::<u64>() / nodes().count() as u64
+                + majority(leader).as_nanos()
+        };
+        // A keyspace has at least one replica.
+        let best = replicas.iter().copied().min_by_key(|leader| mean(*leader)).unwrap_or(replicas[0]);
+        let clients = nodes().map(|client| {
+            let mut nearest = replicas.clone();
+            nearest.sort_by_key(|replica| far(client, *replica));
+            (client, nearest)
+        });
+        Ok(Placement {
+            keyspace: keyspace.id,
+            clients: clients.collect(),
+            replicas,
+            spares,
+            leader: keyspace.leader.unwrap_or(best),
+            service,
+            parameters,
+            machine: S::default(),
+        })
+    }
+}

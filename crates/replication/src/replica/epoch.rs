@@ -1,0 +1,183 @@
+//! Epochs: how one order ends and the next begins.
+
+use super::Replica;
+use crate::message::{Entry, Message, Note, Record, Timer};
+use crate::order::{self, Member, Membership, Order, Takes};
+use crate::request::{Change, Refusal};
+use isochrone_core::{Effects, Fact, ProcessId, ReplicaId, StateMachine, Ticket, Wrap};
+use std::sync::Arc;
+
+/// How the order's effects look inside the replica's.
+pub(super) struct Inner {
+    pub(super) epoch: u32,
+}
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Wrap<Replica<S, O>, O> for Inner {
+    fn message(&self, message: O::Message) -> Message<S::Command, S::Reply, O::Message> {
+        Message::Order { epoch: self.epoch, message }
+    }
+    fn record(&self, record: O::Record) -> Record<O::Record> {
+        Record::Order { epoch: self.epoch, record }
+    }
+    fn timer(&self, timer: O::Timer) -> Timer<O::Timer> {
+        Timer::Order(self.epoch, timer)
+    }
+    fn mark(&self, mark: O::Mark) -> Note<O::Mark> {
+        Note::Order(self.epoch, mark)
+    }
+}
+
+/// Who asked for a change of the members.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) enum Asker {
+    /// The host.
+    Host(Ticket),
+    /// A client or replica, under its number.
+    Peer(ProcessId, u64),
+}
+
+/// A stop that was proposed here.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) struct Stopping {
+    pub(super) asker: Asker,
+    members: Arc<[Member]>,
+}
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
+    /// Whether this process takes part in the order as it is now.
+    pub(super) fn is_active(&self) -> bool {
+        O::MEMBERSHIP == Membership::Own || self.seat().is_some()
+    }
+
+    fn seat(&self) -> Option<ReplicaId> {
+        let me = self.identity.process;
+        self.members.iter().find(|member| member.process == me).map(|member| member.replica)
+    }
+
+    /// Whether this change is made by a stop.
+    pub(super) fn stops(&self, change: Change) -> bool {
+        O::MEMBERSHIP == Membership::StopAndHandOver && matches!(change, Change::Add(_) | Change::Remove(_))
+    }
+
+    /// Proposes the stop that makes this change.
+    pub(super) fn stop(&mut self, asker: Asker, change: Change, effects: &mut Effects<Self>) {
+        let result = match self.members_after(change) {
+            Err(refusal) => Err(refusal),
+            Ok(members) if members.len() == self.members.len() => Ok(()),
+            Ok(_) if self.takes() != Takes::Here => Err(Refusal::NotLeader),
+            Ok(members) => {
+                if self.stopping.as_ref().is_some_and(|stopping| stopping.asker != asker) {
+                    Err(Refusal::Busy)
+                } else {
+                    // Asked again, it is proposed again: of several stops the first is the one.
+                    let entry = Entry::Stop { members: members.clone() };
+                    match self.order.propose(entry, 64, effects.now()) {
+                        Ok(()) => {
+                            self.stopping = Some(Stopping { asker, members });
+                            return self.take_steps(effects);
+                        }
+                        Err(refusal) => Err(refusal),
+                    }
+                }
+            }
+        };
+        self.tell(asker, result, effects);
+    }
+
+    fn tell(&mut self, asker: Asker, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
+        match asker {
+            Asker::Host(ticket) => effects.complete(ticket, result),
+            Asker::Peer(from, number) => {
+                let leader = self.elsewhere();
+                effects.send(from, Message::Administered { number, result, leader });
+            }
+        }
+    }
+
+    /// The members with this change made. Seats are numbered anew in every epoch, since votes of one mean
+    /// nothing in another.
+    fn members_after(&self, change: Change) -> Result<Arc<[Member]>, Refusal> {
+        let mut processes: Vec<ProcessId> = self.members.iter().map(|member| member.process).collect();
+        match change {
+            Change::Add(node) if !processes.iter().any(|process| process.node == node) => {
+                processes.push(ProcessId { node, ..self.identity.process });
+            }
+            Change::Remove(node) => processes.retain(|process| process.node != node),
+            Change::Add(_) | Change::Lead(_) | Change::Resign => {}
+        }
+        if processes.len() != self.members.len() {
+            O::admits(processes.len())?;
+        }
+        let seat = |(at, process): (usize, &ProcessId)| {
+            let replica = u8::try_from(at).map_err(|_| Refusal::Impossible)?;
+            Ok(Member { replica: ReplicaId(replica), process: *process })
+        };
+        processes.iter().enumerate().map(seat).collect()
+    }
+
+    /// The order has come to its end: another begins behind it.
+    pub(super) fn hand_over(&mut self, members: Arc<[Member]>) {
+        self.begin_epoch(self.epoch + 1, members);
+    }
+
+    /// Opens the order of an epoch. Who was executing stands at its beginning; who takes in a peer's state
+    /// goes on from there.
+    pub(super) fn begin_epoch(&mut self, epoch: u32, members: Arc<[Member]>) {
+        (self.epoch, self.members) = (epoch, members);
+        self.order = O::open(self.identity, &self.inner_setup());
+        self.loan = Default::default();
+        self.once.abandon();
+        self.later = None;
+    }
+
+    pub(super) fn inner_setup(&self) -> order::Setup<O::Parameters> {
+        order::Setup {
+            members: self.members.clone(),
+            preferred: self.preferred.filter(|seat| usize::from(seat.0) < self.members.len()),
+            continues: self.epoch > 0,
+            parameters: self.knobs.0,
+        }
+    }
+
+    /// What a new epoch brings once this replica runs: its order starts, and who asked for it is told.
+    pub(super) fn epoch_begun(&mut self, effects: &mut Effects<Self>) {
+        effects.mark(Note::Fact(Fact::Counted("membership_changes")));
+        if let Some(Stopping { asker, members }) = self.stopping.take() {
+            // Another stop may have come first.
+            let result = if members == self.members { Ok(()) } else { Err(Refusal::Busy) };
+            self.tell(asker, result, effects);
+        }
+        if self.is_active() {
+            self.with_order(effects, |order, inner| order.start(inner));
+        }
+    }
+
+    pub(super) fn on_order(
+        &mut self,
+        from: ProcessId,
+        epoch: u32,
+        message: O::Message,
+        effects: &mut Effects<Self>,
+    ) {
+        match epoch.cmp(&self.epoch) {
+            std::cmp::Ordering::Equal if self.is_active() => {
+                self.with_order(effects, |order, inner| order.receive(from, message, inner));
+            }
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => self.on_ended(from, epoch, effects),
+            std::cmp::Ordering::Less => {
+                // Ahead: that an order has ended is decided.
+                let (epoch, members) = (self.epoch, self.members.clone());
+                effects.send_ahead(from, Message::Ended { epoch, members });
+            }
+        }
+    }
+
+    /// A peer is in a later epoch: its state is needed to go on.
+    pub(super) fn on_ended(&mut self, from: ProcessId, epoch: u32, effects: &mut Effects<Self>) {
+        if epoch > self.epoch {
+            self.later = Some(from);
+            self.pull_if_behind(effects);
+        }
+    }
+}

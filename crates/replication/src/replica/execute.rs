@@ -1,0 +1,146 @@
+//! Executing what is decided, in order, each command once.
+
+use super::Replica;
+use crate::message::{Entry, Note, Spans, Told, micros};
+use crate::order::{Decided, Member, Order, Step};
+use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
+use std::sync::Arc;
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
+    pub(super) fn take_steps(&mut self, effects: &mut Effects<Self>) {
+        while let Some(step) = self.order.step(effects.now()) {
+            match step {
+                Step::Decided(decided) => {
+                    let (position, digest) = (self.place(decided.position), decided.digest);
+                    effects.mark(Note::Fact(Fact::Decided { position, digest }));
+                    let stopped = self.execute(&decided, decided.answer);
+                    self.mark_applied(effects);
+                    if let Some(members) = stopped {
+                        self.hand_over(members);
+                        return self.epoch_begun(effects);
+                    }
+                }
+                Step::Committed(entry, spans) => self.answer_committed(&entry, spans),
+                Step::Local(entry) => self.answer_local(&entry),
+                Step::Dropped => self.once.abandon(),
+            }
+        }
+    }
+
+    /// As [`Replica::take_steps`], before the start: nobody is told anything.
+    pub(super) fn execute_quietly(&mut self) {
+        while let Some(step) = self.order.step(Instant::ZERO) {
+            if let Step::Decided(decided) = step
+                && let Some(members) = self.execute(&decided, false)
+            {
+                return self.hand_over(members);
+            }
+        }
+    }
+
+    /// Tells how far the state has come. Behind a partial order replicas stand at different states, and only
+    /// the history can tell whether they agree.
+    pub(super) fn mark_applied(&mut self, effects: &mut Effects<Self>) {
+        if O::TOTAL {
+            let (position, digest) = (self.applied, self.digest);
+            effects.mark(Note::Fact(Fact::Applied { position, digest }));
+        }
+    }
+
+    /// A number for a place of this epoch's order among those of all epochs.
+    fn place(&self, position: u64) -> u64 {
+        match self.epoch {
+            0 => position,
+            epoch => (position ^ u64::from(epoch)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29),
+        }
+    }
+
+    /// Executes; the members of the next epoch, if the order ends here.
+    fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Arc<[Member]>> {
+        let spans = decided.spans.map(measured);
+        for entry in decided.values.iter() {
+            match entry {
+                Entry::Command { id, below, command } => {
+                    let told = self.execute_command(*id, *below, command);
+                    if tell {
+                        self.answer(id.client, spans, id.sequence, told);
+                    }
+                }
+                Entry::Read { id, below, command } => {
+                    self.once.acknowledge(id.client, *below);
+                    self.once.end(*id);
+                    if tell {
+                        let told = self.machine.read(command).map_or(Told::Touches, Told::Done);
+                        self.answer(id.client, spans, id.sequence, told);
+                    }
+                }
+                Entry::Expire { client, through } => {
+                    if self.once.last(*client).is_none_or(|last| last <= *through) {
+                        self.once.expire(*client);
+                        self.clients.remove(&client.process);
+                    }
+                }
+                Entry::Stop { members } => {
+                    self.applied += 1;
+                    self.fold(decided.digest);
+                    return Some(members.clone());
+                }
+            }
+        }
+        if !decided.values.is_empty() {
+            self.applied += decided.values.len() as u64;
+            self.fold(decided.digest);
+        }
+        None
+    }
+
+    /// Takes something into the digest of all that was executed; also what was left out, so that replicas
+    /// whose exactly-once tables differ show it.
+    fn fold(&mut self, number: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn execute_command(&mut self, id: CommandId, below: u64, command: &S::Command) -> Told<S::Reply> {
+        self.once.acknowledge(id.client, below);
+        match self.once.look(id) {
+            Seen::Done(reply) => {
+                let told = Told::Done(reply.clone());
+                self.fold(id.sequence);
+                told
+            }
+            Seen::Forgotten => {
+                self.once.end(id);
+                self.fold(id.sequence);
+                Told::Forgotten
+            }
+            Seen::Fresh | Seen::Running => {
+                let reply = self.machine.apply(command);
+                self.once.finish(id, reply.clone());
+                Told::Done(reply)
+            }
+        }
+    }
+
+    /// Tells of a blind write that it is done: its place is certain, and so is its reply.
+    fn answer_committed(&mut self, entry: &Entry<S::Command>, spans: Option<[Span; 4]>) {
+        if let Entry::Command { id, command, .. } = entry
+            && let Some(reply) = S::blind(command)
+        {
+            self.answer(id.client, spans.map(measured), id.sequence, Told::Done(reply));
+        }
+    }
+
+    /// Reads for a client of this replica, now.
+    fn answer_local(&mut self, entry: &Entry<S::Command>) {
+        if let Entry::Read { id, command, .. } = entry {
+            self.once.end(*id);
+            let told = self.machine.read(command).map_or(Told::Touches, Told::Read);
+            self.answer(id.client, None, id.sequence, told);
+        }
+    }
+}
+
+/// Execution takes no time of this clock: an input is handled at one instant.
+fn measured([queue, journal, quorum, order]: [Span; 4]) -> Spans {
+    [micros(queue), micros(journal), micros(quorum), micros(order), 0]
+}

@@ -1,0 +1,453 @@
+//! The replica: an order, the state machine that executes it, and who was told what.
+//!
+//! **Members** change in one of two ways ([`Membership`]). An order may do it itself. Otherwise by *stop and
+//! hand-over*: the change is a value like any other, and where it has its place the order ends; behind it
+//! every replica begins another order, of the next *epoch*, among the new members, with no votes and with the
+//! state as it stood at the stop. What the old order decides behind its stop is nowhere executed; clients ask
+//! for it again. Whoever was left behind in an epoch that has ended is told so and takes in a peer's state.
+
+mod epoch;
+mod execute;
+mod snapshot;
+mod transfer;
+
+use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};
+use crate::order::{self, Member, Membership, Order, Takes};
+use crate::request::{Change, Refusal};
+use crate::service::Service;
+use epoch::{Inner, Stopping};
+use isochrone_core::{
+    Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
+    ProcessId, ReplicaId, Seen, Snapshot, StateMachine, Ticket, wire,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transfer::{Staged, Taking, View};
+
+/// What a replica needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup<S, P> {
+    /// The first members; a process that is not among them waits to be added.
+    pub members: Arc<[Member]>,
+    /// Who leads first.
+    pub preferred: Option<ReplicaId>,
+    /// The knobs of sessions.
+    pub service: Service,
+    /// The knobs of the order.
+    pub parameters: P,
+    /// The state machine before its first command.
+    pub machine: S,
+}
+
+type Answers<S> = Vec<(u64, Told<<S as StateMachine>::Reply>)>;
+
+/// A replica of `S`, ordered by `O`. See the module.
+#[derive(Clone, Hash)]
+pub struct Replica<S: StateMachine, O: Order> {
+    identity: Identity,
+    preferred: Option<ReplicaId>,
+    service: Service,
+    knobs: order::Knobs<O::Parameters>,
+    /// How often the members were changed by stop and hand-over.
+    epoch: u32,
+    /// The members of this epoch, where changes are made by stop and hand-over.
+    members: Arc<[Member]>,
+    order: O,
+    loan: Loan<O>,
+    started: bool,
+    empty: S,
+    machine: S,
+    once: OnceTable<S::Reply>,
+    /// How many values were executed.
+    applied: u64,
+    /// A hash of all values executed, in order.
+    digest: u64,
+    /// Answers of this turn, by client process; they leave in `settle`.
+    outbox: BTreeMap<ClientId, Outgoing<S>>,
+    /// When a client was last heard of, and the number of its last command executed then.
+    clients: BTreeMap<ProcessId, (Instant, u64)>,
+    /// The administration under way and who waits for it.
+    administration: Option<(ProcessId, u64, Ticket)>,
+    /// The stop that was proposed here and who waits for it.
+    stopping: Option<Stopping>,
+    /// What the host asked and another replica was told, by number.
+    relayed: BTreeMap<u64, Ticket>,
+    tickets: u64,
+    /// A replica of a later epoch: what it has is to be taken in.
+    later: Option<ProcessId>,
+    offers: Offers<View<S>>,
+    taking: Option<Taking>,
+    staged: Option<Box<Staged<S, O::Position>>>,
+}
+
+#[derive(Clone, Hash)]
+struct Outgoing<S: StateMachine> {
+    spans: Option<Spans>,
+    answers: Answers<S>,
+}
+
+/// Set in the tickets that this replica gives its order itself; a host counts its own from below.
+const OWN_TICKETS: u64 = 1 << 63;
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
+    /// The state machine as it stands.
+    pub fn machine(&self) -> &S {
+        &self.machine
+    }
+
+    /// The order.
+    pub fn order(&self) -> &O {
+        &self.order
+    }
+
+    /// How often the members were changed by stop and hand-over.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The members, where they change by stop and hand-over.
+    pub fn members(&self) -> &Arc<[Member]> {
+        &self.members
+    }
+
+    /// Gives the order an input, then executes what it has decided.
+    fn with_order(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut O, &mut Effects<O>)) {
+        let order = &mut self.order;
+        let answers = effects.lend(&mut self.loan, &Inner { epoch: self.epoch }, |inner| input(order, inner));
+        self.take_steps(effects);
+        for (ticket, result) in answers {
+            self.on_changed(ticket, result, effects);
+        }
+        self.pull_if_behind(effects);
+    }
+
+    /// Commands of a client, from itself or sent on by a replica that takes none.
+    fn on_requests(
+        &mut self,
+        client: ClientId,
+        below: u64,
+        asks: Vec<Ask<S::Command>>,
+        forwarded: bool,
+        effects: &mut Effects<Self>,
+    ) {
+        let elsewhere = match self.takes() {
+            Takes::Here => None,
+            Takes::At(process) => Some(Some(process)),
+            Takes::Nobody => Some(None),
+        };
+        if let Some(leader) = elsewhere {
+            // Ahead: nothing here rests on a record.
+            return match leader.filter(|_| self.service.forward && !forwarded) {
+                Some(leader) => {
+                    effects.send_ahead(leader, Message::Requests { client, below, asks, forwarded: true });
+                }
+                None => {
+                    let sequences = asks.iter().map(|ask| ask.sequence).collect();
+                    let incarnation = client.incarnation;
+                    let redirect = Message::Redirect { incarnation, leader, sequences };
+                    effects.send_ahead(client.process, redirect);
+                }
+            };
+        }
+        let now = effects.now();
+        self.clients.entry(client.process).or_insert((now, 0)).0 = now;
+        let reads = self.order.may_read(now);
+        for ask in asks {
+            let sequence = ask.sequence;
+            if let Some(told) = self.take(CommandId { client, sequence }, below, ask, reads, now) {
+                self.answer(client, None, sequence, told);
+            }
+        }
+    }
+
+    /// Reads, refuses or proposes one command; what can be told at once comes back.
+    fn take(
+        &mut self,
+        id: CommandId,
+        below: u64,
+        ask: Ask<S::Command>,
+        reads: bool,
+        now: Instant,
+    ) -> Option<Told<S::Reply>> {
+        let Ask { command, touching, .. } = ask;
+        if S::reads_only(&command) && !touching {
+            if reads {
+                return Some(self.machine.read(&command).map_or(Told::Touches, Told::Read));
+            }
+            if self.once.look(id) == Seen::Running {
+                return None;
+            }
+            return self.propose(id, Entry::Read { id, below, command }, now);
+        }
+        match self.once.look(id) {
+            Seen::Fresh => self.propose(id, Entry::Command { id, below, command }, now),
+            Seen::Running => None,
+            Seen::Done(reply) => Some(Told::Done(reply.clone())),
+            Seen::Forgotten => Some(Told::Forgotten),
+        }
+    }
+
+    fn propose(&mut self, id: CommandId, entry: Entry<S::Command>, now: Instant) -> Option<Told<S::Reply>> {
+        let bytes = match &entry {
+            Entry::Command { command, .. } | Entry::Read { command, .. } => wire::encoded_size(command) + 24,
+            Entry::Expire { .. } | Entry::Stop { .. } => 64,
+        };
+        match self.order.propose(entry, bytes, now) {
+            Ok(()) => {
+                self.once.begin(id);
+                None
+            }
+            Err(_) => Some(Told::Overloaded),
+        }
+    }
+
+    fn answer(&mut self, client: ClientId, spans: Option<Spans>, sequence: u64, told: Told<S::Reply>) {
+        let outgoing = self.outbox.entry(client).or_insert_with(|| Outgoing { spans, answers: Vec::new() });
+        outgoing.spans = outgoing.spans.or(spans);
+        outgoing.answers.push((sequence, told));
+    }
+
+    /// Sends the answers of this turn: ahead where the steps of the order rest on durable votes only, or on
+    /// state that was so decided, or they are refusals.
+    fn send_answers(&mut self, effects: &mut Effects<Self>) {
+        while let Some((client, Outgoing { spans, answers })) = self.outbox.pop_first() {
+            let incarnation = client.incarnation;
+            let replies = Message::Replies { incarnation, spans, answers };
+            match O::AHEAD {
+                true => effects.send_ahead(client.process, replies),
+                false => effects.send(client.process, replies),
+            }
+        }
+    }
+
+    fn on_administer(&mut self, from: ProcessId, number: u64, change: Change, effects: &mut Effects<Self>) {
+        if self.stops(change) {
+            let asker = epoch::Asker::Peer(from, number);
+            return self.stop(asker, change, effects);
+        }
+        // Who hands over in an order without stops must lead; where there are stops, any member may be asked.
+        if O::MEMBERSHIP == Membership::Own && !self.order.leads() {
+            // One who was told to hand over and has done so says so.
+            let leader = self.elsewhere();
+            let result = Err(Refusal::NotLeader);
+            return effects.send_ahead(from, Message::Administered { number, result, leader });
+        }
+        if let Some((asker, known, _)) = self.administration {
+            if (asker, known) != (from, number) {
+                let (result, leader) = (Err(Refusal::Busy), Some(self.identity.process));
+                effects.send_ahead(from, Message::Administered { number, result, leader });
+            }
+            return;
+        }
+        self.tickets += 1;
+        let ticket = Ticket(OWN_TICKETS | self.tickets);
+        self.administration = Some((from, number, ticket));
+        self.with_order(effects, |order, inner| order.change(ticket, change, inner));
+    }
+
+    fn on_changed(&mut self, ticket: Ticket, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
+        if ticket.0 & OWN_TICKETS == 0 {
+            effects.complete(ticket, result);
+        } else if let Some((from, number, _)) = self.administration.take_if(|(_, _, known)| *known == ticket)
+        {
+            let leader = self.elsewhere();
+            effects.send(from, Message::Administered { number, result, leader });
+        }
+    }
+
+    fn empty_once() -> OnceTable<S::Reply> {
+        OnceTable::default()
+    }
+
+    /// Where commands are taken.
+    fn takes(&self) -> Takes {
+        match self.is_active() {
+            true => self.order.takes(),
+            false => self.members.first().map_or(Takes::Nobody, |member| Takes::At(member.process)),
+        }
+    }
+
+    /// Whom to tell of that, if anybody.
+    fn elsewhere(&self) -> Option<ProcessId> {
+        match self.takes() {
+            Takes::Here => Some(self.identity.process),
+            Takes::At(process) => Some(process),
+            Takes::Nobody => None,
+        }
+    }
+
+    /// Proposes the end of sessions that were silent for long.
+    fn sweep_sessions(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        effects.arm(Timer::Sessions, self.service.session_idle / 2);
+        if !self.is_active() || !self.order.leads() || self.order.takes() != Takes::Here {
+            return self.clients.clear();
+        }
+        let retained: Vec<_> = self.once.retained().map(|(client, _)| client).collect();
+        for client in retained {
+            let last = self.once.last(client).unwrap_or(0);
+            let (heard, known) = self.clients.entry(client.process).or_insert((now, last));
+            if *known != last {
+                (*heard, *known) = (now, last);
+            }
+            if now.since(*heard) >= self.service.session_idle {
+                // Refused or lost, it is proposed again by a later sweep.
+                let _ = self.order.propose(Entry::Expire { client, through: last }, 64, now);
+            }
+        }
+    }
+}
+
+impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S, O> {
+    type Setup = Setup<S, O::Parameters>;
+    type Message = Message<S::Command, S::Reply, O::Message>;
+    type Record = Record<O::Record>;
+    type Request = Change;
+    type Outcome = Result<(), Refusal>;
+    type Timer = Timer<O::Timer>;
+    type Mark = Note<O::Mark>;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Replica<S, O> {
+        let members = setup.members.clone();
+        let (preferred, parameters) = (setup.preferred, setup.parameters);
+        let inner = order::Setup { members: members.clone(), preferred, continues: false, parameters };
+        Replica {
+            identity,
+            preferred,
+            service: setup.service,
+            knobs: order::Knobs(parameters),
+            epoch: 0,
+            members,
+            order: O::open(identity, &inner),
+            loan: Loan::default(),
+            started: false,
+            empty: setup.machine.clone(),
+            machine: setup.machine.clone(),
+            once: Self::empty_once(),
+            applied: 0,
+            digest: 0,
+            outbox: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            administration: None,
+            stopping: None,
+            relayed: BTreeMap::new(),
+            tickets: 0,
+            later: None,
+            offers: Offers::default(),
+            taking: None,
+            staged: None,
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.restore_piece(&chunk)
+    }
+
+    fn replay(&mut self, record: Self::Record) {
+        match record {
+            Record::Order { epoch, record } if epoch == self.epoch => {
+                self.order.replay(record);
+                self.execute_quietly();
+            }
+            // Of an order that had ended for this replica before it was written down.
+            Record::Order { .. } => {}
+            Record::Chunk { index, chunk } => self.stage(index, &chunk),
+            Record::Installed { position } => {
+                self.install(position);
+            }
+        }
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.staged = None;
+        self.started = true;
+        effects.arm(Timer::Sessions, self.service.session_idle / 2);
+        if self.is_active() {
+            self.with_order(effects, |order, inner| order.start(inner));
+        }
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
+        match message {
+            Message::Order { epoch, message } => self.on_order(from, epoch, message, effects),
+            Message::Ended { epoch, .. } => self.on_ended(from, epoch, effects),
+            Message::Requests { client, below, asks, forwarded } => {
+                self.on_requests(client, below, asks, forwarded, effects);
+                self.take_steps(effects);
+            }
+            Message::Administer { number, change } => self.on_administer(from, number, change, effects),
+            Message::Want { position, index } => self.on_want(from, position, index, effects),
+            Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
+            Message::Gone { position } => self.on_gone(from, position, effects),
+            Message::Administered { number, result, .. } => {
+                if let Some(ticket) = self.relayed.remove(&number) {
+                    effects.complete(ticket, result);
+                }
+            }
+            // For clients.
+            Message::Replies { .. } | Message::Redirect { .. } => {}
+        }
+    }
+
+    /// Administration by the host itself; clients administer by message. Who cannot do it tells the one who
+    /// can, once: a host that hears nothing asks again.
+    fn request(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        if self.stops(change) && self.is_active() {
+            return self.stop(epoch::Asker::Host(ticket), change, effects);
+        }
+        let here = match O::MEMBERSHIP {
+            Membership::Own => self.order.leads(),
+            Membership::StopAndHandOver => self.is_active(),
+        };
+        if here {
+            return self.with_order(effects, |order, inner| order.change(ticket, change, inner));
+        }
+        match (change, self.elsewhere()) {
+            (Change::Resign, _) => effects.complete_ahead(ticket, Ok(())),
+            (_, None) => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
+            (_, Some(leader)) => {
+                self.tickets += 1;
+                let number = self.tickets;
+                self.relayed.insert(number, ticket);
+                effects.send_ahead(leader, Message::Administer { number, change });
+            }
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        self.relayed.retain(|_, known| *known != ticket);
+        self.stopping.take_if(|stopping| stopping.asker == epoch::Asker::Host(ticket));
+    }
+
+    fn expire(&mut self, timer: Self::Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Order(epoch, timer) => {
+                if epoch == self.epoch && self.is_active() {
+                    self.with_order(effects, |order, inner| order.expire(timer, inner));
+                }
+            }
+            Timer::Pull => self.pull(effects),
+            Timer::Offers => self.offers.clear(),
+            Timer::Sessions => self.sweep_sessions(effects),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.send_answers(effects);
+        if self.is_active() {
+            self.with_order(effects, |order, inner| order.settle(inner));
+            // A group of one may decide in `settle`.
+            self.send_answers(effects);
+        }
+    }
+
+    /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot, and their
+    /// records must stay until the last of them.
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.staged.is_none().then(|| self.own_snapshot())
+    }
+
+    fn check(&self) {
+        self.order.check();
+    }
+}

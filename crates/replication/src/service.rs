@@ -1,0 +1,64 @@
+//! What is tuned alike in every protocol: how clients ask and are answered.
+
+use isochrone_core::Span;
+use isochrone_core::deployment::ParameterReader;
+
+/// When the client of a write is answered.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Reply {
+    /// When the command is executed.
+    Execute,
+    /// When its place can no longer be lost, if its reply depends on nothing in the state. Another client may
+    /// then read what was there before; all replicas still execute one order.
+    Commit,
+}
+
+/// The knobs of sessions, the same for every protocol.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Service {
+    /// When writes are answered.
+    pub reply: Reply,
+    /// Whether a replica that takes no commands forwards them; else it tells the client who does.
+    pub forward: bool,
+    /// How long a client may be silent before its unacknowledged answers are dropped, by an entry in the log.
+    pub session_idle: Span,
+    /// How long a client waits for an answer before it asks again, another replica if need be.
+    pub retry: Span,
+    /// How long a client tries at all; then the outcome is unknown.
+    pub limit: Span,
+    /// Commands that one client process may have outstanding; more are refused.
+    pub outstanding: usize,
+    /// How long a chunk of a peer's state may take before it is asked for again.
+    pub resend: Span,
+}
+
+impl Service {
+    /// The defaults for replicas and clients that are at most this far apart.
+    pub fn for_rtt(rtt_max: Span) -> Service {
+        Service {
+            reply: Reply::Execute,
+            forward: true,
+            session_idle: Span::from_secs(600),
+            retry: rtt_max * 2 + Span::from_millis(400),
+            limit: Span::from_secs(20),
+            outstanding: 65_536,
+            resend: rtt_max + rtt_max / 2 + Span::from_millis(200),
+        }
+    }
+
+    /// Reads over these defaults; the caller finishes the reader. `commits` says whether the protocol knows
+    /// of a commit before the execution.
+    pub fn read_from(&mut self, reader: &mut ParameterReader<'_>, commits: bool) {
+        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        if commits {
+            let replies = [("execute", Reply::Execute), ("commit", Reply::Commit)];
+            self.reply = reader.choice("reply", self.reply, &replies);
+        }
+        let routes = [("forward", true), ("redirect", false)];
+        self.forward = reader.choice("route", self.forward, &routes);
+        self.session_idle = reader.span("session_idle", self.session_idle, Span::from_secs(1), Span::MAX);
+        self.retry = reader.span("retry", self.retry, least, most);
+        self.limit = reader.span("time_limit", self.limit, least, Span::from_secs(3_600));
+        self.outstanding = reader.integer("outstanding", self.outstanding as u64, 1, 1 << 24) as usize;
+    }
+}
