@@ -11,6 +11,7 @@ use isochrone_core::{
     ProcessId, Snapshot, Span, Ticket, Wire,
 };
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// What a client needs to start.
@@ -27,6 +28,9 @@ pub struct Setup<P> {
     /// The knobs of the order, for clients that take part in it.
     pub parameters: P,
 }
+
+/// What is spoken and not held.
+type Spoken<R, M, P> = fn() -> (R, M, P);
 
 /// A client with commands `C` and replies `R` of an order that speaks `M`.
 #[derive(Clone, Hash, Debug)]
@@ -50,7 +54,7 @@ pub struct Client<C, R, M, P> {
     fresh: Vec<u64>,
     changes: BTreeMap<u64, Asked<Change>>,
     sweeping: bool,
-    spoken: std::marker::PhantomData<fn() -> (R, M, P)>,
+    spoken: PhantomData<Spoken<R, M, P>>,
 }
 
 /// Something that was asked and not answered.
@@ -397,7 +401,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             fresh: Vec::new(),
             changes: BTreeMap::new(),
             sweeping: false,
-            spoken: std::marker::PhantomData,
+            spoken: PhantomData,
         }
     }
 

@@ -61,6 +61,12 @@ pub enum Refusal {
     /// group may have in its life was taken once.
     #[error("the change cannot be made: no such replica, none would be left, or no seat is left")]
     Impossible,
+    /// Writes are answered before they are executed; those behind a stop would be lost.
+    #[error(
+        "members cannot change while writes are answered at commit: those behind the change would be lost; \
+         set reply = \"execute\" first"
+    )]
+    RepliesAtCommit,
     /// The change was given up: the replica it needs did not catch up or answer in time.
     #[error("the replica that the change needs did not catch up in time")]
     TimedOut,

@@ -7,9 +7,9 @@ use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Blob, Export, Footprint, Instant, KeyspaceId, Malformed, NodeId, Span, StateMachine, Ticket,
 };
-use isochrone_replication::{Request, Tuning as _};
 use isochrone_replication::multipaxos::{MultiPaxos, Parameters, Placement};
 use isochrone_replication::service::Service;
+use isochrone_replication::{Request, Tuning as _};
 use isochrone_sim::{Config, Driver, Jitter, Next, Session, Simulation};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};

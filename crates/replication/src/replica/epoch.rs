@@ -4,6 +4,7 @@ use super::Replica;
 use crate::message::{Entry, Message, Note, Record, Timer};
 use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
+use crate::service::Reply;
 use isochrone_core::{Effects, Fact, ProcessId, ReplicaId, StateMachine, Ticket, Wrap};
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let result = match self.members_after(change) {
             Err(refusal) => Err(refusal),
             Ok(members) if members.len() == self.members.len() => Ok(()),
+            Ok(_) if self.service.reply == Reply::Commit => Err(Refusal::RepliesAtCommit),
             Ok(_) if self.takes() != Takes::Here => Err(Refusal::NotLeader),
             Ok(members) => {
                 if self.stopping.as_ref().is_some_and(|stopping| stopping.asker != asker) {

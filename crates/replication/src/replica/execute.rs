@@ -3,6 +3,7 @@
 use super::Replica;
 use crate::message::{Entry, Note, Spans, Told, micros};
 use crate::order::{Decided, Member, Order, Step};
+use crate::service::Reply;
 use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
 use std::sync::Arc;
 
@@ -20,7 +21,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                         return self.epoch_begun(effects);
                     }
                 }
-                Step::Committed(entry, spans) => self.answer_committed(&entry, spans),
+                Step::Committed(entry, spans) => {
+                    if self.service.reply == Reply::Commit {
+                        self.answer_committed(&entry, spans);
+                    }
+                }
                 Step::Local(entry) => self.answer_local(&entry),
                 Step::Dropped => self.once.abandon(),
             }

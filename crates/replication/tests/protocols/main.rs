@@ -9,3 +9,5 @@ mod machine;
 mod multipaxos;
 mod mutations;
 mod safety;
+#[allow(dead_code)]
+mod walk;

@@ -1,0 +1,279 @@
+//! Orders in which messages may arrive, timers fire and replicas crash, in a small world that is walked at
+//! random, state by state. Disks are instant; what remains is the protocol. `ISOCHRONE_STATES` says how many
+//! states, for as long a walk as one likes.
+
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{
+    Blob, CommandId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, ProcessId, Random,
+    ReplicaId, Role, Span, Stamp,
+};
+use isochrone_replication::order::{self, Member, Order, Ordered, Takes};
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What is ordered: a number that writes one key.
+#[derive(Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub struct Letter {
+    pub number: u8,
+    key: Blob,
+}
+
+impl Letter {
+    pub fn new(number: u8, key: u8) -> Letter {
+        Letter { number, key: Blob::from(vec![key]) }
+    }
+}
+
+impl Ordered for Letter {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::Key(&self.key, Access::Update));
+    }
+    fn id(&self) -> Option<CommandId> {
+        let client = Identity { process: process(9), incarnation: 1 }.into();
+        Some(CommandId { client, sequence: u64::from(self.number) })
+    }
+    fn reads(&self) -> bool {
+        false
+    }
+}
+
+pub fn process(node: usize) -> ProcessId {
+    let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+    ProcessId { node: NodeId(node as u16), keyspace, partition, role: Role(0), instance: 0 }
+}
+
+/// Replicas, what is on the way between them, and what may still happen.
+#[derive(Clone)]
+pub struct World<O: Order<Value = Letter>> {
+    setup: order::Setup<O::Parameters>,
+    orders: Vec<O>,
+    records: Vec<Vec<O::Record>>,
+    lives: Vec<u32>,
+    armed: Vec<BTreeSet<O::Timer>>,
+    /// How often the clock has moved on at each replica.
+    hours: Vec<u64>,
+    /// Receiver, sender, message, by its hash. A copy of what is on the way already adds nothing.
+    network: BTreeMap<u64, (usize, usize, O::Message)>,
+    /// What each place was decided to hold.
+    decided: BTreeMap<u64, u64>,
+    /// What each replica was given for each key, in order.
+    given: Vec<Vec<Letter>>,
+    /// Values still to be proposed, by whoever takes them.
+    pub values: Vec<Letter>,
+    /// Timers that may still fire, for each replica.
+    pub timers: Vec<u8>,
+    /// Crashes that may still happen.
+    pub crashes: u8,
+    /// Messages that may still be lost.
+    pub losses: u8,
+}
+
+/// What may happen next.
+#[derive(Clone, Debug)]
+enum Step<T> {
+    Deliver(u64),
+    Lose(u64),
+    Propose(usize),
+    Fire(usize, T),
+    Crash(usize),
+}
+
+impl<O: Order<Value = Letter>> World<O> {
+    pub fn new(replicas: usize, parameters: O::Parameters) -> World<O> {
+        let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let (members, preferred) = ((0..replicas).map(member).collect(), Some(ReplicaId(0)));
+        let setup = order::Setup { members, preferred, continues: false, parameters };
+        let open = |node| O::open(Identity { process: process(node), incarnation: 1 }, &setup);
+        let orders = (0..replicas).map(open).collect();
+        let mut world = World {
+            setup,
+            orders,
+            records: vec![Vec::new(); replicas],
+            lives: vec![1; replicas],
+            armed: vec![BTreeSet::new(); replicas],
+            hours: vec![0; replicas],
+            network: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            given: vec![Vec::new(); replicas],
+            values: Vec::new(),
+            timers: vec![0; replicas],
+            crashes: 0,
+            losses: 0,
+        };
+        for node in 0..replicas {
+            world.act(node, |order, effects| order.start(effects));
+        }
+        world
+    }
+
+    /// One input and all that it says to itself.
+    fn act(&mut self, node: usize, input: impl FnOnce(&mut O, &mut isochrone_core::Effects<O>)) {
+        let mut input = Some(input);
+        let mut own = VecDeque::new();
+        // Each firing of a timer lets an hour go by, so that whoever waits has waited long enough.
+        let now = Instant::ZERO + Span::from_secs(3_600 * self.hours[node]);
+        loop {
+            let mut outbox = Outbox::new(process(node), Random::seeded(1));
+            let effects = outbox.input(now, Stamp::ZERO + Span::from_secs(3_600 * self.hours[node]));
+            let order = &mut self.orders[node];
+            match (input.take(), own.pop_front()) {
+                (Some(input), _) => input(order, effects),
+                (None, Some(message)) => order.receive(process(node), message, effects),
+                (None, None) => break,
+            }
+            order.settle(effects);
+            order.check();
+            while let Some(step) = order.step(now) {
+                let order::Step::Decided(decided) = step else { continue };
+                let known = *self.decided.entry(decided.position).or_insert(decided.digest);
+                assert_eq!(known, decided.digest, "two values for place {}", decided.position);
+                self.given[node].extend(decided.values.iter().cloned());
+            }
+            for effect in outbox.drain() {
+                match effect {
+                    Effect::Record { record, .. } => self.records[node].push(record),
+                    Effect::Send { to, message, .. } if to == process(node) => own.push_back(message),
+                    Effect::Send { to, message, .. } => {
+                        let sent = (usize::from(to.node.0), node, message);
+                        let mut hasher = DefaultHasher::new();
+                        sent.hash(&mut hasher);
+                        if sent.0 < self.orders.len() {
+                            self.network.insert(hasher.finish(), sent);
+                        }
+                    }
+                    Effect::Arm { timer, .. } => {
+                        self.armed[node].insert(timer);
+                    }
+                    Effect::Disarm { timer } => {
+                        self.armed[node].remove(&timer);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.agree();
+    }
+
+    /// All replicas are given the values of each key in one order, each once at first.
+    fn agree(&self) {
+        let mut keys: Vec<&Blob> = self.given.iter().flatten().map(|letter| &letter.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            let order = |given: &Vec<Letter>| {
+                let mut first = Vec::new();
+                for letter in given.iter().filter(|letter| letter.key == *key) {
+                    if !first.contains(&letter.number) {
+                        first.push(letter.number);
+                    }
+                }
+                first
+            };
+            let orders: Vec<Vec<u8>> = self.given.iter().map(order).collect();
+            let longest = orders.iter().max_by_key(|order| order.len()).cloned().unwrap_or_default();
+            for order in &orders {
+                assert!(longest.starts_with(order), "two orders of one key: {orders:?}");
+            }
+        }
+    }
+
+    fn steps(&self) -> Vec<Step<O::Timer>> {
+        let mut steps: Vec<_> = self.network.keys().map(|key| Step::Deliver(*key)).collect();
+        if self.losses > 0 {
+            steps.extend(self.network.keys().map(|key| Step::Lose(*key)));
+        }
+        for node in 0..self.orders.len() {
+            if !self.values.is_empty() && self.orders[node].takes() == Takes::Here {
+                steps.push(Step::Propose(node));
+            }
+            if self.timers[node] > 0 {
+                steps.extend(self.armed[node].iter().map(|timer| Step::Fire(node, timer.clone())));
+            }
+            if self.crashes > 0 {
+                steps.push(Step::Crash(node));
+            }
+        }
+        steps
+    }
+
+    fn step(&mut self, step: Step<O::Timer>) {
+        match step {
+            Step::Deliver(key) => {
+                if let Some((to, from, message)) = self.network.remove(&key) {
+                    self.act(to, |order, effects| order.receive(process(from), message, effects));
+                }
+            }
+            Step::Lose(key) => {
+                self.losses -= 1;
+                self.network.remove(&key);
+            }
+            Step::Propose(node) => {
+                let letter = self.values.remove(0);
+                let _ = self.orders[node].propose(letter, 1, Instant::ZERO);
+                self.act(node, |_, _| {});
+            }
+            Step::Fire(node, timer) => {
+                self.timers[node] -= 1;
+                self.hours[node] += 1;
+                self.armed[node].remove(&timer);
+                self.act(node, |order, effects| order.expire(timer, effects));
+            }
+            Step::Crash(node) => {
+                self.crashes -= 1;
+                self.lives[node] += 1;
+                let identity = Identity { process: process(node), incarnation: self.lives[node] };
+                let mut order = O::open(identity, &self.setup);
+                self.armed[node].clear();
+                let mut given = Vec::new();
+                for record in &self.records[node] {
+                    order.replay(record.clone());
+                    while let Some(step) = order.step(Instant::ZERO) {
+                        if let order::Step::Decided(decided) = step {
+                            given.extend(decided.values.iter().cloned());
+                        }
+                    }
+                }
+                (self.orders[node], self.given[node]) = (order, given);
+                self.act(node, |order, effects| order.start(effects));
+            }
+        }
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.orders, self.network.keys().collect::<Vec<_>>(), &self.decided).hash(&mut hasher);
+        (&self.values, &self.timers, self.crashes, self.losses).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How many values each replica was given.
+    pub fn given(&self) -> Vec<usize> {
+        self.given.iter().map(Vec::len).collect()
+    }
+}
+
+/// Walks at random from the start until `bound` different states were seen, or many walks in a row have
+/// shown nothing new: a small world is then as good as exhausted. How many states there were, and how many
+/// walks ended with every replica having been given something.
+pub fn explore<O: Order<Value = Letter>>(world: &World<O>, bound: usize) -> (usize, usize) {
+    let bound = std::env::var("ISOCHRONE_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(bound);
+    let mut random = Random::seeded(1);
+    let mut seen = FxHashSet::default();
+    let (mut idle, mut complete) = (0, 0);
+    while seen.len() < bound && idle < 2_000 {
+        let (mut at, before) = (world.clone(), seen.len());
+        loop {
+            let steps = at.steps();
+            if steps.is_empty() {
+                break;
+            }
+            at.step(steps[random.below(steps.len() as u64) as usize].clone());
+            seen.insert(at.fingerprint());
+        }
+        complete += usize::from(at.given().iter().all(|count| *count > 0));
+        idle = if seen.len() == before { idle + 1 } else { 0 };
+    }
+    (seen.len(), complete)
+}
