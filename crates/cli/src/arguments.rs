@@ -95,10 +95,24 @@ pub struct Node {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  isochrone plan deployments/five-regions.toml")]
+#[command(
+    after_help = "Examples:\n  isochrone plan deployments/five-regions.toml\n  isochrone plan deployments/five-regions.toml --weights 'US East=70,Euro=30' --svg plan.svg"
+)]
 pub struct Plan {
     /// The deployment
     pub file: PathBuf,
+    /// Which of its keyspaces [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+    /// Clients of each region, in proportion; a region not named has none [default: `clients` of the file's regions]
+    #[arg(long, value_name = "REGION=N,...", value_delimiter = ',')]
+    pub weights: Vec<String>,
+    /// Share of commands that interfere with another under way, percent: what EPaxos pays for
+    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
+    pub conflict: f64,
+    /// Draw the latency of each region under the best leader of each protocol
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// How figures are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

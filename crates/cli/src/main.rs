@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod cert;
+mod chart;
 mod check;
 mod log;
 mod node;

@@ -6,6 +6,12 @@ use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
 
+/// What is added to the stamp of a fast request where its result is waited for, by default.
+pub const EXTRA_DELAY: Span = Span::from_millis(8);
+
+/// How often replicas announce their clocks, by default.
+pub const HEARTBEAT: Span = Span::from_millis(10);
+
 /// The lane a client takes, and what it waits there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {

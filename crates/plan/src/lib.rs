@@ -7,7 +7,8 @@
 //! - [`multipaxos`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`]: what each protocol needs without
 //!   load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
-//! - [`plan`]: all of it for one keyspace of a deployment, and the leader to choose.
+//! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
+//!   choose; [`leader`]: only the leader.
 
 mod advice;
 mod client;
@@ -16,14 +17,20 @@ pub mod domino;
 pub mod epaxos;
 pub mod fastpaxos;
 mod floor;
+mod forecast;
 mod group;
 pub mod mencius;
 pub mod multipaxos;
 #[cfg(test)]
 mod oracle;
+mod placement;
 pub mod sdpaxos;
+mod table;
+#[cfg(test)]
+mod tests;
 
-pub use advice::{Forecast, Plan, Recommendation, RegionForecast, plan};
+pub use advice::{Plan, Recommendation, leader, plan};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
+pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;

@@ -4,9 +4,7 @@ use crate::family::{CLIENT, Family, REPLICA, Tuning};
 use crate::order::Member;
 use crate::service::Service;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
-use isochrone_core::{
-    Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Role, Span, StateMachine,
-};
+use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Role, StateMachine};
 use std::sync::Arc;
 
 /// Where the replicas and clients of one keyspace stand.
@@ -64,7 +62,7 @@ impl<S, F: Family> Placement<S, F> {
 
 impl<S: StateMachine + Default, F: Family> Placement<S, F> {
     /// Reads where a keyspace of the family `F` stands and how it is tuned. Without a leader in the file the
-    /// replica leads that gives the clients of all regions the least mean latency.
+    /// replica leads that gives the clients the least mean latency.
     ///
     /// # Errors
     /// Unknown or impossible parameters, more than one partition, an unknown spare node.
@@ -99,17 +97,6 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             return Err(refuse(format!("{} has no partitions", F::NAME), right));
         }
         F::admits(replicas.len()).map_err(|(wrong, right)| refuse(wrong, right))?;
-        let majority = |leader: NodeId| {
-            let mut trips: Vec<Span> = replicas.iter().map(|replica| far(leader, *replica)).collect();
-            trips.sort_unstable();
-            trips[isochrone_core::Quorums::majority(trips.len()) - 1]
-        };
-        let mean = |leader: NodeId| {
-            nodes().map(|client| far(client, leader).as_nanos()).sum::<u64>() / nodes().count() as u64
-                + majority(leader).as_nanos()
-        };
-        // A keyspace has at least one replica.
-        let best = replicas.iter().copied().min_by_key(|leader| mean(*leader)).unwrap_or(replicas[0]);
         let clients = nodes().map(|client| {
             let mut nearest = replicas.clone();
             nearest.sort_by_key(|replica| far(client, *replica));
@@ -120,7 +107,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             clients: clients.collect(),
             replicas,
             spares,
-            leader: keyspace.leader.unwrap_or(best),
+            leader: keyspace.leader.unwrap_or_else(|| isochrone_plan::leader(deployment, keyspace)),
             service,
             parameters,
             machine: S::default(),

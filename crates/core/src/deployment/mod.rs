@@ -71,6 +71,8 @@ pub struct Region {
     pub id: RegionId,
     /// Its name, as in the matrix file.
     pub name: String,
+    /// How many clients it has in proportion to the other regions: what means over the regions weigh it by.
+    pub clients: u32,
 }
 
 /// A machine that runs `isochrone node`.
@@ -284,7 +286,7 @@ impl Deployment {
         let distinct: std::collections::BTreeSet<_> = replicas.iter().collect();
         assert!(distinct.len() == replicas.len(), "a replica comes twice");
         let regions: Vec<Region> =
-            matrix.regions().map(|id| Region { id, name: matrix.name(id).to_owned() }).collect();
+            matrix.regions().map(|id| Region { id, name: matrix.name(id).to_owned(), clients: 1 }).collect();
         let nodes = regions.iter().map(|region| Node {
             id: NodeId(region.id.0),
             name: region.name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-"),

@@ -61,6 +61,9 @@ pub(super) fn deployment(
     mistakes.unless_any(deployment.filter(|_| good))
 }
 
+/// More clients than a region can have: it keeps every sum of weighted latencies far from overflow.
+const CLIENTS_MAX: u64 = 1_000_000;
+
 /// The replica at a place: a node by its name, or the first replica of a region.
 pub(super) fn find_replica(
     place: &str,
@@ -141,6 +144,7 @@ impl Parser<'_> {
         for mut section in sections {
             if let Some(name) = section.required_text("name", "US East", self.mistakes) {
                 section.title = format!("region {:?}", name.value);
+                let clients = section.integer("clients", 0, CLIENTS_MAX, self.mistakes);
                 let printable = !name.value.trim().is_empty() && !name.value.chars().any(char::is_control);
                 if !printable || name.value.chars().count() > NAME_MAX {
                     let right = format!("use 1 to {NAME_MAX} characters that can be printed");
@@ -151,7 +155,9 @@ impl Parser<'_> {
                 } else {
                     // At most REGIONS_MAX, so the number fits.
                     let id = RegionId(regions.len() as u16);
-                    regions.push(Located { line: name.line, value: Region { id, name: name.value } });
+                    let clients = clients.map_or(1, |clients| clients.value as u32);
+                    let region = Region { id, name: name.value, clients };
+                    regions.push(Located { line: name.line, value: region });
                 }
             }
             section.finish(self.mistakes);

@@ -1,0 +1,183 @@
+//! What each protocol reaches with each choice of leader, for one placement and one set of clients.
+
+use isochrone_core::{Guarantee, Matrix, RegionId, Span};
+use serde::Serialize;
+
+use crate::domino::Choice;
+use crate::{Client, Group, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+
+/// Who asks, and how often two of them ask for the same thing at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// Clients of each region, in proportion; by region.
+    pub clients: Vec<u32>,
+    /// Percent of the commands that interfere with another under way.
+    pub conflict: f64,
+}
+
+impl Demand {
+    /// Mean of a latency over the clients, milliseconds; over all regions where none has clients.
+    pub(crate) fn mean(&self, by_region: &[Span]) -> f64 {
+        self.total(by_region) as f64 / 1e6 / self.weights().sum::<u64>() as f64
+    }
+
+    /// The sum of a latency over the clients, nanoseconds: what choices are compared by, without rounding.
+    pub(crate) fn total(&self, by_region: &[Span]) -> u128 {
+        let weighted = |(weight, span): (u64, &Span)| u128::from(weight) * u128::from(span.as_nanos());
+        self.weights().zip(by_region).map(weighted).sum()
+    }
+
+    fn weights(&self) -> impl Iterator<Item = u64> + '_ {
+        let nobody = self.clients.iter().all(|clients| *clients == 0);
+        self.clients.iter().map(move |clients| if nobody { 1 } else { u64::from(*clients) })
+    }
+}
+
+/// What one protocol reaches with one leader, without load. Times are milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Forecast {
+    /// The protocol.
+    pub protocol: String,
+    /// The region of the leader, or of SDPaxos' sequencer; none for a protocol without one.
+    pub leader: Option<String>,
+    /// What must be so for these figures to hold, where that is not always.
+    pub case: Option<String>,
+    /// What an answer that comes so soon promises.
+    pub guarantee: Guarantee,
+    /// Commit latency by region of the client, in the order of the deployment.
+    pub regions: Vec<RegionForecast>,
+    /// The mean over the clients.
+    pub mean_ms: f64,
+}
+
+/// What clients of one region wait.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RegionForecast {
+    /// The region.
+    pub region: String,
+    /// From call to answer.
+    pub commit_ms: f64,
+    /// The way that Domino takes: straight to a supermajority, or through a leader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+}
+
+/// One row before it is put into words.
+pub(crate) struct Row {
+    pub(crate) protocol: &'static str,
+    pub(crate) leader: Option<RegionId>,
+    pub(crate) case: Option<&'static str>,
+    pub(crate) guarantee: Guarantee,
+    /// By region of the client.
+    pub(crate) commits: Vec<Span>,
+    /// By region of the client; only Domino's.
+    via: Vec<Option<String>>,
+    /// The sum over the clients that it is ranked by, nanoseconds; none where it is only shown.
+    pub(crate) rank: Option<u128>,
+}
+
+impl Row {
+    pub(crate) fn forecast(&self, matrix: &Matrix, demand: &Demand) -> Forecast {
+        let region = |(at, commit): (usize, &Span)| RegionForecast {
+            region: matrix.name(RegionId(at as u16)).to_owned(),
+            commit_ms: commit.as_millis_f64(),
+            via: self.via.get(at).cloned().flatten(),
+        };
+        Forecast {
+            protocol: self.protocol.to_owned(),
+            leader: self.leader.map(|leader| matrix.name(leader).to_owned()),
+            case: self.case.map(str::to_owned),
+            guarantee: self.guarantee,
+            regions: self.commits.iter().enumerate().map(region).collect(),
+            mean_ms: demand.mean(&self.commits),
+        }
+    }
+}
+
+/// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
+/// first.
+pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> Vec<Row> {
+    let group = Group::from(replicas);
+    let each = |commit: &dyn Fn(Client) -> Span| -> Vec<Span> {
+        matrix.regions().map(|region| commit(Client::In(region))).collect()
+    };
+    let row = |protocol, leader, case, commits: Vec<Span>| Row {
+        protocol,
+        leader,
+        case,
+        guarantee: Guarantee::Linearizable,
+        rank: case.is_none().then(|| demand.total(&commits)),
+        commits,
+        via: Vec::new(),
+    };
+    // One row for each region with a replica: replicas of one region lead alike.
+    let mut leaders: Vec<RegionId> = Vec::new();
+    for replica in replicas {
+        if !leaders.contains(replica) {
+            leaders.push(*replica);
+        }
+    }
+    let mut rows = Vec::new();
+    for leader in &leaders {
+        let commits = each(&|client| multipaxos::commit(matrix, client, *leader, group));
+        rows.push(row("multipaxos", Some(*leader), None, commits));
+    }
+    for leader in &leaders {
+        let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
+        rows.push(row("sdpaxos", Some(*leader), None, commits));
+    }
+    let idle =
+        row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));
+    // Without load the others are idle: that is what Mencius is ranked by.
+    rows.push(Row { rank: Some(demand.total(&idle.commits)), ..idle });
+    rows.push(row(
+        "mencius",
+        None,
+        Some("others busy"),
+        each(&|client| mencius::busy(matrix, client, group)),
+    ));
+    let (fast, slow) = (
+        each(&|client| epaxos::fast(matrix, client, group)),
+        each(&|client| epaxos::slow(matrix, client, group)),
+    );
+    if fast == slow {
+        rows.push(row("epaxos", None, None, fast));
+    } else {
+        let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
+        let rank = share(100.0 - demand.conflict, &fast) + share(demand.conflict, &slow);
+        let apart = row("epaxos", None, Some("no conflict"), fast);
+        rows.push(Row { rank: Some(rank as u128), ..apart });
+        rows.push(row("epaxos", None, Some("conflict"), slow));
+    }
+    // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.
+    let alone = each(&|client| fastpaxos::commit(matrix, client, leaders[0], group));
+    rows.push(row("fastpaxos", None, Some("no collision"), alone));
+    rows.extend(domino_rows(matrix, group, demand));
+    rows
+}
+
+/// Domino's answers: that a command has its place, and its result.
+fn domino_rows(matrix: &Matrix, group: Group<'_>, demand: &Demand) -> [Row; 2] {
+    let choices: Vec<Choice> = matrix.regions().map(|region| domino::choose(matrix, region, group)).collect();
+    let via = |choice: &Choice| match choice {
+        Choice::Fast(_) => Some("DFP".to_owned()),
+        Choice::Leader(region, _) => Some(format!("DM {}", matrix.name(*region))),
+    };
+    let via: Vec<Option<String>> = choices.iter().map(via).collect();
+    let commits: Vec<Span> = choices.iter().map(|choice| choice.commit()).collect();
+    let execute = |region| domino::execute(matrix, region, group, domino::EXTRA_DELAY, domino::HEARTBEAT);
+    let results: Vec<Span> = matrix.regions().map(execute).collect();
+    let row = |case, guarantee, commits: Vec<Span>| Row {
+        protocol: "domino",
+        leader: None,
+        case: Some(case),
+        guarantee,
+        rank: Some(demand.total(&commits)),
+        commits,
+        via: via.clone(),
+    };
+    [
+        row("reply = commit", Guarantee::Sequenced, commits),
+        row("reply = execute", Guarantee::Linearizable, results),
+    ]
+}

@@ -1,0 +1,93 @@
+//! The plan as a table for people.
+
+use std::fmt;
+
+use crate::{Forecast, Plan, Recommendation};
+
+impl Forecast {
+    /// What a row is called: protocol, leader, and what must be so.
+    pub fn label(&self) -> String {
+        let mut label = self.protocol.clone();
+        if let Some(leader) = &self.leader {
+            let role = if self.protocol == "sdpaxos" { "sequencer" } else { "leader" };
+            label += &format!(", {role} {leader}");
+        }
+        if let Some(case) = &self.case {
+            label += &format!(", {case}");
+        }
+        label
+    }
+}
+
+impl fmt::Display for Recommendation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.protocol)?;
+        if let Some(leader) = &self.leader {
+            let role = if self.protocol == "sdpaxos" { "sequencer" } else { "leader" };
+            write!(f, ", {role} {leader}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    /// A row for the floor and for each choice, a column for each region, milliseconds; then what to take.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels: Vec<String> = self.protocols.iter().map(Forecast::label).collect();
+        let first = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("floor".len());
+        let width = |name: &str| name.chars().count().max(6);
+        let count = self.replicas.len();
+        let replicas = if count == 1 { "replica" } else { "replicas" };
+        writeln!(f, "keyspace {:?}, {count} {replicas}: {}", self.keyspace, self.replicas.join(", "))?;
+        writeln!(f, "commit latency without load, by region of the client, ms\n")?;
+        let row =
+            |f: &mut fmt::Formatter<'_>, label: &str, cells: &mut dyn Iterator<Item = f64>, mean: f64| {
+                write!(f, "{label:<first$}")?;
+                for ((name, _), cell) in self.floor_ms.iter().zip(cells) {
+                    write!(f, "  {cell:>width$.1}", width = width(name))?;
+                }
+                writeln!(f, "  {mean:>6.1}")
+            };
+        write!(f, "{:<first$}", "")?;
+        for (name, _) in &self.floor_ms {
+            write!(f, "  {name:>width$}", width = width(name))?;
+        }
+        writeln!(f, "  {:>6}", "mean")?;
+        if self.clients.iter().any(|(_, clients)| *clients != self.clients[0].1) {
+            write!(f, "{:<first$}", "clients")?;
+            for (name, clients) in &self.clients {
+                write!(f, "  {clients:>width$}", width = width(name))?;
+            }
+            writeln!(f)?;
+        }
+        row(f, "floor", &mut self.floor_ms.iter().map(|(_, floor)| *floor), self.floor_mean_ms)?;
+        for (label, forecast) in labels.iter().zip(&self.protocols) {
+            row(f, label, &mut forecast.regions.iter().map(|region| region.commit_ms), forecast.mean_ms)?;
+        }
+        self.advice(f)
+    }
+}
+
+impl Plan {
+    fn advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let over = |choice: &Recommendation| choice.mean_ms.unwrap_or_default() - self.floor_mean_ms;
+        let best = &self.recommended;
+        writeln!(f, "\nrecommended: {best}, {:.1} ms over the mean floor", over(best))?;
+        writeln!(f, "  {}", best.reason)?;
+        if let Some(choice) = &self.sequenced {
+            let less = best.mean_ms.unwrap_or_default() - choice.mean_ms.unwrap_or_default();
+            writeln!(f, "sequenced:   {choice} with reply = \"commit\", {less:.1} ms faster")?;
+            writeln!(f, "  {}", choice.reason)?;
+        }
+        if let Some(choice) = &self.placement {
+            writeln!(f, "placement:   {choice}, replicas in {}", choice.replicas.join(", "))?;
+            writeln!(f, "  mean {:.1} ms, {}", choice.mean_ms.unwrap_or_default(), choice.reason)?;
+        }
+        match (self.configured.mean_ms, best.mean_ms) {
+            (Some(mean), Some(lowest)) if mean > lowest => {
+                writeln!(f, "configured:  {}, {:.1} ms slower", self.configured, mean - lowest)
+            }
+            _ => Ok(()),
+        }
+    }
+}

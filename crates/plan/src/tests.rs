@@ -1,0 +1,219 @@
+//! The plan of ready-made deployments.
+
+use std::path::Path;
+
+use expect_test::expect;
+use isochrone_core::deployment::Known;
+use isochrone_core::{Deployment, KeyspaceId, Matrix, RegionId, Span};
+
+use crate::{Demand, Plan, plan};
+
+const MAIN: KeyspaceId = KeyspaceId(1);
+
+fn planned(deployment: &Deployment) -> Plan {
+    plan(deployment, MAIN, &Demand::of(deployment)).unwrap()
+}
+
+fn ready_made(name: &str) -> Deployment {
+    let path = format!("{}/../../deployments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    Deployment::load(Path::new(&path), &Known::names(&["multipaxos"])).unwrap()
+}
+
+#[test]
+fn the_table_of_five_regions() {
+    expect![[r#"
+        keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
+        commit latency without load, by region of the client, ms
+
+                                      US West  US East    Euro    Asia  Australia    mean
+        floor                           102.0     88.0   161.0   115.0      161.0   125.4
+        sdpaxos, sequencer US West      102.0     88.0   166.0   115.0      161.0   126.4
+        mencius, others busy            102.0     88.0   166.0   115.0      161.0   126.4
+        epaxos, no conflict             102.0     88.0   166.0   115.0      161.0   126.4
+        domino, reply = commit          102.0     88.0   166.0   115.0      161.0   126.4
+        sdpaxos, sequencer US East      102.0     88.0   166.0   172.0      205.0   146.6
+        sdpaxos, sequencer Asia         102.0    172.0   235.0   115.0      161.0   157.0
+        sdpaxos, sequencer Australia    161.0    205.0   290.0   115.0      161.0   186.4
+        sdpaxos, sequencer Euro         166.0     88.0   166.0   235.0      290.0   189.0
+        fastpaxos, no collision         161.0    172.0   235.0   172.0      205.0   189.0
+        multipaxos, leader US East      161.0     88.0   176.0   260.0      293.0   195.6
+        multipaxos, leader US West      102.0    175.0   268.0   204.0      263.0   202.4
+        mencius, others idle            166.0    205.0   290.0   235.0      290.0   237.2
+        multipaxos, leader Asia         217.0    287.0   350.0   115.0      230.0   239.8
+        epaxos, conflict                204.0    176.0   332.0   230.0      322.0   252.8
+        domino, reply = execute         195.0    200.5   321.0   242.5      316.0   255.0
+        multipaxos, leader Australia    322.0    366.0   451.0   276.0      161.0   315.2
+        multipaxos, leader Euro         332.0    254.0   166.0   401.0      456.0   321.8
+
+        recommended: sdpaxos, sequencer US West, 1.0 ms over the mean floor
+          the lowest mean, with epaxos as low
+        configured:  multipaxos, leader US East, 69.2 ms slower
+    "#]]
+    .assert_eq(&planned(&Deployment::five_regions()).to_string());
+}
+
+#[test]
+fn the_table_of_domino_in_north_america() {
+    expect![[r#"
+        keyspace "main", 3 replicas: WA, VA, QC
+        commit latency without load, by region of the client, ms
+
+                                     VA      TX      CA      IA      WA      WY      IL      QC     TRT    mean
+        floor                      38.0    42.0    59.0    31.0    66.0    45.0    26.0    38.0    29.0    41.6
+        domino, reply = commit     38.0    51.0    67.0    36.0    67.0    46.0    43.0    38.0    49.0    48.3
+        fastpaxos, no collision    67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
+        sdpaxos, sequencer VA      38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        mencius, others busy       38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        epaxos                     38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        sdpaxos, sequencer QC      38.0    65.0    91.0    69.0    68.0    89.0    61.0    38.0    49.0    63.1
+        multipaxos, leader VA      38.0    65.0    97.0    69.0   105.0    84.0    64.0    76.0    67.0    73.9
+        multipaxos, leader QC      76.0    89.0   105.0    70.0   106.0    84.0    61.0    38.0    49.0    75.3
+        sdpaxos, sequencer WA      67.0    94.0    90.0    98.0    67.0    88.0    91.0    68.0    79.0    82.4
+        mencius, others idle       67.0    94.0    91.0    98.0    68.0    89.0    91.0    68.0    79.0    82.8
+        domino, reply = execute    81.5    90.5    97.0    85.0   111.0    85.5    85.0    82.0    93.0    90.1
+        multipaxos, leader WA     134.0   109.0    90.0   103.0    67.0    88.0   110.0   135.0   124.0   106.7
+
+        recommended: sdpaxos, sequencer VA, 21.2 ms over the mean floor
+          the lowest mean, with epaxos as low
+        sequenced:   domino with reply = "commit", 14.4 ms faster
+          its answers say that a command has its place; results come later
+        placement:   sdpaxos, sequencer IA, replicas in IA, WY, IL
+          mean 24.4 ms, 38.3 ms less than where the replicas stand now
+        configured:  multipaxos, leader WA, 43.9 ms slower
+    "#]].assert_eq(&planned(&ready_made("domino-na")).to_string());
+}
+
+#[test]
+fn clients_weigh_the_means() {
+    let deployment = Deployment::five_regions();
+    let demand = Demand { clients: vec![0, 0, 3, 0, 1], conflict: 0.0 };
+    expect![[r#"
+        keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
+        commit latency without load, by region of the client, ms
+
+                                      US West  US East    Euro    Asia  Australia    mean
+        clients                             0        0       3       0          1
+        floor                           102.0     88.0   161.0   115.0      161.0   161.0
+        sdpaxos, sequencer US West      102.0     88.0   166.0   115.0      161.0   164.8
+        mencius, others busy            102.0     88.0   166.0   115.0      161.0   164.8
+        epaxos, no conflict             102.0     88.0   166.0   115.0      161.0   164.8
+        domino, reply = commit          102.0     88.0   166.0   115.0      161.0   164.8
+        sdpaxos, sequencer US East      102.0     88.0   166.0   172.0      205.0   175.8
+        sdpaxos, sequencer Euro         166.0     88.0   166.0   235.0      290.0   197.0
+        multipaxos, leader US East      161.0     88.0   176.0   260.0      293.0   205.2
+        sdpaxos, sequencer Asia         102.0    172.0   235.0   115.0      161.0   216.5
+        fastpaxos, no collision         161.0    172.0   235.0   172.0      205.0   227.5
+        multipaxos, leader Euro         332.0    254.0   166.0   401.0      456.0   238.5
+        sdpaxos, sequencer Australia    161.0    205.0   290.0   115.0      161.0   257.8
+        multipaxos, leader US West      102.0    175.0   268.0   204.0      263.0   266.8
+        mencius, others idle            166.0    205.0   290.0   235.0      290.0   290.0
+        domino, reply = execute         195.0    200.5   321.0   242.5      316.0   319.8
+        multipaxos, leader Asia         217.0    287.0   350.0   115.0      230.0   320.0
+        epaxos, conflict                204.0    176.0   332.0   230.0      322.0   329.5
+        multipaxos, leader Australia    322.0    366.0   451.0   276.0      161.0   378.5
+
+        recommended: sdpaxos, sequencer US West, 3.8 ms over the mean floor
+          the lowest mean, with epaxos as low
+        configured:  multipaxos, leader US East, 40.5 ms slower
+    "#]]
+    .assert_eq(&plan(&deployment, MAIN, &demand).unwrap().to_string());
+}
+
+#[test]
+fn interference_moves_the_choice_away_from_epaxos() {
+    let (matrix, replicas) = crate::oracle::domino_globe(&["VA", "WA", "PR", "NSW", "SG"]);
+    let deployment = Deployment::of_matrix(matrix, "epaxos", &replicas);
+    let choice = |conflict| {
+        let demand = Demand { conflict, ..Demand::of(&deployment) };
+        let best = plan(&deployment, MAIN, &demand).unwrap().recommended;
+        format!("{best}, {:.1} ms: {}\n", best.mean_ms.unwrap(), best.reason)
+    };
+    expect![[r#"
+        epaxos, 143.3 ms: the lowest mean; sdpaxos with WA comes next, 4.7 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
+        epaxos, 146.1 ms: the lowest mean; sdpaxos with WA comes next, 1.9 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
+        sdpaxos, sequencer WA, 148.0 ms: the lowest mean; multipaxos with VA comes next, 57.5 ms more
+    "#]].assert_eq(&[0.0, 2.0, 50.0].map(choice).concat());
+}
+
+#[test]
+fn the_json_keeps_its_contract() {
+    let json = serde_json::to_value(planned(&Deployment::five_regions())).unwrap();
+    assert_eq!(json["floor_ms"]["US East"], 88.0);
+    assert_eq!(json["clients"]["Euro"], 1);
+    let rows = json["protocols"].as_array().unwrap();
+    let row = |protocol: &str, leader: serde_json::Value| {
+        rows.iter().find(|row| row["protocol"] == protocol && row["leader"] == leader).unwrap().clone()
+    };
+    let paxos = row("multipaxos", "US East".into());
+    assert_eq!(paxos["regions"][4]["region"], "Australia");
+    assert_eq!(paxos["regions"][4]["commit_ms"], 293.0);
+    assert_eq!(paxos["mean_ms"], 195.6);
+    assert_eq!(paxos["guarantee"], "linearizable");
+    assert_eq!(row("domino", serde_json::Value::Null)["guarantee"], "sequenced");
+    let means: Vec<f64> = rows.iter().map(|row| row["mean_ms"].as_f64().unwrap()).collect();
+    assert!(means.is_sorted(), "{means:?}");
+    for protocol in ["multipaxos", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"] {
+        assert!(rows.iter().any(|row| row["protocol"] == protocol), "{protocol}");
+    }
+    assert_eq!(json["configured"]["mean_ms"], 195.6);
+    assert!(json["recommended"]["reason"].as_str().unwrap().contains("lowest mean"));
+}
+
+#[test]
+fn a_configured_leader_that_is_slower_is_said() {
+    let deployment = Deployment::five_regions().with_leader(MAIN, "Euro").unwrap();
+    let plan = planned(&deployment);
+    // (332 + 254 + 166 + 401 + 456) / 5
+    assert_eq!(plan.configured.mean_ms, Some(321.8));
+    let slower = 321.8 - plan.recommended.mean_ms.unwrap();
+    let text = plan.to_string();
+    let last = text.lines().last().unwrap();
+    assert_eq!(last, format!("configured:  multipaxos, leader Euro, {slower:.1} ms slower"));
+}
+
+#[test]
+fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let plan = planned(&ready_made(path.file_stem().unwrap().to_str().unwrap()));
+        for forecast in &plan.protocols {
+            for (region, (_, floor)) in forecast.regions.iter().zip(&plan.floor_ms) {
+                assert!(region.commit_ms >= *floor, "{}: {forecast:?} is below {floor}", path.display());
+            }
+        }
+        if let Some(better) = &plan.placement {
+            assert!(better.mean_ms < plan.recommended.mean_ms, "{}: {better:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_best_leader_is_the_one_of_the_table() {
+    let name = |deployment: &Deployment| {
+        let node = crate::leader(deployment, deployment.keyspace(MAIN));
+        deployment.node(node).name.clone()
+    };
+    let five = Deployment::five_regions();
+    assert_eq!(name(&five), "us-east");
+    let known = Known::names(&["sdpaxos"]);
+    assert_eq!(name(&five.with_protocol(MAIN, "sdpaxos", &known).unwrap()), "us-west");
+    // With every replica equally far, the first.
+    let even = Matrix::from_fn(&["a", "b", "c"], |_, _| Span::from_millis(5));
+    let deployment = Deployment::of_matrix(even, "multipaxos", &[RegionId(2), RegionId(0), RegionId(1)]);
+    assert_eq!(name(&deployment), "c");
+}
+
+#[test]
+fn without_round_trips_there_is_no_plan() {
+    let text = "[[region]]\nname = \"A\"\n[[region]]\nname = \"B\"\n[[node]]\nname = \"a\"\nregion = \"A\"\n\
+                [[node]]\nname = \"b\"\nregion = \"B\"\n[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n\
+                replication = 1\n";
+    let known = Known::names(&["multipaxos"]);
+    let deployment = Deployment::parse(text, "x.toml", Path::new(""), &known).unwrap();
+    assert_eq!(
+        plan(&deployment, MAIN, &Demand::of(&deployment)).unwrap_err().to_string(),
+        "x.toml: [network] gives no round trips between the regions, which this command needs\n  \
+         add rtt = \"matrix.csv\" under [network]"
+    );
+}
