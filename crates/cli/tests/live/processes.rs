@@ -137,6 +137,17 @@ pub fn nodes(count: usize) -> Vec<Addresses> {
 
 /// Writes the deployment of nodes `n0`, `n1`, ... in regions `R0`, `R1`, ...
 pub fn deployment(folder: &Path, name: &str, cluster: &str, nodes: &[Addresses]) -> PathBuf {
+    deployment_of(folder, name, cluster, nodes, "multipaxos")
+}
+
+/// As [`deployment`], of this protocol.
+pub fn deployment_of(
+    folder: &Path,
+    name: &str,
+    cluster: &str,
+    nodes: &[Addresses],
+    protocol: &str,
+) -> PathBuf {
     let mut text = format!("cluster = \"{cluster}\"\n");
     for index in 0..nodes.len() {
         writeln!(text, "[[region]]\nname = \"R{index}\"").expect("a string");
@@ -149,7 +160,7 @@ pub fn deployment(folder: &Path, name: &str, cluster: &str, nodes: &[Addresses])
         )
         .expect("a string");
     }
-    text += "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n";
+    writeln!(text, "[[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"").expect("a string");
     let path = folder.join(name);
     std::fs::write(&path, text).expect("a writable folder");
     path
