@@ -7,8 +7,10 @@
 
 pub mod ballot;
 pub mod blob;
+pub mod clock_floor;
 pub mod command;
 pub mod contract;
+pub mod delay;
 pub mod deployment;
 pub mod effects;
 pub mod frontier;
@@ -17,6 +19,7 @@ pub mod hash;
 pub mod id;
 pub mod intervals;
 pub mod lease;
+pub mod link;
 pub mod machine;
 pub mod mark;
 pub mod once;
@@ -34,7 +37,9 @@ pub mod wire;
 
 pub use ballot::{Admit, Ballot, Promise};
 pub use blob::Blob;
+pub use clock_floor::ClockFloor;
 pub use command::{Command, Conflict, Operation, Response};
+pub use delay::{DelayEstimate, SignedSpan};
 pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Lane, Loan, Outbox, Wrap};
 pub use frontier::Frontier;
@@ -46,6 +51,7 @@ pub use id::{
 };
 pub use intervals::IntervalMap;
 pub use lease::{Lease, LeaseTerms};
+pub use link::{Numbered, OrderedLink};
 pub use machine::{Export, Footprint, StateMachine};
 pub use mark::{Fact, Mark, Path, Phase};
 pub use once::{OnceTable, Seen};
