@@ -5,7 +5,7 @@
 //! | faults survived f | 0 | 0 | 1 | 1 | 2 | 2 | 3 | 3 | 4 | |
 //! | majority | 1 | 2 | 2 | 3 | 3 | 4 | 4 | 5 | 5 | Paxos |
 //! | supermajority | 1 | 2 | 3 | 3 | 4 | 5 | 6 | 6 | 7 | `ceil(3f/2) + 1` at n = 2f + 1; Fast Paxos |
-//! | EPaxos fast | 1 | - | 2 | - | 3 | - | 5 | - | 6 | `f + floor((f + 1) / 2)` at n = 2f + 1 |
+//! | EPaxos fast | 1 | 2 | 2 | 3 | 3 | 4 | 5 | 5 | 6 | `f + floor((f + 1) / 2)` at n = 2f + 1; n - e |
 
 use crate::ReplicaId;
 use serde::{Deserialize, Serialize};
@@ -33,12 +33,12 @@ impl Quorums {
         (2 * n - Quorums::majority(n)) / 2 + 1
     }
 
-    /// The fast quorum of EPaxos with the command leader among it, for odd `n` (its optimised form, whose
-    /// recovery must be that of EPaxos*).
+    /// The fast quorum of EPaxos with the command leader among it, in its optimised form, whose recovery must
+    /// be that of EPaxos*: n - e for the largest e <= f with n >= 2e + f - 1.
     pub const fn epaxos_fast(n: usize) -> usize {
         let f = Quorums::faults(n);
-        let size = f + f.div_ceil(2);
-        if size == 0 { 1 } else { size }
+        let e = (n + 1).saturating_sub(f) / 2;
+        n - if e < f { e } else { f }
     }
 
     /// How many equal votes among `collected` of `n` a value has at least that was chosen by a
@@ -236,8 +236,14 @@ mod tests {
         assert_eq!(table(Quorums::faults), [0, 0, 1, 1, 2, 2, 3, 3, 4]);
         assert_eq!(table(Quorums::majority), [1, 2, 2, 3, 3, 4, 4, 5, 5]);
         assert_eq!(table(Quorums::supermajority), [1, 2, 3, 3, 4, 5, 6, 6, 7]);
-        for (n, size) in [(1, 1), (3, 2), (5, 3), (7, 5), (9, 6)] {
-            assert_eq!(Quorums::epaxos_fast(n), size, "EPaxos at {n}");
+        assert_eq!(table(Quorums::epaxos_fast), [1, 2, 2, 3, 3, 4, 5, 5, 6]);
+        for n in 1..=9 {
+            let (f, fast) = (Quorums::faults(n), Quorums::epaxos_fast(n));
+            assert!(n + 1 >= 2 * (n - fast) + f && fast >= Quorums::majority(n), "EPaxos at {n}");
+            assert!(
+                n.is_multiple_of(2) || fast == usize::max(1, f + f.div_ceil(2)),
+                "the published size at {n}"
+            );
         }
         for f in 0..=4usize {
             let n = 2 * f + 1;

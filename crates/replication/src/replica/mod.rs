@@ -18,7 +18,7 @@ use crate::service::Service;
 use epoch::{Inner, Stopping};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
-    ProcessId, ReplicaId, Seen, Snapshot, StateMachine, Ticket, wire,
+    ProcessId, ReplicaId, Seen, Snapshot, Span, StateMachine, Ticket, wire,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     empty: S,
     machine: S,
     once: OnceTable<S::Reply>,
+    /// When a barrier for the table may be proposed again.
+    barrier_due: Instant,
     /// How many values were executed.
     applied: u64,
     /// A hash of all values executed, in order.
@@ -88,6 +90,11 @@ struct Outgoing<S: StateMachine> {
 
 /// Set in the tickets that this replica gives its order itself; a host counts its own from below.
 const OWN_TICKETS: u64 = 1 << 63;
+
+/// Runs of executed numbers, behind a partial order, from which on a barrier is proposed to trim them.
+const RUNS_MAX: usize = 16_384;
+/// Time between two such barriers at least: they conflict with everything.
+const BARRIER_EVERY: Span = Span::from_secs(1);
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// The state machine as it stands.
@@ -256,7 +263,22 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     fn empty_once() -> OnceTable<S::Reply> {
-        OnceTable::default()
+        if O::TOTAL { OnceTable::default() } else { OnceTable::commuting() }
+    }
+
+    /// Proposes a barrier where the exactly-once table of a partial order has become large: an expiry that
+    /// finds a client that was not silent, and lets every replica trim what all have executed.
+    fn trim_runs(&mut self, now: Instant) {
+        if self.once.runs() > RUNS_MAX
+            && now >= self.barrier_due
+            && self.is_active()
+            && self.order.leads()
+            && let Some((client, _)) = self.once.retained().next()
+        {
+            self.barrier_due = now + BARRIER_EVERY;
+            // Refused or lost, it is proposed again.
+            let _ = self.order.propose(Entry::Expire { client, through: 0 }, 64, now);
+        }
     }
 
     /// Where commands are taken.
@@ -324,6 +346,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             empty: setup.machine.clone(),
             machine: setup.machine.clone(),
             once: Self::empty_once(),
+            barrier_due: Instant::ZERO,
             applied: 0,
             digest: 0,
             outbox: BTreeMap::new(),
@@ -435,6 +458,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     fn settle(&mut self, effects: &mut Effects<Self>) {
         self.send_answers(effects);
         if self.is_active() {
+            self.trim_runs(effects.now());
             self.with_order(effects, |order, inner| order.settle(inner));
             // A group of one may decide in `settle`.
             self.send_answers(effects);

@@ -1,7 +1,10 @@
 //! Exactly once: which commands of which clients have been executed, and what they were told.
 
+mod commuting;
+
 use crate::machine::CHUNK_MAX;
 use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Wire, wire};
+use commuting::Commuting;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the table knows of a command.
@@ -25,10 +28,15 @@ pub enum Seen<'a, R> {
 /// The sessions are replicated state: they change only by what the log says, never by a replica's own
 /// clock. [`OnceTable::begin`] and [`OnceTable::end`] keep notes beside them, which are a replica's own and
 /// never travel.
+///
+/// All this holds where every replica executes one sequence ([`OnceTable::default`]). Behind a partial order
+/// it would be unsound, see [`OnceTable::commuting`].
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct OnceTable<R> {
     sessions: BTreeMap<ProcessId, Session<R>>,
     running: BTreeSet<CommandId>,
+    /// In place of the sessions, behind a partial order.
+    commuting: Option<Box<Commuting<R>>>,
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
@@ -41,14 +49,41 @@ struct Session<R> {
 
 impl<R> Default for OnceTable<R> {
     fn default() -> OnceTable<R> {
-        OnceTable { sessions: BTreeMap::new(), running: BTreeSet::new() }
+        OnceTable { sessions: BTreeMap::new(), running: BTreeSet::new(), commuting: None }
     }
 }
 
 impl<R> OnceTable<R> {
+    /// The empty table of a replica that executes commuting commands in an order of its own. A command is
+    /// refused only if that very command was executed: a client's mark may come by before commands below it
+    /// do, and so may a client's next life. What was executed is kept as runs of numbers, and answers until
+    /// they are acknowledged; runs and former lives are trimmed by [`OnceTable::barrier`] and
+    /// [`OnceTable::expire`] alone, which only entries that conflict with everything may call.
+    pub fn commuting() -> OnceTable<R> {
+        OnceTable { commuting: Some(Box::default()), ..OnceTable::default() }
+    }
+
+    /// Everything that any replica has executed at this place, all have, says an entry that conflicts with
+    /// everything: what clients have acknowledged, and former lives of clients that have executed something
+    /// in a later one, are refused from here on, and what was kept of them goes. Nothing in a total order.
+    pub fn barrier(&mut self) {
+        if let Some(commuting) = &mut self.commuting {
+            commuting.barrier();
+        }
+    }
+
+    /// How many runs of numbers are kept behind a partial order: what a barrier makes fewer. Reads leave holes
+    /// between them.
+    pub fn runs(&self) -> usize {
+        self.commuting.as_ref().map_or(0, |commuting| commuting.runs())
+    }
+
     /// What is known of a command.
     pub fn look(&self, id: CommandId) -> Seen<'_, R> {
         let fresh = || if self.running.contains(&id) { Seen::Running } else { Seen::Fresh };
+        if let Some(commuting) = &self.commuting {
+            return commuting.look(id).unwrap_or_else(fresh);
+        }
         let Some(session) = self.sessions.get(&id.client.process) else { return fresh() };
         match id.client.incarnation.cmp(&session.incarnation) {
             std::cmp::Ordering::Greater => fresh(),
@@ -79,6 +114,9 @@ impl<R> OnceTable<R> {
     /// Notes that a command was executed and what its client is told.
     pub fn finish(&mut self, id: CommandId, reply: R) {
         self.end(id);
+        if let Some(commuting) = &mut self.commuting {
+            return commuting.finish(id, reply);
+        }
         if let Some(session) = self.session(id.client)
             && id.sequence >= session.below
         {
@@ -88,6 +126,9 @@ impl<R> OnceTable<R> {
 
     /// The client knows the answers to all its commands below this one, or no longer wants them.
     pub fn acknowledge(&mut self, client: ClientId, below: u64) {
+        if let Some(commuting) = &mut self.commuting {
+            return commuting.acknowledge(client, below);
+        }
         if let Some(session) = self.session(client)
             && below > session.below
         {
@@ -100,6 +141,9 @@ impl<R> OnceTable<R> {
 
     /// Drops a session's answers. Its number stays, so that no command of it is executed twice.
     pub fn expire(&mut self, client: ClientId) {
+        if let Some(commuting) = &mut self.commuting {
+            return commuting.expire(client);
+        }
         if let Some(session) = self.session(client) {
             if let Some((last, _)) = session.done.last_key_value() {
                 session.below = session.below.max(last + 1);
@@ -108,15 +152,22 @@ impl<R> OnceTable<R> {
         }
     }
 
-    /// The sessions that still keep answers, and how many each.
+    /// The sessions that still keep answers (or runs, behind a partial order), and how many answers each.
     pub fn retained(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
-        self.sessions.iter().filter(|(_, session)| !session.done.is_empty()).map(|(process, session)| {
-            (ClientId { process: *process, incarnation: session.incarnation }, session.done.len())
-        })
+        let commuting = self.commuting.iter().flat_map(|commuting| commuting.retained());
+        let total =
+            self.sessions.iter().filter(|(_, session)| !session.done.is_empty()).map(|(process, session)| {
+                (ClientId { process: *process, incarnation: session.incarnation }, session.done.len())
+            });
+        commuting.chain(total)
     }
 
-    /// The last command of this client whose answer is kept.
+    /// The last command of this client whose answer is kept; behind a partial order the last executed since
+    /// the last barrier trimmed it.
     pub fn last(&self, client: ClientId) -> Option<u64> {
+        if let Some(commuting) = &self.commuting {
+            return commuting.last(client);
+        }
         let session = self.sessions.get(&client.process)?;
         let current = session.incarnation == client.incarnation;
         session.done.last_key_value().filter(|_| current).map(|(sequence, _)| *sequence)
@@ -124,6 +175,9 @@ impl<R> OnceTable<R> {
 
     /// The first command of this client that is not acknowledged; 0 where the client is not known.
     pub fn below(&self, client: ClientId) -> u64 {
+        if let Some(commuting) = &self.commuting {
+            return commuting.below(client);
+        }
         match self.sessions.get(&client.process) {
             Some(session) if session.incarnation == client.incarnation => session.below,
             _ => 0,
@@ -147,6 +201,9 @@ type Exported<R> = (ClientId, u64, Vec<(u64, R)>);
 impl<R: Wire> OnceTable<R> {
     /// The replicated part in bounded chunks, for a snapshot or a peer.
     pub fn export(&self) -> Vec<Blob> {
+        if let Some(commuting) = &self.commuting {
+            return commuting.export();
+        }
         let (mut chunks, mut sessions, mut size) = (Vec::new(), Vec::<Exported<R>>::new(), 0);
         for (process, session) in &self.sessions {
             let client = ClientId { process: *process, incarnation: session.incarnation };
@@ -172,11 +229,14 @@ impl<R: Wire> OnceTable<R> {
         chunks
     }
 
-    /// Takes in one chunk, starting from the empty table.
+    /// Takes in one chunk, starting from the empty table of the same kind.
     ///
     /// # Errors
     /// Refuses a chunk that no version of this table has exported.
     pub fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        if let Some(commuting) = &mut self.commuting {
+            return commuting.absorb(chunk);
+        }
         let sessions: Vec<Exported<R>> = wire::decode(chunk)
             .map_err(|error| Malformed { what: "exactly-once chunk", cause: error.to_string() })?;
         for (client, below, done) in sessions {
@@ -267,5 +327,66 @@ mod tests {
         table.begin(id(client(2, 1), 5));
         assert_eq!(table.export(), chunks, "what is only begun does not travel");
         assert!(OnceTable::<Blob>::default().absorb(&[9, 9, 9]).is_err());
+    }
+
+    #[test]
+    fn behind_a_partial_order_only_the_very_command_is_refused() {
+        let mut table = OnceTable::commuting();
+        let me = client(1, 1);
+        // Number 3, which commutes with 1 and 2, comes by first and says that 1 and 2 are answered.
+        table.acknowledge(me, 3);
+        table.finish(id(me, 3), 'c');
+        assert_eq!(table.look(id(me, 1)), Seen::Fresh);
+        table.finish(id(me, 1), 'a');
+        assert_eq!(table.look(id(me, 1)), Seen::Forgotten, "executed, its answer acknowledged");
+        assert_eq!(table.look(id(me, 3)), Seen::Done(&'c'));
+        // The next life of the client comes by before what is left of this one.
+        table.finish(id(client(1, 2), 1), 'x');
+        assert_eq!(table.look(id(me, 2)), Seen::Fresh);
+        table.finish(id(me, 2), 'b');
+        assert_eq!(table.runs(), 2, "three numbers in a row are one run");
+        assert_eq!(OnceTable::<char>::default().runs(), 0);
+        assert_eq!(table.look(id(me, 4)), Seen::Fresh);
+    }
+
+    #[test]
+    fn a_barrier_trims_what_all_have_executed() {
+        let mut table = OnceTable::commuting();
+        let (old, me) = (client(1, 1), client(1, 2));
+        table.finish(id(old, 1), 'o');
+        for sequence in [2, 4, 6, 8] {
+            table.finish(id(me, sequence), 'r');
+        }
+        table.acknowledge(me, 7);
+        assert_eq!(table.runs(), 5);
+        table.barrier();
+        assert_eq!(table.runs(), 1);
+        assert_eq!(table.look(id(me, 3)), Seen::Forgotten);
+        assert_eq!(table.look(id(me, 7)), Seen::Fresh);
+        assert_eq!(table.look(id(me, 8)), Seen::Done(&'r'));
+        assert_eq!(table.look(id(old, 2)), Seen::Forgotten, "its life is over");
+        assert_eq!(table.last(me), Some(8));
+        table.expire(me);
+        assert_eq!((table.look(id(me, 8)), table.look(id(me, 9))), (Seen::Forgotten, Seen::Fresh));
+        assert_eq!(table.retained().count(), 0);
+    }
+
+    #[test]
+    fn runs_travel_in_bounded_chunks() {
+        let mut table = OnceTable::commuting();
+        for sequence in 1..9_000 {
+            table.finish(id(client(1, 3), sequence * 2), Blob::from(vec![1; 200]));
+        }
+        table.finish(id(client(2, 1), 4), Blob::from("x"));
+        table.expire(client(2, 1));
+        table.finish(id(client(1, 4), 1), Blob::from("y"));
+        let chunks = table.export();
+        assert!(chunks.len() > 5 && chunks.iter().all(|chunk| chunk.len() < 2 * CHUNK_MAX));
+        let mut copy = OnceTable::commuting();
+        for chunk in &chunks {
+            copy.absorb(chunk).unwrap();
+        }
+        assert_eq!(copy, table);
+        assert!(OnceTable::<Blob>::commuting().absorb(&[9, 9, 9]).is_err());
     }
 }

@@ -1,0 +1,256 @@
+//! Sessions where commuting commands are executed in different orders at different replicas.
+
+use super::Seen;
+use crate::machine::CHUNK_MAX;
+use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Wire, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The sessions behind a partial order.
+///
+/// There, a client's mark "I have all answers below this" travels with a command that may be executed here
+/// before commands below the mark are: they were executed where they were answered, and commute with what
+/// carries the mark. Refusing them here would lose them at this replica alone. So a command is refused only if
+/// that very command was executed. What was executed is kept as runs of numbers; an acknowledgement drops
+/// answers and nothing else.
+///
+/// Runs and former lives of clients go at a *barrier*: an entry that conflicts with everything, before which
+/// every replica has executed the same commands. What lies below a mark then, or belongs to a life before the
+/// newest that has executed anything, is refused from there on, everywhere alike.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) struct Commuting<R> {
+    sessions: BTreeMap<ClientId, Session<R>>,
+    /// Of each client process, the lives before this one are over.
+    over: BTreeMap<ProcessId, u32>,
+    /// How many runs there are.
+    runs: usize,
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+struct Session<R> {
+    /// The client has all answers below.
+    below: u64,
+    /// Every command below is refused; set by barriers only.
+    floor: u64,
+    /// Executed, at or above the floor: runs from a number to before another, apart from each other.
+    executed: BTreeMap<u64, u64>,
+    done: BTreeMap<u64, R>,
+}
+
+impl<R> Default for Session<R> {
+    fn default() -> Session<R> {
+        Session { below: 0, floor: 0, executed: BTreeMap::new(), done: BTreeMap::new() }
+    }
+}
+
+impl<R> Session<R> {
+    fn has(&self, sequence: u64) -> bool {
+        self.executed.range(..=sequence).next_back().is_some_and(|(_, end)| sequence < *end)
+    }
+
+    /// Adds a number; whether it was new.
+    fn add(&mut self, from: u64, mut end: u64) -> bool {
+        if from >= end || self.has(from) {
+            return false;
+        }
+        let mut start = from;
+        if let Some((before, reach)) = self.executed.range(..from).next_back()
+            && *reach == from
+        {
+            start = *before;
+        }
+        if let Some(reach) = self.executed.remove(&end) {
+            end = reach;
+        }
+        self.executed.insert(start, end);
+        true
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.executed.last_key_value().map(|(_, end)| end - 1)
+    }
+
+    /// Refuses everything below from here on.
+    fn raise(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
+        while let Some(first) = self.executed.first_entry() {
+            if *first.key() >= self.floor {
+                break;
+            }
+            let end = first.remove();
+            if end > self.floor {
+                self.executed.insert(self.floor, end);
+                break;
+            }
+        }
+        self.done = self.done.split_off(&self.floor);
+    }
+}
+
+impl<R> Default for Commuting<R> {
+    fn default() -> Commuting<R> {
+        Commuting { sessions: BTreeMap::new(), over: BTreeMap::new(), runs: 0 }
+    }
+}
+
+impl<R> Commuting<R> {
+    pub(super) fn look(&self, id: CommandId) -> Option<Seen<'_, R>> {
+        if self.over.get(&id.client.process).is_some_and(|first| id.client.incarnation < *first) {
+            return Some(Seen::Forgotten);
+        }
+        let session = self.sessions.get(&id.client)?;
+        if id.sequence < session.floor {
+            return Some(Seen::Forgotten);
+        }
+        session.has(id.sequence).then(|| match session.done.get(&id.sequence) {
+            Some(reply) => Seen::Done(reply),
+            None => Seen::Forgotten,
+        })
+    }
+
+    pub(super) fn finish(&mut self, id: CommandId, reply: R) {
+        if self.look(id).is_some() {
+            return;
+        }
+        let session = self.sessions.entry(id.client).or_default();
+        let before = session.executed.len();
+        session.add(id.sequence, id.sequence + 1);
+        self.runs = self.runs + session.executed.len() - before;
+        if id.sequence >= session.below {
+            session.done.insert(id.sequence, reply);
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, client: ClientId, below: u64) {
+        if self.over.get(&client.process).is_some_and(|first| client.incarnation < *first) {
+            return;
+        }
+        let session = self.sessions.entry(client).or_default();
+        if below > session.below {
+            session.below = below;
+            session.done = session.done.split_off(&below);
+        }
+    }
+
+    pub(super) fn barrier(&mut self) {
+        let mut newest = BTreeMap::<ProcessId, u32>::new();
+        for (client, session) in &self.sessions {
+            if session.floor > 0 || !session.executed.is_empty() {
+                // Ascending by incarnation.
+                newest.insert(client.process, client.incarnation);
+            }
+        }
+        for (process, incarnation) in newest {
+            let first = self.over.entry(process).or_insert(incarnation);
+            *first = incarnation.max(*first);
+        }
+        let over = &self.over;
+        self.sessions.retain(|client, session| {
+            session.raise(session.below);
+            over.get(&client.process).is_none_or(|first| client.incarnation >= *first)
+        });
+        self.runs = self.sessions.values().map(|session| session.executed.len()).sum();
+    }
+
+    pub(super) fn expire(&mut self, client: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&client)
+            && let Some(last) = session.last()
+        {
+            session.raise(last + 1);
+        }
+        self.barrier();
+    }
+
+    pub(super) fn retained(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
+        let held = |session: &Session<R>| !session.done.is_empty() || !session.executed.is_empty();
+        self.sessions
+            .iter()
+            .filter(move |(_, session)| held(session))
+            .map(|(client, session)| (*client, session.done.len()))
+    }
+
+    pub(super) fn last(&self, client: ClientId) -> Option<u64> {
+        self.sessions.get(&client)?.last()
+    }
+
+    pub(super) fn below(&self, client: ClientId) -> u64 {
+        self.sessions.get(&client).map_or(0, |session| session.below)
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.runs
+    }
+}
+
+/// A part of the table in a chunk.
+#[derive(Serialize, Deserialize)]
+enum Part<R> {
+    Over(ProcessId, u32),
+    Session { client: ClientId, below: u64, floor: u64, runs: Vec<(u64, u64)>, done: Vec<(u64, R)> },
+}
+
+/// Runs or answers in one part at most.
+const PART_MAX: usize = 1_024;
+
+impl<R: Wire> Commuting<R> {
+    pub(super) fn export(&self) -> Vec<Blob> {
+        let (mut chunks, mut parts, mut size) = (Vec::new(), Vec::<Part<R>>::new(), 0);
+        let mut push = |part: Part<R>, bytes: usize| {
+            parts.push(part);
+            size += bytes;
+            if size >= CHUNK_MAX {
+                chunks.push(Blob::from(wire::encode(&std::mem::take(&mut parts))));
+                size = 0;
+            }
+        };
+        for (process, first) in &self.over {
+            push(Part::Over(*process, *first), 16);
+        }
+        for (client, session) in &self.sessions {
+            let (mut runs, mut done) = (session.executed.iter(), session.done.iter());
+            let mut first = true;
+            loop {
+                let some: Vec<(u64, u64)> = runs.by_ref().take(PART_MAX).map(|(a, b)| (*a, *b)).collect();
+                let (mut answers, mut bytes) = (Vec::new(), 32 + some.len() * 12);
+                for (sequence, reply) in done.by_ref() {
+                    bytes += wire::encoded_size(reply) + 10;
+                    answers.push((*sequence, reply.clone()));
+                    if bytes >= CHUNK_MAX / 2 {
+                        break;
+                    }
+                }
+                if !first && some.is_empty() && answers.is_empty() {
+                    break;
+                }
+                first = false;
+                let (below, floor) = (session.below, session.floor);
+                push(Part::Session { client: *client, below, floor, runs: some, done: answers }, bytes);
+            }
+        }
+        if !parts.is_empty() {
+            chunks.push(Blob::from(wire::encode(&parts)));
+        }
+        chunks
+    }
+
+    pub(super) fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let parts: Vec<Part<R>> = wire::decode(chunk)
+            .map_err(|error| Malformed { what: "exactly-once chunk", cause: error.to_string() })?;
+        for part in parts {
+            match part {
+                Part::Over(process, first) => {
+                    self.over.insert(process, first);
+                }
+                Part::Session { client, below, floor, runs, done } => {
+                    let session = self.sessions.entry(client).or_default();
+                    (session.below, session.floor) = (below, floor);
+                    let before = session.executed.len();
+                    session.executed.extend(runs);
+                    self.runs = self.runs + session.executed.len() - before;
+                    session.done.extend(done);
+                }
+            }
+        }
+        Ok(())
+    }
+}
