@@ -4,7 +4,7 @@
 //! client; see [`crate::limits::Limits::metric_series`].
 
 use crate::journal::{DurationHistogram, JournalMetrics};
-use isochrone_core::{Path, Phase, Span};
+use isochrone_core::{Path, Phase, Quorums, Span};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -119,6 +119,8 @@ pub struct KeyspaceMetrics {
     pub protocol: &'static str,
     /// The region of this node, where the commands it counts came in.
     pub region: String,
+    /// The names of the nodes that replicate it.
+    pub replicas: Vec<String>,
     /// From the protocol: how long commands took, by [`Path`].
     pub commits: [Histogram; 4],
     /// Their parts, in the order of [`Phase::ALL`].
@@ -144,8 +146,29 @@ pub const PATHS: [Path; 4] = [Path::Fast, Path::Slow, Path::Leader, Path::Lease]
 
 impl KeyspaceMetrics {
     /// Of this keyspace on a node of this region.
-    pub fn new(name: &str, protocol: &'static str, region: &str) -> KeyspaceMetrics {
-        KeyspaceMetrics { name: name.into(), protocol, region: region.into(), ..KeyspaceMetrics::default() }
+    pub fn new(name: &str, protocol: &'static str, region: &str, replicas: Vec<String>) -> KeyspaceMetrics {
+        let (name, region) = (name.into(), region.into());
+        KeyspaceMetrics { name, protocol, region, replicas, ..KeyspaceMetrics::default() }
+    }
+
+    /// The median of what was committed, reads under a lease excluded, in units of the round trip to the
+    /// nearest majority: `round_trip` gives that to each replica's node, as measured.
+    pub fn bound_ratio(&self, round_trip: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let mut trips: Vec<f64> = self.replicas.iter().filter_map(|name| round_trip(name)).collect();
+        trips.sort_unstable_by(f64::total_cmp);
+        let bound = *trips.get(Quorums::majority(self.replicas.len()) - 1)?;
+        let mut commits: Option<Counts> = None;
+        for (path, histogram) in PATHS.iter().zip(&self.commits) {
+            if *path != Path::Lease {
+                let counts = histogram.read();
+                match &mut commits {
+                    Some(sum) => sum.add(&counts),
+                    None => commits = Some(counts),
+                }
+            }
+        }
+        let median = commits?.quantile(0.5)?.as_nanos() as f64 / 1e9;
+        (bound > 0.0).then(|| median / bound)
     }
 
     /// Counts a command that its protocol has committed.
@@ -257,6 +280,26 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bound_is_the_way_to_the_nearest_majority_and_back() {
+        let names = ["a", "b", "c"].map(String::from).to_vec();
+        let metrics = KeyspaceMetrics::new("main", "multipaxos", "R", names);
+        let trips = |known: usize| {
+            move |name: &str| {
+                [("a", 0.0), ("b", 0.05), ("c", 0.2)][..known]
+                    .iter()
+                    .find_map(|(at, trip)| (*at == name).then_some(*trip))
+            }
+        };
+        assert_eq!(metrics.bound_ratio(trips(3)), None, "nothing was committed");
+        metrics.committed(Path::Leader, Span::from_millis(100), &[Span::ZERO; Phase::ALL.len()]);
+        metrics.committed(Path::Lease, Span::from_millis(1), &[Span::ZERO; Phase::ALL.len()]);
+        metrics.committed(Path::Lease, Span::from_millis(1), &[Span::ZERO; Phase::ALL.len()]);
+        let ratio = metrics.bound_ratio(trips(3)).unwrap();
+        assert!((ratio - 2.0).abs() < 0.07, "{ratio}");
+        assert_eq!(metrics.bound_ratio(trips(1)), None, "no majority was measured");
+    }
 
     #[test]
     fn quantiles_are_true_to_three_percent() {

@@ -55,6 +55,24 @@ pub(super) fn page(state: &State) -> String {
             }
         }
     }
+    let round_trip = |name: &str| {
+        if name == status.node {
+            return Some(0.0);
+        }
+        let peer = status.peers.iter().find(|peer| peer.name == name)?;
+        peer.round_trip_ms.map(|millis| millis / 1e3)
+    };
+    for keyspace in &metrics.keyspaces {
+        if let Some(ratio) = keyspace.bound_ratio(round_trip) {
+            page.value(
+                "isochrone_commit_bound_ratio",
+                gauge,
+                "Median commit over the measured round trip to the nearest majority of replicas.",
+                &[("keyspace", &keyspace.name), ("origin_region", &keyspace.region)],
+                ratio,
+            );
+        }
+    }
     for keyspace in &metrics.keyspaces {
         for (phase, histogram) in Phase::ALL.iter().zip(&keyspace.phases) {
             let labels = [("keyspace", keyspace.name.as_str()), ("phase", phase.name())];

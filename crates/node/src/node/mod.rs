@@ -382,6 +382,8 @@ impl Keyspaces {
         protocols: &Protocols,
     ) -> Result<(), StartError> {
         let placed = protocols.place(deployment, keyspace, me.id)?;
+        let named = |id: &NodeId| deployment.node(*id).name.clone();
+        let replicas: Vec<String> = keyspace.replicas.iter().map(named).collect();
         // Placing has looked the name up.
         let protocol = protocols.name(&keyspace.protocol).unwrap_or_default();
         self.views.push(KeyspaceView {
@@ -398,7 +400,7 @@ impl Keyspaces {
         self.served.push(Served {
             id: keyspace.id,
             protocol,
-            metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region)),
+            metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region, replicas)),
             nodes: keyspace.replicas.clone(),
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),
         });
