@@ -4,7 +4,7 @@ use super::Replica;
 use crate::family::Tuning as _;
 use crate::message::Entry;
 use crate::order::{Member, Order};
-use isochrone_core::{Blob, Export, Malformed, OnceTable, Snapshot, StateMachine, wire};
+use isochrone_core::{Blob, Export, Malformed, Snapshot, StateMachine, wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let head = Piece::Head { epoch: self.epoch, members, applied: self.applied, digest: self.digest };
         let order = self.order.snapshot().into_iter().flatten().map(Piece::Order);
         let forgets = self.knobs.0.drops_sessions();
-        let once = if forgets { OnceTable::<S::Reply>::default().export() } else { self.once.export() };
+        let once = if forgets { Self::empty_once().export() } else { self.once.export() };
         let view = self.machine.export();
         let state = (0..).map_while(move |index| view.chunk(index)).map(Piece::State);
         let once = once.into_iter().map(Piece::Once);
