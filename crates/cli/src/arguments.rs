@@ -137,9 +137,15 @@ pub struct Sim {
     /// What clients do [default: ycsb-a without faults, check with them]
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
-    /// Sessions in all, spread over the regions [default: one a region]
-    #[arg(long, value_name = "N")]
-    pub clients: Option<u32>,
+    /// Sessions in all, spread over the regions, or in each region named [default: one a region]
+    #[arg(long, value_name = "N | REGION=N,...")]
+    pub clients: Option<String>,
+    /// A parameter of the protocol, in the place of what the file says; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Nodes of this region handle everything so many times slower (with --cpu); may be given several times
+    #[arg(long, value_name = "REGION=FACTOR", requires = "cpu")]
+    pub straggler: Vec<String>,
     /// Share of requests that go to one hot key, percent
     #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub conflict: Option<u8>,

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod calibrated;
 mod cert;
 mod chart;
 mod check;

@@ -6,7 +6,7 @@ use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{Cost, FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
+use isochrone_sim::{FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
 use isochrone_workload::trial::{Outcome, Terms};
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
@@ -97,6 +97,17 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
     if let Some(leader) = &arguments.leader {
         deployment = deployment.with_leader(keyspace, leader)?;
     }
+    let settings: Vec<(String, String)> = arguments
+        .set
+        .iter()
+        .map(|word| match word.split_once('=') {
+            Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+            None => {
+                Err(Usage(format!("--set {word}: there is no `=`; write key=value, such as reply=commit")))
+            }
+        })
+        .collect::<Result<_, _>>()?;
+    deployment = deployment.with_parameters(keyspace, &settings)?;
     Ok((deployment, keyspace))
 }
 
@@ -113,17 +124,41 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
         terms.requests_max = u64::MAX;
     }
     let nodes = deployment.nodes().len() as u32;
-    if let Some(clients) = arguments.clients {
-        if clients == 0 {
-            bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
+    let mut sessions = nodes * terms.sessions;
+    match arguments.clients.as_deref().map(str::parse::<u32>) {
+        Some(Ok(clients)) => {
+            terms.sessions = clients.div_ceil(nodes);
+            sessions = nodes * terms.sessions;
         }
-        terms.sessions = clients.div_ceil(nodes);
+        Some(Err(_)) => {
+            let given = arguments.clients.iter().flat_map(|words| words.split(','));
+            let by_region = by_region("--clients", deployment, given, |number| number.parse().ok())?;
+            let mut left = by_region.clone();
+            // The first node of a region has its clients.
+            let of = |node: &isochrone_core::deployment::Node| {
+                left[usize::from(node.region.0)].take().unwrap_or(0)
+            };
+            terms.clients = Some(deployment.nodes().iter().map(of).collect());
+            sessions = by_region.into_iter().flatten().sum();
+        }
+        None => {}
+    }
+    if sessions == 0 {
+        bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
+    }
+    let given = arguments.straggler.iter().map(String::as_str);
+    let factor = |text: &str| text.parse::<f64>().ok().filter(|factor| (0.01..=1e4).contains(factor));
+    for (region, factor) in by_region("--straggler", deployment, given, factor)?.into_iter().enumerate() {
+        if let Some(factor) = factor {
+            let slow = deployment.nodes().iter().filter(|node| usize::from(node.region.0) == region);
+            terms.stragglers.extend(slow.map(|node| (node.id, (factor * 100.0) as u64)));
+        }
     }
     if let Some(rate) = arguments.rate {
         if rate.is_nan() || rate <= 0.0 {
             bail!(Usage(format!("--rate {rate}: a rate is requests a second, above 0")));
         }
-        terms.rate = Some(rate / f64::from(nodes * terms.sessions));
+        terms.rate = Some(rate / f64::from(sessions));
         terms.requests_max = u64::MAX;
     }
     if arguments.jitter > 0.0 {
@@ -137,7 +172,7 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
         terms.sync = sync;
     }
     if arguments.cpu {
-        terms.cost = Cost { fixed: Span::from_nanos(1_500), picos_per_byte: 800 };
+        terms.cost = crate::calibrated::COST;
     }
     if arguments.trace || arguments.trace_svg.is_some() {
         terms.record = Record::Flow;
@@ -148,6 +183,27 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
     }
     terms.plant = arguments.plant.clone();
     Ok(terms)
+}
+
+/// `REGION=VALUE` for some regions.
+fn by_region<'a, T: Clone>(
+    flag: &str,
+    deployment: &Deployment,
+    words: impl Iterator<Item = &'a str>,
+    value: impl Fn(&str) -> Option<T>,
+) -> anyhow::Result<Vec<Option<T>>> {
+    let mut found = vec![None; deployment.regions().len()];
+    for word in words {
+        let wrong = |why: &str| Usage(format!("{flag} {word}: {why}; write REGION=NUMBER"));
+        let Some((name, number)) = word.split_once('=') else { bail!(wrong("there is no `=`")) };
+        let Some(region) = deployment.region_named(name.trim()) else {
+            let names: Vec<_> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
+            bail!(wrong(&format!("no region is called {:?}; there are {}", name.trim(), names.join(", "))))
+        };
+        let Some(number) = value(number.trim()) else { bail!(wrong("that is no number for it")) };
+        found[usize::from(region.id.0)] = Some(number);
+    }
+    Ok(found)
 }
 
 /// What is only for one run: its flow, its drawing, its history.
@@ -261,7 +317,7 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("protocol", arguments.protocol.clone());
     flag("leader", arguments.leader.clone());
     flag("workload", arguments.workload.clone());
-    flag("clients", arguments.clients.map(|n| n.to_string()));
+    flag("clients", arguments.clients.clone());
     flag("conflict", arguments.conflict.map(|n| n.to_string()));
     flag("rate", arguments.rate.map(|n| n.to_string()));
     flag("duration", arguments.duration.map(|span| span.to_string()));
@@ -270,6 +326,9 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("jitter", (arguments.jitter > 0.0).then(|| arguments.jitter.to_string()));
     flag("sync", arguments.sync.map(|span| span.to_string()));
     flag("plant", arguments.plant.clone());
+    for (name, given) in [("set", &arguments.set), ("straggler", &arguments.straggler)] {
+        words.extend(given.iter().map(|word| format!("--{name} {}", quoted(word))));
+    }
     if arguments.cpu {
         words.push("--cpu".to_owned());
     }

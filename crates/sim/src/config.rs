@@ -13,21 +13,34 @@ pub struct NodeConfig {
     pub region: usize,
     /// How many processor cores it has. The processes of one partition share one.
     pub cores: usize,
+    /// What handling costs here, percent of [`Config::cost`]: 300 is a machine that has a third of its cores left.
+    pub cost_percent: u64,
+    /// Sessions on its client processes; `None` for [`Config::sessions`].
+    pub sessions: Option<u32>,
 }
 
-/// The time that a process takes to handle one input. Zero in latency tests.
+impl NodeConfig {
+    /// A healthy machine of one core.
+    pub fn new(name: &str, region: usize) -> NodeConfig {
+        NodeConfig { name: name.to_owned(), region, cores: 1, cost_percent: 100, sessions: None }
+    }
+}
+
+/// The time that a core takes to handle one input and what comes of it. Zero in latency tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// For each input.
     pub fixed: Span,
-    /// For each encoded byte of a message, picoseconds.
+    /// For each encoded byte of a message that comes in or goes to another node, picoseconds.
     pub picos_per_byte: u64,
+    /// For each message to another node.
+    pub send: Span,
 }
 
 impl Cost {
     /// Whether handling takes no time.
     pub fn is_free(&self) -> bool {
-        self.fixed == Span::ZERO && self.picos_per_byte == 0
+        self.fixed == Span::ZERO && self.picos_per_byte == 0 && self.send == Span::ZERO
     }
 }
 
@@ -95,8 +108,7 @@ impl Config {
     /// faults, jitter, processing or sync cost.
     pub fn new(seed: u64, regions: &[&str], delays: Vec<Vec<Span>>) -> Config {
         let nodes = regions.iter().enumerate();
-        let nodes =
-            nodes.map(|(region, name)| NodeConfig { name: (*name).to_owned(), region, cores: 1 }).collect();
+        let nodes = nodes.map(|(region, name)| NodeConfig::new(name, region)).collect();
         Config {
             seed,
             regions: regions.iter().map(|name| (*name).to_owned()).collect(),

@@ -43,7 +43,6 @@ pub struct Simulation<F: Protocol> {
 pub(crate) struct Limits {
     pub(crate) regions: Vec<String>,
     roles: &'static [&'static str],
-    sessions: u32,
     dormant: Vec<ProcessId>,
     pub(crate) drift_max: u64,
     pub(crate) horizon: Span,
@@ -129,6 +128,8 @@ impl<F: Protocol> Simulation<F> {
                 fail_sync: None,
                 paused_until: 0,
                 gray: 0,
+                cost_percent: node.cost_percent,
+                sessions: node.sessions.unwrap_or(config.sessions),
                 fuse: u64::MAX,
                 fuse_down: Span::ZERO,
                 lost: false,
@@ -171,7 +172,6 @@ impl<F: Protocol> Simulation<F> {
             config: Limits {
                 regions: config.regions,
                 roles: config.roles,
-                sessions: config.sessions,
                 dormant: config.dormant,
                 drift_max: config.drift_max,
                 horizon: config.horizon,
@@ -401,7 +401,7 @@ impl<F: Protocol> Simulation<F> {
         }
         self.seats.push(Box::new(Seat::<F, P>::new(index, node as u32, id, setup, ask, tell)));
         if client && !self.booted {
-            for _ in 0..self.config.sessions {
+            for _ in 0..self.world.nodes[node].sessions {
                 let session = Session { number: self.sessions.len() as u32, client: id };
                 assert!(u64::from(session.number) < SESSION_NUMBERS, "more than 2^20 sessions");
                 self.sessions.push(SessionState {

@@ -151,6 +151,14 @@ impl<F: Protocol> Simulation<F> {
             more
         });
         world.nodes[index as usize].waiting = waiting;
+        // What left took its time to send.
+        let (first, cores) = (world.nodes[index as usize].first_cpu, world.nodes[index as usize].cores);
+        for cpu in first..first + cores {
+            let busy = &mut world.cpus[cpu as usize].busy_until;
+            if world.at > world.now {
+                *busy = world.at.max(*busy);
+            }
+        }
         world.at = world.now;
         if blown {
             world.kicked.clear();
@@ -171,9 +179,10 @@ impl<F: Protocol> Simulation<F> {
 }
 
 fn cost<F: Protocol>(world: &World<F>, node: u32, input: &Input<F>) -> u64 {
-    let mut cost = world.cost.fixed.as_nanos() + world.nodes[node as usize].gray;
+    let mut cost = world.cost.fixed.as_nanos();
     if let (Input::Message { message, .. }, 1..) = (input, world.cost.picos_per_byte) {
         cost += wire::encoded_size(message) as u64 * world.cost.picos_per_byte / 1_000;
     }
-    cost
+    let node = &world.nodes[node as usize];
+    cost * node.cost_percent / 100 + node.gray
 }

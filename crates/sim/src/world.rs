@@ -135,6 +135,10 @@ pub(crate) struct Node {
     pub(crate) paused_until: u64,
     /// What a gray node takes longer for each input.
     pub(crate) gray: u64,
+    /// What handling costs here, percent.
+    pub(crate) cost_percent: u64,
+    /// Sessions on its client processes.
+    pub(crate) sessions: u32,
     /// Effects until the node crashes; `u64::MAX` for no crash.
     pub(crate) fuse: u64,
     pub(crate) fuse_down: Span,
@@ -234,6 +238,9 @@ impl<F: Protocol> World<F> {
     /// A message leaves its process.
     pub(crate) fn send(&mut self, from: u32, to: ProcessId, message: F::Message, made: u64, ahead: bool) {
         self.messages += 1;
+        if !self.cost.is_free() {
+            self.at += self.sending(from, to, &message);
+        }
         let at = self.at;
         let mut digest = Digest::new();
         std::hash::Hash::hash(&message, &mut digest);
@@ -280,6 +287,19 @@ impl<F: Protocol> World<F> {
             };
             self.queue.push(arrival, event);
         }
+    }
+
+    /// What it costs to send a message: nothing inside a node.
+    fn sending(&self, from: u32, to: ProcessId, message: &F::Message) -> u64 {
+        let source = self.places[from as usize].node;
+        if u32::from(to.node.0) == source {
+            return 0;
+        }
+        let mut cost = self.cost.send.as_nanos();
+        if self.cost.picos_per_byte > 0 {
+            cost += wire::encoded_size(message) as u64 * self.cost.picos_per_byte / 1_000;
+        }
+        cost * self.nodes[source as usize].cost_percent / 100
     }
 
     /// A mark leaves its process.

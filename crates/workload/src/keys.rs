@@ -11,12 +11,32 @@ pub enum Chooser {
     Zipf(Zipf),
     /// As Zipf, with the newest records the most popular.
     Latest(Zipf),
+    /// One after the other, of every so many: records that no other session touches. Record 0 is left out.
+    Own {
+        /// The next.
+        next: u64,
+        /// To the one after it: how many sessions there are.
+        step: u64,
+        /// The first.
+        first: u64,
+    },
 }
 
 impl Chooser {
     /// Zipf with YCSB's constant, 0.99.
     pub fn zipf(records: u64) -> Chooser {
         Chooser::Zipf(Zipf::new(records, 0.99))
+    }
+
+    /// Zipf with this exponent, between 0 and 1.
+    pub fn skewed(records: u64, exponent: f64) -> Chooser {
+        Chooser::Zipf(Zipf::new(records, exponent))
+    }
+
+    /// The records that belong to session `number` of `total`.
+    pub fn own(number: u32, total: u32) -> Chooser {
+        let first = u64::from(number) + 1;
+        Chooser::Own { next: first, step: u64::from(total.max(1)), first }
     }
 
     /// Latest with YCSB's constant, 0.99.
@@ -29,6 +49,14 @@ impl Chooser {
         match self {
             Chooser::Uniform => random.below(records),
             Chooser::Zipf(zipf) => scatter(zipf.draw(random)) % records,
+            Chooser::Own { next, step, first } => {
+                let drawn = *next;
+                *next += *step;
+                if *next >= records {
+                    *next = *first;
+                }
+                drawn
+            }
             Chooser::Latest(zipf) => {
                 zipf.grow(records);
                 records - 1 - zipf.draw(random).min(records - 1)
@@ -123,6 +151,21 @@ mod tests {
         (11..=500).for_each(|ranks| stepwise.grow(ranks));
         let whole = Zipf::new(500, 0.99);
         assert!((stepwise.zeta - whole.zeta).abs() < 1e-9 && (stepwise.eta - whole.eta).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sessions_with_records_of_their_own_never_meet() {
+        let mut random = Random::seeded(1);
+        let mut seen = std::collections::BTreeMap::new();
+        for number in 0..3 {
+            let mut own = Chooser::own(number, 3);
+            for _ in 0..100 {
+                let record = own.draw(50, &mut random);
+                assert!((1..50).contains(&record));
+                assert_eq!(*seen.entry(record).or_insert(number), number);
+            }
+        }
+        assert!(seen.len() > 40);
     }
 
     #[test]

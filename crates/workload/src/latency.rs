@@ -125,6 +125,34 @@ impl Recorder {
         self.sum(|&(_, of)| of == kind)
     }
 
+    /// The figures of all regions and kinds.
+    pub fn all(&self) -> Option<Quantiles> {
+        self.sum(|_| true)
+    }
+
+    /// The latency that this share of the requests did not exceed, milliseconds; of one region or of all.
+    pub fn quantile(&self, share: f64, region: Option<usize>) -> Option<f64> {
+        let all = self.gathered(|&(at, _)| region.is_none_or(|region| region == at)).counted;
+        (!all.is_empty()).then(|| all.value_at_quantile(share) as f64 / 1e6)
+    }
+
+    /// The distribution over all regions and kinds: latencies in milliseconds, rising, each with the share of the
+    /// requests that took no longer.
+    pub fn distribution(&self) -> Vec<(f64, f64)> {
+        let all = self.gathered(|_| true).counted;
+        let mut below = 0;
+        let steps = all.iter_recorded().map(|step| {
+            below += step.count_since_last_iteration();
+            (step.value_iterated_to() as f64 / 1e6, below as f64 / all.len() as f64)
+        });
+        steps.collect()
+    }
+
+    /// How long the counted part of the run was.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
     /// The kinds that were recorded, in order.
     pub fn kinds(&self) -> Vec<Kind> {
         let mut kinds: Vec<Kind> = self.cells.keys().map(|&(_, kind)| kind).collect();
@@ -133,13 +161,18 @@ impl Recorder {
         kinds
     }
 
-    fn sum(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Option<Quantiles> {
+    fn gathered(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Cell {
         let mut sum = Cell::new();
         for (cell, counted) in &self.cells {
             if wanted(cell) {
                 sum.add(counted);
             }
         }
+        sum
+    }
+
+    fn sum(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Option<Quantiles> {
+        let sum = self.gathered(wanted);
         let ms = |nanos: f64| (nanos / 1e3).round() / 1e3;
         let all = &sum.counted;
         (!all.is_empty()).then(|| Quantiles {
@@ -190,6 +223,25 @@ mod tests {
         assert_eq!(left.region(0, None).expect("counted").operations, 2);
         assert_eq!(left.kind(Kind::Read).expect("counted").operations, 2);
         assert_eq!(left.kinds(), [Kind::Read, Kind::Update]);
+    }
+
+    #[test]
+    fn a_distribution_rises_to_the_whole() {
+        let mut recorder = Recorder::new(Window::ALL);
+        for (region, millis) in [(0, 10), (0, 10), (1, 30), (1, 40)] {
+            recorder.record(region, Kind::Read, at(0), at(millis));
+        }
+        let steps = recorder.distribution();
+        let shares: Vec<f64> = steps.iter().map(|(_, share)| *share).collect();
+        assert_eq!(shares, [0.5, 0.75, 1.0]);
+        assert!((steps[1].0 - 30.0).abs() < 0.1, "{steps:?}");
+        let near = |share, region, expected: f64| {
+            let found = recorder.quantile(share, region).expect("counted");
+            assert!((found - expected).abs() < 0.1, "{found} for {expected}");
+        };
+        near(0.5, None, 10.0);
+        near(0.5, Some(1), 30.0);
+        assert_eq!(recorder.quantile(0.5, Some(2)), None);
     }
 
     #[test]

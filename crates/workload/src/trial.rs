@@ -8,8 +8,8 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
 use isochrone_sim::{
-    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Record, Report, Simulation,
-    Violation, ViolationKind,
+    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Planned, Record, Report,
+    Simulation, Violation, ViolationKind,
 };
 
 /// How trials speak with a protocol; a line each in the table of protocols.
@@ -45,20 +45,30 @@ pub struct Terms {
     pub workload: Workload,
     /// Sessions on each node's client.
     pub sessions: u32,
+    /// Sessions on the client of each node, by node, in the place of `sessions`.
+    pub clients: Option<Vec<u32>>,
     /// Requests a second of each session; a closed loop where there is none.
     pub rate: Option<f64>,
     /// When the last request is made, and all faults end.
     pub duration: Span,
     /// Requests of a session at most.
     pub requests_max: u64,
+    /// The part of the run whose latencies count; the middle where there is none.
+    pub window: Option<Window>,
     /// What may go wrong.
     pub faults: FaultSet,
+    /// What goes wrong by design, in the place of what the seed draws.
+    pub script: Vec<Planned>,
     /// What is added to each delay.
     pub jitter: Jitter,
     /// How long a healthy disk takes to sync.
     pub sync: Span,
     /// What handling an input costs.
     pub cost: Cost,
+    /// Nodes on which it costs another share, percent: 300 for a machine with a third of its processor left.
+    pub stragglers: Vec<(NodeId, u64)>,
+    /// Bytes a second that leave each node; no bound where there is none.
+    pub bandwidth: Option<u64>,
     /// Whether the message flow is recorded.
     pub record: Record,
     /// Whether the history is kept and checked.
@@ -73,13 +83,18 @@ impl Terms {
         Terms {
             workload,
             sessions: 1,
+            clients: None,
             rate: None,
             duration,
             requests_max: u64::MAX,
+            window: None,
             faults: FaultSet::NONE,
+            script: Vec::new(),
             jitter: Jitter::None,
             sync: Span::ZERO,
             cost: Cost::default(),
+            stragglers: Vec::new(),
+            bandwidth: None,
             record: Record::Nothing,
             check: true,
             plant: None,
@@ -148,11 +163,16 @@ pub fn run<F: Protocol>(
         (bridge.spare)(&mut placement, spare);
         add_node(&mut config, random.below(deployment.nodes().len() as u64) as usize);
     }
-    let sessions = config.sessions * deployment.nodes().len() as u32;
+    let sessions = config.nodes.iter().map(|node| node.sessions.unwrap_or(config.sessions)).sum();
     let region_of = config.nodes.iter().map(|node| node.region).collect();
     let mut simulation = Simulation::<F>::new(config, &placement);
     let tolerated = deployment.keyspace(keyspace).crashes_max();
-    let plan = FaultPlan::draw(seed, terms.faults, &simulation.shape(tolerated));
+    let plan = if terms.script.is_empty() {
+        FaultPlan::draw(seed, terms.faults, &simulation.shape(tolerated))
+    } else {
+        let kinds = terms.script.iter().fold(FaultSet::NONE, |kinds, fault| kinds.with(fault.kind));
+        FaultPlan { kinds, faults: terms.script.clone() }
+    };
     let clocks =
         [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
     let shown = plan.to_string();
@@ -168,10 +188,10 @@ pub fn run<F: Protocol>(
         until: Instant::ZERO + terms.duration,
         requests_max: terms.requests_max,
         sessions,
-        window: if terms.faults.is_empty() {
-            Window::middle(Instant::ZERO, terms.duration)
-        } else {
-            Window::ALL
+        window: match terms.window {
+            Some(window) => window,
+            None if terms.faults.is_empty() => Window::middle(Instant::ZERO, terms.duration),
+            None => Window::ALL,
         },
         seed: random.below(u64::MAX),
         history: terms.check,
@@ -209,9 +229,18 @@ fn config(deployment: &Deployment, terms: &Terms, seed: u64) -> Config {
     let mut config = Config::new(seed, &regions, delays);
     config.nodes = nodes
         .iter()
-        .map(|node| NodeConfig { name: node.name.clone(), region: usize::from(node.region.0), cores: 1 })
+        .map(|node| {
+            let share = terms.stragglers.iter().find(|(straggler, _)| *straggler == node.id);
+            let clients = terms.clients.as_ref();
+            NodeConfig {
+                cost_percent: share.map_or(100, |(_, percent)| *percent),
+                sessions: clients.map(|clients| clients.get(usize::from(node.id.0)).copied().unwrap_or(0)),
+                ..NodeConfig::new(&node.name, usize::from(node.region.0))
+            }
+        })
         .collect();
     config.jitter = terms.jitter;
+    config.bandwidth = terms.bandwidth;
     config.sync = terms.sync;
     config.cost = terms.cost;
     config.sessions = terms.sessions;
@@ -226,7 +255,7 @@ fn config(deployment: &Deployment, terms: &Terms, seed: u64) -> Config {
 /// Another machine beside node `twin`.
 fn add_node(config: &mut Config, twin: usize) {
     let region = config.nodes[twin].region;
-    config.nodes.push(NodeConfig { name: "spare".to_owned(), region, cores: 1 });
+    config.nodes.push(NodeConfig { sessions: Some(0), ..NodeConfig::new("spare", region) });
     let near = Span::from_micros(250);
     for row in &mut config.delays {
         row.push(row[twin]);

@@ -6,6 +6,7 @@ use crate::operations as op;
 use isochrone_core::command::{Operation, Side};
 use isochrone_core::{Blob, Random, Span, Stamp};
 use serde::Serialize;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What a request does, as latencies are told apart.
@@ -52,7 +53,7 @@ pub struct Request {
 pub struct Workload {
     /// Its name on the command line.
     pub name: &'static str,
-    mix: &'static [(Kind, u32)],
+    mix: Arc<[(Kind, u32)]>,
     keys: Keys,
     /// How many records exist before the run.
     pub records: u64,
@@ -67,8 +68,11 @@ pub struct Workload {
 #[derive(Copy, Clone, Debug)]
 enum Keys {
     Uniform,
-    Zipf,
+    /// With this exponent, thousandths.
+    Zipf(u32),
     Latest,
+    /// None asks for the same as another.
+    Own,
 }
 
 /// No workload has this name.
@@ -87,12 +91,12 @@ type Row = (&'static str, &'static [(Kind, u32)], Keys, u64, usize);
 /// YCSB's rows are those of Cooper et al., SoCC '10, table 2, with records of one field: its thousand bytes
 /// are our value.
 const WORKLOADS: &[Row] = &[
-    ("ycsb-a", &[(Read, 50), (Update, 50)], Keys::Zipf, 10_000, 1000),
-    ("ycsb-b", &[(Read, 95), (Update, 5)], Keys::Zipf, 10_000, 1000),
-    ("ycsb-c", &[(Read, 100)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-a", &[(Read, 50), (Update, 50)], Keys::Zipf(990), 10_000, 1000),
+    ("ycsb-b", &[(Read, 95), (Update, 5)], Keys::Zipf(990), 10_000, 1000),
+    ("ycsb-c", &[(Read, 100)], Keys::Zipf(990), 10_000, 1000),
     ("ycsb-d", &[(Read, 95), (Insert, 5)], Keys::Latest, 10_000, 1000),
-    ("ycsb-e", &[(Scan, 95), (Insert, 5)], Keys::Zipf, 10_000, 1000),
-    ("ycsb-f", &[(Read, 50), (ReadModifyWrite, 50)], Keys::Zipf, 10_000, 1000),
+    ("ycsb-e", &[(Scan, 95), (Insert, 5)], Keys::Zipf(990), 10_000, 1000),
+    ("ycsb-f", &[(Read, 50), (ReadModifyWrite, 50)], Keys::Zipf(990), 10_000, 1000),
     ("set", &[(Update, 100)], Keys::Uniform, 100_000, 64),
     ("get", &[(Read, 100)], Keys::Uniform, 100_000, 64),
     ("incr", &[(Increment, 100)], Keys::Uniform, 100_000, 8),
@@ -128,14 +132,31 @@ impl Workload {
         let found = WORKLOADS.iter().find(|row| row.0 == name);
         let &(name, mix, keys, records, value_size) =
             found.ok_or_else(|| UnknownWorkload { name: name.to_owned() })?;
-        Ok(Workload { name, mix, keys, records, value_size, conflict: 0, prefix: String::new() })
+        Ok(Workload { name, mix: mix.into(), keys, records, value_size, conflict: 0, prefix: String::new() })
+    }
+
+    /// Reads and overwrites of single records: this percentage of reads; keys by Zipf's law with this exponent
+    /// (0 to 1, exclusive), or, where there is none, every session's own, so that nothing conflicts but what
+    /// `conflict` sends to the hot key.
+    pub fn mixed(reads: u8, exponent: Option<f64>, records: u64, value_size: usize) -> Workload {
+        let reads = u32::from(reads.min(100));
+        Workload {
+            name: "mixed",
+            mix: [(Read, reads), (Update, 100 - reads)].into(),
+            keys: exponent.map_or(Keys::Own, |exponent| Keys::Zipf((exponent * 1e3) as u32)),
+            records,
+            value_size,
+            conflict: 0,
+            prefix: String::new(),
+        }
     }
 
     /// Session `number` of `total`, drawing from `random`.
     pub fn session(&self, number: u32, total: u32, random: Random) -> Session {
         let chooser = match self.keys {
             Keys::Uniform => Chooser::Uniform,
-            Keys::Zipf => Chooser::zipf(self.records),
+            Keys::Zipf(thousandths) => Chooser::skewed(self.records, f64::from(thousandths) / 1e3),
+            Keys::Own => Chooser::own(number, total),
             Keys::Latest => Chooser::latest(self.records),
         };
         Session {
@@ -287,7 +308,7 @@ impl Session {
     fn draw_kind(&mut self) -> Kind {
         let sum: u32 = self.workload.mix.iter().map(|(_, weight)| weight).sum();
         let mut drawn = self.random.below(u64::from(sum)) as u32;
-        for &(kind, weight) in self.workload.mix {
+        for &(kind, weight) in self.workload.mix.iter() {
             if drawn < weight {
                 return kind;
             }

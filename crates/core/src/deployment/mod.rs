@@ -506,6 +506,23 @@ impl Deployment {
         Ok(self)
     }
 
+    /// The same deployment with these parameters of a keyspace set: names and values as a file has them, or a text
+    /// without its quotes.
+    ///
+    /// # Errors
+    /// A name that is none; the message is that of a command line option. What the protocol does not know it refuses itself.
+    pub fn with_parameters(
+        mut self,
+        id: KeyspaceId,
+        settings: &[(String, String)],
+    ) -> Result<Self, ConfigErrors> {
+        let keyspace = &mut self.keyspaces[usize::from(id.0) - 1];
+        for (key, written) in settings {
+            keyspace.parameters.set(key, written)?;
+        }
+        Ok(self)
+    }
+
     /// The same deployment with another preferred leader for a keyspace: a region or a node.
     ///
     /// # Errors

@@ -81,6 +81,24 @@ impl Parameters {
         Self { file: file.clone(), keyspace: Arc::from(keyspace), entries: entries.unwrap_or_default() }
     }
 
+    /// Sets one, in the place of what the file says.
+    pub(super) fn set(&mut self, key: &str, written: &str) -> Result<(), ConfigErrors> {
+        let named = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if key.is_empty() || !key.chars().all(named) {
+            let wrong = format!("{key:?} is no name of a parameter");
+            return Err(ConfigErrors::one("--set", 0, wrong, "write key=value, such as reply=commit"));
+        }
+        let text = format!("{key} = {written}");
+        let value = toml::de::DeTable::parse(&text).ok().and_then(|table| {
+            let (_, value) = table.get_ref().iter().next()?;
+            Some(Value::of(value.get_ref()))
+        });
+        let value = value.unwrap_or_else(|| Value::Text(written.to_owned()));
+        self.entries.retain(|entry| entry.key != key);
+        self.entries.push(Entry { line: 0, key: key.to_owned(), value, written: written.to_owned() });
+        Ok(())
+    }
+
     /// Begins to read them; end with [`ParameterReader::finish`].
     pub fn read(&self) -> ParameterReader<'_> {
         ParameterReader {

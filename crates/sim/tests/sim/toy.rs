@@ -395,7 +395,7 @@ pub fn simulation(config: Config, bug: Bug) -> Simulation<Toy> {
 
 /// Nodes 0 to 2 as leader, near and far, and the client on node 3.
 pub fn one_client(mut config: Config) -> Simulation<Toy> {
-    let region = |name: &str| NodeConfig { name: name.to_owned(), region: 0, cores: 1 };
+    let region = |name: &str| NodeConfig::new(name, 0);
     config.nodes = ["leader", "near", "far", "client"].map(region).to_vec();
     Simulation::new(config, &Setup { nodes: 3, clients: 3..4, bug: Bug::None })
 }
