@@ -53,6 +53,11 @@ impl ClockFloor {
         Some(self.reserve)
     }
 
+    /// This reserve is on disk, or will be before anything made later leaves; the readings stay as they are.
+    pub fn raise_reserve(&mut self, reserve: Stamp) {
+        self.reserve = self.reserve.max(reserve);
+    }
+
     /// A restart found this reserve on disk: whatever was shown lies below it.
     pub fn recovered(&mut self, reserve: Stamp) {
         self.reserve = self.reserve.max(reserve);

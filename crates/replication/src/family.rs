@@ -8,9 +8,7 @@ use crate::replica::{self, Replica};
 use crate::request::{Outcome, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{
-    Assemble, Footprint, Guarantee, Process, Protocol, ReplicaId, Role, Span, StateMachine, Wire,
-};
+use isochrone_core::{Assemble, Guarantee, Process, Protocol, ReplicaId, Role, Span, StateMachine};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -32,11 +30,12 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     type Parameters: Tuning;
     /// Its order.
     type Order<V: Ordered>: Order<Value = V, Parameters = Self::Parameters>;
-    /// What clients run.
-    type Client<C: Wire + Footprint, R: Wire>: Process<
-            Message = MessageOf<Self, C, R>,
-            Request = Request<C>,
-            Outcome = Outcome<R>,
+    /// What clients run. It is told the state machine for what a command says about itself: whether it only
+    /// reads, and what a blind write is answered.
+    type Client<S: StateMachine>: Process<
+            Message = MessageOf<Self, S::Command, S::Reply>,
+            Request = Request<S::Command>,
+            Outcome = Outcome<S::Reply>,
             Setup = client::Setup<Self::Parameters>,
         >;
 
@@ -76,8 +75,12 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
 /// What is spoken in a family.
 pub type MessageOf<F, C, R> = Message<C, R, <<F as Family>::Order<Entry<C>> as Process>::Message>;
 /// What a family's clients are, where they only ask replicas.
-pub type AskingClient<F, C, R> =
-    Client<C, R, <<F as Family>::Order<Entry<C>> as Process>::Message, <F as Family>::Parameters>;
+pub type AskingClient<F, S> = Client<
+    <S as StateMachine>::Command,
+    <S as StateMachine>::Reply,
+    <OrderOf<F, S> as Process>::Message,
+    <F as Family>::Parameters,
+>;
 /// A family's order for a state machine.
 pub type OrderOf<F, S> = <F as Family>::Order<Entry<<S as StateMachine>::Command>>;
 
@@ -116,7 +119,7 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
                 service: placement.service,
                 parameters: placement.parameters,
             };
-            host.client::<F::Client<S::Command, S::Reply>>(placement.client(*node), setup);
+            host.client::<F::Client<S>>(placement.client(*node), setup);
         }
     }
 }

@@ -69,7 +69,7 @@ pub use parameters::{Form, Parameters};
 
 use crate::family::{AskingClient, Replicated};
 use crate::order::Ordered;
-use isochrone_core::{Footprint, Wire};
+use isochrone_core::StateMachine;
 
 /// Multi-Paxos.
 #[derive(Copy, Clone, Debug)]
@@ -86,5 +86,5 @@ impl crate::Family for Family {
     const COMMITS: bool = false;
     type Parameters = Parameters;
     type Order<V: Ordered> = log::Log<V>;
-    type Client<C: Wire + Footprint, R: Wire> = AskingClient<Family, C, R>;
+    type Client<S: StateMachine> = AskingClient<Family, S>;
 }

@@ -1,6 +1,7 @@
 //! Epochs: how one order ends and the next begins.
 
 use super::Replica;
+use crate::family::REPLICA;
 use crate::message::{Entry, Message, Note, Record, Timer};
 use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
@@ -177,7 +178,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// A peer is in a later epoch: its state is needed to go on.
     pub(super) fn on_ended(&mut self, from: ProcessId, epoch: u32, effects: &mut Effects<Self>) {
-        if epoch > self.epoch {
+        // A client that takes part in the order may know a later epoch, but has no state to give.
+        if epoch > self.epoch && from.role == REPLICA {
             self.later = Some(from);
             self.pull_if_behind(effects);
         }
