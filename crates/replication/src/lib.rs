@@ -8,6 +8,7 @@
 pub mod client;
 pub mod directory;
 mod family;
+pub mod mencius;
 pub mod message;
 pub mod multipaxos;
 pub mod order;

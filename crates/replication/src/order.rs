@@ -66,7 +66,7 @@ pub enum Takes {
 }
 
 /// What an order has come to.
-#[derive(Clone, Eq, PartialEq, Debug)]
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub enum Step<V> {
     /// These are next. In a total order every replica is given the same, in the same sequence; in a partial
     /// one, those that do not commute.
@@ -81,7 +81,7 @@ pub enum Step<V> {
 }
 
 /// Values that have their place.
-#[derive(Clone, Eq, PartialEq, Debug)]
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Decided<V> {
     /// A number of this place that is the same at every replica, for the agreement oracle.
     pub position: u64,

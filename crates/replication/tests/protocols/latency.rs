@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Alone {
     reads: bool,
     dead: Vec<NodeId>,
+    in_a_row: bool,
     asked: BTreeMap<u32, u64>,
     invoked: BTreeMap<Ticket, Instant>,
     waits: Vec<(NodeId, Span)>,
@@ -31,7 +32,9 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Alone {
         }
         *count += 1;
         // One at a time in the whole cluster, so that nothing waits for anything.
-        let at = Instant::ZERO + Span::from_secs(10 + *count * 40 + u64::from(session.number) * 2);
+        let (count, number) = (*count, u64::from(session.number));
+        let turn = if self.in_a_row { number * ROUNDS + count } else { count * 20 + number };
+        let at = Instant::ZERO + Span::from_secs(10 + turn * 2);
         let command = if self.reads { Command::Get(key(0)) } else { Command::Set(key(0), "x".to_owned()) };
         Next::Request { at, request: Request::Command(command) }
     }
@@ -66,6 +69,8 @@ pub struct Measured<F: Family> {
     pub reads: bool,
     /// Nodes that crash for good five seconds before the first command.
     pub dead: Vec<NodeId>,
+    /// Whether each client asks all it asks before the next one does; else they take turns.
+    pub in_a_row: bool,
     pub tune: fn(&mut Placement<Machine, F>),
 }
 
@@ -73,7 +78,7 @@ impl<F: Family> Measured<F> {
     pub fn new(matrix: &Matrix, replicas: &[RegionId]) -> Measured<F> {
         let (matrix, replicas) = (matrix.clone(), replicas.to_vec());
         let leader = replicas[0];
-        Measured { matrix, replicas, leader, reads: false, dead: Vec::new(), tune: |_| {} }
+        Measured { matrix, replicas, leader, reads: false, dead: Vec::new(), in_a_row: false, tune: |_| {} }
     }
 
     /// What each client waits for each of its commands, one at a time in the whole cluster, and by which paths.
@@ -89,7 +94,8 @@ impl<F: Family> Measured<F> {
         let delays = (0..count).map(|from| (0..count).map(|to| delay(from, to)).collect()).collect();
         let mut config = Config::new(7, &names, delays);
         config.horizon = Span::from_secs(600);
-        let mut driver = Alone { reads: self.reads, dead: self.dead.clone(), ..Alone::default() };
+        let mut driver =
+            Alone { reads: self.reads, dead: self.dead.clone(), in_a_row: self.in_a_row, ..Alone::default() };
         let mut simulation = Simulation::<Replicated<Machine, F>>::new(config, &placement);
         if !self.dead.is_empty() {
             let action = |node: &NodeId| Planned {

@@ -6,6 +6,7 @@ mod cluster;
 mod driver;
 mod latency;
 mod machine;
+mod mencius;
 mod multipaxos;
 mod mutations;
 mod safety;

@@ -1,0 +1,635 @@
+//! The order: what a replica holds, and how its inputs reach the parts of the protocol.
+
+use super::lane::{Deal, Lane};
+use super::message::{Held, Message, Note, Rank, Record, Timer, Turn, Value};
+use super::propose::{Flight, Queue};
+use super::revoke::Revocation;
+use super::{Mutation, Parameters};
+use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes};
+use crate::request::{Change, Refusal};
+use isochrone_core::{
+    Ballot, Blob, Effects, Frontier, Identity, Instant, Malformed, Process, ProcessId, ReplicaId, Slot,
+    Snapshot, Span, Suspicion, Ticket, machine::CHUNK_MAX, wire,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A suggestion in a turn below the last durable `next` and this many more may leave before its own record
+/// is durable: whoever restarts takes so many turns for used and asks the others what is in them. Large
+/// enough that a busy owner is not held up by its disk, and small beside what a revocation steps over.
+/// It may be raised between versions, not lowered.
+pub(super) const RESERVE: u64 = 256;
+
+/// One replica of a group that Mencius orders. See the module.
+#[derive(Clone, Hash, Debug)]
+pub struct Order<V: Ordered> {
+    pub(super) process: ProcessId,
+    incarnation: u32,
+    pub(super) parameters: Parameters,
+    pub(super) members: Arc<[Member]>,
+    /// The own place among the members; their number, if this replica is none of them.
+    pub(super) me: usize,
+    pub(super) deal: Deal,
+    pub(super) lanes: Vec<Lane<V>>,
+
+    /// The next own turn: each before it is suggested, skipped, or left over from a former life.
+    pub(super) next: Turn,
+    /// Behind the last own turn that is not skipped: from here to `next` all are.
+    pub(super) skip_from: Turn,
+    /// What `next` would be after a restart now, at least.
+    pub(super) durable: Turn,
+    /// Own turns that are skipped and not counted as decided, since a restart may forget that.
+    pub(super) unmarked: VecDeque<Range<Turn>>,
+    /// All others were told that the own turns before it are skipped or suggested.
+    pub(super) told: Turn,
+    /// Whether the timer of skips runs.
+    pub(super) skipping: bool,
+    /// From here on the own turns are decided as this life suggested or skipped them, or open.
+    pub(super) claim_from: Turn,
+    /// A batch of the own turns was decided and the others were not told.
+    pub(super) commit_due: bool,
+    /// The own turns below it are to be taken back, by a revocation of the own turns, ...
+    pub(super) reclaim: Turn,
+    /// ... but not before this.
+    pub(super) reclaim_at: Instant,
+
+    pub(super) queue: Queue<V>,
+    pub(super) flights: VecDeque<Flight<V>>,
+    /// How many of them are not decided, and their bytes.
+    pub(super) flying: u64,
+    pub(super) flying_bytes: usize,
+    /// Votes of this turn, by owner; they leave in `settle`.
+    pub(super) votes: Vec<Option<Range<Turn>>>,
+
+    /// Behind the last slot that a suggestion is known for.
+    pub(super) seen: Slot,
+    /// Everything before it was taken out.
+    pub(super) delivered: Slot,
+    /// Everything before it was trimmed.
+    pub(super) base: Slot,
+    serial: u64,
+    /// The slots with commands that are kept for others, and their sizes.
+    kept: VecDeque<(Slot, u32)>,
+    kept_bytes: usize,
+    /// Steps beside those of the order.
+    pub(super) steps: VecDeque<Step<V>>,
+    /// Everything before it is recorded to be decided.
+    recorded: Slot,
+    /// Notes of this input.
+    pub(super) counted: Vec<&'static str>,
+
+    pub(super) contact: Suspicion,
+    /// How far the others have come.
+    pub(super) reports: Frontier<Slot>,
+    /// By owner: behind the last turn that it has said to be decided.
+    pub(super) claimed: Vec<Turn>,
+    pub(super) revocations: Vec<Option<Revocation<V>>>,
+    /// Whether the timer of repair runs, since when nothing has moved, and how often that was so.
+    pub(super) repairing: bool,
+    pub(super) stuck_at: Slot,
+    pub(super) attempts: u32,
+    pub(super) behind: Option<ProcessId>,
+    /// Whether no member of a lower seat was heard of lately.
+    lowest: bool,
+}
+
+/// A chunk of an order's own snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Image<V: Ordered> {
+    delivered: Slot,
+    next: Turn,
+    /// By owner: the ballot promised, and below which turn.
+    promised: Vec<(Ballot, Turn)>,
+    /// What is held, by owner.
+    held: Vec<(Rank, Held<V>)>,
+}
+
+impl<V: Ordered> Order<V> {
+    /// Everything before it is decided, and known here.
+    pub fn decided(&self) -> Slot {
+        let open = self.lanes.iter().enumerate().map(|(lane, held)| self.deal.slot(lane, held.frontier()));
+        open.min().unwrap_or_default()
+    }
+
+    /// How many runs of turns are held: what the memory of empty time is measured by.
+    pub fn runs(&self) -> usize {
+        self.lanes.iter().map(Lane::runs).sum()
+    }
+
+    /// Whether this replica votes.
+    pub(super) fn is_member(&self) -> bool {
+        self.me < self.members.len()
+    }
+
+    /// The own seat.
+    pub(super) fn seat(&self) -> ReplicaId {
+        // Only members vote and revoke.
+        self.members.get(self.me).map_or(ReplicaId(0), |member| member.replica)
+    }
+
+    /// The rank of a process among the members.
+    pub(super) fn rank(&self, process: ProcessId) -> Option<usize> {
+        self.members.iter().position(|member| member.process == process)
+    }
+
+    /// The members but this one.
+    pub(super) fn peers(&self) -> impl Iterator<Item = (usize, ProcessId)> + use<V> {
+        let (members, me) = (self.members.clone(), self.me);
+        (0..members.len()).filter(move |rank| *rank != me).map(move |rank| (rank, members[rank].process))
+    }
+
+    /// Whether a member is silent.
+    pub(super) fn is_silent(&self, rank: usize, now: Instant) -> bool {
+        rank != self.me && self.contact.suspects(now).contains(self.members[rank].replica)
+    }
+
+    /// Takes a value for decided in these turns, and looks what that says of own suggestions.
+    pub(super) fn decide(&mut self, lane: usize, turns: Range<Turn>, value: &Value<V>, now: Instant) -> bool {
+        let new = self.lanes[lane].decide(turns.clone(), value);
+        if new && lane == self.me {
+            self.land_flights(turns, now);
+        }
+        new
+    }
+
+    /// Gives up the own turns before `next`.
+    pub(super) fn give_up(&mut self, next: Turn) {
+        if next <= self.next {
+            return;
+        }
+        match self.unmarked.back_mut() {
+            Some(last) if last.end == self.next => last.end = next,
+            _ => self.unmarked.push_back(self.next..next),
+        }
+        self.next = next;
+        self.mark_skips();
+    }
+
+    /// Counts own skips as decided, as far as no restart can bring other values there: within the reserve
+    /// it would ask the others first, who have none.
+    fn mark_skips(&mut self) {
+        let free = self.durable + RESERVE;
+        while let Some(first) = self.unmarked.front_mut()
+            && first.start < free
+        {
+            let part = first.start..first.end.min(free);
+            first.start = part.end;
+            if first.start >= first.end {
+                self.unmarked.pop_front();
+            }
+            self.lanes[self.me].decide(part, &Value::NoOp);
+        }
+    }
+
+    /// A restart would find the own turns before `next` used or given up.
+    pub(super) fn now_durable(&mut self, next: Turn) {
+        if next > self.durable {
+            self.durable = next;
+            self.mark_skips();
+        }
+    }
+
+    /// What is learnt as decided keeps its place in the journal before it shows.
+    pub(super) fn finish(&mut self, effects: &mut Effects<Self>) {
+        let slot = self.decided();
+        if slot > self.recorded {
+            self.recorded = slot;
+            effects.record_lazily(Record::Decided { slot });
+        }
+        if self.parameters.early {
+            self.answer_early(effects.now());
+        }
+        for name in self.counted.drain(..) {
+            effects.mark(Note::Counted(name));
+        }
+    }
+
+    /// Everything before this slot is decided: as voted, or nothing.
+    fn close(&mut self, slot: Slot) {
+        for (lane, held) in self.lanes.iter_mut().enumerate() {
+            held.close(self.deal.turn(lane, slot));
+        }
+        self.recorded = self.recorded.max(slot);
+    }
+
+    /// The next slot with a batch that may be taken out.
+    fn next_batch(&self, end: Slot) -> Option<(Slot, usize, Arc<[V]>)> {
+        let mut first: Option<(Slot, usize, &Arc<[V]>)> = None;
+        for (lane, held) in self.lanes.iter().enumerate() {
+            let from = self.deal.turn(lane, self.delivered);
+            if let Some((turn, Value::Batch(values))) = held.next_batch(from) {
+                let slot = self.deal.slot(lane, turn);
+                if slot < end && first.is_none_or(|(known, _, _)| slot < known) {
+                    first = Some((slot, lane, values));
+                }
+            }
+        }
+        first.map(|(slot, lane, values)| (slot, lane, values.clone()))
+    }
+
+    /// Counts a slot that was taken out among those kept for others and trims beyond the bounds.
+    fn keep(&mut self, slot: Slot, size: u32) {
+        self.kept.push_back((slot, size));
+        self.kept_bytes += size as usize;
+        let mut base = self.base;
+        while self.kept.len() > self.parameters.keep_slots || self.kept_bytes > self.parameters.keep_bytes {
+            let Some((slot, size)) = self.kept.pop_front() else { break };
+            self.kept_bytes -= size as usize;
+            base = slot.next();
+        }
+        if base > self.base {
+            self.trim(base);
+        }
+    }
+
+    fn trim(&mut self, base: Slot) {
+        self.base = base;
+        for (lane, held) in self.lanes.iter_mut().enumerate() {
+            held.trim(self.deal.turn(lane, base));
+        }
+    }
+}
+
+impl<V: Ordered> crate::order::Order for Order<V> {
+    type Value = V;
+    type Parameters = Parameters;
+    type Position = Slot;
+
+    const TOTAL: bool = true;
+    const AHEAD: bool = true;
+    const MEMBERSHIP: Membership = Membership::StopAndHandOver;
+
+    fn takes(&self) -> Takes {
+        if self.is_member() {
+            return Takes::Here;
+        }
+        self.members.first().map_or(Takes::Nobody, |member| Takes::At(member.process))
+    }
+
+    fn leads(&self) -> bool {
+        self.is_member() && self.lowest
+    }
+
+    fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        if !self.is_member() {
+            return Err(Refusal::NotLeader);
+        }
+        let full = self.queue.values.len() >= self.parameters.queue_commands
+            || self.queue.bytes + bytes > self.parameters.queue_bytes.max(bytes);
+        if full {
+            return Err(Refusal::Overloaded);
+        }
+        self.queue.push(value, bytes, now);
+        Ok(())
+    }
+
+    fn step(&mut self, now: Instant) -> Option<Step<V>> {
+        if let Some(step) = self.steps.pop_front() {
+            return Some(step);
+        }
+        let end = self.decided();
+        let Some((slot, lane, values)) = self.next_batch(end) else {
+            self.delivered = self.delivered.max(end);
+            return None;
+        };
+        let mut hasher = rustc_hash::FxHasher::default();
+        values.hash(&mut hasher);
+        let size = u32::try_from(wire::encoded_size(&values)).unwrap_or(u32::MAX);
+        let answer = lane == self.me;
+        let spans = if answer { self.take_flight(self.deal.turn(lane, slot), now) } else { None };
+        self.delivered = slot.next();
+        self.serial += 1;
+        self.keep(slot, size);
+        Some(Step::Decided(Decided { position: slot.0, digest: hasher.finish(), values, answer, spans }))
+    }
+
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn position(&self) -> Slot {
+        self.delivered
+    }
+
+    fn serves(&self, serial: u64) -> bool {
+        serial + self.kept.len() as u64 >= self.serial
+    }
+
+    fn behind(&self) -> Option<ProcessId> {
+        self.behind
+    }
+
+    fn install(&mut self, position: &Slot) -> bool {
+        self.behind = None;
+        if *position <= self.delivered {
+            return false;
+        }
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.serial += 1;
+        self.delivered = *position;
+        self.trim(*position);
+        self.recorded = self.recorded.max(*position);
+        self.drop_flights(*position);
+        if self.is_member() {
+            // Decided by others: never used again, whatever was in them.
+            let own = self.deal.turn(self.me, *position);
+            self.give_up(own);
+            self.claim_from = self.claim_from.max(own);
+        }
+        true
+    }
+
+    fn give_up(&mut self) {
+        self.behind = None;
+    }
+
+    /// Nobody leads: to resign is done at once, and nobody can be made to lead.
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let answer = match change {
+            Change::Resign => Ok(()),
+            Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
+        };
+        effects.complete_ahead(ticket, answer);
+    }
+}
+
+impl<V: Ordered> Process for Order<V> {
+    type Setup = Setup<Parameters>;
+    type Message = Message<V>;
+    type Record = Record<V>;
+    type Request = ();
+    type Outcome = Result<(), Refusal>;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Setup<Parameters>) -> Order<V> {
+        let members = setup.members.clone();
+        let count = members.len();
+        let me = members.iter().position(|member| member.process == identity.process).unwrap_or(count);
+        let seats: Vec<ReplicaId> = members.iter().map(|member| member.replica).collect();
+        Order {
+            process: identity.process,
+            incarnation: identity.incarnation,
+            parameters: setup.parameters,
+            me,
+            deal: Deal { members: count.max(1) as u64 },
+            lanes: vec![Lane::default(); count],
+            next: 0,
+            skip_from: 0,
+            durable: 0,
+            unmarked: VecDeque::new(),
+            told: 0,
+            skipping: false,
+            claim_from: 0,
+            commit_due: false,
+            reclaim: 0,
+            reclaim_at: Instant::ZERO,
+            queue: Queue::default(),
+            flights: VecDeque::new(),
+            flying: 0,
+            flying_bytes: 0,
+            votes: vec![None; count],
+            seen: Slot::ZERO,
+            delivered: Slot::ZERO,
+            base: Slot::ZERO,
+            serial: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            steps: VecDeque::new(),
+            recorded: Slot::ZERO,
+            counted: Vec::new(),
+            contact: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
+            reports: Frontier::over(seats),
+            claimed: vec![0; count],
+            revocations: vec![None; count],
+            repairing: false,
+            stuck_at: Slot::ZERO,
+            attempts: 0,
+            behind: None,
+            lowest: me == 0,
+            members,
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        let image: Image<V> = wire::decode(&chunk)
+            .map_err(|error| Malformed { what: "order snapshot chunk", cause: error.to_string() })?;
+        if image.promised.len() != self.lanes.len() {
+            let cause = format!("{} owners, not {}", image.promised.len(), self.lanes.len());
+            return Err(Malformed { what: "order snapshot chunk", cause });
+        }
+        (self.delivered, self.recorded) = (image.delivered, image.delivered);
+        self.trim(image.delivered);
+        (self.next, self.durable) = (image.next, image.next);
+        for (lane, (ballot, barred)) in self.lanes.iter_mut().zip(image.promised) {
+            lane.admit(ballot, barred);
+        }
+        for (lane, Held { turns, ballot, value }) in image.held {
+            let Some(lane) = self.lanes.get_mut(usize::from(lane)) else { continue };
+            match ballot {
+                Some(ballot) => lane.vote(turns, ballot, &value),
+                None => drop(lane.decide(turns, &value)),
+            }
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, record: Record<V>) {
+        let forget = self.parameters.mutated(Mutation::ForgetPromise);
+        match record {
+            Record::Voted { lane, turn, value } => {
+                let lane = usize::from(lane);
+                if lane == self.me {
+                    self.give_up(turn);
+                    self.next = self.next.max(turn + 1);
+                } else {
+                    self.give_up(self.deal.turn(self.me, self.deal.slot(lane, turn)));
+                }
+                self.lanes[lane].vote(turn..turn + 1, Ballot::ZERO, &value);
+            }
+            Record::Advanced { next } => self.give_up(next),
+            Record::Restarted { next } => self.next = self.next.max(next),
+            Record::Promised { .. } | Record::Adopted { .. } if forget => {}
+            Record::Promised { lane, ballot, barred } => {
+                self.lanes[usize::from(lane)].admit(ballot, barred);
+                if usize::from(lane) == self.me {
+                    self.give_up(barred);
+                }
+            }
+            Record::Adopted { lane, ballot, runs } => {
+                let barred = runs.last().map_or(0, |run| run.turns.end);
+                self.lanes[usize::from(lane)].admit(ballot, barred);
+                for run in runs.iter() {
+                    self.lanes[usize::from(lane)].vote(run.turns.clone(), ballot, &run.value);
+                }
+                if usize::from(lane) == self.me {
+                    self.give_up(barred);
+                }
+            }
+            Record::Learned { runs } => {
+                for run in runs.iter() {
+                    self.lanes[usize::from(run.lane)].decide(run.turns.clone(), &run.value);
+                }
+            }
+            Record::Decided { slot } => self.close(slot),
+        }
+        self.now_durable(self.next);
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        if !self.is_member() {
+            return;
+        }
+        let now = effects.now();
+        let others = self.peers().map(|(rank, _)| self.members[rank].replica);
+        self.contact = Suspicion::watching(others, self.parameters.patience, now);
+        self.seen = self.decided();
+        self.restart(effects);
+        self.finish(effects);
+        if self.members.len() > 1 {
+            effects.arm(Timer::Beat, self.parameters.heartbeat);
+            self.beat(effects);
+        } else {
+            self.tend_revocations(effects);
+        }
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
+        let (Some(sender), true) = (self.rank(from), self.is_member()) else { return };
+        if sender != self.me {
+            self.contact.heard(self.members[sender].replica, effects.now());
+        }
+        match message {
+            Message::Suggest { turn, value, skipped, decided } => {
+                self.on_suggest(sender, turn, value, skipped, decided, effects);
+            }
+            Message::Accepted { lane, ballot, turns, skipped } => {
+                self.on_accepted(sender, usize::from(lane), ballot, turns, skipped, effects);
+            }
+            Message::Commit { decided } => self.confirm(sender, decided),
+            Message::Skip { skipped } => self.on_skip(sender, skipped, effects.now()),
+            Message::Beat { skipped, decided, seen, executed, barred } => {
+                self.on_skip(sender, skipped, effects.now());
+                self.confirm(sender, decided);
+                self.on_beat(sender, seen, executed, barred, effects);
+            }
+            Message::Prepare { lane, ballot, turns } => {
+                self.on_prepare(sender, usize::from(lane), ballot, turns, effects);
+            }
+            Message::Promised { lane, ballot, held } => {
+                self.on_promised(sender, usize::from(lane), ballot, held, effects);
+            }
+            Message::Accept { lane, ballot, turns, runs } => {
+                self.on_accept(sender, usize::from(lane), ballot, turns, runs, effects);
+            }
+            Message::Rejected { lane, promised, barred, decided } => {
+                self.on_rejected(sender, usize::from(lane), promised, barred, decided, effects);
+            }
+            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
+            Message::Learned { runs, executed } => self.on_learned(sender, runs, executed, effects),
+            Message::Trimmed { executed } => self.on_trimmed(sender, executed),
+        }
+        self.look_for_gaps(effects);
+        self.finish(effects);
+    }
+
+    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
+        effects.complete_ahead(ticket, Ok(()));
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Beat => self.beat(effects),
+            Timer::Skip => {
+                self.skipping = false;
+                if self.told < self.next {
+                    self.tell_skips(effects);
+                }
+            }
+            Timer::Repair => self.repair(effects),
+        }
+        self.finish(effects);
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        if self.is_member() {
+            self.flush(effects);
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        let head = Image {
+            delivered: self.delivered,
+            next: self.next,
+            promised: self.lanes.iter().map(|lane| (lane.promised, lane.barred)).collect(),
+            held: Vec::new(),
+        };
+        let mut held = VecDeque::new();
+        for (lane, of) in self.lanes.iter().enumerate() {
+            let from = self.deal.turn(lane, self.delivered);
+            held.extend(of.report(from..of.end()).into_iter().map(|held| (lane as Rank, held)));
+        }
+        let mut first = true;
+        Some(Box::new(std::iter::from_fn(move || {
+            if !first && held.is_empty() {
+                return None;
+            }
+            first = false;
+            let (mut image, mut size) = (head.clone(), 0);
+            while size < CHUNK_MAX
+                && let Some(one) = held.pop_front()
+            {
+                size += wire::encoded_size(&one);
+                image.held.push(one);
+            }
+            Some(Blob::from(wire::encode(&image)))
+        })))
+    }
+
+    fn check(&self) {
+        assert!(self.base <= self.delivered, "what was not taken out was trimmed");
+        if self.parameters.mutation.is_some() {
+            return;
+        }
+        assert!(self.delivered <= self.decided(), "{} taken out beyond {}", self.delivered, self.decided());
+        assert!(self.skip_from <= self.next, "a skip of turns that may be used");
+        assert!(self.durable <= self.next, "turns durably used that were not");
+        for (lane, held) in self.lanes.iter().enumerate() {
+            assert!(held.base() == self.deal.turn(lane, self.base), "lanes are trimmed alike");
+        }
+        assert!(self.flights.iter().is_sorted_by_key(|flight| flight.turn), "flights out of order");
+        assert!(self.flights.iter().all(|flight| flight.turn < self.next), "a flight of a turn not taken");
+        let open = self.flights.iter().filter(|flight| flight.quorum.is_none());
+        assert_eq!(open.count() as u64, self.flying, "flights miscounted");
+    }
+}
+
+impl<V: Ordered> Order<V> {
+    /// What a former life may have left in its turns is found out by revoking them; the first own turn of
+    /// this life lies behind.
+    fn restart(&mut self, effects: &mut Effects<Self>) {
+        if self.incarnation > 1 && !self.parameters.mutated(Mutation::ReuseTurns) {
+            let next = self.next + RESERVE;
+            self.next = next;
+            (self.reclaim, self.reclaim_at) = (next, effects.now());
+            effects.record(Record::Restarted { next });
+            effects.send(self.process, Message::Skip { skipped: next..next });
+        }
+        (self.skip_from, self.claim_from, self.told) = (self.next, self.next, self.next);
+    }
+
+    /// Looks who is silent: the lowest seat that is not does the housekeeping.
+    pub(super) fn look_who_is_lowest(&mut self, now: Instant) {
+        self.lowest = (0..self.me).all(|rank| self.is_silent(rank, now));
+    }
+
+    /// The longest that a message and its answer are waited for.
+    pub(super) fn round(&self) -> Span {
+        self.parameters.resend
+    }
+}
