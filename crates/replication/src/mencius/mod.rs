@@ -96,7 +96,7 @@ pub use parameters::Parameters;
 use crate::family::{AskingClient, Replicated};
 use crate::order::Ordered;
 use crate::service::Service;
-use isochrone_core::{Footprint, Guarantee, Wire};
+use isochrone_core::{Guarantee, StateMachine};
 
 /// Mencius.
 #[derive(Copy, Clone, Debug)]
@@ -113,7 +113,7 @@ impl crate::Family for Family {
     const COMMITS: bool = true;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
-    type Client<C: Wire + Footprint, R: Wire> = AskingClient<Family, C, R>;
+    type Client<S: StateMachine> = AskingClient<Family, S>;
 
     /// Also where blind commands are answered early: whoever asks later is given a later slot.
     fn guarantee(_: &Parameters, _: &Service) -> Guarantee {
