@@ -8,7 +8,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
-    ProcessId, Snapshot, Span, Ticket, Wire,
+    ProcessId, Series, Snapshot, Span, Ticket, Wire,
 };
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -48,8 +48,9 @@ pub struct Client<C, R, M, P> {
     answered: Instant,
     /// The number of the next command.
     next: u64,
-    outstanding: BTreeMap<u64, Asked<C>>,
-    tickets: BTreeMap<Ticket, u64>,
+    outstanding: Series<Asked<C>>,
+    /// By the ticket's number.
+    tickets: Series<u64>,
     /// Numbers to be sent to the target in `settle`.
     fresh: Vec<u64>,
     changes: BTreeMap<u64, Asked<Change>>,
@@ -97,7 +98,7 @@ const SWEEPS: u64 = 16;
 impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// The first command that is not finished: the replicas may forget those before it.
     fn below(&self) -> u64 {
-        self.outstanding.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+        self.outstanding.first().map_or(self.next, |(sequence, _)| sequence)
     }
 
     fn ask(&mut self, ticket: Ticket, command: C, effects: &mut Effects<Self>) {
@@ -116,7 +117,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             sequence,
             Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0, touching: false },
         );
-        self.tickets.insert(ticket, sequence);
+        self.tickets.insert(ticket.0, sequence);
         self.fresh.push(sequence);
         self.sweep_soon(effects);
     }
@@ -134,7 +135,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
-            let asked = outstanding.get(&sequence)?;
+            let asked = outstanding.get(sequence)?;
             Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching })
         };
         let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
@@ -151,9 +152,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         outcome: Outcome<R>,
         effects: &mut Effects<Self>,
     ) -> Option<Asked<C>> {
-        let asked = self.outstanding.remove(&sequence)?;
+        let asked = self.outstanding.remove(sequence)?;
         if let Some(ticket) = asked.ticket {
-            self.tickets.remove(&ticket);
+            self.tickets.remove(ticket.0);
             effects.complete(ticket, outcome);
         }
         Some(asked)
@@ -179,7 +180,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 Told::Touches => {
-                    if let Some(asked) = self.outstanding.get_mut(&sequence)
+                    if let Some(asked) = self.outstanding.get_mut(sequence)
                         && !std::mem::replace(&mut asked.touching, true)
                     {
                         asked.due = now + self.service.retry;
@@ -189,7 +190,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 }
                 Told::Overloaded => {
                     // Not a refusal to the host: a copy of the command may be on its way elsewhere.
-                    if let Some(asked) = self.outstanding.get_mut(&sequence) {
+                    if let Some(asked) = self.outstanding.get_mut(sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry;
                     }
@@ -219,7 +220,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 self.target = leader;
                 self.answered = now;
                 for sequence in sequences {
-                    if let Some(asked) = self.outstanding.get_mut(sequence) {
+                    if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry;
                         self.fresh.push(*sequence);
@@ -229,7 +230,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             _ => {
                 // Nobody leads yet: ask again soon, someone else if this one stays without a leader.
                 for sequence in sequences {
-                    if let Some(asked) = self.outstanding.get_mut(sequence) {
+                    if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry / SWEEPS;
                     }
@@ -249,7 +250,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             .outstanding
             .iter()
             .take_while(|(_, asked)| old(asked.at))
-            .map(|(sequence, _)| *sequence)
+            .map(|(sequence, _)| sequence)
             .collect();
         for sequence in over {
             // Its number is below all that are outstanding from now on, so a late copy is not executed.
@@ -260,12 +261,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         for number in over {
             self.finish_change(number, Outcome::Unknown, effects);
         }
-        let due = self.outstanding.values().any(|asked| asked.due <= now)
+        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now)
             || self.changes.values().any(|asked| asked.due <= now);
         if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }
-        for (sequence, asked) in &mut self.outstanding {
+        for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
@@ -396,8 +397,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             home: None,
             answered: Instant::ZERO,
             next: 1,
-            outstanding: BTreeMap::new(),
-            tickets: BTreeMap::new(),
+            outstanding: Series::default(),
+            tickets: Series::default(),
             fresh: Vec::new(),
             changes: BTreeMap::new(),
             sweeping: false,
@@ -437,8 +438,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
     }
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
-        if let Some(sequence) = self.tickets.remove(&ticket) {
-            self.outstanding.remove(&sequence);
+        if let Some(sequence) = self.tickets.remove(ticket.0) {
+            self.outstanding.remove(sequence);
         }
         self.changes.retain(|_, asked| asked.ticket != Some(ticket));
     }

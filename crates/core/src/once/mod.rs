@@ -3,9 +3,9 @@
 mod commuting;
 
 use crate::machine::CHUNK_MAX;
-use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Wire, wire};
+use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Series, Wire, wire};
 use commuting::Commuting;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What the table knows of a command.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -34,7 +34,7 @@ pub enum Seen<'a, R> {
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct OnceTable<R> {
     sessions: BTreeMap<ProcessId, Session<R>>,
-    running: BTreeSet<CommandId>,
+    running: BTreeMap<ClientId, Series<()>>,
     /// In place of the sessions, behind a partial order.
     commuting: Option<Box<Commuting<R>>>,
 }
@@ -44,12 +44,12 @@ struct Session<R> {
     incarnation: u32,
     /// Every command below is finished for good.
     below: u64,
-    done: BTreeMap<u64, R>,
+    done: Series<R>,
 }
 
 impl<R> Default for OnceTable<R> {
     fn default() -> OnceTable<R> {
-        OnceTable { sessions: BTreeMap::new(), running: BTreeSet::new(), commuting: None }
+        OnceTable { sessions: BTreeMap::new(), running: BTreeMap::new(), commuting: None }
     }
 }
 
@@ -80,7 +80,10 @@ impl<R> OnceTable<R> {
 
     /// What is known of a command.
     pub fn look(&self, id: CommandId) -> Seen<'_, R> {
-        let fresh = || if self.running.contains(&id) { Seen::Running } else { Seen::Fresh };
+        let fresh = || match self.running.get(&id.client) {
+            Some(running) if running.get(id.sequence).is_some() => Seen::Running,
+            _ => Seen::Fresh,
+        };
         if let Some(commuting) = &self.commuting {
             return commuting.look(id).unwrap_or_else(fresh);
         }
@@ -89,7 +92,7 @@ impl<R> OnceTable<R> {
             std::cmp::Ordering::Greater => fresh(),
             std::cmp::Ordering::Less => Seen::Forgotten,
             std::cmp::Ordering::Equal if id.sequence < session.below => Seen::Forgotten,
-            std::cmp::Ordering::Equal => match session.done.get(&id.sequence) {
+            std::cmp::Ordering::Equal => match session.done.get(id.sequence) {
                 Some(reply) => Seen::Done(reply),
                 None => fresh(),
             },
@@ -98,12 +101,17 @@ impl<R> OnceTable<R> {
 
     /// Notes that a command is on its way here, so that its repetition need not be.
     pub fn begin(&mut self, id: CommandId) {
-        self.running.insert(id);
+        self.running.entry(id.client).or_default().insert(id.sequence, ());
     }
 
     /// The command is no longer on its way here.
     pub fn end(&mut self, id: CommandId) {
-        self.running.remove(&id);
+        if let Some(running) = self.running.get_mut(&id.client) {
+            running.remove(id.sequence);
+            if running.is_empty() {
+                self.running.remove(&id.client);
+            }
+        }
     }
 
     /// Forgets all that was only begun: whoever began it no longer answers for it.
@@ -133,9 +141,7 @@ impl<R> OnceTable<R> {
             && below > session.below
         {
             session.below = below;
-            while session.done.first_key_value().is_some_and(|(sequence, _)| *sequence < below) {
-                session.done.pop_first();
-            }
+            session.done.trim(below);
         }
     }
 
@@ -145,7 +151,7 @@ impl<R> OnceTable<R> {
             return commuting.expire(client);
         }
         if let Some(session) = self.session(client) {
-            if let Some((last, _)) = session.done.last_key_value() {
+            if let Some((last, _)) = session.done.last() {
                 session.below = session.below.max(last + 1);
             }
             session.done.clear();
@@ -170,7 +176,7 @@ impl<R> OnceTable<R> {
         }
         let session = self.sessions.get(&client.process)?;
         let current = session.incarnation == client.incarnation;
-        session.done.last_key_value().filter(|_| current).map(|(sequence, _)| *sequence)
+        session.done.last().filter(|_| current).map(|(sequence, _)| sequence)
     }
 
     /// The first command of this client that is not acknowledged; 0 where the client is not known.
@@ -186,7 +192,7 @@ impl<R> OnceTable<R> {
 
     /// The client's session, begun anew for a newer incarnation; none for an older one.
     fn session(&mut self, client: ClientId) -> Option<&mut Session<R>> {
-        let fresh = || Session { incarnation: client.incarnation, below: 0, done: BTreeMap::new() };
+        let fresh = || Session { incarnation: client.incarnation, below: 0, done: Series::default() };
         let session = self.sessions.entry(client.process).or_insert_with(fresh);
         if session.incarnation < client.incarnation {
             *session = fresh();
@@ -208,10 +214,10 @@ impl<R: Wire> OnceTable<R> {
         for (process, session) in &self.sessions {
             let client = ClientId { process: *process, incarnation: session.incarnation };
             sessions.push((client, session.below, Vec::new()));
-            for (sequence, reply) in &session.done {
+            for (sequence, reply) in session.done.iter() {
                 size += wire::encoded_size(reply) + 16;
                 if let Some((_, _, done)) = sessions.last_mut() {
-                    done.push((*sequence, reply.clone()));
+                    done.push((sequence, reply.clone()));
                 }
                 if size >= CHUNK_MAX {
                     // A session may go on in the next chunk under the same head.
