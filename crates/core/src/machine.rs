@@ -18,6 +18,10 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// Executes one command.
     fn apply(&mut self, command: &Self::Command) -> Self::Reply;
 
+    /// Told just before these commands are applied: a large machine may bring what they will touch nearer,
+    /// all at once, where one after the other would wait for each. It changes nothing.
+    fn prepare<'a>(&self, _commands: impl Iterator<Item = &'a Self::Command>) {}
+
     /// Whether a command can be answered from the state without changing it. A protocol may then try
     /// [`StateMachine::read`]; everything else goes through the log.
     fn reads_only(command: &Self::Command) -> bool;

@@ -270,7 +270,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             if asked.due <= now {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
-                self.fresh.push(*sequence);
+                self.fresh.push(sequence);
             }
         }
         let mut again = Vec::new();

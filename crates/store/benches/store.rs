@@ -59,6 +59,15 @@ fn commands(c: &mut Criterion) {
                 b.iter(|| black_box(store.borrow_mut().apply(next.next().unwrap())));
             });
         }
+        group.bench_function("200 sets, prepared", |b| {
+            let commands: Vec<Command> = (0..100_000).map(|_| set(random.below(keys), &value)).collect();
+            let mut batches = commands.chunks(200).cycle();
+            b.iter(|| {
+                let batch = batches.next().unwrap();
+                store.borrow().prepare(batch.iter());
+                batch.iter().for_each(|command| drop(store.borrow_mut().apply(command)));
+            });
+        });
         group.bench_function("set behind a view", |b| {
             let commands: Vec<Command> = (0..1000).map(|_| set(random.below(keys), &value)).collect();
             b.iter_batched(

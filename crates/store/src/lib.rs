@@ -46,7 +46,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use trie::Trie;
 use turn::Turn;
-use value::{Collection, Entry};
+use value::{Collection, Entry, Value};
 
 /// The state of one partition of a keyspace. See the crate.
 #[derive(Clone, Default)]
@@ -57,6 +57,9 @@ pub struct Store {
     /// The sum of the versions of all keys.
     digest: u64,
 }
+
+/// With fewer keys than this everything is near in any case.
+const PREPARE_MIN: usize = 4096;
 
 /// A string may not grow beyond this, bytes; the default of `proto-max-bulk-len`.
 pub const STRING_MAX: usize = 512 * 1024 * 1024;
@@ -193,6 +196,24 @@ impl StateMachine for Store {
 
     fn apply(&mut self, command: &Command) -> Response {
         Turn::new(self, command.stamp).run(&command.operation)
+    }
+
+    fn prepare<'a>(&self, commands: impl Iterator<Item = &'a Command>) {
+        if self.keys.len() < PREPARE_MIN {
+            return;
+        }
+        let mut keys = Vec::new();
+        for command in commands {
+            command.operation.visit(&mut |touch| {
+                if let Touch::Key(key, _) = touch {
+                    keys.push(&key[..]);
+                }
+            });
+        }
+        self.keys.prepare(keys.into_iter(), |entry| match &entry.value {
+            Value::String(bytes) => usize::from(bytes.first().copied().unwrap_or(0)),
+            _ => 0,
+        });
     }
 
     fn reads_only(command: &Command) -> bool {

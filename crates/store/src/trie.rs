@@ -14,6 +14,7 @@ use crate::hash;
 use isochrone_core::Blob;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
+use std::hint::black_box;
 use std::sync::Arc;
 
 /// The map. See the module.
@@ -49,6 +50,9 @@ const LEAF_MAX: usize = 32;
 const BRANCH_MIN: usize = 8;
 /// Levels until the hash has no more bits; leaves there grow without limit.
 const DEPTH_MAX: u32 = 16;
+/// How many keys [`Trie::prepare`] takes together: many more loads than a core can have under way, and few
+/// enough that the first are still near when their turn comes.
+const PREPARED: usize = 64;
 
 fn way(hash: u64, depth: u32) -> usize {
     (hash >> (60 - 4 * depth)) as usize % WAYS
@@ -111,6 +115,41 @@ impl<V> Trie<V> {
     /// Whether there is such a key.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.get(key).is_some()
+    }
+
+    /// Brings the entries of many keys nearer, a group of keys at a time and for each group step by step: the
+    /// leaves of all, then the places of all in them, then what `touch` reads of the entries of all. The
+    /// steps of one key wait for each other in any case; those of different keys then wait together.
+    pub fn prepare<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, touch: impl Fn(&V) -> usize) {
+        let mut leaves = Vec::with_capacity(PREPARED);
+        let mut items = Vec::with_capacity(PREPARED);
+        let mut keys = keys.peekable();
+        while keys.peek().is_some() {
+            for key in keys.by_ref().take(PREPARED) {
+                let hash = hash::place(key);
+                let (mut node, mut depth) = (&self.0, 0);
+                while let Node::Branch(branch) = node {
+                    node = &branch.children[way(hash, depth)];
+                    depth += 1;
+                }
+                if let Node::Leaf(leaf) = node {
+                    leaves.push((leaf, depth, hash));
+                }
+            }
+            // What is read adds up to a number that nobody may leave out.
+            black_box(leaves.iter().fold(0, |sum: usize, (leaf, ..)| sum.wrapping_add(leaf.len())));
+            black_box(leaves.iter().fold(0, |sum: u64, (leaf, depth, hash)| {
+                sum.wrapping_add(leaf.get(guess(leaf.len(), *depth, *hash)).map_or(0, |item| item.hash))
+            }));
+            items.extend(leaves.drain(..).filter_map(|(leaf, depth, hash)| {
+                // By the hash alone; a key that shares it with another is merely not brought nearer.
+                leaf.get(find_hash(leaf, depth, hash)).filter(|item| item.hash == hash)
+            }));
+            black_box(items.drain(..).fold(0, |sum: usize, item| {
+                let key = item.key.first().copied().unwrap_or(0);
+                sum.wrapping_add(usize::from(key)).wrapping_add(touch(&item.value))
+            }));
+        }
     }
 
     /// How many entries have a hash below this one.
@@ -258,11 +297,7 @@ fn find<V>(items: &[Item<V>], depth: u32, hash: u64, key: &[u8]) -> Result<usize
         // Only where all bits of the hashes are used up.
         return items.binary_search_by(|item| item.order(hash, key));
     }
-    let rest = hash.checked_shl(4 * depth).unwrap_or(0) >> 32;
-    let mut at = ((rest * items.len() as u64) >> 32) as usize;
-    while at > 0 && items[at - 1].hash >= hash {
-        at -= 1;
-    }
+    let mut at = find_hash(items, depth, hash);
     while let Some(item) = items.get(at) {
         match item.order(hash, key) {
             Ordering::Less => at += 1,
@@ -271,6 +306,24 @@ fn find<V>(items: &[Item<V>], depth: u32, hash: u64, key: &[u8]) -> Result<usize
         }
     }
     Err(at)
+}
+
+/// The first entry of a leaf whose hash is not below this one.
+fn find_hash<V>(items: &[Item<V>], depth: u32, hash: u64) -> usize {
+    let mut at = guess(items.len(), depth, hash);
+    while at > 0 && items[at - 1].hash >= hash {
+        at -= 1;
+    }
+    while items.get(at).is_some_and(|item| item.hash < hash) {
+        at += 1;
+    }
+    at
+}
+
+/// About where a hash stands in a leaf of this size at this depth.
+fn guess(len: usize, depth: u32, hash: u64) -> usize {
+    let rest = hash.checked_shl(4 * depth).unwrap_or(0) >> 32;
+    ((rest * len as u64) >> 32) as usize
 }
 
 fn split<V>(items: Vec<Item<V>>, depth: u32) -> Branch<V> {

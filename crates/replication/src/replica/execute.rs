@@ -61,6 +61,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// Executes; the members of the next epoch, if the order ends here.
     fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Arc<[Member]>> {
         let spans = decided.spans.map(measured);
+        self.machine.prepare(decided.values.iter().filter_map(|entry| match entry {
+            Entry::Command { command, .. } | Entry::Read { command, .. } => Some(command),
+            Entry::Expire { .. } | Entry::Stop { .. } => None,
+        }));
         for entry in decided.values.iter() {
             match entry {
                 Entry::Command { id, below, command } => {
