@@ -5,8 +5,9 @@
 //!
 //! 1. due timers fire;
 //! 2. messages between processes of the node are delivered until there are none;
-//! 3. processes that had an input are told that no more is at hand (`settle`), which makes batches;
-//! 4. the records made are handed to the journal;
+//! 3. the records made are handed to the journal;
+//! 4. processes that had an input are told that no more is at hand (`settle`), which makes batches, and
+//!    their records are handed to the journal too;
 //! 5. what the journal has made durable is released, and if that gave somebody mail, 2 to 5 repeat.
 //!
 //! Nothing waits for a batch to fill.
@@ -214,6 +215,8 @@ impl Shard {
         let mut budget = LOCAL_PER_TURN;
         loop {
             let quiet = self.deliver(&mut budget);
+            // The disk works on what was recorded so far while `settle` does.
+            self.io.ledger().submit()?;
             self.settle();
             self.io.ledger().submit()?;
             self.io.durable = self.io.ledger().durable()?;

@@ -111,7 +111,7 @@ pub enum Membership {
 /// - **Replay.** Replaying its records, in order, brings every [`Step::Decided`] again that had been taken out
 ///   when the holder made its next record: what is learnt as decided is recorded, lazily where nothing else
 ///   rests on it.
-/// - **Snapshot.** [`Process::snapshot`] is called when every step is taken out. It holds votes, promises and
+/// - **Snapshot.** [`Process::snapshot`] is called when every step is taken out (but [`Order::DEFERS`]). It holds votes, promises and
 ///   what else restart needs, and nothing that was taken out: the holder keeps the state behind it.
 /// - **Silence.** It sends nothing to clients but what its own client role understands.
 /// - **Retries.** The same command may be proposed by several replicas, and twice by one. Each copy may take
@@ -132,6 +132,10 @@ pub trait Order:
     /// Whether every step rests on durable records only (own votes among them), so that what the replica makes
     /// of it may overtake records that are still under way. Else answers wait for this replica's records.
     const AHEAD: bool = false;
+    /// Whether a replica that does not lead may leave steps where they are until it settles: nobody waits for
+    /// them there, and what was recorded is on its way to disk by then. A snapshot in between holds what was
+    /// not taken out.
+    const DEFERS: bool = false;
     /// How its members change.
     const MEMBERSHIP: Membership;
 
@@ -161,7 +165,7 @@ pub trait Order:
     /// [`Refusal::Overloaded`] where a bounded queue is full; it is not taken then.
     fn propose(&mut self, value: Self::Value, bytes: usize, now: Instant) -> Result<(), Refusal>;
 
-    /// The next step, once each. Called until there is none, after every input.
+    /// The next step, once each. Called until there is none, after every input (see [`Order::DEFERS`]).
     fn step(&mut self, now: Instant) -> Option<Step<Self::Value>>;
 
     /// How much was taken out: rises with every [`Step::Decided`]; it need not be the same at two replicas.

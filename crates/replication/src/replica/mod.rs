@@ -117,11 +117,13 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         &self.members
     }
 
-    /// Gives the order an input, then executes what it has decided.
+    /// Gives the order an input, then executes what it has decided, unless that can wait.
     fn with_order(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut O, &mut Effects<O>)) {
         let order = &mut self.order;
         let answers = effects.lend(&mut self.loan, &Inner { epoch: self.epoch }, |inner| input(order, inner));
-        self.take_steps(effects);
+        if !O::DEFERS || self.order.leads() {
+            self.take_steps(effects);
+        }
         for (ticket, result) in answers {
             self.on_changed(ticket, result, effects);
         }
@@ -460,6 +462,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         if self.is_active() {
             self.trim_runs(effects.now());
             self.with_order(effects, |order, inner| order.settle(inner));
+            self.take_steps(effects);
             // A group of one may decide in `settle`.
             self.send_answers(effects);
         }

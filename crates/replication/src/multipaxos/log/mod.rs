@@ -296,6 +296,7 @@ impl<V: Ordered> Order for Log<V> {
 
     const TOTAL: bool = true;
     const AHEAD: bool = true;
+    const DEFERS: bool = true;
     const MEMBERSHIP: Membership = Membership::Own;
 
     fn takes(&self) -> Takes {
@@ -524,7 +525,6 @@ impl<V: Wire> Process for Log<V> {
     /// What was decided and delivered is the holder's to keep; here go the promise, the members and the
     /// votes for what may still be open.
     fn snapshot(&self) -> Option<Snapshot> {
-        debug_assert!(self.delivered == self.decided || self.leads(), "the holder takes out what is decided");
         let from = self.delivered;
         // The members are those at `decided`; coming by the changes before it again makes them the same.
         let head = Image {
