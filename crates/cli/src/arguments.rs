@@ -14,7 +14,8 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
-/// The verbs.
+/// The verbs. They differ much in size, and there is one of them.
+#[expect(clippy::large_enum_variant, reason = "parsed once")]
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Run a whole cluster in this process, with the delays of its regions emulated
@@ -267,13 +268,18 @@ pub struct Check {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  isochrone reproduce self-check\n  isochrone reproduce list")]
+#[command(
+    after_help = "Examples:\n  isochrone reproduce list\n  isochrone reproduce domino --only 'fig49*' --svg plots"
+)]
 pub struct Reproduce {
     /// Which evaluation; `list` names them
     pub name: String,
-    /// Only these rows
+    /// Only these rows; `*` at the end of one stands for any ending
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Draw the distributions of the published plots into this folder
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
     /// How figures are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

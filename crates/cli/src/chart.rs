@@ -16,7 +16,6 @@ pub(crate) struct Bars {
     pub(crate) floor: Vec<f64>,
 }
 
-#[allow(dead_code, reason = "reproduce draws them")]
 /// Curves over a common horizontal axis, from 0 to 1.
 pub(crate) struct Curves {
     /// What is shown.
@@ -76,7 +75,6 @@ pub(crate) fn bars(chart: &Bars) -> String {
     page.end()
 }
 
-#[allow(dead_code, reason = "reproduce draws them")]
 /// Draws curves.
 pub(crate) fn curves(chart: &Curves) -> String {
     let width = 620.0;

@@ -1,0 +1,158 @@
+//! `isochrone reproduce`: published evaluations, run again; published and measured figures side by side.
+
+mod domino;
+mod lab;
+mod published;
+mod sdpaxos;
+mod self_check;
+
+use crate::arguments::{Format, Reproduce};
+use crate::chart::{self, Curves};
+use crate::output::{print_json, print_text};
+use crate::{Status, Usage};
+use anyhow::{Context, bail};
+use lab::Lab;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// One figure. `published` is what the source states (for the self-check: what arithmetic says), `ratio` is
+/// measured over published.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    id: String,
+    setting: String,
+    system: String,
+    metric: String,
+    published: Published,
+    measured: Option<f64>,
+    unit: String,
+    ratio: Option<f64>,
+    note: String,
+    /// Whether the figure was measured, is off by more than the evaluation tolerates, and nobody has said why.
+    #[serde(skip)]
+    missed: bool,
+}
+
+/// What a source states: a number, or words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Published {
+    /// A number.
+    Number(f64),
+    /// Words.
+    Words(String),
+}
+
+/// Which rows, by their id.
+type Wanted<'a> = &'a dyn Fn(&str) -> bool;
+
+/// An evaluation: its name, what it is, and how it is run.
+struct Evaluation {
+    name: &'static str,
+    what: &'static str,
+    /// Rows whose id the filter lets through.
+    run: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<Row>>,
+    /// Its drawings, each with the name of its file.
+    draw: fn(&mut Lab) -> anyhow::Result<Vec<(&'static str, Curves)>>,
+}
+
+/// All evaluations, a line each.
+const ALL: &[Evaluation] = &[
+    Evaluation {
+        name: "self-check",
+        what: "Multi-Paxos in the simulator against its closed form, every leader and client of five regions",
+        run: self_check::run,
+        draw: |_| Ok(Vec::new()),
+    },
+    Evaluation {
+        name: "domino",
+        what: "Domino, Chapter 4 of Yan's thesis (Waterloo 2021): commit and execution latency, choices, throughput",
+        run: domino::run,
+        draw: domino::draw,
+    },
+    Evaluation {
+        name: "sdpaxos",
+        what: "SDPaxos (Zhao et al., SoCC 2018): latency, contention, stragglers, reads, failover",
+        run: sdpaxos::run,
+        draw: sdpaxos::draw,
+    },
+];
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
+    if arguments.name == "list" {
+        let text: String = ALL.iter().map(|one| format!("{:<12} {}\n", one.name, one.what)).collect();
+        print_text(&text)?;
+        return Ok(Status::Held);
+    }
+    let Some(evaluation) = ALL.iter().find(|one| one.name == arguments.name) else {
+        let names: Vec<_> = ALL.iter().map(|one| one.name).collect();
+        bail!(Usage(format!(
+            "no evaluation is called `{}`; there are {} (and `list`)",
+            arguments.name,
+            names.join(", ")
+        )));
+    };
+    let mut lab = Lab::default();
+    let wanted = |id: &str| {
+        let chosen =
+            |only: &String| only == id || only.strip_suffix('*').is_some_and(|only| id.starts_with(only));
+        arguments.only.is_empty() || arguments.only.iter().any(chosen)
+    };
+    let rows = (evaluation.run)(&wanted, &mut lab)?;
+    if rows.is_empty() {
+        bail!(Usage(format!("{}: no row is called {}", evaluation.name, arguments.only.join(" or "))));
+    }
+    if let Some(folder) = &arguments.svg {
+        let drawings = (evaluation.draw)(&mut lab)?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for (name, curves) in drawings {
+            let path = folder.join(format!("{}-{name}.svg", evaluation.name));
+            std::fs::write(&path, chart::curves(&curves))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    lab.finish();
+    match arguments.format {
+        Format::Json => print_json(&rows)?,
+        Format::Text => print_text(&table(&rows))?,
+    }
+    Ok(if rows.iter().any(|row| row.missed) { Status::Failed } else { Status::Held })
+}
+
+fn table(rows: &[Row]) -> String {
+    let published = |row: &Row| match &row.published {
+        Published::Number(number) => format!("{number:.2}"),
+        Published::Words(words) => words.clone(),
+    };
+    let wide =
+        |column: fn(&Row) -> usize, least: usize| rows.iter().map(column).max().unwrap_or(0).max(least);
+    let (id, setting) = (wide(|row| row.id.len(), 2), wide(|row| row.setting.len(), 7));
+    let (system, metric) = (wide(|row| row.system.len(), 6), wide(|row| row.metric.len(), 6));
+    let unit = wide(|row| row.unit.len(), 4);
+    let mut text = format!(
+        "{:id$}  {:setting$}  {:system$}  {:metric$}  {:>10}  {:>10}  {:unit$}  {:>6}  note\n",
+        "id", "setting", "system", "metric", "published", "measured", "unit", "ratio"
+    );
+    let shown =
+        |value: Option<f64>, digits| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    for row in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:id$}  {:setting$}  {:system$}  {:metric$}  {:>10}  {:>10}  {:unit$}  {:>6}  {}{}",
+            row.id,
+            row.setting,
+            row.system,
+            row.metric,
+            published(row),
+            shown(row.measured, 2),
+            row.unit,
+            shown(row.ratio, 3),
+            if row.missed { "MISSED " } else { "" },
+            row.note
+        );
+    }
+    text
+}

@@ -1,0 +1,125 @@
+//! The figures of the sources, as they are kept in `reference/published`, and what became of each here.
+
+use super::lab::Lab;
+use super::{Published, Row, Wanted};
+use anyhow::Context;
+use std::collections::BTreeMap;
+
+/// How far a measured figure may be from the published one before it must be explained.
+const TOLERANCE: f64 = 0.10;
+
+/// One row of a file.
+struct Figure {
+    id: String,
+    setting: String,
+    system: String,
+    metric: String,
+    value: Published,
+    unit: String,
+    note: String,
+}
+
+/// What became of a figure.
+pub(super) enum Finding {
+    /// It was measured, in the published unit.
+    Measured(f64),
+    /// A protocol that it needs is not in this program: the row is left out.
+    Absent,
+    /// It cannot be measured, for this reason.
+    Not(&'static str),
+}
+
+impl From<Option<f64>> for Finding {
+    fn from(measured: Option<f64>) -> Finding {
+        measured.map_or(Finding::Absent, Finding::Measured)
+    }
+}
+
+/// How one figure is measured.
+pub(super) struct Measure {
+    /// The figure's id; with `*` at the end, all that begin so.
+    pub(super) id: &'static str,
+    /// How.
+    pub(super) find: fn(&mut Lab) -> anyhow::Result<Finding>,
+    /// How it was measured where that is not plain, or why it is more than a tenth off.
+    pub(super) note: &'static str,
+}
+
+/// The rows of a file, in its order; `text` is its content, `file` its name for errors.
+pub(super) fn rows(
+    file: &str,
+    text: &str,
+    measures: &[Measure],
+    wanted: Wanted<'_>,
+    lab: &mut Lab,
+) -> anyhow::Result<Vec<Row>> {
+    let figures: Vec<Figure> = figures(file, text)?.into_iter().filter(|figure| wanted(&figure.id)).collect();
+    let mut rows = Vec::new();
+    lab.expect(figures.len());
+    // A measure of many figures is asked once for each: what it runs, the lab keeps.
+    for figure in figures {
+        lab.begin(&figure.id);
+        let covers = |measure: &&Measure| match measure.id.strip_suffix('*') {
+            Some(start) => figure.id.starts_with(start),
+            None => figure.id == measure.id,
+        };
+        let measure = measures.iter().find(covers);
+        let measure = measure.with_context(|| format!("{file}: nothing is said of {}", figure.id))?;
+        let finding = (measure.find)(lab).with_context(|| format!("{file}, {}", figure.id))?;
+        let (measured, mut note) = match finding {
+            Finding::Absent => continue,
+            Finding::Measured(measured) => (Some(measured), measure.note.to_owned()),
+            Finding::Not(reason) => (None, format!("not measured: {reason}")),
+        };
+        let ratio = match (&figure.value, measured) {
+            (Published::Number(published), Some(measured)) if *published != 0.0 => Some(measured / published),
+            _ => None,
+        };
+        let off = ratio.is_some_and(|ratio| (ratio - 1.0).abs() > TOLERANCE);
+        let missed = off && measure.note.is_empty();
+        if !figure.note.is_empty() {
+            let join = if note.is_empty() { "" } else { "; " };
+            note += &format!("{join}source: {}", figure.note);
+        }
+        let Figure { id, setting, system, metric, value: published, unit, .. } = figure;
+        rows.push(Row { id, setting, system, metric, published, measured, unit, ratio, note, missed });
+    }
+    Ok(rows)
+}
+
+fn figures(file: &str, text: &str) -> anyhow::Result<Vec<Figure>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let mut figures = Vec::new();
+    for record in reader.deserialize::<BTreeMap<String, String>>() {
+        let mut record = record.with_context(|| format!("{file} is no table"))?;
+        let mut take = |column: &str| record.remove(column).unwrap_or_default();
+        let value = take("value");
+        figures.push(Figure {
+            id: take("id"),
+            setting: take("setting"),
+            system: take("system"),
+            metric: take("metric"),
+            value: value.parse().map_or(Published::Words(value), Published::Number),
+            unit: take("unit"),
+            note: take("note"),
+        });
+    }
+    Ok(figures)
+}
+
+/// That each figure of a file is spoken of once, and nothing else is.
+#[cfg(test)]
+pub(super) fn covers(file: &str, text: &str, measures: &[Measure]) {
+    let figures = figures(file, text).unwrap();
+    let matches = |measure: &Measure, id: &str| match measure.id.strip_suffix('*') {
+        Some(start) => id.starts_with(start),
+        None => id == measure.id,
+    };
+    for figure in &figures {
+        let count = measures.iter().filter(|measure| matches(measure, &figure.id)).count();
+        assert_eq!(count, 1, "{file}: {}", figure.id);
+    }
+    for measure in measures {
+        assert!(figures.iter().any(|figure| matches(measure, &figure.id)), "{file}: {}", measure.id);
+    }
+}

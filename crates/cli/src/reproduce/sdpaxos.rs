@@ -1,0 +1,440 @@
+//! SDPaxos: Zhao et al., SoCC 2018. Settings and experiments: `specs/sdpaxos.md` 6.
+
+use super::domino::distribution;
+use super::lab::{APART, Experiment, Lab, Mix, Topology};
+use super::published::{self, Finding, Measure};
+use super::{Row, Wanted};
+use crate::chart::Curves;
+use isochrone_core::Span;
+use isochrone_sim::{Action, FaultKind, Planned};
+
+const REGIONS: [&str; 5] = ["CA", "OR", "OH", "IRE", "SEL"];
+const CLUSTER: [&str; 5] = ["R1", "R2", "R3", "R4", "R5"];
+
+pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
+    let text = include_str!("../../../../reference/published/sdpaxos.csv");
+    published::rows("reference/published/sdpaxos.csv", text, MEASURES, wanted, lab)
+}
+
+/// One command a message, as the source has it, and answers at commit.
+fn settings(protocol: &str) -> Vec<(&'static str, &'static str)> {
+    match protocol {
+        "multipaxos" => vec![("batch_commands", "1"), ("lease", "false")],
+        "sdpaxos" => vec![("reply", "commit"), ("batch", "1"), ("straggler_detection", "false")],
+        _ => vec![("reply", "commit"), ("batch", "1")],
+    }
+}
+
+/// Wide area: clients beside every replica, an open loop each.
+fn wide(protocol: &'static str, replicas: usize) -> Experiment {
+    Experiment {
+        topology: Topology::Ec2,
+        replicas: REGIONS[..replicas].to_vec(),
+        leader: Some("CA"),
+        protocol,
+        set: settings(protocol),
+        clients: REGIONS[..replicas].iter().map(|region| (*region, 1)).collect(),
+        // The source states no rate.
+        rate: Some(100.0),
+        mix: APART,
+        duration: Span::from_secs(24),
+        warm: Span::from_secs(4),
+        jitter: Span::ZERO,
+        cpu: true,
+        straggler: None,
+        script: Vec::new(),
+        history: false,
+    }
+}
+
+/// Equal distances of 100 ms, without load.
+fn even(protocol: &'static str, replicas: usize) -> Experiment {
+    let regions = ["R1", "R2", "R3", "R4", "R5", "R6", "R7"];
+    Experiment {
+        topology: Topology::Even(100),
+        replicas: regions[..replicas].to_vec(),
+        leader: Some("R1"),
+        clients: vec![("R2", 1)],
+        rate: Some(2.0),
+        cpu: false,
+        ..wide(protocol, 3)
+    }
+}
+
+/// A local cluster under as much load as it takes: closed loops, each client at its replica, for Multi-Paxos through it
+/// to the leader.
+fn local(protocol: &'static str, replicas: usize, size: usize) -> Experiment {
+    let clients = ["C1", "C2", "C3", "C4", "C5"];
+    Experiment {
+        topology: Topology::Cluster,
+        replicas: CLUSTER[..replicas].to_vec(),
+        leader: Some("R1"),
+        clients: clients[..replicas].iter().map(|region| (*region, 64)).collect(),
+        rate: None,
+        mix: Mix { size, ..APART },
+        duration: Span::from_millis(500),
+        warm: Span::from_millis(100),
+        ..wide(protocol, 3)
+    }
+}
+
+fn conflicting(experiment: Experiment, percent: u8) -> Experiment {
+    Experiment { mix: Mix { conflict: percent, ..experiment.mix }, ..experiment }
+}
+
+fn reading(experiment: Experiment, percent: u8) -> Experiment {
+    Experiment { mix: Mix { reads: percent, ..experiment.mix }, ..experiment }
+}
+
+/// With a third of its processor left to this replica.
+fn slowed(experiment: Experiment, replica: &'static str) -> Experiment {
+    Experiment { straggler: Some((replica, 300)), ..experiment }
+}
+
+/// How much of the throughput a slow replica costs, percent.
+fn loss(lab: &mut Lab, experiment: Experiment, replica: &'static str) -> anyhow::Result<Finding> {
+    let (well, ill) = (lab.throughput(&experiment)?, lab.throughput(&slowed(experiment, replica))?);
+    Ok(match (well, ill) {
+        (Some(well), Some(ill)) => Finding::Measured(100.0 * (1.0 - ill / well)),
+        _ => Finding::Absent,
+    })
+}
+
+/// The largest of these ratios of throughput.
+fn largest(lab: &mut Lab, pairs: &[(Experiment, Experiment)]) -> anyhow::Result<Finding> {
+    let mut most: Option<f64> = None;
+    for (above, below) in pairs {
+        match (lab.throughput(above)?, lab.throughput(below)?) {
+            (Some(above), Some(below)) => most = Some(most.unwrap_or(0.0).max(above / below)),
+            _ => return Ok(Finding::Absent),
+        }
+    }
+    Ok(most.into())
+}
+
+/// Throughput with a slow replica that is not the sequencer, against another system with the same.
+fn ahead_with_straggler(lab: &mut Lab, other: &'static str) -> anyhow::Result<Finding> {
+    let pair = |size| (slowed(local("sdpaxos", 3, size), "R2"), slowed(local(other, 3, size), "R2"));
+    largest(lab, &[pair(16), pair(1_000)])
+}
+
+/// Write throughput against Multi-Paxos, three and five replicas, both sizes.
+fn ahead_of_multipaxos(lab: &mut Lab) -> anyhow::Result<Finding> {
+    let pair = |(replicas, size)| (local("sdpaxos", replicas, size), local("multipaxos", replicas, size));
+    largest(lab, &[(3, 16), (3, 1_000), (5, 16), (5, 1_000)].map(pair))
+}
+
+fn ahead_of_epaxos(lab: &mut Lab) -> anyhow::Result<Finding> {
+    let pair = |(replicas, size)| {
+        (conflicting(local("sdpaxos", replicas, size), 5), conflicting(local("epaxos", replicas, size), 5))
+    };
+    largest(lab, &[(3, 16), (5, 16)].map(pair))
+}
+
+fn reads_over_writes(lab: &mut Lab, size: usize) -> anyhow::Result<Finding> {
+    let pair = |replicas| (reading(local("sdpaxos", replicas, size), 100), local("sdpaxos", replicas, size));
+    largest(lab, &[3, 5].map(pair))
+}
+
+/// The largest loss of throughput, percent, at any of these shares of conflicts, three and five replicas, 16 bytes.
+fn conflict_loss(lab: &mut Lab, protocol: &'static str, percents: &[u8]) -> anyhow::Result<Finding> {
+    let mut most = 0.0_f64;
+    for replicas in [3, 5] {
+        let Some(free) = lab.throughput(&local(protocol, replicas, 16))? else { return Ok(Finding::Absent) };
+        for percent in percents {
+            let Some(met) = lab.throughput(&conflicting(local(protocol, replicas, 16), *percent))? else {
+                return Ok(Finding::Absent);
+            };
+            most = most.max(100.0 * (1.0 - met / free));
+        }
+    }
+    Ok(Finding::Measured(most))
+}
+
+/// How much a figure of EPaxos grows with conflicts at five replicas, the largest over the regions, percent.
+fn epaxos_growth(
+    lab: &mut Lab,
+    percent: u8,
+    figure: fn(&isochrone_workload::Recorder, usize) -> Option<f64>,
+) -> anyhow::Result<Finding> {
+    let (Some(free), Some(met)) =
+        (lab.latencies(&wide("epaxos", 5))?, lab.latencies(&conflicting(wide("epaxos", 5), percent))?)
+    else {
+        return Ok(Finding::Absent);
+    };
+    let growth = (0..5).filter_map(|at| Some(100.0 * (figure(&met, at)? / figure(&free, at)? - 1.0)));
+    Ok(growth.reduce(f64::max).into())
+}
+
+fn mean(recorder: &isochrone_workload::Recorder, region: usize) -> Option<f64> {
+    recorder.region(region, None).map(|figures| figures.mean_ms)
+}
+
+fn p95(recorder: &isochrone_workload::Recorder, region: usize) -> Option<f64> {
+    recorder.quantile(0.95, Some(region))
+}
+
+/// How much lower SDPaxos' mean latency is than another system's in a region, percent: the lowest and highest share over
+/// these cases, each a number of replicas and a region.
+fn reductions(
+    lab: &mut Lab,
+    cases: &[(usize, usize)],
+    make: fn(Experiment) -> Experiment,
+) -> anyhow::Result<Option<(f64, f64)>> {
+    let mut range: Option<(f64, f64)> = None;
+    for (replicas, region) in cases {
+        let Some(own) = lab.latencies(&make(wide("sdpaxos", *replicas)))? else { return Ok(None) };
+        for other in ["multipaxos", "mencius", "epaxos"] {
+            let Some(theirs) = lab.latencies(&make(wide(other, *replicas)))? else { return Ok(None) };
+            if let (Some(own), Some(theirs)) = (mean(&own, *region), mean(&theirs, *region)) {
+                let less = 100.0 * (1.0 - own / theirs);
+                let (low, high) = range.unwrap_or((less, less));
+                range = Some((low.min(less), high.max(less)));
+            }
+        }
+    }
+    Ok(range)
+}
+
+const EVERYWHERE: [(usize, usize); 8] = [(3, 0), (3, 1), (3, 2), (5, 0), (5, 1), (5, 2), (5, 3), (5, 4)];
+/// CA at three replicas, OR and OH at five.
+const READS: [(usize, usize); 3] = [(3, 0), (5, 1), (5, 2)];
+
+/// One read to nine writes' worth of Zipf's law and more: YCSB, 500,000 keys.
+fn ycsb(experiment: Experiment) -> Experiment {
+    Experiment {
+        mix: Mix { reads: 90, exponent: Some(0.99), records: 500_000, size: 16, conflict: 0 },
+        ..experiment
+    }
+}
+
+fn only_reads(experiment: Experiment) -> Experiment {
+    let experiment = ycsb(experiment);
+    Experiment { mix: Mix { reads: 100, ..experiment.mix }, ..experiment }
+}
+
+/// The longest time without an answer that clients of a region see when the sequencer dies, milliseconds.
+fn stall(lab: &mut Lab, region: usize) -> anyhow::Result<Finding> {
+    let crash = Planned {
+        at: Span::from_millis(10_250),
+        length: Span::ZERO,
+        kind: FaultKind::Crash,
+        action: Action::Crash { node: 0, effects: 0, down: Span::from_secs(60) },
+    };
+    let experiment = Experiment {
+        script: vec![crash],
+        history: true,
+        cpu: false,
+        duration: Span::from_secs(20),
+        warm: Span::from_secs(2),
+        clients: vec![("OR", 1), ("OH", 1)],
+        ..wide("sdpaxos", 3)
+    };
+    let Some(outcome) = lab.run(&experiment)? else { return Ok(Finding::Absent) };
+    // Sessions are numbered in the order of their nodes: OR is 0, OH is 1.
+    let session = region as u64 - 1;
+    let mine = outcome.history.operations.iter().filter(|operation| operation.client == session);
+    let mut answers: Vec<u64> = mine.filter_map(|operation| operation.returned).collect();
+    answers.sort_unstable();
+    let longest = answers.windows(2).map(|pair| pair[1] - pair[0]).max();
+    Ok(longest.map(|nanos| nanos as f64 / 1e6).into())
+}
+
+/// Messages of one read, without those between a replica and its own client.
+fn messages_a_read(lab: &mut Lab) -> anyhow::Result<Finding> {
+    let at = |rate| Experiment { rate: Some(rate), ..reading(even("sdpaxos", 3), 100) };
+    let (Some(few), Some(many)) = (lab.run(&at(2.0))?, lab.run(&at(40.0))?) else {
+        return Ok(Finding::Absent);
+    };
+    let operations = many.report.operations as f64 - few.report.operations as f64;
+    let messages = many.report.messages as f64 - few.report.messages as f64;
+    Ok(Finding::Measured((messages / operations - 2.0).max(0.0)))
+}
+
+fn round_trips(lab: &mut Lab, replicas: usize) -> anyhow::Result<Finding> {
+    Ok(lab.mean(&even("sdpaxos", replicas), "R2")?.map(|millis| millis / 100.0).into())
+}
+
+const SETTING: Finding = Finding::Not("a setting of the runs, no result");
+
+const MEASURES: &[Measure] = &[
+    Measure {
+        id: "SDP-001",
+        find: |_| {
+            Ok(Finding::Not(
+                "the basic protocol is a step of the source's explanation; what runs here is the optimised one",
+            ))
+        },
+        note: "",
+    },
+    Measure { id: "SDP-002", find: |lab| round_trips(lab, 3), note: "" },
+    Measure { id: "SDP-003", find: |lab| round_trips(lab, 5), note: "" },
+    Measure { id: "SDP-004", find: |lab| round_trips(lab, 7), note: "" },
+    Measure {
+        id: "SDP-005",
+        find: |_| {
+            Ok(Finding::Not("no client sees it: it is hidden behind the round trip of SDP-002 and SDP-003"))
+        },
+        note: "",
+    },
+    Measure { id: "SDP-006", find: messages_a_read, note: "" },
+    Measure { id: "SDP-007", find: |_| Ok(Finding::Not("a formula")), note: "" },
+    Measure {
+        id: "SDP-008",
+        find: |lab| {
+            Ok(lab.mean(&reading(even("sdpaxos", 3), 100), "R2")?.map(|millis| millis / 100.0).into())
+        },
+        note: "",
+    },
+    Measure {
+        id: "SDP-009",
+        find: |_| Ok(Finding::Not("of CORFU, which is not among these protocols")),
+        note: "",
+    },
+    Measure { id: "SDP-010", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-011", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-012", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-013", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-014", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-015", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-016", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-017", find: |lab| ahead_with_straggler(lab, "mencius"), note: MACHINES },
+    Measure { id: "SDP-018", find: ahead_of_epaxos, note: MACHINES },
+    Measure { id: "SDP-019", find: ahead_of_multipaxos, note: MACHINES },
+    Measure { id: "SDP-020", find: |lab| reads_over_writes(lab, 16), note: MACHINES },
+    Measure {
+        id: "SDP-021",
+        find: |lab| Ok(reductions(lab, &EVERYWHERE, |experiment| experiment)?.map(|(_, high)| high).into()),
+        note: "",
+    },
+    Measure {
+        id: "SDP-022",
+        find: |lab| Ok(reductions(lab, &EVERYWHERE, only_reads)?.map(|(_, high)| high).into()),
+        note: "",
+    },
+    Measure { id: "SDP-023", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-024", find: |lab| ahead_with_straggler(lab, "mencius"), note: MACHINES },
+    Measure { id: "SDP-025", find: |lab| ahead_with_straggler(lab, "epaxos"), note: MACHINES },
+    Measure { id: "SDP-026", find: |lab| loss(lab, local("sdpaxos", 3, 16), "R1"), note: MACHINES },
+    Measure { id: "SDP-027", find: |lab| loss(lab, local("sdpaxos", 3, 16), "R2"), note: MACHINES },
+    Measure { id: "SDP-028", find: |lab| loss(lab, local("mencius", 3, 1_000), "R2"), note: MACHINES },
+    Measure { id: "SDP-029", find: |lab| loss(lab, local("multipaxos", 3, 16), "R1"), note: MACHINES },
+    Measure { id: "SDP-030", find: |lab| loss(lab, local("multipaxos", 3, 1_000), "R1"), note: BANDWIDTH },
+    Measure { id: "SDP-031", find: |lab| loss(lab, local("mencius", 3, 16), "R2"), note: MACHINES },
+    Measure { id: "SDP-032", find: |lab| loss(lab, local("mencius", 3, 1_000), "R2"), note: MACHINES },
+    Measure { id: "SDP-033", find: |lab| loss(lab, local("epaxos", 3, 16), "R2"), note: MACHINES },
+    Measure { id: "SDP-034", find: |lab| loss(lab, local("epaxos", 3, 1_000), "R2"), note: MACHINES },
+    Measure { id: "SDP-035", find: |lab| loss(lab, local("sdpaxos", 3, 16), "R1"), note: MACHINES },
+    Measure { id: "SDP-036", find: |lab| loss(lab, local("sdpaxos", 3, 1_000), "R1"), note: MACHINES },
+    Measure { id: "SDP-037", find: |lab| loss(lab, local("sdpaxos", 3, 16), "R2"), note: MACHINES },
+    Measure { id: "SDP-038", find: |lab| loss(lab, local("sdpaxos", 3, 1_000), "R2"), note: MACHINES },
+    Measure {
+        id: "SDP-039",
+        find: |lab| loss(lab, reading(local("sdpaxos", 3, 16), 100), "R1"),
+        note: MACHINES,
+    },
+    Measure {
+        id: "SDP-040",
+        find: |lab| loss(lab, reading(local("sdpaxos", 3, 1_000), 100), "R1"),
+        note: MACHINES,
+    },
+    Measure {
+        id: "SDP-041",
+        find: |lab| loss(lab, reading(local("sdpaxos", 3, 16), 100), "R2"),
+        note: MACHINES,
+    },
+    Measure {
+        id: "SDP-042",
+        find: |lab| loss(lab, reading(local("sdpaxos", 3, 1_000), 100), "R2"),
+        note: MACHINES,
+    },
+    Measure {
+        id: "SDP-043",
+        find: |_| {
+            Ok(Finding::Not("a bound on an event inside the protocol; its tests hold it to two seconds"))
+        },
+        note: "",
+    },
+    Measure {
+        id: "SDP-044",
+        find: |lab| conflict_loss(lab, "epaxos", &[5, 25, 50, 75, 100]),
+        note: MACHINES,
+    },
+    Measure { id: "SDP-045", find: |lab| conflict_loss(lab, "epaxos", &[5]), note: MACHINES },
+    Measure {
+        id: "SDP-046",
+        find: |lab| conflict_loss(lab, "sdpaxos", &[5, 25, 50, 75, 100]),
+        note: "measured in percent",
+    },
+    Measure { id: "SDP-047", find: |lab| reads_over_writes(lab, 16), note: MACHINES },
+    Measure { id: "SDP-048", find: |lab| reads_over_writes(lab, 1_000), note: MACHINES },
+    Measure { id: "SDP-049", find: ahead_of_multipaxos, note: MACHINES },
+    Measure { id: "SDP-050", find: |lab| Ok(lab.mean(&wide("sdpaxos", 5), "IRE")?.into()), note: "" },
+    Measure {
+        id: "SDP-051",
+        find: |lab| Ok(lab.mean(&wide("epaxos", 5), "IRE")?.into()),
+        note: "measured with EPaxos without conflicts, whose quorum is the optimal one",
+    },
+    Measure { id: "SDP-052", find: |lab| epaxos_growth(lab, 5, mean), note: RATE },
+    Measure { id: "SDP-053", find: |lab| epaxos_growth(lab, 50, mean), note: RATE },
+    Measure { id: "SDP-054", find: |lab| epaxos_growth(lab, 5, p95), note: RATE },
+    Measure { id: "SDP-055", find: |lab| epaxos_growth(lab, 50, p95), note: RATE },
+    Measure { id: "SDP-056", find: |_| Ok(SETTING), note: "" },
+    Measure {
+        id: "SDP-057",
+        find: |lab| Ok(reductions(lab, &READS, only_reads)?.map(|(low, _)| low).into()),
+        note: RATE,
+    },
+    Measure {
+        id: "SDP-058",
+        find: |lab| Ok(reductions(lab, &READS, only_reads)?.map(|(_, high)| high).into()),
+        note: RATE,
+    },
+    Measure { id: "SDP-059", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-060", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-061", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-062", find: |_| Ok(SETTING), note: "" },
+    Measure { id: "SDP-063", find: |lab| stall(lab, 1), note: "" },
+    Measure { id: "SDP-064", find: |lab| stall(lab, 2), note: "" },
+];
+
+const MACHINES: &str =
+    "one core of the calibrated runtime a replica, in the place of two virtual cores and the source's code";
+const BANDWIDTH: &str =
+    "the source's machines were bound by their network here; the processor model has no such bound";
+const RATE: &str = "the source states no request rate; 100 a second of each client here";
+
+/// The distributions behind Figure 12.
+pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<(&'static str, Curves)>> {
+    let mut drawn = Vec::new();
+    for (name, replicas) in [("fig12-three", 3), ("fig12-five", 5)] {
+        let systems = [
+            ("SDPaxos", wide("sdpaxos", replicas)),
+            ("EPaxos, 0%", wide("epaxos", replicas)),
+            ("EPaxos, 5%", conflicting(wide("epaxos", replicas), 5)),
+            ("EPaxos, 50%", conflicting(wide("epaxos", replicas), 50)),
+            ("Mencius", wide("mencius", replicas)),
+            ("Multi-Paxos", wide("multipaxos", replicas)),
+        ];
+        let mut series = Vec::new();
+        for (system, experiment) in systems {
+            if let Some(outcome) = lab.run(&experiment)? {
+                series.push((system.to_owned(), distribution(&outcome)));
+            }
+        }
+        let title = format!("Commit latency, EC2, {replicas} replicas, sequencer and leader in CA");
+        drawn.push((name, Curves { title, axis: "latency, ms".to_owned(), series }));
+    }
+    Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_published_figure_is_measured_or_has_its_reason() {
+        let text = include_str!("../../../../reference/published/sdpaxos.csv");
+        published::covers("sdpaxos.csv", text, MEASURES);
+    }
+}
