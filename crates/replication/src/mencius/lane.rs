@@ -158,23 +158,22 @@ impl<V: Wire> Lane<V> {
     }
 
     /// The owner's word that these turns are decided as it suggested them: so are those whose suggestion is
-    /// held. Whether all of them are known now.
-    pub(super) fn confirm(&mut self, turns: Range<Turn>, any: bool) -> bool {
+    /// held.
+    pub(super) fn confirm(&mut self, turns: Range<Turn>) {
         let turns = turns.start.max(self.frontier)..turns.end;
         if turns.start >= turns.end {
-            return true;
+            return;
         }
         let suggested = |state: &State<V>| match state {
-            State::Voted(ballot, value) if *ballot == Ballot::ZERO || any => Some(value.clone()),
+            State::Voted(ballot, value) if *ballot == Ballot::ZERO => Some(value.clone()),
             State::Voted(..) | State::Decided(_) => None,
         };
-        let held = self.held.runs(turns.clone());
+        let held = self.held.runs(turns);
         let known: Vec<_> = held.filter_map(|(run, state)| Some((run, suggested(state)?))).collect();
         for (run, value) in known {
             self.held.set(run, State::Decided(value));
         }
         self.advance();
-        self.frontier >= turns.end
     }
 
     /// Everything before this turn is decided: what is voted for is, and where nothing is held it is a no-op.

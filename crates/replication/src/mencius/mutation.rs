@@ -20,8 +20,8 @@ pub enum Mutation {
     ReuseTurns,
     /// The owner takes a lower turn than one that it has skipped.
     SuggestSkipped,
-    /// An owner's word that its turns are decided is taken for any value held there.
-    CommitAnyVote,
+    /// An owner calls turns decided as it suggested them although a revoker has emptied one of them.
+    ClaimRevoked,
     /// A command is answered early although what stands in an earlier slot is not known.
     AnswerBeforeKnown,
 }
@@ -37,7 +37,7 @@ impl Mutation {
         Mutation::RevokeWithoutAccept,
         Mutation::ReuseTurns,
         Mutation::SuggestSkipped,
-        Mutation::CommitAnyVote,
+        Mutation::ClaimRevoked,
         Mutation::AnswerBeforeKnown,
     ];
 
@@ -52,7 +52,7 @@ impl Mutation {
             Mutation::RevokeWithoutAccept => "revoke-without-accept",
             Mutation::ReuseTurns => "reuse-turns",
             Mutation::SuggestSkipped => "suggest-skipped",
-            Mutation::CommitAnyVote => "commit-any-vote",
+            Mutation::ClaimRevoked => "claim-revoked",
             Mutation::AnswerBeforeKnown => "answer-before-known",
         }
     }

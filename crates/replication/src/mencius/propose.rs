@@ -280,7 +280,9 @@ impl<V: Ordered> Order<V> {
             let flight = &self.flights[index];
             match self.lanes[self.me].get(flight.turn) {
                 Some(State::Decided(Value::NoOp)) => {
-                    self.claim_from = self.claim_from.max(flight.turn + 1);
+                    if !self.parameters.mutated(Mutation::ClaimRevoked) {
+                        self.claim_from = self.claim_from.max(flight.turn + 1);
+                    }
                     self.land_flight(index, now);
                     lost.extend(self.flights.remove(index).map(|flight| flight.values));
                 }
@@ -351,8 +353,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn confirm(&mut self, owner: usize, turns: Range<Turn>) {
         if owner != self.me && turns.start < turns.end {
             self.claimed[owner] = self.claimed[owner].max(turns.end);
-            let any = self.parameters.mutated(Mutation::CommitAnyVote);
-            self.lanes[owner].confirm(turns, any);
+            self.lanes[owner].confirm(turns);
         }
     }
 

@@ -51,8 +51,12 @@ fn measure(matrix: &Matrix, replicas: &[RegionId], dead: &[NodeId], turns: Turns
     for (node, wait) in waits {
         let client = RegionId(node.0);
         let expected = expected(matrix, replicas, dead, client, &mut last);
-        // A client's first command may have gone to one who is dead.
-        if !dead.is_empty() && before != Some(node) {
+        let nearest = replicas.iter().min_by_key(|region| match **region == client {
+            true => Span::ZERO,
+            false => matrix.rtt(client, **region),
+        });
+        if nearest.is_some_and(|region| dead.contains(&NodeId(region.0))) {
+            // It tries the nearest again, once in a while.
             before = Some(node);
             continue;
         }

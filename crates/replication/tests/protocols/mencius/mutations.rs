@@ -23,14 +23,16 @@ fn case(mutation: Mutation) -> Case<Family> {
         Mutation::RevokeWithoutAccept => Case { isolated: 6, ..with(3, "loss", 8, false) },
         Mutation::ReuseTurns => with(3, "disk_slow", 20, false),
         Mutation::SuggestSkipped => with(3, "none", 0, false),
-        Mutation::CommitAnyVote => Case { isolated: 6, ..with(3, "loss", 8, false) },
+        Mutation::ClaimRevoked => {
+            Case { isolated: 16, ..with(5, "loss,partition,one_way_partition,pause", 0, false) }
+        }
         Mutation::AnswerBeforeKnown => {
             let early: fn(&mut _, &mut _) = |placement: &mut super::Placement<_>, random| {
                 super::tune(placement, random);
                 placement.parameters.early = true;
                 placement.service.reply = Reply::Commit;
             };
-            Case { tune: early, ..with(3, "none", 0, true) }
+            Case { tune: early, ..with(3, "delay,partition,one_way_partition", 0, true) }
         }
     }
 }
