@@ -3,14 +3,15 @@
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
-use isochrone_replication::{Family, Replicated, mencius, multipaxos};
+use isochrone_replication::{Family, Replicated, epaxos, mencius, multipaxos};
 use isochrone_store::Store;
 use isochrone_workload::trial::{self, Terms};
 
 mod speech;
 
 /// All of them.
-pub(crate) const ALL: &[Entry] = &[entry::<multipaxos::Family>(), entry::<mencius::Family>()];
+pub(crate) const ALL: &[Entry] =
+    &[entry::<multipaxos::Family>(), entry::<mencius::Family>(), entry::<epaxos::Family>()];
 
 /// A protocol as the verbs know it.
 pub(crate) struct Entry {

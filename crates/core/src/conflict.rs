@@ -142,9 +142,9 @@ pub trait Entry: Copy + Ord {
         self == older
     }
 
-    /// This entry when it has taken the place of `older`.
+    /// This entry when it stands for `other`, which it covers, as well.
     #[must_use]
-    fn join(self, _older: Self) -> Self {
+    fn join(self, _other: Self) -> Self {
         self
     }
 }
@@ -166,6 +166,18 @@ impl<I> Default for Last<I> {
 
 impl<I: Entry> Last<I> {
     fn add(&mut self, mut i: I, touched: Touched) {
+        if !touched.any() {
+            return;
+        }
+        // Whoever conflicts with a reader conflicts with a writer, never the other way round.
+        let strong = if touched.writes { None } else { Some(&mut self.reads) };
+        let holders = strong.into_iter().chain([&mut self.writes]);
+        for held in holders.flatten() {
+            if held.covers(&i) {
+                *held = held.join(i);
+                return;
+            }
+        }
         let mut replace = |held: &mut Vec<I>| {
             held.retain(|older| {
                 let covered = i.covers(older);
@@ -175,18 +187,12 @@ impl<I: Entry> Last<I> {
                 !covered
             });
         };
+        replace(&mut self.reads);
         if touched.writes {
-            // Whoever conflicts with a reader conflicts with a writer.
-            replace(&mut self.reads);
             replace(&mut self.writes);
-            if !self.writes.iter().any(|held| held.covers(&i)) {
-                self.writes.push(i);
-            }
-        } else if touched.reads {
-            replace(&mut self.reads);
-            if !self.reads.iter().chain(&self.writes).any(|held| held.covers(&i)) {
-                self.reads.push(i);
-            }
+            self.writes.push(i);
+        } else {
+            self.reads.push(i);
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod driver;
+mod epaxos;
 mod latency;
 mod machine;
 mod mencius;

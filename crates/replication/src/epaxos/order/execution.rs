@@ -1,0 +1,233 @@
+//! The order of execution: what is committed, with what it depends on, dependencies first.
+
+use super::super::Mutation;
+use super::super::message::{Attributes, InstanceId, Phase};
+use super::instances::Executed;
+use super::{Instance, Order};
+use crate::order::{Decided, Ordered, Step};
+use isochrone_core::{Closed, Instant, wire};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+impl<V: Ordered> Order<V> {
+    /// Gives a committed instance its edges, or parks it until what one of its dependencies holds is known:
+    /// only what interferes is waited for, and whether something does must look the same everywhere.
+    pub(super) fn link(&mut self, id: InstanceId) {
+        let Some(instance) = self.instance(id) else { return };
+        let (Attributes { deps, .. }, touches) = (instance.attributes, instance.touches.clone());
+        let mut edges = Vec::new();
+        if !instance.noop
+            && let Some(touches) = touches
+        {
+            for (seat, dep) in deps.into_iter().enumerate().take(self.spaces.len()) {
+                let space = &self.spaces[seat];
+                for number in space.executed() + 1..=dep {
+                    let to = InstanceId::at(seat, number);
+                    if to == id || space.is_executed(number) {
+                        continue;
+                    }
+                    let Some(held) = space.get(number) else {
+                        return self.park_unlinked(id, to);
+                    };
+                    match &held.touches {
+                        // Given up, it comes before everything and after nothing.
+                        _ if held.is_committed() && held.noop => {}
+                        Some(theirs) if theirs.conflict(&touches).is_none() => {}
+                        Some(_) => edges.push(to),
+                        None => return self.park_unlinked(id, to),
+                    }
+                }
+            }
+        }
+        for to in edges {
+            self.graph.edge(id, to);
+        }
+        self.graph.complete(id);
+        self.close(id);
+        for root in self.parked.remove(&id).unwrap_or_default() {
+            self.close(root);
+        }
+    }
+
+    fn park_unlinked(&mut self, id: InstanceId, unknown: InstanceId) {
+        if self.mutated(Mutation::ExecuteUncommitted) {
+            self.graph.complete(id);
+            return self.close(id);
+        }
+        self.unlinked.entry(unknown).or_default().push(id);
+        self.hear_of(unknown.leader(), unknown.number);
+    }
+
+    /// What this instance holds is known: who waited for that goes on.
+    pub(super) fn relink(&mut self, id: InstanceId) {
+        for waiting in self.unlinked.remove(&id).unwrap_or_default() {
+            if !self.is_executed(waiting) {
+                self.link(waiting);
+            }
+        }
+    }
+
+    /// Executes a linked instance and all that it leads to, or parks it on the first that is not committed.
+    fn close(&mut self, id: InstanceId) {
+        let components = match self.graph.close(id) {
+            Closed::Waits(blocker) if self.mutated(Mutation::ExecuteUncommitted) => {
+                self.graph.remove(blocker);
+                return self.close(id);
+            }
+            Closed::Waits(blocker) => return self.parked.entry(blocker).or_default().push(id),
+            Closed::Components(components) => components,
+        };
+        for mut component in components {
+            match component.len() {
+                0 | 1 => {}
+                2..16 => self.notes.push("components_of_2_to_15"),
+                16..256 => self.notes.push("components_of_16_to_255"),
+                _ => self.notes.push("components_of_256_or_more"),
+            }
+            let seq = |id: &InstanceId| self.instance(*id).map_or(0, |instance| instance.attributes.seq);
+            if self.mutated(Mutation::ComponentUnordered) {
+                let length = component.len().max(1);
+                component.rotate_left((self.serial as usize + self.me) % length);
+            } else {
+                component.sort_by_key(|id| (seq(id), *id));
+            }
+            for id in component {
+                self.execute(id);
+            }
+        }
+    }
+
+    fn execute(&mut self, id: InstanceId) {
+        if !self.spaces[id.leader()].execute(id.number) {
+            return;
+        }
+        let Some(instance) = self.instance(id) else { return };
+        let values: Arc<[V]> = match &instance.batch {
+            Some(batch) if !instance.noop => batch.clone(),
+            _ => Arc::from([]),
+        };
+        let mut hasher = rustc_hash::FxHasher::default();
+        (instance.noop, &values).hash(&mut hasher);
+        if !instance.noop {
+            instance.attributes.hash(&mut hasher);
+        }
+        let digest = hasher.finish();
+        let answer = id.leader() == self.me;
+        self.ready.push_back(Step::Decided(Decided {
+            position: id.position(),
+            digest,
+            values,
+            answer,
+            spans: None,
+        }));
+    }
+
+    pub(super) fn next_step(&mut self, now: Instant) -> Option<Step<V>> {
+        let mut step = self.ready.pop_front()?;
+        if let Step::Decided(decided) = &mut step {
+            self.serial += 1;
+            let number = decided.position & ((1 << 56) - 1);
+            let id = InstanceId::at((decided.position >> 56) as usize, number);
+            if decided.answer
+                && let Some(flight) = self.flights.remove(&number)
+            {
+                let committed = flight.committed.unwrap_or(now);
+                decided.spans = Some([
+                    flight.proposed.since(flight.queued),
+                    Default::default(),
+                    committed.since(flight.proposed),
+                    now.since(committed),
+                ]);
+            }
+            let bytes = decided.values.iter().map(wire::encoded_size).sum::<usize>();
+            self.keep(id, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+        Some(step)
+    }
+
+    /// Counts an executed instance among those kept for others, and lets commands go beyond the bounds.
+    pub(super) fn keep(&mut self, id: InstanceId, bytes: u32) {
+        self.kept.push_back((id, bytes, self.serial));
+        self.kept_bytes += bytes as usize;
+        while self.kept.len() > self.parameters.keep_instances || self.kept_bytes > self.parameters.keep_bytes
+        {
+            let Some((id, bytes, serial)) = self.kept.pop_front() else { break };
+            self.kept_bytes -= bytes as usize;
+            if let Some(instance) = self.instance_mut(id)
+                && !instance.noop
+                && instance.batch.take().is_some()
+            {
+                self.trimmed = serial;
+            }
+        }
+    }
+
+    /// A peer's state is this replica's from now on: what it has executed is executed here.
+    pub(super) fn take_over(&mut self, position: &Executed) {
+        let mut gone = Vec::new();
+        for (seat, (prefix, beyond)) in position.iter().enumerate() {
+            let space = &mut self.spaces[seat];
+            let before = space.executed();
+            let fresh = |number: &u64| !space.is_executed(*number);
+            gone.extend((before + 1..=*prefix).filter(fresh).map(|number| InstanceId::at(seat, number)));
+            gone.extend(beyond.iter().copied().filter(fresh).map(|number| InstanceId::at(seat, number)));
+            space.execute_all(*prefix);
+            beyond.iter().for_each(|number| {
+                space.execute(*number);
+            });
+            self.hear_of(seat, *prefix);
+            self.hear_of(seat, beyond.last().copied().unwrap_or(0));
+        }
+        self.serial += 1;
+        self.trimmed = self.serial;
+        for id in &gone {
+            self.pending.remove(id);
+            self.drives.remove(id);
+            self.graph.remove(*id);
+            if id.leader() == self.me
+                && self.flights.remove(&id.number).is_some_and(|f| f.committed.is_none())
+            {
+                self.flying -= 1;
+            }
+        }
+        for id in gone {
+            for root in self.parked.remove(&id).unwrap_or_default() {
+                if !self.is_executed(root) {
+                    self.close(root);
+                }
+            }
+            self.relink(id);
+        }
+    }
+
+    /// Whether nothing more can be said of this one: it is committed, or executed and forgotten.
+    pub(super) fn is_resolved(&self, id: InstanceId) -> bool {
+        self.is_committed(id) || self.is_executed(id) && self.instance(id).is_none()
+    }
+
+    pub(super) fn check_invariants(&self) {
+        if self.parameters.mutation.is_some() {
+            return;
+        }
+        assert!(
+            self.next > self.known.get(self.me).copied().unwrap_or(0) || !self.is_member(),
+            "a number used twice"
+        );
+        for (seat, space) in self.spaces.iter().enumerate() {
+            assert!(
+                self.settled[seat] <= space.executed() || self.settled[seat] == 0,
+                "settled beyond what is executed"
+            );
+            assert!(space.base() <= space.executed() + 1, "an instance trimmed that is not executed");
+        }
+        for id in self.drives.keys() {
+            let promised =
+                self.instance(*id).map(|instance: &Instance<V>| (instance.promised, instance.phase));
+            let ballot = self.drives[id].ballot;
+            assert!(
+                promised.is_some_and(|(promised, phase)| promised == ballot && phase != Phase::Committed),
+                "{id} is driven in {ballot} against {promised:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a replica does when nothing happens: it says that it lives, asks for what is late, finishes what
+//! others have left, and forgets what all have executed.
+
+use super::super::message::{InstanceId, Message, Record, SEATS, Timer, Touching};
+use super::instances::ids;
+use super::recovery::{Drive, Stage};
+use super::{Order, replica};
+use crate::order::Ordered;
+use isochrone_core::{Ballot, Effects, Instant, ReplicaSet};
+use std::collections::BTreeMap;
+
+/// Instances looked at in one tick.
+const TICK_MAX: usize = 512;
+/// Ballots of this replica under way at once, its own instances not counted.
+const RECOVERIES_MAX: usize = 256;
+/// Questions to others until a recovery is begun, though nobody is suspected.
+const TRIES_MAX: u32 = 3;
+/// The end of what is forgotten before all have executed it is a multiple of this, so that most replicas stand
+/// at the same one and agree on attributes.
+const FORGET: u64 = 1_024;
+
+impl<V: Ordered> Order<V> {
+    /// The timer of heartbeats.
+    pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let executed = self.executed_prefixes();
+        if executed != self.reported[self.me] {
+            // What is told as executed lets others forget it: it must be durable, lazy records and all.
+            self.reported[self.me] = executed;
+            effects.record(Record::Reported);
+            self.settle_trims();
+        }
+        let last = self.next - 1;
+        for seat in self.peers() {
+            effects.send(self.process_of(seat), Message::Heartbeat { last, executed, sent: now });
+        }
+        effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
+        let suspects = self.suspicion.suspects(now);
+        if suspects != self.suspects {
+            let fresh = suspects.without(self.suspects);
+            self.suspects = suspects;
+            if !fresh.is_empty() {
+                self.on_suspects(fresh, effects);
+            }
+        }
+    }
+
+    fn executed_prefixes(&self) -> [u64; SEATS] {
+        let mut executed = [0; SEATS];
+        for (prefix, space) in executed.iter_mut().zip(&self.spaces) {
+            *prefix = space.executed();
+        }
+        executed
+    }
+
+    /// These are silent: their instances are looked at, and own ones that wait for them.
+    fn on_suspects(&mut self, fresh: ReplicaSet, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        for (id, pending) in &mut self.pending {
+            if fresh.contains(replica(id.leader())) {
+                pending.due = now.min(pending.due);
+            }
+        }
+        let own: Vec<InstanceId> = self.drives.keys().copied().collect();
+        for id in own {
+            self.choose_path(id, effects);
+            self.weigh_reports(id, false, effects);
+            if let Some(Drive { stage: Stage::PreAccept { delegate: Some(delegate), .. }, .. }) =
+                self.drives.get(&id)
+                && fresh.contains(replica(*delegate))
+            {
+                // It may have settled the attributes, so the first ballot is no longer to be had.
+                self.recover(id, effects);
+            }
+        }
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        from: usize,
+        last: u64,
+        executed: [u64; SEATS],
+        sent: Instant,
+        effects: &mut Effects<Self>,
+    ) {
+        self.note_alive(from, effects.now());
+        // Ahead: it rests on nothing.
+        effects.send_ahead(self.process_of(from), Message::Heard { sent });
+        self.hear_of(from, last);
+        for (seat, prefix) in executed.into_iter().enumerate().take(self.count()) {
+            self.hear_of(seat, prefix);
+            let known = &mut self.reported[from][seat];
+            *known = prefix.max(*known);
+        }
+        self.settle_trims();
+    }
+
+    pub(super) fn on_heard(&mut self, from: usize, sent: Instant, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        self.note_alive(from, now);
+        let trip = now.since(sent);
+        let known = &mut self.trips[from];
+        // A moving average that falls at once and rises slowly: who is nearest should not change with jitter.
+        *known = Some(known.map_or(trip, |known| if trip < known { trip } else { (known * 15 + trip) / 16 }));
+    }
+
+    fn note_alive(&mut self, from: usize, now: Instant) {
+        self.suspicion.heard(replica(from), now);
+        self.suspects.remove(replica(from));
+    }
+
+    /// The timer of what is late.
+    pub(super) fn tick(&mut self, effects: &mut Effects<Self>) {
+        self.ticking = false;
+        let now = effects.now();
+        let due = self.pending.iter().filter(|(_, pending)| pending.due <= now);
+        let due: Vec<InstanceId> = due.map(|(id, _)| *id).take(TICK_MAX).collect();
+        let mut fetches = BTreeMap::<usize, Vec<InstanceId>>::new();
+        for id in due {
+            if self.is_resolved(id) || self.is_executed(id) && !self.is_awaited(id) {
+                self.pending.remove(&id);
+            } else if self.drives.contains_key(&id) {
+                self.nudge(id, &mut fetches, effects);
+            } else {
+                self.pursue(id, &mut fetches, effects);
+            }
+        }
+        self.send_fetches(fetches, effects);
+    }
+
+    /// Whether a recovery waits for what was chosen for this one.
+    fn is_awaited(&self, id: InstanceId) -> bool {
+        self.drives
+            .values()
+            .any(|drive| drive.stage.awaited().is_some_and(|(others, _)| others.contains(&id)))
+    }
+
+    /// Somebody else's instance, or one of a former life, is late: its driver is asked, then others, and in
+    /// the end this replica drives it.
+    fn pursue(
+        &mut self,
+        id: InstanceId,
+        fetches: &mut BTreeMap<usize, Vec<InstanceId>>,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        let promised = self.instance(id).map_or(Ballot::ZERO, |instance| instance.promised);
+        let owner = if promised.round == 0 { id.leader() } else { usize::from(promised.owner.0) };
+        let (me, count) = (self.me, self.count());
+        let abandoned = owner == me || self.suspects(owner);
+        let recovering = self.drives.values().filter(|drive| drive.ballot.round > 0).count();
+        let stagger = self.parameters.stagger;
+        let resend = self.parameters.resend;
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.tries += 1;
+        if (abandoned || pending.tries > TRIES_MAX) && recovering < RECOVERIES_MAX {
+            if !pending.staggered && owner != me {
+                // By turns behind its leader, so that few try at once.
+                pending.staggered = true;
+                let rank = (me + count - id.leader() - 1) % count;
+                pending.due = now + stagger * rank as u64;
+                if rank > 0 {
+                    return;
+                }
+            }
+            pending.staggered = false;
+            return self.recover(id, effects);
+        }
+        pending.due = now + resend;
+        let turn = pending.tries as usize;
+        let target = if turn == 1 { owner } else { (owner + turn) % count };
+        let target = if target == me { (me + 1) % count } else { target };
+        if target != me {
+            fetches.entry(target).or_default().push(id);
+        }
+    }
+
+    /// A ballot of this replica is late: what was asked is asked again, then in a higher ballot.
+    fn nudge(
+        &mut self,
+        id: InstanceId,
+        fetches: &mut BTreeMap<usize, Vec<InstanceId>>,
+        effects: &mut Effects<Self>,
+    ) {
+        self.postpone(id, effects.now() + self.parameters.resend);
+        let all: ReplicaSet = self.peers().map(replica).collect();
+        let Some(drive) = self.drives.get_mut(&id) else { return };
+        drive.tries += 1;
+        let (ballot, tries) = (drive.ballot, drive.tries);
+        match &mut drive.stage {
+            Stage::PreAccept { delegate: Some(_), asked, .. } => {
+                let asked = *asked;
+                if tries > 1 { self.recover(id, effects) } else { self.send_pre_accept(id, asked, effects) }
+            }
+            Stage::PreAccept { answers, asked, .. } => {
+                let answered: ReplicaSet = answers.iter().map(|(seat, _)| replica(*seat)).collect();
+                *asked = all;
+                self.choose_path(id, effects);
+                self.send_pre_accept(id, all.without(answered), effects);
+            }
+            Stage::Gather { reports } => {
+                let answered: ReplicaSet = reports.keys().map(|seat| replica(*seat)).collect();
+                self.weigh_reports(id, true, effects);
+                if matches!(self.drives.get(&id), Some(Drive { stage: Stage::Gather { .. }, .. })) {
+                    for seat in all.without(answered).iter() {
+                        let to = self.process_of(usize::from(seat.0));
+                        effects.send(to, Message::Recover { id, ballot });
+                    }
+                }
+            }
+            stage @ Stage::Validate(_) => {
+                if tries > 1 {
+                    // Someone who promised is gone: others must.
+                    return self.recover(id, effects);
+                }
+                let (missing, question) = (stage.unanswered(), stage.question());
+                if let Some((batch, attributes)) = question {
+                    for seat in missing.iter().map(|seat| usize::from(seat.0)).filter(|seat| *seat != self.me)
+                    {
+                        let batch = batch.clone();
+                        let validate = Message::Validate { id, ballot, batch, attributes };
+                        effects.send(self.process_of(seat), validate);
+                    }
+                }
+            }
+            stage @ Stage::Wait(_) => {
+                if tries > TRIES_MAX {
+                    return self.recover(id, effects);
+                }
+                if let Some((others, votes)) = stage.awaited() {
+                    self.tell_waiting(id, votes, effects);
+                    for other in others {
+                        if self.is_committed(other) {
+                            continue;
+                        }
+                        self.need(other, effects.now());
+                        for seat in self.peers() {
+                            fetches.entry(seat).or_default().push(other);
+                        }
+                    }
+                    self.weigh_conflicts(id, effects);
+                }
+            }
+            Stage::Accept { voters, holders } => {
+                // Whoever had not the commands has them from now on.
+                *holders = ReplicaSet::EMPTY;
+                let to: Vec<usize> = all.without(*voters).iter().map(|seat| usize::from(seat.0)).collect();
+                self.send_accept(id, &to, effects);
+            }
+        }
+    }
+
+    /// Forgets what every member has executed, and what is beyond the bound.
+    pub(super) fn settle_trims(&mut self) {
+        let own = self.executed_prefixes();
+        for seat in 0..self.count() {
+            let others = self.reported.iter().enumerate().filter(|(member, _)| *member != self.me);
+            let least = others.map(|(_, executed)| executed[seat]).min().unwrap_or(own[seat]);
+            // Of this replica too what it has told, which is durable.
+            let least = least.min(self.reported[self.me][seat]);
+            if least > self.settled[seat] {
+                self.settled[seat] = least;
+                self.forget(seat, least);
+            }
+            let held = self.spaces[seat].end() - self.spaces[seat].base();
+            if held > self.parameters.keep_attributes {
+                let upto = own[seat].saturating_sub(self.parameters.keep_attributes / 2);
+                self.forget(seat, upto / FORGET * FORGET);
+            }
+        }
+    }
+
+    /// Forgets the instances of a seat up to this number, all executed here.
+    pub(super) fn forget(&mut self, seat: usize, upto: u64) {
+        for id in ids(seat, self.spaces[seat].base(), upto) {
+            let Some(instance) = self.instance(id) else { continue };
+            if let Some(touches) = instance.touches.clone() {
+                let seq = instance.attributes.seq;
+                self.index.remove(Touching { id, seq }, &touches);
+            }
+            self.pending.remove(&id);
+            self.drives.remove(&id);
+            self.waiting.remove(&id);
+        }
+        self.spaces[seat].trim(upto);
+        if upto > self.settled[seat] {
+            // Whoever has not executed these cannot have them from here.
+            self.trimmed = self.serial;
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! One replica of EPaxos' order: instances, their attributes, and the order of execution that follows.
+//! What it does and why that is right stands in [`crate::epaxos`].
+
+mod execution;
+mod housekeeping;
+mod instances;
+mod proposal;
+mod recovery;
+mod snapshot;
+mod votes;
+
+use super::message::{Committed, InstanceId, Message, Note, Record, SEATS, Timer, Touching};
+use super::{Mutation, Parameters};
+use crate::order::{Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
+use crate::request::{Change, Refusal};
+use instances::{Executed, Instance, Space, includes};
+use isochrone_core::{
+    Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
+    ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket, TouchSet,
+};
+use proposal::{Flight, Queue};
+use recovery::Drive;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The seat of a process that is no member.
+const NO_SEAT: usize = usize::MAX;
+/// Instances beyond the executed ones of a seat that are held at most: what is further away has to wait until
+/// this replica has caught up.
+const REACH: u64 = 65_536;
+
+/// An instance that is known to exist and not known to be committed.
+#[derive(Clone, Hash, Debug)]
+struct Pending {
+    /// When it is looked at again.
+    due: Instant,
+    /// How often it was.
+    tries: u32,
+    /// Whether its turn among the recoverers was waited for.
+    staggered: bool,
+}
+
+/// A replica's part in the order. See the module of the protocol.
+#[derive(Clone, Hash)]
+pub struct Order<V: Ordered> {
+    me: usize,
+    process: ProcessId,
+    members: Arc<[Member]>,
+    parameters: Parameters,
+
+    spaces: Vec<Space<V>>,
+    index: ConflictIndex<Touching>,
+    graph: Graph<InstanceId>,
+    /// Committed instances that wait to know what another one holds, by that one.
+    unlinked: BTreeMap<InstanceId, Vec<InstanceId>>,
+    /// Committed instances that wait for another to be linked, by that one.
+    parked: BTreeMap<InstanceId, Vec<InstanceId>>,
+    ready: VecDeque<Step<V>>,
+    /// Batches taken out.
+    serial: u64,
+    /// The highest serial of an instance whose commands are gone though not all members have executed it.
+    trimmed: u64,
+    /// Executed instances whose commands are kept, with their bytes and serials.
+    kept: VecDeque<(InstanceId, u32, u64)>,
+    kept_bytes: usize,
+
+    queue: Queue<V>,
+    /// The next own number.
+    next: u64,
+    /// Own instances of this life, until they are taken out.
+    flights: BTreeMap<u64, Flight>,
+    /// Own instances of this life that are not committed.
+    flying: u64,
+    /// Ballots of this replica under way.
+    drives: BTreeMap<InstanceId, Drive<V>>,
+    pending: BTreeMap<InstanceId, Pending>,
+    /// Recoveries that wait, as others tell, with the replicas that pre-accepted as proposed.
+    waiting: BTreeMap<InstanceId, u8>,
+    /// Commits of this turn, with who holds their commands.
+    commits: Vec<(Committed<V>, ReplicaSet)>,
+
+    /// The highest number of each seat that was heard of.
+    known: [u64; SEATS],
+    /// Up to here they are pending or committed.
+    watched: [u64; SEATS],
+    /// What each member has executed, durably, as it says: of each seat the prefix.
+    reported: Vec<[u64; SEATS]>,
+    /// What all members have executed.
+    settled: [u64; SEATS],
+    /// Round trips to each seat, where measured.
+    trips: [Option<Span>; SEATS],
+    suspicion: Suspicion,
+    suspects: ReplicaSet,
+    behind: Option<ProcessId>,
+    ticking: bool,
+    notes: Vec<&'static str>,
+}
+
+/// A seat as the sets of the core name it.
+fn replica(seat: usize) -> ReplicaId {
+    // Seats are below `SEATS`.
+    ReplicaId(seat as u8)
+}
+
+impl<V: Ordered> Order<V> {
+    fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    fn majority(&self) -> usize {
+        Quorums::majority(self.count())
+    }
+
+    /// The small fast quorum, the command leader among it.
+    fn fast(&self) -> usize {
+        Quorums::epaxos_fast(self.count())
+    }
+
+    /// How many may be missing from a fast quorum: e.
+    fn spared(&self) -> usize {
+        self.count() - self.fast()
+    }
+
+    fn is_member(&self) -> bool {
+        self.me != NO_SEAT
+    }
+
+    fn seat(&self, process: ProcessId) -> Option<usize> {
+        self.members.iter().position(|member| member.process == process)
+    }
+
+    fn peers(&self) -> impl Iterator<Item = usize> + use<V> {
+        let me = self.me;
+        (0..self.count()).filter(move |seat| *seat != me)
+    }
+
+    fn process_of(&self, seat: usize) -> ProcessId {
+        self.members[seat].process
+    }
+
+    fn suspects(&self, seat: usize) -> bool {
+        self.suspects.contains(replica(seat))
+    }
+
+    fn mutated(&self, mutation: Mutation) -> bool {
+        self.parameters.mutated(mutation)
+    }
+
+    fn instance(&self, id: InstanceId) -> Option<&Instance<V>> {
+        self.spaces.get(id.leader())?.get(id.number)
+    }
+
+    fn instance_mut(&mut self, id: InstanceId) -> Option<&mut Instance<V>> {
+        self.spaces.get_mut(id.leader())?.get_mut(id.number)
+    }
+
+    fn is_executed(&self, id: InstanceId) -> bool {
+        self.spaces[id.leader()].is_executed(id.number)
+    }
+
+    fn is_committed(&self, id: InstanceId) -> bool {
+        self.instance(id).is_some_and(Instance::is_committed)
+    }
+
+    /// The instance, begun where nothing was known of it. `None` where it is executed and gone, or too far
+    /// ahead of what is executed here.
+    fn open_instance(&mut self, id: InstanceId) -> Option<&mut Instance<V>> {
+        let space = self.spaces.get_mut(id.leader())?;
+        let held = space.get(id.number).is_some();
+        if id.number == 0 || !held && (space.is_executed(id.number) || id.number > space.executed() + REACH) {
+            return None;
+        }
+        space.open(id.number)
+    }
+
+    /// What an instance holds is known from now on.
+    fn learn_batch(&mut self, id: InstanceId, batch: &Arc<[V]>) {
+        let Some(instance) = self.open_instance(id) else { return };
+        if instance.touches.is_none() {
+            let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+            instance.touches = Some(Arc::new(touches));
+        }
+        if instance.batch.is_none() {
+            instance.batch = Some(batch.clone());
+        }
+        self.index_instance(id);
+        self.relink(id);
+    }
+
+    /// Puts an instance into the conflict index, or its number of order, which has risen.
+    fn index_instance(&mut self, id: InstanceId) {
+        if let Some(instance) = self.instance(id)
+            && let Some(touches) = instance.touches.clone()
+        {
+            let seq = instance.attributes.seq.max(instance.initial.map_or(0, |initial| initial.seq));
+            self.index.add(Touching { id, seq }, &touches);
+        }
+    }
+
+    /// Someone has spoken of instances of this seat up to this number.
+    fn hear_of(&mut self, seat: usize, number: u64) {
+        if let Some(known) = self.known.get_mut(seat) {
+            *known = number.max(*known);
+        }
+    }
+
+    /// Something waits for this instance to be committed.
+    fn need(&mut self, id: InstanceId, due: Instant) {
+        if self.is_committed(id) || self.is_executed(id) {
+            return;
+        }
+        self.hear_of(id.leader(), id.number);
+        let pending = self.pending.entry(id).or_insert(Pending { due, tries: 0, staggered: false });
+        pending.due = due.min(pending.due);
+    }
+
+    /// Looks at this instance no earlier than then, unless it is committed.
+    fn postpone(&mut self, id: InstanceId, due: Instant) {
+        if !self.is_committed(id) {
+            let pending = self.pending.entry(id).or_insert(Pending { due, tries: 0, staggered: false });
+            pending.due = due;
+        }
+    }
+
+    /// Ends an input: what it left open is looked at later, and what it noted is told.
+    fn finish(&mut self, effects: &mut Effects<Self>) {
+        self.watch(effects.now());
+        if !self.ticking && !self.pending.is_empty() && self.is_member() {
+            self.ticking = true;
+            effects.arm(Timer::Tick, self.parameters.tick);
+        }
+        for note in self.notes.drain(..) {
+            effects.mark(Note::Counted(note));
+        }
+    }
+}
+
+impl<V: Ordered> Process for Order<V> {
+    type Setup = Setup<Parameters>;
+    type Message = Message<V>;
+    type Record = Record<V>;
+    type Request = ();
+    type Outcome = Result<(), Refusal>;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Setup<Parameters>) -> Order<V> {
+        let count = setup.members.len();
+        assert!(count <= SEATS, "a group of {count}: dependencies are kept for {SEATS} members at most");
+        let me = setup.members.iter().position(|member| member.process == identity.process);
+        Order {
+            me: me.unwrap_or(NO_SEAT),
+            process: identity.process,
+            members: setup.members.clone(),
+            parameters: setup.parameters,
+            spaces: (0..count).map(|_| Space::new()).collect(),
+            index: ConflictIndex::default(),
+            graph: Graph::default(),
+            unlinked: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            ready: VecDeque::new(),
+            serial: 0,
+            trimmed: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            queue: Queue::default(),
+            next: 1,
+            flights: BTreeMap::new(),
+            flying: 0,
+            drives: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            commits: Vec::new(),
+            known: [0; SEATS],
+            watched: [0; SEATS],
+            reported: vec![[0; SEATS]; count],
+            settled: [0; SEATS],
+            trips: [None; SEATS],
+            suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
+            suspects: ReplicaSet::EMPTY,
+            behind: None,
+            ticking: false,
+            notes: Vec::new(),
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.restore_chunk(&chunk)
+    }
+
+    fn replay(&mut self, record: Record<V>) {
+        self.replay_record(record);
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        if !self.is_member() {
+            return;
+        }
+        let now = effects.now();
+        let peers = self.peers().map(replica).collect::<Vec<_>>();
+        self.suspicion = Suspicion::watching(peers, self.parameters.patience, now);
+        // What was under way in a former life is not: it is looked at soon.
+        for seat in 0..self.count() {
+            let space = &self.spaces[seat];
+            self.known[seat] = self.known[seat].max(space.end() - 1);
+            self.watched[seat] = space.executed();
+        }
+        self.next = self.known[self.me] + 1;
+        self.beat(effects);
+        self.finish(effects);
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
+        let Some(seat) = self.seat(from) else { return };
+        if !self.is_member() {
+            return;
+        }
+        match message {
+            Message::PreAccept { id, batch, attributes, delegate } => {
+                self.on_pre_accept(seat, id, batch, attributes, delegate, effects);
+            }
+            Message::PreAccepted { id, attributes, delegate } => {
+                self.on_pre_accepted(seat, id, attributes, delegate, effects);
+            }
+            Message::Accept { id, ballot, content, attributes } => {
+                self.on_accept(seat, id, ballot, content, attributes, effects);
+            }
+            Message::Accepted { id, ballot } => self.on_accepted(seat, id, ballot, effects),
+            Message::Commit { list } => self.on_commit(list, effects),
+            Message::Recover { id, ballot } => self.on_recover(seat, id, ballot, effects),
+            Message::Recovered { id, ballot, report } => {
+                self.on_recovered(seat, id, ballot, *report, effects);
+            }
+            Message::Validate { id, ballot, batch, attributes } => {
+                self.on_validate(seat, id, ballot, batch, attributes, effects);
+            }
+            Message::Validated { id, ballot, conflicts } => {
+                self.on_validated(seat, id, ballot, conflicts, effects);
+            }
+            Message::Waiting { id, votes } => self.on_waiting(id, votes, effects),
+            Message::Rejected { id, promised } => self.on_rejected(id, promised, effects),
+            Message::Fetch { ids } => self.on_fetch(seat, ids, effects),
+            Message::Trimmed { id } => self.on_trimmed(from, id),
+            Message::Heartbeat { last, executed, sent } => {
+                self.on_heartbeat(seat, last, executed, sent, effects);
+            }
+            Message::Heard { sent } => self.on_heard(seat, sent, effects),
+        }
+        self.finish(effects);
+    }
+
+    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
+        effects.complete(ticket, Err(Refusal::Impossible));
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Heartbeat => self.beat(effects),
+            Timer::Tick => self.tick(effects),
+        }
+        self.finish(effects);
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        if self.is_member() {
+            self.flush(effects);
+            self.send_commits(effects);
+            self.finish(effects);
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        debug_assert!(self.ready.is_empty(), "the holder takes out what is ready");
+        Some(self.own_snapshot())
+    }
+
+    fn check(&self) {
+        self.check_invariants();
+    }
+}
+
+impl<V: Ordered> Orders for Order<V> {
+    type Value = V;
+    type Parameters = Parameters;
+    type Position = Executed;
+
+    const TOTAL: bool = false;
+    const MEMBERSHIP: Membership = Membership::StopAndHandOver;
+
+    fn admits(members: usize) -> Result<(), Refusal> {
+        if (1..=SEATS).contains(&members) { Ok(()) } else { Err(Refusal::Impossible) }
+    }
+
+    fn takes(&self) -> Takes {
+        match (self.is_member(), self.members.first()) {
+            (true, _) => Takes::Here,
+            (false, Some(member)) => Takes::At(member.process),
+            (false, None) => Takes::Nobody,
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.me == 0
+    }
+
+    fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        self.queue.push(value, bytes, now, &self.parameters)
+    }
+
+    fn step(&mut self, now: Instant) -> Option<Step<V>> {
+        self.next_step(now)
+    }
+
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn position(&self) -> Executed {
+        let beyond = |space: &Space<V>| space.beyond().iter().copied().collect();
+        self.spaces.iter().map(|space| (space.executed(), beyond(space))).collect()
+    }
+
+    fn serves(&self, serial: u64) -> bool {
+        serial >= self.trimmed
+    }
+
+    fn behind(&self) -> Option<ProcessId> {
+        self.behind
+    }
+
+    fn install(&mut self, position: &Executed) -> bool {
+        self.behind = None;
+        let ours = self.position();
+        if *position == ours || !includes(position, &ours) {
+            return false;
+        }
+        self.take_over(position);
+        true
+    }
+
+    fn give_up(&mut self) {
+        self.behind = None;
+    }
+
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        // Nobody leads, so there is nothing to resign, and nobody can be made to lead.
+        let answer = match change {
+            Change::Resign => Ok(()),
+            Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
+        };
+        effects.complete(ticket, answer);
+    }
+}

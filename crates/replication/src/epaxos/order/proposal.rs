@@ -1,0 +1,311 @@
+//! Leading a command: batches, pre-acceptance, and the choice between the fast path and the slow one.
+
+use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, SEATS, Touching};
+use super::super::{Mutation, Parameters};
+use super::recovery::{Drive, Stage};
+use super::{Order, REACH, replica};
+use crate::order::Ordered;
+use crate::request::Refusal;
+use isochrone_core::{Ballot, Effects, Instant, ReplicaSet, TouchSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Values that wait for an instance.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Queue<V> {
+    values: VecDeque<(V, u32)>,
+    bytes: usize,
+    /// Since when the first of them waits.
+    since: Instant,
+}
+
+impl<V> Default for Queue<V> {
+    fn default() -> Queue<V> {
+        Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO }
+    }
+}
+
+impl<V: Ordered> Queue<V> {
+    pub(super) fn push(
+        &mut self,
+        value: V,
+        bytes: usize,
+        now: Instant,
+        parameters: &Parameters,
+    ) -> Result<(), Refusal> {
+        if self.values.len() >= parameters.queue_commands
+            || self.bytes + bytes > parameters.queue_bytes.max(bytes)
+        {
+            return Err(Refusal::Overloaded);
+        }
+        if self.values.is_empty() {
+            self.since = now;
+        }
+        self.bytes += bytes;
+        self.values.push_back((value, u32::try_from(bytes).unwrap_or(u32::MAX)));
+        Ok(())
+    }
+
+    /// Puts values back that have lost their instance: they were taken in and are not refused now.
+    pub(super) fn retry(&mut self, batch: &[V], since: Instant) {
+        if self.values.is_empty() {
+            self.since = since;
+        }
+        for value in batch.iter().rev() {
+            let bytes = u32::try_from(isochrone_core::wire::encoded_size(value)).unwrap_or(u32::MAX);
+            self.bytes += bytes as usize;
+            self.values.push_front((value.clone(), bytes));
+        }
+    }
+
+    /// The next batch and since when its first value has waited.
+    fn take(&mut self, now: Instant, parameters: &Parameters) -> Option<(Arc<[V]>, Instant)> {
+        let mut bytes = 0usize;
+        let fits = |(count, (_, size)): &(usize, &(V, u32))| {
+            bytes += *size as usize;
+            *count == 0 || (*count < parameters.batch_commands && bytes <= parameters.batch_bytes)
+        };
+        let count = self.values.iter().enumerate().take_while(fits).count();
+        if count == 0 {
+            return None;
+        }
+        self.bytes -= self.values.iter().take(count).map(|(_, size)| *size as usize).sum::<usize>();
+        let batch = self.values.drain(..count).map(|(value, _)| value).collect();
+        Some((batch, std::mem::replace(&mut self.since, now)))
+    }
+}
+
+/// An own instance between its proposal and its execution: where its time goes.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Flight {
+    pub(super) queued: Instant,
+    pub(super) proposed: Instant,
+    pub(super) committed: Option<Instant>,
+}
+
+impl<V: Ordered> Order<V> {
+    /// Gives waiting values their instances, one for each batch, as far as the window allows.
+    pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        while self.flying < self.parameters.window {
+            let Some((batch, queued)) = self.queue.take(effects.now(), &self.parameters) else { break };
+            self.lead(batch, queued, effects);
+        }
+    }
+
+    /// What is known here to interfere with this, and what every command must follow: all that is gone.
+    pub(super) fn interference(&self, touches: &TouchSet, own: InstanceId, leads: bool) -> Attributes {
+        let mut found = Attributes::default();
+        self.index.visit(touches, |Touching { id, seq }, _| {
+            if id == own {
+                return;
+            }
+            let dep = &mut found.deps[id.leader()];
+            *dep = id.number.max(*dep);
+            // Whatever is executed anywhere before this command is pre-accepted there shares no component
+            // with it, so its number need not be topped. The leader tops it all the same: its acceptors may
+            // not have executed it yet, and their answers should equal its own.
+            if leads || !self.is_executed(id) {
+                found.seq = found.seq.max(seq + 1);
+            }
+        });
+        for (seat, space) in self.spaces.iter().enumerate() {
+            let gone = space.base() - 1;
+            if leads {
+                // All members have executed these, so that they cost nothing; and an acceptor that still has
+                // them in its index adds nothing by them.
+                found.deps[seat] = found.deps[seat].max(self.settled[seat]);
+            }
+            if gone > self.settled[seat] {
+                found.deps[seat] = found.deps[seat].max(gone);
+            }
+        }
+        if leads {
+            found.seq = found.seq.max(1);
+        }
+        found
+    }
+
+    fn lead(&mut self, batch: Arc<[V]>, queued: Instant, effects: &mut Effects<Self>) {
+        let (id, now) = (InstanceId::at(self.me, self.next), effects.now());
+        self.next += 1;
+        let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+        let attributes = self.interference(&touches, id, true);
+        self.hear_of(self.me, id.number);
+        self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
+        self.flying += 1;
+        let Some(instance) = self.open_instance(id) else { return };
+        instance.phase = Phase::PreAccepted;
+        instance.touches = Some(Arc::new(touches));
+        instance.initial = Some(attributes);
+        instance.attributes = attributes;
+        self.learn_batch(id, &batch);
+        self.postpone(id, now + self.parameters.resend);
+        effects.record(Record::PreAccepted {
+            id,
+            batch: batch.clone(),
+            initial: attributes,
+            attributes,
+            delegate: false,
+        });
+        let near = self.nearest();
+        let delegate = self.delegates().then(|| near.first().copied()).flatten();
+        let asked = if self.parameters.thrifty { self.fast() - 1 } else { near.len() };
+        let asked: ReplicaSet = near.into_iter().take(asked).map(replica).collect();
+        let stage = Stage::PreAccept { answers: vec![(self.me, attributes)], delegate, asked };
+        self.drives.insert(id, Drive { ballot: Ballot::ZERO, tries: 0, stage });
+        self.send_pre_accept(id, asked, effects);
+        self.choose_path(id, effects);
+    }
+
+    /// Whether one acceptor settles the attributes by itself: at three replicas, where it and the leader are
+    /// a quorum.
+    fn delegates(&self) -> bool {
+        self.parameters.delegate && self.count() == 3
+    }
+
+    /// The peers, the nearest first; those that are not heard come last.
+    pub(super) fn nearest(&self) -> Vec<usize> {
+        let mut near: Vec<usize> = self.peers().collect();
+        let (me, count) = (self.me, self.count());
+        near.sort_by_key(|seat| {
+            let trip = self.trips.get(*seat).copied().flatten();
+            (self.suspects(*seat), trip.is_none(), trip, (*seat + count - me) % count)
+        });
+        near
+    }
+
+    /// `PreAccept` waits for the own record: a leader that has forgotten an instance must not have let it
+    /// out, or it could use the number again, and could pre-accept another command as if this were not there.
+    pub(super) fn send_pre_accept(&self, id: InstanceId, to: ReplicaSet, effects: &mut Effects<Self>) {
+        let Some(Drive { stage: Stage::PreAccept { delegate, .. }, .. }) = self.drives.get(&id) else {
+            return;
+        };
+        let Some(instance) = self.instance(id) else { return };
+        let (Some(batch), Some(attributes)) = (&instance.batch, instance.initial) else { return };
+        for seat in to.iter().map(|seat| usize::from(seat.0)) {
+            let delegate = *delegate == Some(seat);
+            let message = Message::PreAccept { id, batch: batch.clone(), attributes, delegate };
+            effects.send(self.process_of(seat), message);
+        }
+    }
+
+    pub(super) fn on_pre_accept(
+        &mut self,
+        from: usize,
+        id: InstanceId,
+        batch: Arc<[V]>,
+        proposed: Attributes,
+        delegate: bool,
+        effects: &mut Effects<Self>,
+    ) {
+        if from != id.leader() || !self.admit(from, id, effects) {
+            return;
+        }
+        self.hear_of(from, id.number);
+        let Some(instance) = self.instance(id) else { return };
+        if instance.promised > Ballot::ZERO {
+            let promised = instance.promised;
+            return effects.send_ahead(self.process_of(from), Message::Rejected { id, promised });
+        }
+        if instance.phase == Phase::Initial {
+            let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+            let mut attributes = proposed;
+            attributes.merge(&self.interference(&touches, id, false));
+            let due = effects.now() + self.parameters.resend;
+            let Some(instance) = self.instance_mut(id) else { return };
+            instance.phase = if delegate { Phase::Accepted } else { Phase::PreAccepted };
+            instance.touches = Some(Arc::new(touches));
+            instance.initial = Some(proposed);
+            instance.attributes = attributes;
+            self.learn_batch(id, &batch);
+            self.postpone(id, due);
+            if self.mutated(Mutation::AcknowledgeBeforeDurable) {
+                let answer = Message::PreAccepted { id, attributes, delegate };
+                effects.send_ahead(self.process_of(from), answer);
+            }
+            effects.record(Record::PreAccepted { id, batch, initial: proposed, attributes, delegate });
+        }
+        let Some(instance) = self.instance(id) else { return };
+        // What was said before is said again: its record lies before this message.
+        let delegate = instance.phase == Phase::Accepted;
+        let attributes = instance.attributes;
+        effects.send(self.process_of(from), Message::PreAccepted { id, attributes, delegate });
+    }
+
+    pub(super) fn on_pre_accepted(
+        &mut self,
+        from: usize,
+        id: InstanceId,
+        attributes: Attributes,
+        voted: bool,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(Drive { stage: Stage::PreAccept { answers, delegate, .. }, .. }) = self.drives.get_mut(&id)
+        else {
+            return;
+        };
+        if *delegate == Some(from) {
+            if voted {
+                // It has voted for these in the first ballot, and nobody else may propose there. The leader's
+                // own vote is the record of the commit, which leaves behind it.
+                self.notes.push("committed_by_delegate");
+                return self.commit(id, false, attributes, true, effects);
+            }
+            return;
+        }
+        if !answers.iter().any(|(seat, _)| *seat == from) {
+            answers.push((from, attributes));
+            self.choose_path(id, effects);
+        }
+    }
+
+    /// Commits fast where enough have answered as was proposed, and goes the slow way once that cannot be
+    /// or the fast quorum has answered otherwise.
+    pub(super) fn choose_path(&mut self, id: InstanceId, effects: &mut Effects<Self>) {
+        let (fast, majority) = (self.fast(), self.majority());
+        let Some(Drive { tries, stage: Stage::PreAccept { answers, delegate: None, asked }, .. }) =
+            self.drives.get(&id)
+        else {
+            return;
+        };
+        let Some(initial) = self.instance(id).and_then(|instance| instance.initial) else { return };
+        let equal = answers.iter().filter(|(_, attributes)| *attributes == initial).count();
+        if equal >= fast {
+            self.notes.push("fast_path");
+            return self.commit(id, false, initial, true, effects);
+        }
+        let answered: ReplicaSet = answers.iter().map(|(seat, _)| replica(*seat)).collect();
+        let open = asked.without(answered).without(self.suspects).len();
+        let hopeless = equal + open < fast || answers.len() >= fast || *tries > 0;
+        if answers.len() < majority || !hopeless {
+            return;
+        }
+        let mut attributes = initial;
+        if !self.mutated(Mutation::DependenciesNotMerged) {
+            answers.iter().for_each(|(_, theirs)| attributes.merge(theirs));
+        }
+        self.notes.push("slow_path");
+        let holders = *asked;
+        self.vote(id, Ballot::ZERO, Content::Known, attributes, effects);
+        self.propose_vote(id, Ballot::ZERO, holders, effects);
+    }
+
+    /// Of each seat, how far its instances are pending or committed, at least.
+    pub(super) fn watch(&mut self, now: Instant) {
+        for seat in 0..self.count().min(SEATS) {
+            let upto = self.known[seat].min(self.spaces[seat].executed() + REACH / 16);
+            let from = self.watched[seat].max(self.spaces[seat].executed()) + 1;
+            if upto < from {
+                continue;
+            }
+            self.watched[seat] = upto;
+            let due = now + self.parameters.resend;
+            for number in from..=upto {
+                let id = InstanceId::at(seat, number);
+                if !self.is_committed(id) && !self.pending.contains_key(&id) {
+                    self.need(id, due);
+                }
+            }
+        }
+    }
+}

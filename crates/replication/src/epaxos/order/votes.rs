@@ -1,0 +1,359 @@
+//! Votes, commits, and getting what is missing.
+
+use super::super::Mutation;
+use super::super::message::{Attributes, Committed, Content, InstanceId, Message, Phase, Record};
+use super::recovery::{Drive, Stage};
+use super::{Order, replica};
+use crate::order::{Ordered, Step};
+use isochrone_core::{Ballot, Effects, ProcessId, ReplicaSet, wire};
+use std::collections::BTreeMap;
+
+/// Bytes of commands in one answer, unless a single batch is larger.
+const ANSWER_BYTES: usize = 1 << 20;
+
+impl<V: Ordered> Order<V> {
+    /// Whether a message about this instance is to be looked at further: not where it is committed, which is
+    /// the answer to everything, nor where it cannot be held.
+    pub(super) fn admit(&mut self, from: usize, id: InstanceId, effects: &mut Effects<Self>) -> bool {
+        if id.leader() >= self.count() || id.number == 0 {
+            return false;
+        }
+        let to = self.process_of(from);
+        if let Some(instance) = self.instance(id)
+            && instance.is_committed()
+        {
+            match instance.content() {
+                // Ahead: what is committed is chosen, whatever this replica forgets, unless its record alone
+                // says so; and then the record may still be on its way.
+                Some(content) => {
+                    let list = vec![Committed { id, content, attributes: instance.attributes }];
+                    effects.send(to, Message::Commit { list });
+                }
+                None => effects.send(to, Message::Trimmed { id }),
+            }
+            return false;
+        }
+        if self.open_instance(id).is_some() {
+            return true;
+        }
+        if self.is_executed(id) {
+            effects.send(to, Message::Trimmed { id });
+        } else {
+            self.hear_of(id.leader(), id.number);
+        }
+        false
+    }
+
+    /// Votes in a ballot of this replica, durably before it leaves.
+    pub(super) fn vote(
+        &mut self,
+        id: InstanceId,
+        ballot: Ballot,
+        content: Content<V>,
+        attributes: Attributes,
+        effects: &mut Effects<Self>,
+    ) {
+        self.cast(id, ballot, &content, attributes);
+        effects.record(Record::Accepted { id, ballot, content, attributes });
+    }
+
+    /// The state behind a vote; false where its content is not known.
+    pub(super) fn cast(
+        &mut self,
+        id: InstanceId,
+        ballot: Ballot,
+        content: &Content<V>,
+        attributes: Attributes,
+    ) -> bool {
+        if let Content::Batch(batch) = content {
+            self.learn_batch(id, batch);
+        }
+        let Some(instance) = self.open_instance(id) else { return false };
+        if instance.is_committed() || *content == Content::Known && instance.batch.is_none() {
+            return false;
+        }
+        instance.phase = Phase::Accepted;
+        instance.promised = ballot.max(instance.promised);
+        instance.accepted = ballot;
+        instance.noop = *content == Content::NoOp;
+        instance.attributes = attributes;
+        self.index_instance(id);
+        true
+    }
+
+    /// Asks all for their votes on what this replica has just voted for. `holders` were sent the commands.
+    pub(super) fn propose_vote(
+        &mut self,
+        id: InstanceId,
+        ballot: Ballot,
+        holders: ReplicaSet,
+        effects: &mut Effects<Self>,
+    ) {
+        let voters = ReplicaSet::from_iter([replica(self.me)]);
+        self.drives.insert(id, Drive { ballot, tries: 0, stage: Stage::Accept { voters, holders } });
+        let due = effects.now() + self.parameters.resend;
+        self.postpone(id, due);
+        let mut to: Vec<usize> = self.nearest();
+        if self.parameters.thrifty && ballot == Ballot::ZERO {
+            to.truncate(self.majority() - 1);
+        }
+        self.send_accept(id, &to, effects);
+        self.count_votes(id, effects);
+    }
+
+    pub(super) fn send_accept(&self, id: InstanceId, to: &[usize], effects: &mut Effects<Self>) {
+        let Some(Drive { ballot, stage: Stage::Accept { holders, .. }, .. }) = self.drives.get(&id) else {
+            return;
+        };
+        let Some(instance) = self.instance(id) else { return };
+        let Some(content) = instance.content() else { return };
+        for seat in to {
+            let known = holders.contains(replica(*seat)) && content != Content::NoOp;
+            let content = if known { Content::Known } else { content.clone() };
+            let message = Message::Accept { id, ballot: *ballot, content, attributes: instance.attributes };
+            effects.send(self.process_of(*seat), message);
+        }
+    }
+
+    pub(super) fn on_accept(
+        &mut self,
+        from: usize,
+        id: InstanceId,
+        ballot: Ballot,
+        content: Content<V>,
+        attributes: Attributes,
+        effects: &mut Effects<Self>,
+    ) {
+        if !self.admit(from, id, effects) {
+            return;
+        }
+        self.hear_of(id.leader(), id.number);
+        let Some(instance) = self.instance(id) else { return };
+        if ballot < instance.promised {
+            let promised = instance.promised;
+            return effects.send_ahead(self.process_of(from), Message::Rejected { id, promised });
+        }
+        let voted = instance.phase == Phase::Accepted && instance.accepted == ballot;
+        if self.drives.get(&id).is_some_and(|drive| drive.ballot < ballot) {
+            self.drives.remove(&id);
+        }
+        if !voted {
+            if !self.cast(id, ballot, &content, attributes) {
+                // The commands that the sender thinks are here are not; it says them when it asks again.
+                return;
+            }
+            effects.record(Record::Accepted { id, ballot, content, attributes });
+        }
+        let due = effects.now() + self.parameters.resend;
+        self.postpone(id, due);
+        effects.send(self.process_of(from), Message::Accepted { id, ballot });
+    }
+
+    pub(super) fn on_accepted(
+        &mut self,
+        from: usize,
+        id: InstanceId,
+        ballot: Ballot,
+        effects: &mut Effects<Self>,
+    ) {
+        if let Some(drive) = self.drives.get_mut(&id)
+            && drive.ballot == ballot
+            && let Stage::Accept { voters, .. } = &mut drive.stage
+        {
+            voters.insert(replica(from));
+            self.count_votes(id, effects);
+        }
+    }
+
+    /// Commits what a majority has voted for. The own vote was durable before the others were asked.
+    fn count_votes(&mut self, id: InstanceId, effects: &mut Effects<Self>) {
+        let Some(Drive { stage: Stage::Accept { voters, .. }, .. }) = self.drives.get(&id) else { return };
+        if voters.len() < self.majority() {
+            return;
+        }
+        let Some(instance) = self.instance(id) else { return };
+        let (noop, attributes) = (instance.noop, instance.attributes);
+        // Alone, this replica has nobody else's record to rest on.
+        let alone = self.count() == 1;
+        self.commit(id, noop, attributes, alone, effects);
+    }
+
+    /// It is chosen, says this replica: to be told to all. A commit that rests on nothing but this replica's
+    /// knowledge of the answers (`record`) leaves behind its record, since a recovery that hears this
+    /// replica deny it gives the instance up.
+    pub(super) fn commit(
+        &mut self,
+        id: InstanceId,
+        noop: bool,
+        attributes: Attributes,
+        record: bool,
+        effects: &mut Effects<Self>,
+    ) {
+        let holders = match self.drives.get(&id).map(|drive| &drive.stage) {
+            Some(Stage::PreAccept { asked, .. }) => *asked,
+            Some(Stage::Accept { holders, .. }) => *holders,
+            _ => ReplicaSet::EMPTY,
+        };
+        let content = if noop { Content::NoOp } else { Content::Known };
+        let committed = Committed { id, content, attributes };
+        if record && !self.mutated(Mutation::CommitBeforeDurable) {
+            effects.record(Record::Committed(committed.clone()));
+        } else {
+            effects.record_lazily(Record::Committed(committed.clone()));
+        }
+        self.commits.push((committed, holders));
+        self.become_committed(id, noop, attributes, effects);
+    }
+
+    /// The state behind a commit, and whoever waited for it.
+    fn become_committed(
+        &mut self,
+        id: InstanceId,
+        noop: bool,
+        attributes: Attributes,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        self.drives.remove(&id);
+        self.set_committed(id, noop, attributes);
+        if id.leader() == self.me
+            && let Some(flight) = self.flights.get_mut(&id.number)
+            && flight.committed.is_none()
+        {
+            flight.committed = Some(now);
+            let (queued, proposed) = (flight.queued, flight.proposed);
+            self.flying -= 1;
+            let batch = self.instance(id).and_then(|instance| instance.batch.clone());
+            if let Some(batch) = batch {
+                if noop {
+                    // Given up by a recovery: its values take another instance.
+                    self.notes.push("given_up");
+                    self.flights.remove(&id.number);
+                    self.queue.retry(&batch, queued);
+                } else {
+                    let spans =
+                        [proposed.since(queued), Default::default(), now.since(proposed), Default::default()];
+                    for value in batch.iter() {
+                        self.ready.push_back(Step::Committed(value.clone(), Some(spans)));
+                    }
+                }
+            }
+        }
+        self.wake_recoveries(id, effects);
+    }
+
+    /// As far as a replay needs it.
+    pub(super) fn set_committed(&mut self, id: InstanceId, noop: bool, attributes: Attributes) {
+        self.pending.remove(&id);
+        self.waiting.remove(&id);
+        self.hear_of(id.leader(), id.number);
+        let executed = self.is_executed(id);
+        let Some(instance) = self.open_instance(id) else { return };
+        if instance.is_committed() {
+            return;
+        }
+        instance.phase = Phase::Committed;
+        instance.noop = noop;
+        instance.attributes = attributes;
+        for (seat, dep) in attributes.deps.into_iter().enumerate() {
+            self.hear_of(seat, dep);
+        }
+        self.index_instance(id);
+        if !executed {
+            self.link(id);
+            // Given up, it may be known here by its number alone; whoever waits to know what it holds, knows.
+            self.relink(id);
+        }
+    }
+
+    /// Tells all what this replica has found to be chosen, in one message to each.
+    pub(super) fn send_commits(&mut self, effects: &mut Effects<Self>) {
+        if self.commits.is_empty() {
+            return;
+        }
+        let commits = std::mem::take(&mut self.commits);
+        for seat in self.peers() {
+            let said = |(committed, holders): &(Committed<V>, ReplicaSet)| {
+                let mut committed = committed.clone();
+                let known = committed.content == Content::NoOp || holders.contains(replica(seat));
+                if !known && let Some(content) = self.instance(committed.id).and_then(|held| held.content()) {
+                    committed.content = content;
+                }
+                committed
+            };
+            let list = commits.iter().map(said).collect();
+            effects.send(self.process_of(seat), Message::Commit { list });
+        }
+    }
+
+    pub(super) fn on_commit(&mut self, list: Vec<Committed<V>>, effects: &mut Effects<Self>) {
+        for committed in list {
+            let Committed { id, content, attributes } = committed;
+            if id.leader() >= self.count() || id.number == 0 || self.is_committed(id) {
+                continue;
+            }
+            if let Content::Batch(batch) = &content {
+                self.learn_batch(id, batch);
+            }
+            let Some(instance) = self.open_instance(id) else {
+                self.hear_of(id.leader(), id.number);
+                continue;
+            };
+            if content == Content::Known && instance.batch.is_none() {
+                let due = effects.now() + self.parameters.repair;
+                self.need(id, due);
+                continue;
+            }
+            let noop = content == Content::NoOp;
+            effects.record_lazily(Record::Committed(Committed { id, content, attributes }));
+            self.become_committed(id, noop, attributes, effects);
+            self.behind = None;
+        }
+    }
+
+    pub(super) fn on_fetch(&mut self, from: usize, ids: Vec<InstanceId>, effects: &mut Effects<Self>) {
+        let (mut list, mut bytes) = (Vec::new(), 0);
+        let to = self.process_of(from);
+        for id in ids {
+            if id.leader() >= self.count() {
+                continue;
+            }
+            let held = self.instance(id).filter(|instance| instance.is_committed());
+            let content = held.and_then(|instance| Some((instance.content()?, instance.attributes)));
+            match content {
+                Some((content, attributes)) => {
+                    bytes += wire::encoded_size(&content);
+                    list.push(Committed { id, content, attributes });
+                }
+                // Whoever lacks this lacks it for good.
+                None if held.is_some() || self.is_executed(id) => {
+                    effects.send(to, Message::Trimmed { id });
+                }
+                None => {}
+            }
+            if bytes >= ANSWER_BYTES {
+                break;
+            }
+        }
+        if !list.is_empty() {
+            effects.send(to, Message::Commit { list });
+        }
+    }
+
+    pub(super) fn on_trimmed(&mut self, from: ProcessId, id: InstanceId) {
+        if id.leader() < self.count() && !self.is_executed(id) && !self.is_committed(id) {
+            self.behind = Some(from);
+        }
+    }
+
+    /// Asks for what was chosen, each of those who may know.
+    pub(super) fn send_fetches(
+        &self,
+        fetches: BTreeMap<usize, Vec<InstanceId>>,
+        effects: &mut Effects<Self>,
+    ) {
+        for (seat, ids) in fetches {
+            effects.send_ahead(self.process_of(seat), Message::Fetch { ids });
+        }
+    }
+}

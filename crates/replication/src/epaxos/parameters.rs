@@ -1,0 +1,116 @@
+//! How EPaxos is tuned: every knob with its unit, its default and the reason for it.
+
+use super::Mutation;
+use crate::family::Tuning;
+use isochrone_core::Span;
+use isochrone_core::deployment::ParameterReader;
+
+/// The parameters of EPaxos.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Parameters {
+    /// How often a replica says that it lives and what it has executed.
+    pub heartbeat: Span,
+    /// How long a replica is silent until its instances are recovered by others. Several heartbeats and the
+    /// longest round trip.
+    pub patience: Span,
+    /// How often instances that are late are looked at.
+    pub tick: Span,
+    /// How long a dependency may be only late before it is asked for.
+    pub repair: Span,
+    /// How long an answer or a commit may take before it is asked for again.
+    pub resend: Span,
+    /// By how much recoveries of one instance by different replicas are kept apart: about a round trip.
+    pub stagger: Span,
+    /// Whether `PreAccept` and `Accept` go to a quorum only, the nearest, instead of to all.
+    pub thrifty: bool,
+    /// Whether at three replicas the nearest other one settles the attributes by itself, so that interference
+    /// costs no second round trip.
+    pub delegate: bool,
+    /// Commands in one instance at most.
+    pub batch_commands: usize,
+    /// Bytes in one instance at most, unless a single command is larger.
+    pub batch_bytes: usize,
+    /// Own instances proposed and not committed at most: under contention each leads to all of them.
+    pub window: u64,
+    /// Commands that may wait for an instance; more are refused.
+    pub queue_commands: usize,
+    /// Bytes of them.
+    pub queue_bytes: usize,
+    /// Executed instances whose commands are kept for others although some have not executed them; who lags
+    /// more takes in somebody's state.
+    pub keep_instances: usize,
+    /// Bytes of them.
+    pub keep_bytes: usize,
+    /// Executed instances whose attributes are kept until all members have executed them. Beyond that, every
+    /// new instance depends on all that is gone.
+    pub keep_attributes: u64,
+    /// A bug planted on purpose; nothing without the feature `mutations`.
+    pub mutation: Option<Mutation>,
+}
+
+impl Tuning for Parameters {
+    fn for_rtt(rtt_max: Span) -> Parameters {
+        let heartbeat = Span::from_millis(100);
+        Parameters {
+            heartbeat,
+            // On a LAN not less than a busy machine may stand still.
+            patience: heartbeat * 4 + rtt_max,
+            tick: Span::from_millis(20),
+            repair: Span::from_millis(20) + rtt_max / 4,
+            resend: rtt_max + rtt_max / 2 + Span::from_millis(200),
+            stagger: rtt_max + Span::from_millis(20),
+            thrifty: false,
+            delegate: true,
+            batch_commands: 1_024,
+            batch_bytes: 1 << 20,
+            window: 256,
+            queue_commands: 65_536,
+            queue_bytes: 64 << 20,
+            keep_instances: 8_192,
+            keep_bytes: 32 << 20,
+            keep_attributes: 262_144,
+            mutation: None,
+        }
+    }
+
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
+        self.patience = reader.span("patience", self.patience, least, most);
+        if self.patience <= self.heartbeat {
+            let right = format!("use more than the heartbeat, {}", self.heartbeat);
+            reader.reject("patience", "is not above the heartbeat", &right);
+        }
+        self.resend = reader.span("resend", self.resend, least, most);
+        self.stagger = reader.span("stagger", self.stagger, least, most);
+        self.thrifty = reader.boolean("thrifty", self.thrifty);
+        self.delegate = reader.boolean("delegate", self.delegate);
+        self.batch_commands =
+            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
+        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        self.window = reader.integer("window", self.window, 1, 4_096);
+        self.queue_commands =
+            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
+        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
+        self.keep_instances =
+            reader.integer("keep_instances", self.keep_instances as u64, 0, 1 << 24) as usize;
+        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        self.keep_attributes = reader.integer("keep_attributes", self.keep_attributes, 1_024, 1 << 24);
+    }
+
+    fn bugs() -> Vec<&'static str> {
+        Mutation::ALL.map(Mutation::name).to_vec()
+    }
+
+    fn plant(&mut self, bug: &str) -> bool {
+        self.mutation = Mutation::ALL.into_iter().find(|mutation| mutation.name() == bug);
+        self.mutation.is_some()
+    }
+}
+
+impl Parameters {
+    /// Whether this bug is planted.
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        cfg!(feature = "mutations") && self.mutation == Some(mutation)
+    }
+}

@@ -1,0 +1,29 @@
+//! Every planted bug is found, each within 2,000 seeds.
+
+use super::tune;
+use crate::cluster::Case;
+use crate::mutations::every_bug_is_caught;
+use isochrone_replication::epaxos::{Family, Mutation};
+use isochrone_sim::FaultSet;
+
+/// The runs in which a bug shows sooner than under all faults together.
+fn case(mutation: Mutation) -> Case<Family> {
+    let with = |replicas, faults: &str, crashes| {
+        // The names are those of the fault table.
+        let faults = faults.parse::<FaultSet>().unwrap();
+        Case { crashes, hot: true, rounds: 400, ..Case::new(replicas, faults, tune) }
+    };
+    match mutation {
+        Mutation::AcknowledgeBeforeDurable => with(3, "power_loss,disk_slow", 10),
+        Mutation::DependenciesNotMerged | Mutation::ExecuteUncommitted | Mutation::ComponentUnordered => {
+            with(3, "none", 0)
+        }
+        _ => Case { isolated: 4, ..with(5, "loss,delay", 12) },
+    }
+}
+
+#[test]
+#[ignore]
+fn every_planted_bug_is_caught() {
+    every_bug_is_caught(Mutation::ALL.map(|mutation| (mutation.name(), case(mutation))));
+}
