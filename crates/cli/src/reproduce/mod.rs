@@ -46,6 +46,9 @@ pub(crate) enum Published {
 /// Which rows, by their id.
 type Wanted<'a> = &'a dyn Fn(&str) -> bool;
 
+/// The name of a file, and what is drawn in it.
+type Drawing = (&'static str, Curves);
+
 /// An evaluation: its name, what it is, and how it is run.
 struct Evaluation {
     name: &'static str,
@@ -53,7 +56,7 @@ struct Evaluation {
     /// Rows whose id the filter lets through.
     run: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<Row>>,
     /// Its drawings, each with the name of its file.
-    draw: fn(&mut Lab) -> anyhow::Result<Vec<(&'static str, Curves)>>,
+    draw: fn(&mut Lab) -> anyhow::Result<Vec<Drawing>>,
 }
 
 /// All evaluations, a line each.

@@ -3,7 +3,7 @@
 use super::domino::distribution;
 use super::lab::{APART, Experiment, Lab, Mix, Topology};
 use super::published::{self, Finding, Measure};
-use super::{Row, Wanted};
+use super::{Drawing, Row, Wanted};
 use crate::chart::Curves;
 use isochrone_core::Span;
 use isochrone_sim::{Action, FaultKind, Planned};
@@ -20,8 +20,8 @@ pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>>
 fn settings(protocol: &str) -> Vec<(&'static str, &'static str)> {
     match protocol {
         "multipaxos" => vec![("batch_commands", "1"), ("lease", "false")],
-        "sdpaxos" => vec![("reply", "commit"), ("batch", "1"), ("straggler_detection", "false")],
-        _ => vec![("reply", "commit"), ("batch", "1")],
+        "sdpaxos" => vec![("reply", "commit"), ("batch_commands", "1"), ("straggler_detection", "false")],
+        _ => vec![("reply", "commit"), ("batch_commands", "1")],
     }
 }
 
@@ -405,7 +405,7 @@ const BANDWIDTH: &str =
 const RATE: &str = "the source states no request rate; 100 a second of each client here";
 
 /// The distributions behind Figure 12.
-pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<(&'static str, Curves)>> {
+pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     let mut drawn = Vec::new();
     for (name, replicas) in [("fig12-three", 3), ("fig12-five", 5)] {
         let systems = [
