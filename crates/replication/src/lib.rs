@@ -12,6 +12,7 @@ mod family;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;
+pub mod sdpaxos;
 pub mod order;
 mod placement;
 pub mod replica;

@@ -1,0 +1,115 @@
+//! A sequencer that is slow and not dead (`specs/sdpaxos.md` 4.6).
+
+use super::assignment::Rank;
+use super::message::Message;
+use super::order::Order;
+use crate::order::Ordered;
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet};
+
+/// Slots needed in a window for it to say anything.
+const NEEDED: u32 = 10;
+/// Slow windows in a row that make a straggler.
+const WINDOWS: u32 = 3;
+/// How often the rest between two replacements is doubled at most.
+const DOUBLINGS: u32 = 4;
+
+/// What a replica has seen of the sequencer's speed.
+#[derive(Clone, Hash, Debug, Default)]
+pub(super) struct Straggler {
+    since: Instant,
+    required: u32,
+    received: u32,
+    /// Slow windows in a row.
+    slow: u32,
+    /// Whether the last window that said anything said fast.
+    fast: bool,
+    /// The view whose sequencer gets no lease any more, and since when.
+    pub(super) shunned: Option<Ballot>,
+    shunned_at: Instant,
+    asking: Option<(Ballot, ReplicaSet)>,
+    /// Replacements asked for, and when the last was.
+    changes: u32,
+    last: Option<Instant>,
+}
+
+impl Straggler {
+    pub(super) fn required(&mut self, slots: u32) {
+        self.required = self.required.saturating_add(slots);
+    }
+
+    pub(super) fn received(&mut self) {
+        self.received = self.received.saturating_add(1);
+    }
+}
+
+impl<V: Ordered> Order<V> {
+    /// Ends a window when it is time.
+    pub(super) fn look_for_straggler(&mut self, effects: &mut Effects<Self>) {
+        let (now, parameters) = (effects.now(), *self.parameters());
+        if !parameters.straggler || now.since(self.straggler.since) < parameters.straggler_window {
+            return;
+        }
+        let straggler = &mut self.straggler;
+        straggler.since = now;
+        if now.since(straggler.shunned_at) >= parameters.campaign * 2 {
+            // Nobody has taken its place.
+            straggler.shunned = None;
+        }
+        // What was not received yet is required still.
+        let (required, received) = (straggler.required, straggler.received);
+        (straggler.required, straggler.received) = (required.saturating_sub(received), 0);
+        if required < NEEDED {
+            (straggler.slow, straggler.fast) = (0, false);
+            return;
+        }
+        let slow = received * 2 < required;
+        straggler.slow = if slow { straggler.slow + 1 } else { 0 };
+        straggler.fast = !slow;
+        let rest = parameters.straggler_rest * (1 << straggler.changes.min(DOUBLINGS)) / 2;
+        let rested = straggler.last.is_none_or(|last| now.since(last) >= rest);
+        if straggler.slow < WINDOWS || !rested || self.head() == self.me {
+            return;
+        }
+        let view = self.installed;
+        self.straggler.asking = Some((view, ReplicaSet::from_iter([ReplicaId(self.me)])));
+        (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), now);
+        for rank in self.peers().filter(|rank| *rank != view.owner.0) {
+            effects.send_ahead(self.process_of(rank), Message::SlowQuery { view });
+        }
+    }
+
+    pub(super) fn on_slow_query(&mut self, from: ProcessId, view: Ballot, effects: &mut Effects<Self>) {
+        if view != self.installed || !self.normal() {
+            return;
+        }
+        // Who needs no slots knows nothing to the contrary.
+        let agreed = !self.straggler.fast && self.parameters().straggler;
+        if agreed {
+            (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), effects.now());
+        }
+        effects.send_ahead(from, Message::SlowReply { view, agreed });
+    }
+
+    pub(super) fn on_slow_reply(&mut self, rank: Rank, view: Ballot, agreed: bool, effects: &mut Effects<Self>) {
+        let majority = self.majority;
+        let Some((asked, who)) = self.straggler.asking.as_mut().filter(|(asked, _)| *asked == view) else {
+            return;
+        };
+        if !agreed {
+            // It is this replica's own way to the sequencer that is slow.
+            if self.straggler.shunned == Some(*asked) {
+                self.straggler.shunned = None;
+            }
+            self.straggler.asking = None;
+            return;
+        }
+        who.insert(ReplicaId(rank));
+        if who.len() >= majority && view == self.installed && self.normal() {
+            self.straggler.asking = None;
+            self.straggler.changes += 1;
+            self.straggler.last = Some(effects.now());
+            effects.mark(super::message::Note::Counted("stragglers_replaced"));
+            self.elect(None, effects);
+        }
+    }
+}
