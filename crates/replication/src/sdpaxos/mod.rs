@@ -103,7 +103,7 @@ pub use rebuild::Report;
 use crate::family::{AskingClient, Replicated};
 use crate::order::{Membership, Ordered, Step, Takes};
 use crate::request::{Change, Refusal};
-use isochrone_core::{Ballot, Effects, Footprint, Instant, ProcessId, Ticket, Wire};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, StateMachine, Ticket};
 use serde::{Deserialize, Serialize};
 
 /// SDPaxos as a family of the frame.
@@ -119,7 +119,7 @@ impl crate::Family for Family {
     const COMMITS: bool = true;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
-    type Client<C: Wire + Footprint, R: Wire> = AskingClient<Family, C, R>;
+    type Client<S: StateMachine> = AskingClient<Family, S>;
 }
 
 /// Where a state stands: behind which slot, and whose the slots before it are.

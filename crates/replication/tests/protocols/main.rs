@@ -11,5 +11,6 @@ mod mencius;
 mod multipaxos;
 mod mutations;
 mod safety;
+mod sdpaxos;
 #[allow(dead_code)]
 mod walk;
