@@ -3,15 +3,19 @@
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
-use isochrone_replication::{Family, Replicated, epaxos, mencius, multipaxos};
+use isochrone_replication::{Family, Replicated, epaxos, mencius, multipaxos, sdpaxos};
 use isochrone_store::Store;
 use isochrone_workload::trial::{self, Terms};
 
 mod speech;
 
 /// All of them.
-pub(crate) const ALL: &[Entry] =
-    &[entry::<multipaxos::Family>(), entry::<mencius::Family>(), entry::<epaxos::Family>()];
+pub(crate) const ALL: &[Entry] = &[
+    entry::<multipaxos::Family>(),
+    entry::<mencius::Family>(),
+    entry::<epaxos::Family>(),
+    entry::<sdpaxos::Family>(),
+];
 
 /// A protocol as the verbs know it.
 pub(crate) struct Entry {

@@ -12,11 +12,11 @@ mod family;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;
-pub mod sdpaxos;
 pub mod order;
 mod placement;
 pub mod replica;
 pub mod request;
+pub mod sdpaxos;
 pub mod service;
 
 pub use client::Client;

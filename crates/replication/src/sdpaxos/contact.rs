@@ -201,9 +201,7 @@ impl<V: Ordered> Order<V> {
             durable: self.executed_durable,
             sent: (self.incarnation, now),
             echo: last.map(|(life, sent, came)| (life, sent, now.since(came))),
-            granted: grants
-                && self.view == self.installed
-                && self.straggler.shunned != Some(self.installed),
+            granted: grants && self.view == self.installed && self.straggler.shunned != Some(self.installed),
             trips: self.contact.trips.clone(),
         }
     }

@@ -136,8 +136,12 @@ impl<V: Ordered> Order<V> {
                     space.promised = space.promised.max(ballot);
                 }
             }
-            Entry::Accepted(owner, ballot, first, values) => self.vote_again(owner, ballot, first, values, true),
-            Entry::Decided(owner, ballot, first, values) => self.vote_again(owner, ballot, first, values, false),
+            Entry::Accepted(owner, ballot, first, values) => {
+                self.vote_again(owner, ballot, first, values, true)
+            }
+            Entry::Decided(owner, ballot, first, values) => {
+                self.vote_again(owner, ballot, first, values, false)
+            }
             Entry::Ordered(first, runs) => {
                 let mut slot = first;
                 for (owner, count) in runs {

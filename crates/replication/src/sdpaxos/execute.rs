@@ -18,15 +18,7 @@ const HINTS: u64 = 256;
 
 impl<V: Ordered> Order<V> {
     /// The next step, once each.
-    pub(super) fn next_step(&mut self, now: Instant) -> Option<Step<V>> {
-        if let Some(step) = self.steps.pop_front() {
-            return Some(step);
-        }
-        if let Some(decided) = self.execute_next(false, now) {
-            self.release_reads();
-            return Some(Step::Decided(decided));
-        }
-        self.release_reads();
+    pub(super) fn next_step(&mut self) -> Option<Step<V>> {
         self.steps.pop_front().or_else(|| std::mem::take(&mut self.dropped).then_some(Step::Dropped))
     }
 
@@ -266,7 +258,8 @@ impl<V: Ordered> Order<V> {
         if log.contiguous() != upto {
             return false;
         }
-        for (slot, owner) in (upto + 1..=self.log.end()).filter_map(|slot| Some((slot, self.log.get(slot)?))) {
+        for (slot, owner) in (upto + 1..=self.log.end()).filter_map(|slot| Some((slot, self.log.get(slot)?)))
+        {
             // What was accepted here stays this replica's word.
             log.set(slot, owner);
         }

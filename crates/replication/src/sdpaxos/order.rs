@@ -256,18 +256,22 @@ impl<V: Ordered> Order<V> {
         self.pending.push_back((self.recorded + 1, pending));
     }
 
-    /// The record of this input.
+    /// The end of an input: what can be executed is, and one record is made. What was executed is written down
+    /// before the holder sees it, so that a replay brings it again.
     pub(super) fn finish(&mut self, effects: &mut Effects<Self>) {
-        if self.journal.is_empty() {
-            return;
+        while let Some(decided) = self.execute_next(false, effects.now()) {
+            self.steps.push_back(Step::Decided(decided));
         }
+        self.release_reads();
         if self.executed > self.executed_recorded {
-            // In front: what it rests on was recorded by earlier inputs.
-            self.journal.insert(0, Entry::Executed(self.executed));
             self.executed_recorded = self.executed;
+            self.note(Entry::Executed(self.executed));
             if self.strict {
                 self.then(Pending::Executed(self.executed));
             }
+        }
+        if self.journal.is_empty() {
+            return;
         }
         let entries = std::mem::take(&mut self.journal);
         if std::mem::take(&mut self.strict) {
@@ -552,10 +556,6 @@ impl<V: Ordered> Process for Order<V> {
         }
         self.ask_reads(effects.now());
         self.launch(effects.now());
-        if self.executed > self.executed_recorded && self.journal.is_empty() {
-            self.note(Entry::Executed(self.executed));
-            self.executed_recorded = self.executed;
-        }
         self.finish(effects);
         self.send_out(effects);
     }
@@ -581,7 +581,10 @@ impl<V: Ordered> Process for Order<V> {
             self.sequencer.is_none() || self.log.count(self.me) < self.next.max(self.reserved),
             "I8: more slots than commands"
         );
-        assert!(!self.inferring() || self.active || self.own_ordered == 0, "I7: committed in an inactive view");
+        assert!(
+            !self.inferring() || self.active || self.own_ordered == 0,
+            "I7: committed in an inactive view"
+        );
         for (rank, space) in self.spaces.iter().enumerate() {
             assert!(space.log.base() == Slot(self.counts[rank] + 1), "instances kept that are executed");
         }

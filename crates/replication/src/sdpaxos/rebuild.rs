@@ -221,10 +221,10 @@ mod tests {
             let mut known = vec![vec![U; slots]; 5];
             known[0].clone_from(&owners);
             for (at, owner) in owners.iter().enumerate() {
-                for replica in 1..5 {
+                for (replica, slots) in known.iter_mut().enumerate().skip(1) {
                     let own = usize::from(*owner) == replica;
                     if random.chance(if own { 0.7 } else { 0.25 }) {
-                        known[replica][at] = *owner;
+                        slots[at] = *owner;
                     }
                 }
                 if *owner == 0 {
@@ -253,9 +253,11 @@ mod tests {
             // R1's i-th command is ready if it was accepted and R1 knows every slot up to its i-th.
             let prefix = known[1].iter().take_while(|owner| **owner != U).count();
             let ready = count(1, prefix).min(accepted);
-            let end = owners.iter().enumerate().filter(|(_, owner)| **owner == 1).nth(
-                ready.saturating_sub(1) as usize,
-            );
+            let end = owners
+                .iter()
+                .enumerate()
+                .filter(|(_, owner)| **owner == 1)
+                .nth(ready.saturating_sub(1) as usize);
             if let (Some((end, _)), true) = (end, ready > 0) {
                 // Foreign slots before it that were not committed may be lost; R1's own places come no later.
                 let places = |log: &[Rank]| log.iter().filter(|owner| **owner == 1).count() as u64;

@@ -145,7 +145,14 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    fn propose_found(&mut self, owner: Rank, ballot: Ballot, first: u64, values: Vec<Value<V>>, now: Instant) {
+    fn propose_found(
+        &mut self,
+        owner: Rank,
+        ballot: Ballot,
+        first: u64,
+        values: Vec<Value<V>>,
+        now: Instant,
+    ) {
         if !values.is_empty() {
             self.propose_run(owner, ballot, first, values, false, now);
         }

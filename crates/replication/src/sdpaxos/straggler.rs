@@ -90,7 +90,13 @@ impl<V: Ordered> Order<V> {
         effects.send_ahead(from, Message::SlowReply { view, agreed });
     }
 
-    pub(super) fn on_slow_reply(&mut self, rank: Rank, view: Ballot, agreed: bool, effects: &mut Effects<Self>) {
+    pub(super) fn on_slow_reply(
+        &mut self,
+        rank: Rank,
+        view: Ballot,
+        agreed: bool,
+        effects: &mut Effects<Self>,
+    ) {
         let majority = self.majority;
         let Some((asked, who)) = self.straggler.asking.as_mut().filter(|(asked, _)| *asked == view) else {
             return;

@@ -234,7 +234,8 @@ impl<V: Ordered> Order<V> {
         if campaign.votes.len() < majority || view != self.view {
             return;
         }
-        let votes: Vec<(Rank, &Report)> = campaign.votes.iter().map(|(rank, report)| (*rank, report)).collect();
+        let votes: Vec<(Rank, &Report)> =
+            campaign.votes.iter().map(|(rank, report)| (*rank, report)).collect();
         let log = Arc::new(rebuild(count, &votes, planted));
         let begin = log.end();
         self.install(view, begin, &log, effects);
@@ -535,9 +536,8 @@ impl<V: Ordered> Order<V> {
             Change::Resign => {
                 let suspects = self.contact.suspects(self.parameters().election, now);
                 let head = self.head();
-                let live = |rank: &Rank| {
-                    *rank != head && (*rank == self.me || !suspects.contains(ReplicaId(*rank)))
-                };
+                let live =
+                    |rank: &Rank| *rank != head && (*rank == self.me || !suspects.contains(ReplicaId(*rank)));
                 (0..self.count() as Rank).find(live).map(usize::from)
             }
             Change::Add(_) | Change::Remove(_) => None,

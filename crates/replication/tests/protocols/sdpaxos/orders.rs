@@ -1,0 +1,23 @@
+//! Orders of messages in a small world: three replicas, values at any of them, one crash and a view change.
+
+use crate::walk::{Letter, World, explore};
+use isochrone_core::Span;
+use isochrone_replication::Tuning as _;
+use isochrone_replication::sdpaxos::{Mutation, Order, Parameters};
+
+fn world(mutation: Option<Mutation>) -> World<Order<Letter>> {
+    let mut parameters = Parameters::for_rtt(Span::from_millis(1));
+    (parameters.mutation, parameters.lease) = (mutation, false);
+    let mut world = World::new(3, parameters);
+    world.values = vec![Letter::new(1, 0), Letter::new(2, 0)];
+    world.timers = vec![1, 3, 1];
+    world.crashes = 1;
+    world
+}
+
+#[test]
+fn no_order_of_messages_found_decides_a_slot_twice() {
+    let (states, complete) = explore(&world(None), 100_000);
+    println!("{states} states, {complete} walks in which all were given something");
+    assert!(states > 10_000 && complete > 0);
+}
