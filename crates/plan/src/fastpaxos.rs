@@ -7,10 +7,12 @@ use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
 
-/// The round trip to the fast quorum, a supermajority; while too few replicas live for one, [`recovered`].
+/// The round trip to the fast quorum, a supermajority; while too few replicas live for one, [`recovered`]. Where the
+/// triangle inequality does not hold, the coordinator may know of the fast quorum, and tell, sooner than its votes
+/// reach the client.
 ///
 /// # Panics
-/// If too few replicas live for a fast quorum and the coordinator's region has none.
+/// If no live replica stands in the coordinator's region.
 pub fn commit<'a>(
     matrix: &Matrix,
     client: impl Into<Client>,
@@ -19,9 +21,38 @@ pub fn commit<'a>(
 ) -> Span {
     let (group, client) = (replicas.into(), client.into());
     match group.smallest(group.supermajority(), |seat| group.reach(matrix, client, seat)) {
-        Some(fast) => fast,
+        Some(fast) => fast.min(learned(matrix, client, group.seat_in(coordinator), group)),
         None => recovered(matrix, client, coordinator, group),
     }
+}
+
+/// The way through replicas that execute: the client is answered by the first of them. With `all`, every replica
+/// learns of a fast quorum by itself; else only the coordinator, which answers.
+///
+/// # Panics
+/// If no live replica stands in the coordinator's region, and not all learn or too few replicas live for a fast quorum.
+pub fn execute<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    coordinator: RegionId,
+    replicas: impl Into<Group<'a>>,
+    all: bool,
+) -> Span {
+    let (group, client) = (replicas.into(), client.into());
+    if group.live().count() < group.supermajority() {
+        return recovered(matrix, client, coordinator, group);
+    }
+    if !all {
+        return learned(matrix, client, group.seat_in(coordinator), group);
+    }
+    group.live().map(|seat| learned(matrix, client, seat, group)).min().unwrap_or_default()
+}
+
+/// When the client hears from one replica that this has the votes of a fast quorum.
+fn learned(matrix: &Matrix, client: Client, learner: usize, group: Group<'_>) -> Span {
+    let vote = |seat| group.way_there(matrix, client, seat) + group.way(matrix, seat, learner);
+    let known = group.smallest(group.supermajority(), vote).unwrap_or_default();
+    known + group.way_back(matrix, client, learner)
 }
 
 /// The way through the coordinator: it learns the votes of all live replicas, has a majority accept what it picks, and
