@@ -361,7 +361,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
 }
 
 /// The parts of `total`: what the leader measured, and half of the rest for each way.
-fn phases(total: Span, spans: Option<Spans>) -> [Span; Phase::ALL.len()] {
+pub(crate) fn phases(total: Span, spans: Option<Spans>) -> [Span; Phase::ALL.len()] {
     let mut phases = [Span::ZERO; Phase::ALL.len()];
     let Some([queue, journal, quorum, order, execute]) =
         spans.map(|spans| spans.map(|micros| Span::from_micros(u64::from(micros))))

@@ -9,6 +9,7 @@ pub mod client;
 pub mod directory;
 pub mod epaxos;
 mod family;
+pub mod fastpaxos;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;

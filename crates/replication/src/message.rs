@@ -61,6 +61,10 @@ impl<C: Wire + Footprint> Ordered for Entry<C> {
     fn reads(&self) -> bool {
         matches!(self, Entry::Read { .. })
     }
+
+    fn ends(&self) -> bool {
+        matches!(self, Entry::Stop { .. })
+    }
 }
 
 /// One command of a client.

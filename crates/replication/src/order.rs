@@ -52,6 +52,10 @@ pub trait Ordered: Wire {
     fn id(&self) -> Option<CommandId>;
     /// Whether it only looks at the state.
     fn reads(&self) -> bool;
+    /// Whether the order ends with it: what gets a place behind it is nowhere executed.
+    fn ends(&self) -> bool {
+        false
+    }
 }
 
 /// Where a command is to be taken.

@@ -5,6 +5,7 @@
 mod cluster;
 mod driver;
 mod epaxos;
+mod fastpaxos;
 mod latency;
 mod machine;
 mod mencius;

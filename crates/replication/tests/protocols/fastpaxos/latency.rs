@@ -1,0 +1,86 @@
+//! Without load a command takes the round trip to a fast quorum, or with too few replicas the way through the
+//! coordinator.
+
+use crate::latency::{Measured, groups, matrices};
+use isochrone_core::{Matrix, NodeId, Path, RegionId};
+use isochrone_plan::{Client, Group, fastpaxos};
+use isochrone_replication::fastpaxos::{Family, Learners};
+use isochrone_replication::service::Reply;
+
+/// Replies at commit, to clients that learn by themselves.
+fn measured(matrix: &Matrix, replicas: &[RegionId]) -> Measured<Family> {
+    let mut measured = Measured::<Family>::new(matrix, replicas);
+    measured.tune = |placement| {
+        placement.service.reply = Reply::Commit;
+        placement.parameters.cast = true;
+        placement.parameters.learners = Learners::Sole;
+    };
+    measured
+}
+
+#[test]
+fn every_region_waits_for_a_fast_quorum_on_every_matrix() {
+    for (_, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let form = |at| fastpaxos::commit(&matrix, Client::At(at), replicas[0], &replicas);
+            measured(&matrix, &replicas).equals(form);
+        }
+    }
+}
+
+#[test]
+fn with_the_dead_every_region_waits_what_the_closed_form_says() {
+    for (_, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let last = replicas.len() - 1;
+            let mut dead = vec![vec![last]];
+            if replicas.len() > 3 {
+                dead.push(vec![last - 1, last]);
+            }
+            for dead in dead {
+                let group = Group::from(&replicas).without(&dead);
+                let form = |at| fastpaxos::commit(&matrix, Client::At(at), replicas[0], group);
+                let mut measured = measured(&matrix, &replicas);
+                measured.dead = dead.iter().map(|seat| NodeId(replicas[*seat].0)).collect();
+                measured.equals(form);
+            }
+        }
+    }
+}
+
+/// Replies at execution.
+fn executed(matrix: &Matrix, replicas: &[RegionId], learners: Learners) -> Measured<Family> {
+    let mut measured = Measured::<Family>::new(matrix, replicas);
+    measured.tune = match learners {
+        Learners::Sole => |placement| placement.parameters.learners = Learners::Sole,
+        Learners::All => |placement| placement.parameters.learners = Learners::All,
+    };
+    measured
+}
+
+#[test]
+fn the_first_replica_that_learns_and_executes_answers_on_every_matrix() {
+    for (_, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            for learners in [Learners::Sole, Learners::All] {
+                let all = learners == Learners::All;
+                let form = |at| fastpaxos::execute(&matrix, Client::At(at), replicas[0], &replicas, all);
+                executed(&matrix, &replicas, learners).equals(form);
+                let last = [replicas.len() - 1];
+                let group = Group::from(&replicas).without(&last);
+                let form = |at| fastpaxos::execute(&matrix, Client::At(at), replicas[0], group, all);
+                let mut measured = executed(&matrix, &replicas, learners);
+                measured.dead = vec![NodeId(replicas[last[0]].0)];
+                measured.equals(form);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fast_path_is_the_one_taken() {
+    let (_, matrix) = matrices().into_iter().next().unwrap();
+    let replicas = groups(&matrix).into_iter().next().unwrap();
+    let (_, paths) = measured(&matrix, &replicas).waits();
+    assert_eq!(paths.into_iter().collect::<Vec<_>>(), [Path::Fast]);
+}
