@@ -373,6 +373,7 @@ impl<V: Ordered> Order<V> {
         let (seen, executed, decided) = (self.seen, self.decided(), self.claim());
         let announced = self.next.min(self.durable + RESERVE).max(self.skip_from);
         let skipped = self.skip_from.min(announced)..announced;
+        self.told = self.told.max(announced);
         // Ahead: of the skips it tells those that no restart can undo.
         for (rank, peer) in self.peers() {
             let (skipped, decided) = (skipped.clone(), decided.clone());

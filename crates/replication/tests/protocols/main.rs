@@ -12,6 +12,4 @@ mod mencius;
 mod multipaxos;
 mod mutations;
 mod safety;
-mod sdpaxos;
-#[allow(dead_code)]
-mod walk;
+mod talk;

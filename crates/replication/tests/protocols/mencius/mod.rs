@@ -1,5 +1,6 @@
 //! Mencius.
 
+mod conversations;
 mod latency;
 mod mutations;
 mod orders;
