@@ -12,4 +12,7 @@ mod mencius;
 mod multipaxos;
 mod mutations;
 mod safety;
+mod sdpaxos;
 mod talk;
+#[allow(dead_code)]
+mod walk;

@@ -26,8 +26,8 @@ fn a_leader_is_elected_and_a_command_takes_two_round_trips() {
     talk.ask(C, set("x"));
     talk.hear(100, expect![[r#"
         100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        110 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
-        110 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
@@ -52,8 +52,8 @@ fn a_follower_takes_over_and_the_client_asks_again() {
     talk.cluster.crash(A);
     talk.hear(1_200, expect![[r#"
         100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        110 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
-        110 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
@@ -65,10 +65,10 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         581 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
         581 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
         581 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
-        581 replica B -> replica B: Order epoch: 0, message: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, acc
-        592 replica C -> replica B (behind a record): Order epoch: 0, message: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, acc
-        602 replica B -> replica A (ahead): Order epoch: 0, message: Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1
-        602 replica B -> replica C (ahead): Order epoch: 0, message: Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1
+        581 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        592 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        602 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
+        602 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
         603 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
         603 Order(0, Leads(b1.1))
         613 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
@@ -80,7 +80,7 @@ fn a_follower_takes_over_and_the_client_asks_again() {
     talk.cluster.restart(A);
     talk.hear(100, expect![[r#"
         1382 replica A -> replica B (ahead): Fetch from: s0
-        1392 replica B -> replica A (ahead): Order epoch: 0, message: Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, 
+        1392 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01..
         1392 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s1, values: [], decided: s1
     "#]]);
 }
@@ -134,16 +134,16 @@ fn a_new_member_catches_up_before_it_votes() {
     talk.pass(100).change(Change::Add(D));
     talk.hear(100, expect![[r#"
         200 client A -> replica A: Administer number: 2, change: Add(n3)
-        220 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, memb
-        220 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, memb
-        220 replica A -> replica D (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, memb
+        220 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
+        220 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
+        220 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
         221 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         230 replica D -> replica A (ahead): Fetch from: s0
         231 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         231 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         231 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-        240 replica A -> replica D (ahead): Order epoch: 0, message: Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, c
-        240 replica A -> replica D (ahead): Order epoch: 0, message: Adopt ballot: b1.0, from: s1, values: [Change(Configuration version: 1, mem
+        240 replica A -> replica D (ahead): Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01..
+        240 replica A -> replica D (ahead): Adopt ballot: b1.0, from: s1, values: [Change(Configuration version: 1, members: [Member replica: r0
         241 replica A -> client A: Administered number: 2, result: Ok(()), leader: Some(A/k1/p0/role0/0)
         241 answer: Changed
         251 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
@@ -151,9 +151,9 @@ fn a_new_member_catches_up_before_it_votes() {
     talk.pass(200).change(Change::Remove(B));
     talk.hear(100, expect![[r#"
         500 client A -> replica A: Administer number: 3, change: Remove(n1)
-        500 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, memb
-        500 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, memb
-        500 replica A -> replica D (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, memb
+        500 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
+        500 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
+        500 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
         501 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
         511 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
         511 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
@@ -174,11 +174,11 @@ fn leadership_is_handed_over_without_waiting_for_the_lease() {
         111 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
         111 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
         111 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
-        111 replica C -> replica C: Order epoch: 0, message: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, acc
+        111 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
         122 replica A -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s0, accepted: [], lease: None, l
         122 replica A -> client A (behind a record): Administered number: 1, result: Ok(()), leader: None
         122 answer: Changed
-        122 replica B -> replica C (behind a record): Order epoch: 0, message: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, acc
+        122 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
         132 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [], decided: s0
         132 replica C -> replica B (ahead): Adopt ballot: b1.2, from: s0, values: [], decided: s0
         133 Order(0, Leads(b1.2))
@@ -187,8 +187,8 @@ fn leadership_is_handed_over_without_waiting_for_the_lease() {
     talk.hear(60, expect![[r#"
         220 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         230 replica A -> replica C (ahead): Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        240 replica C -> replica A (ahead): Order epoch: 0, message: Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
-        240 replica C -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1,
+        240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
         241 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
         251 replica A -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
         251 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
@@ -208,14 +208,14 @@ fn a_prefix_log_is_adopted_whole() {
     talk.cluster.crash(A);
     talk.hear(1_000, expect![[r#"
         100 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        100 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, 
-        100 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, 
+        100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command..
+        100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command..
         101 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         111 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         111 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         115 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 2, command: Set("\x01", "y"), touching: false],
-        115 replica A -> replica B (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, 
-        115 replica A -> replica C (ahead): Order epoch: 0, message: Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, 
+        115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command..
+        115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command..
         116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
@@ -225,10 +225,10 @@ fn a_prefix_log_is_adopted_whole() {
         586 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
         586 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
         586 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
-        586 replica B -> replica B: Order epoch: 0, message: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, acc
-        597 replica C -> replica B (behind a record): Order epoch: 0, message: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, acc
-        607 replica B -> replica A (ahead): Order epoch: 0, message: Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1,
-        607 replica B -> replica C (ahead): Order epoch: 0, message: Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1,
+        586 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        597 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        607 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
+        607 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
         608 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
         608 Order(0, Leads(b1.1))
         618 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
