@@ -598,6 +598,9 @@ impl<V: Ordered> Process for Order<V> {
         }
         assert!(self.delivered <= self.decided(), "{} taken out beyond {}", self.delivered, self.decided());
         assert!(self.skip_from <= self.next, "a skip of turns that may be used");
+        if self.is_member() {
+            assert!(self.lanes[self.me].end() <= self.next, "an own turn that others filled may be used");
+        }
         assert!(self.durable <= self.next, "turns durably used that were not");
         for (lane, held) in self.lanes.iter().enumerate() {
             assert!(held.base() == self.deal.turn(lane, self.base), "lanes are trimmed alike");

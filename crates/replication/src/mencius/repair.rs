@@ -117,6 +117,8 @@ impl<V: Ordered> Order<V> {
         }
         if new {
             effects.record_lazily(Record::Learned { runs: runs.clone() });
+            // Own turns that a revoker has emptied are never used.
+            self.advance(self.lanes[self.me].end(), effects);
         }
     }
 

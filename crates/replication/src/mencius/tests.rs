@@ -1,6 +1,6 @@
 //! A handful of replicas in one thread, with delays, losses and crashes drawn from a seed.
 
-use super::{Message, Order, Parameters, Record, Timer};
+use super::{Message, Order, Parameters, Record, Run, Timer, Value};
 use crate::family::Tuning;
 use crate::order::{Decided, Member, Order as _, Ordered, Setup, Step};
 use isochrone_core::command::{Access, Touch};
@@ -445,4 +445,17 @@ fn who_lags_behind_what_is_kept_takes_in_a_state() {
     assert_eq!(world.latency(2, 99), ms(20));
     assert_eq!(world.values(2).last(), world.values(0).last());
     assert!(world.orders[2].decided() > Slot::ZERO);
+}
+
+/// Found by a seed: an owner cut off from its revokers was told what they had decided, and used one of the
+/// turns that they had emptied.
+#[test]
+fn turns_that_others_emptied_are_not_used() {
+    let mut world = World::new(3, 1, |_| {});
+    world.run(ms(100));
+    let run = Run { lane: 1, turns: 0..50, value: Value::NoOp };
+    let learned = Message::Learned { runs: [run].into(), executed: Slot(0) };
+    world.act(1, |order, effects| order.receive(process(0), learned, effects));
+    world.propose(1, Put::new(0, 1));
+    assert_eq!(world.orders[1].next, 51);
 }
