@@ -13,6 +13,7 @@ mod multipaxos;
 mod mutations;
 mod safety;
 mod sdpaxos;
+mod straggler;
 mod talk;
 #[allow(dead_code)]
 mod walk;
