@@ -69,6 +69,9 @@ impl<V: Ordered> Order<V> {
 
     /// Executes a linked instance and all that it leads to, or parks it on the first that is not committed.
     fn close(&mut self, id: InstanceId) {
+        if self.behind.is_some() {
+            return self.held.push(id);
+        }
         let components = match self.graph.close(id) {
             Closed::Waits(blocker) if self.mutated(Mutation::ExecuteUncommitted) => {
                 self.graph.remove(blocker);
@@ -93,6 +96,15 @@ impl<V: Ordered> Order<V> {
             }
             for id in component {
                 self.execute(id);
+            }
+        }
+    }
+
+    /// Nothing is lacked any more, or nobody has it: what was held back goes on.
+    pub(super) fn resume(&mut self) {
+        for id in std::mem::take(&mut self.held) {
+            if !self.is_executed(id) {
+                self.close(id);
             }
         }
     }
@@ -184,10 +196,8 @@ impl<V: Ordered> Order<V> {
             self.pending.remove(id);
             self.drives.remove(id);
             self.graph.remove(*id);
-            if id.leader() == self.me
-                && self.flights.remove(&id.number).is_some_and(|f| f.committed.is_none())
-            {
-                self.flying -= 1;
+            if id.leader() == self.me {
+                self.flights.remove(&id.number);
             }
         }
         for id in gone {

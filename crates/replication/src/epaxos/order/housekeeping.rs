@@ -158,8 +158,9 @@ impl<V: Ordered> Order<V> {
                 // By turns behind its leader, so that few try at once.
                 pending.staggered = true;
                 let rank = (me + count - id.leader() - 1) % count;
-                pending.due = now + stagger * rank as u64;
-                if rank > 0 {
+                let turn = stagger * rank as u64;
+                pending.due = now + turn;
+                if turn > isochrone_core::Span::ZERO {
                     return;
                 }
             }

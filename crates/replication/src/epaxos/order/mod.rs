@@ -69,8 +69,6 @@ pub struct Order<V: Ordered> {
     next: u64,
     /// Own instances of this life, until they are taken out.
     flights: BTreeMap<u64, Flight>,
-    /// Own instances of this life that are not committed.
-    flying: u64,
     /// Ballots of this replica under way.
     drives: BTreeMap<InstanceId, Drive<V>>,
     pending: BTreeMap<InstanceId, Pending>,
@@ -91,7 +89,11 @@ pub struct Order<V: Ordered> {
     trips: [Option<Span>; SEATS],
     suspicion: Suspicion,
     suspects: ReplicaSet,
-    behind: Option<ProcessId>,
+    /// A peer that has executed this instance and no longer holds it. Nothing is executed until that is settled:
+    /// a state that is taken in must have all that was executed here.
+    behind: Option<(ProcessId, InstanceId)>,
+    /// Committed instances that wait for that.
+    held: Vec<InstanceId>,
     ticking: bool,
     notes: Vec<&'static str>,
 }
@@ -225,6 +227,9 @@ impl<V: Ordered> Order<V> {
     /// Ends an input: what it left open is looked at later, and what it noted is told.
     fn finish(&mut self, effects: &mut Effects<Self>) {
         self.watch(effects.now());
+        if self.behind.is_none() && !self.held.is_empty() {
+            self.resume();
+        }
         if !self.ticking && !self.pending.is_empty() && self.is_member() {
             self.ticking = true;
             effects.arm(Timer::Tick, self.parameters.tick);
@@ -266,7 +271,6 @@ impl<V: Ordered> Process for Order<V> {
             queue: Queue::default(),
             next: 1,
             flights: BTreeMap::new(),
-            flying: 0,
             drives: BTreeMap::new(),
             pending: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -279,6 +283,7 @@ impl<V: Ordered> Process for Order<V> {
             suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
             suspects: ReplicaSet::EMPTY,
             behind: None,
+            held: Vec::new(),
             ticking: false,
             notes: Vec::new(),
         }
@@ -420,26 +425,29 @@ impl<V: Ordered> Orders for Order<V> {
         self.spaces.iter().map(|space| (space.executed(), beyond(space))).collect()
     }
 
+    /// A state that is not the newest may lack what the peer has executed meanwhile.
     fn serves(&self, serial: u64) -> bool {
-        serial >= self.trimmed
+        serial == self.serial && serial >= self.trimmed
     }
 
     fn behind(&self) -> Option<ProcessId> {
-        self.behind
+        self.behind.map(|(peer, _)| peer)
     }
 
     fn install(&mut self, position: &Executed) -> bool {
         self.behind = None;
         let ours = self.position();
-        if *position == ours || !includes(position, &ours) {
-            return false;
+        let ahead = *position != ours && includes(position, &ours);
+        if ahead {
+            self.take_over(position);
         }
-        self.take_over(position);
-        true
+        self.resume();
+        ahead
     }
 
     fn give_up(&mut self) {
         self.behind = None;
+        self.resume();
     }
 
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {

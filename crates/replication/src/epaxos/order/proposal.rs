@@ -86,7 +86,9 @@ pub(super) struct Flight {
 impl<V: Ordered> Order<V> {
     /// Gives waiting values their instances, one for each batch, as far as the window allows.
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
-        while self.flying < self.parameters.window {
+        // What is not executed counts, not only what is not committed: components grow while new instances
+        // join them, and close when none do.
+        while (self.flights.len() as u64) < self.parameters.window {
             let Some((batch, queued)) = self.queue.take(effects.now(), &self.parameters) else { break };
             self.lead(batch, queued, effects);
         }
@@ -132,7 +134,6 @@ impl<V: Ordered> Order<V> {
         let attributes = self.interference(&touches, id, true);
         self.hear_of(self.me, id.number);
         self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
-        self.flying += 1;
         let Some(instance) = self.open_instance(id) else { return };
         instance.phase = Phase::PreAccepted;
         instance.touches = Some(Arc::new(touches));

@@ -4,7 +4,7 @@ use super::super::Mutation;
 use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Report};
 use super::{Order, replica};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Effects, ReplicaSet};
+use isochrone_core::{Ballot, Effects, ReplicaSet, TouchSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -223,6 +223,11 @@ impl<V: Ordered> Order<V> {
             _ => {
                 let mut union = first.attributes;
                 held.iter().for_each(|(_, report)| union.merge(&report.attributes));
+                // Phase 1 again, without the fast path.
+                if let Some(Content::Batch(batch)) = &first.content {
+                    let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+                    union.merge(&self.interference(&touches, id, false));
+                }
                 union
             }
         };

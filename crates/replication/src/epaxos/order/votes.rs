@@ -222,7 +222,6 @@ impl<V: Ordered> Order<V> {
         {
             flight.committed = Some(now);
             let (queued, proposed) = (flight.queued, flight.proposed);
-            self.flying -= 1;
             let batch = self.instance(id).and_then(|instance| instance.batch.clone());
             if let Some(batch) = batch {
                 if noop {
@@ -247,6 +246,9 @@ impl<V: Ordered> Order<V> {
         self.pending.remove(&id);
         self.waiting.remove(&id);
         self.hear_of(id.leader(), id.number);
+        if self.behind.is_some_and(|(_, lacked)| lacked == id) {
+            self.behind = None;
+        }
         let executed = self.is_executed(id);
         let Some(instance) = self.open_instance(id) else { return };
         if instance.is_committed() {
@@ -307,7 +309,6 @@ impl<V: Ordered> Order<V> {
             let noop = content == Content::NoOp;
             effects.record_lazily(Record::Committed(Committed { id, content, attributes }));
             self.become_committed(id, noop, attributes, effects);
-            self.behind = None;
         }
     }
 
@@ -342,7 +343,7 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn on_trimmed(&mut self, from: ProcessId, id: InstanceId) {
         if id.leader() < self.count() && !self.is_executed(id) && !self.is_committed(id) {
-            self.behind = Some(from);
+            self.behind = Some((from, id));
         }
     }
 

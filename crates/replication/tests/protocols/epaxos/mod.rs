@@ -3,6 +3,7 @@
 mod latency;
 mod mutations;
 mod orders;
+mod recovery;
 mod safety;
 
 use crate::machine::Machine;

@@ -11,7 +11,7 @@ fn case(mutation: Mutation) -> Case<Family> {
     let with = |replicas, faults: &str, crashes| {
         // The names are those of the fault table.
         let faults = faults.parse::<FaultSet>().unwrap();
-        Case { crashes, hot: true, rounds: 400, ..Case::new(replicas, faults, tune) }
+        Case { crashes, hot: true, rounds: 100, ..Case::new(replicas, faults, tune) }
     };
     match mutation {
         Mutation::AcknowledgeBeforeDurable => with(3, "power_loss,disk_slow", 10),
@@ -22,8 +22,19 @@ fn case(mutation: Mutation) -> Case<Family> {
     }
 }
 
+/// Those that need a rare order of messages are found in `recovery.rs`.
+const SHOWN_BY_SEEDS: [Mutation; 5] = [
+    Mutation::DependenciesNotMerged,
+    Mutation::ExecuteUncommitted,
+    Mutation::ComponentUnordered,
+    Mutation::AcknowledgeBeforeDurable,
+    Mutation::CommitBeforeDurable,
+];
+
 #[test]
-#[ignore]
 fn every_planted_bug_is_caught() {
-    every_bug_is_caught(Mutation::ALL.map(|mutation| (mutation.name(), case(mutation))));
+    let only = std::env::var("ISOCHRONE_BUG").ok();
+    let wanted = |mutation: &Mutation| only.as_ref().is_none_or(|only| only == mutation.name());
+    let all = SHOWN_BY_SEEDS.into_iter().filter(wanted);
+    every_bug_is_caught(all.map(|mutation| (mutation.name(), case(mutation))));
 }
