@@ -112,11 +112,11 @@ fn cluster(protocol: &'static str) -> Experiment {
         topology: Topology::Cluster,
         replicas: vec!["R1", "R2", "R3"],
         leader: Some("R1"),
-        clients: vec![("C1", 64), ("C2", 64), ("C3", 64)],
+        clients: vec![("C1", 48), ("C2", 48), ("C3", 48)],
         rate: None,
         mix: APART,
         jitter: Span::ZERO,
-        duration: Span::from_millis(1_600),
+        duration: Span::from_millis(1_300),
         warm: Span::from_millis(600),
         ..wide(Topology::Cluster, &[], protocol)
     }
