@@ -106,6 +106,11 @@ impl<V: Wire> Lane<V> {
         if turn < self.barred { self.promised } else { Ballot::ZERO }
     }
 
+    /// Below this turn suggestions may be refused.
+    pub(super) fn promised_below(&self) -> Turn {
+        if self.promised > Ballot::ZERO { self.barred } else { 0 }
+    }
+
     /// Raises the promise; turns already under it come under the higher one too. Whether it rose.
     pub(super) fn admit(&mut self, ballot: Ballot, barred: Turn) -> bool {
         self.heard = self.heard.max(ballot);

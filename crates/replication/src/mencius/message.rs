@@ -48,12 +48,12 @@ pub struct Held<V: Wire> {
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Message<V: Wire> {
-    /// Phase 2 of the owner for one turn of its own, at ballot zero.
+    /// Phase 2 of the owner for turns of its own, at ballot zero: all that it suggests at once.
     Suggest {
-        /// The turn.
+        /// The first turn.
         turn: Turn,
-        /// Its value.
-        value: Value<V>,
+        /// Its value, and those of the turns behind it.
+        values: Arc<[Value<V>]>,
         /// The owner's turns from here to `turn` are skipped.
         skipped: Turn,
         /// The owner's turns in this range are decided, as it suggested or skipped them.
@@ -156,14 +156,14 @@ pub enum Message<V: Wire> {
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Record<V: Wire> {
-    /// A vote for what the owner suggested in a turn. The own turns below it are given up with it.
+    /// Votes for what the owner suggested. The own turns before them are given up with them.
     Voted {
-        /// Whose turn.
+        /// Whose turns.
         lane: Rank,
-        /// The turn.
+        /// The first.
         turn: Turn,
-        /// The value.
-        value: Value<V>,
+        /// Its value, and those of the turns behind it.
+        values: Arc<[Value<V>]>,
     },
     /// The own turns before it are suggested or given up.
     Advanced {

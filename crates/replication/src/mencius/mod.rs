@@ -77,6 +77,7 @@
 //! **Membership** changes by stop and hand-over.
 
 mod early;
+mod journal;
 mod lane;
 mod message;
 mod mutation;

@@ -1,17 +1,16 @@
 //! The order: what a replica holds, and how its inputs reach the parts of the protocol.
 
+use super::Parameters;
 use super::lane::{Deal, Lane};
-use super::message::{Held, Message, Note, Rank, Record, Timer, Turn, Value};
+use super::message::{Message, Note, Record, Timer, Turn, Value};
 use super::propose::{Flight, Queue};
 use super::revoke::Revocation;
-use super::{Mutation, Parameters};
 use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Ballot, Blob, Effects, Frontier, Identity, Instant, Malformed, Process, ProcessId, ReplicaId, Slot,
-    Snapshot, Span, Suspicion, Ticket, machine::CHUNK_MAX, wire,
+    Blob, Effects, Frontier, Identity, Instant, Malformed, Process, ProcessId, ReplicaId, Slot, Snapshot,
+    Span, Suspicion, Ticket, wire,
 };
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -27,7 +26,7 @@ pub(super) const RESERVE: u64 = 256;
 #[derive(Clone, Hash, Debug)]
 pub struct Order<V: Ordered> {
     pub(super) process: ProcessId,
-    incarnation: u32,
+    pub(super) incarnation: u32,
     pub(super) parameters: Parameters,
     pub(super) members: Arc<[Member]>,
     /// The own place among the members; their number, if this replica is none of them.
@@ -77,7 +76,7 @@ pub struct Order<V: Ordered> {
     /// Steps beside those of the order.
     pub(super) steps: VecDeque<Step<V>>,
     /// Everything before it is recorded to be decided.
-    recorded: Slot,
+    pub(super) recorded: Slot,
     /// Notes of this input.
     pub(super) counted: Vec<&'static str>,
 
@@ -94,18 +93,6 @@ pub struct Order<V: Ordered> {
     pub(super) behind: Option<ProcessId>,
     /// Whether no member of a lower seat was heard of lately.
     lowest: bool,
-}
-
-/// A chunk of an order's own snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound = "")]
-struct Image<V: Ordered> {
-    delivered: Slot,
-    next: Turn,
-    /// By owner: the ballot promised, and below which turn.
-    promised: Vec<(Ballot, Turn)>,
-    /// What is held, by owner.
-    held: Vec<(Rank, Held<V>)>,
 }
 
 impl<V: Ordered> Order<V> {
@@ -196,7 +183,7 @@ impl<V: Ordered> Order<V> {
     /// What is learnt as decided keeps its place in the journal before it shows.
     pub(super) fn finish(&mut self, effects: &mut Effects<Self>) {
         let slot = self.decided();
-        if slot > self.recorded {
+        if slot > self.recorded && self.next_batch(slot).is_some() {
             self.recorded = slot;
             effects.record_lazily(Record::Decided { slot });
         }
@@ -206,14 +193,6 @@ impl<V: Ordered> Order<V> {
         for name in self.counted.drain(..) {
             effects.mark(Note::Counted(name));
         }
-    }
-
-    /// Everything before this slot is decided: as voted, or nothing.
-    fn close(&mut self, slot: Slot) {
-        for (lane, held) in self.lanes.iter_mut().enumerate() {
-            held.close(self.deal.turn(lane, slot));
-        }
-        self.recorded = self.recorded.max(slot);
     }
 
     /// The next slot with a batch that may be taken out.
@@ -246,7 +225,7 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    fn trim(&mut self, base: Slot) {
+    pub(super) fn trim(&mut self, base: Slot) {
         self.base = base;
         for (lane, held) in self.lanes.iter_mut().enumerate() {
             held.trim(self.deal.turn(lane, base));
@@ -417,67 +396,11 @@ impl<V: Ordered> Process for Order<V> {
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
-        let image: Image<V> = wire::decode(&chunk)
-            .map_err(|error| Malformed { what: "order snapshot chunk", cause: error.to_string() })?;
-        if image.promised.len() != self.lanes.len() {
-            let cause = format!("{} owners, not {}", image.promised.len(), self.lanes.len());
-            return Err(Malformed { what: "order snapshot chunk", cause });
-        }
-        (self.delivered, self.recorded) = (image.delivered, image.delivered);
-        self.trim(image.delivered);
-        (self.next, self.durable) = (image.next, image.next);
-        for (lane, (ballot, barred)) in self.lanes.iter_mut().zip(image.promised) {
-            lane.admit(ballot, barred);
-        }
-        for (lane, Held { turns, ballot, value }) in image.held {
-            let Some(lane) = self.lanes.get_mut(usize::from(lane)) else { continue };
-            match ballot {
-                Some(ballot) => lane.vote(turns, ballot, &value),
-                None => drop(lane.decide(turns, &value)),
-            }
-        }
-        Ok(())
+        self.restore_image(&chunk)
     }
 
     fn replay(&mut self, record: Record<V>) {
-        let forget = self.parameters.mutated(Mutation::ForgetPromise);
-        match record {
-            Record::Voted { lane, turn, value } => {
-                let lane = usize::from(lane);
-                if lane == self.me {
-                    self.give_up(turn);
-                    self.next = self.next.max(turn + 1);
-                } else {
-                    self.give_up(self.deal.turn(self.me, self.deal.slot(lane, turn)));
-                }
-                self.lanes[lane].vote(turn..turn + 1, Ballot::ZERO, &value);
-            }
-            Record::Advanced { next } => self.give_up(next),
-            Record::Restarted { next } => self.next = self.next.max(next),
-            Record::Promised { .. } | Record::Adopted { .. } if forget => {}
-            Record::Promised { lane, ballot, barred } => {
-                self.lanes[usize::from(lane)].admit(ballot, barred);
-                if usize::from(lane) == self.me {
-                    self.give_up(barred);
-                }
-            }
-            Record::Adopted { lane, ballot, runs } => {
-                let barred = runs.last().map_or(0, |run| run.turns.end);
-                self.lanes[usize::from(lane)].admit(ballot, barred);
-                for run in runs.iter() {
-                    self.lanes[usize::from(lane)].vote(run.turns.clone(), ballot, &run.value);
-                }
-                if usize::from(lane) == self.me {
-                    self.give_up(barred);
-                }
-            }
-            Record::Learned { runs } => {
-                for run in runs.iter() {
-                    self.lanes[usize::from(run.lane)].decide(run.turns.clone(), &run.value);
-                }
-            }
-            Record::Decided { slot } => self.close(slot),
-        }
+        self.replay_record(record);
         self.now_durable(self.next);
     }
 
@@ -505,8 +428,8 @@ impl<V: Ordered> Process for Order<V> {
             self.contact.heard(self.members[sender].replica, effects.now());
         }
         match message {
-            Message::Suggest { turn, value, skipped, decided } => {
-                self.on_suggest(sender, turn, value, skipped, decided, effects);
+            Message::Suggest { turn, values, skipped, decided } => {
+                self.on_suggest(sender, turn, values, skipped, decided, effects);
             }
             Message::Accepted { lane, ballot, turns, skipped } => {
                 self.on_accepted(sender, usize::from(lane), ballot, turns, skipped, effects);
@@ -563,32 +486,7 @@ impl<V: Ordered> Process for Order<V> {
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        let head = Image {
-            delivered: self.delivered,
-            next: self.next,
-            promised: self.lanes.iter().map(|lane| (lane.promised, lane.barred)).collect(),
-            held: Vec::new(),
-        };
-        let mut held = VecDeque::new();
-        for (lane, of) in self.lanes.iter().enumerate() {
-            let from = self.deal.turn(lane, self.delivered);
-            held.extend(of.report(from..of.end()).into_iter().map(|held| (lane as Rank, held)));
-        }
-        let mut first = true;
-        Some(Box::new(std::iter::from_fn(move || {
-            if !first && held.is_empty() {
-                return None;
-            }
-            first = false;
-            let (mut image, mut size) = (head.clone(), 0);
-            while size < CHUNK_MAX
-                && let Some(one) = held.pop_front()
-            {
-                size += wire::encoded_size(&one);
-                image.held.push(one);
-            }
-            Some(Blob::from(wire::encode(&image)))
-        })))
+        Some(self.own_snapshot())
     }
 
     fn check(&self) {
@@ -613,19 +511,6 @@ impl<V: Ordered> Process for Order<V> {
 }
 
 impl<V: Ordered> Order<V> {
-    /// What a former life may have left in its turns is found out by revoking them; the first own turn of
-    /// this life lies behind.
-    fn restart(&mut self, effects: &mut Effects<Self>) {
-        if self.incarnation > 1 && !self.parameters.mutated(Mutation::ReuseTurns) {
-            let next = self.next + RESERVE;
-            self.next = next;
-            (self.reclaim, self.reclaim_at) = (next, effects.now());
-            effects.record(Record::Restarted { next });
-            effects.send(self.process, Message::Skip { skipped: next..next });
-        }
-        (self.skip_from, self.claim_from, self.told) = (self.next, self.next, self.next);
-    }
-
     /// Looks who is silent: the lowest seat that is not does the housekeeping.
     pub(super) fn look_who_is_lowest(&mut self, now: Instant) {
         self.lowest = (0..self.me).all(|rank| self.is_silent(rank, now));

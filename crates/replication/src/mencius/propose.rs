@@ -60,21 +60,7 @@ const RESEND_TURNS: usize = 64;
 impl<V: Ordered> Order<V> {
     /// What was gathered goes: batches, commits, votes, and skips that have waited long enough.
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
-        while !self.queue.values.is_empty() && self.has_room() {
-            let mut bytes = 0usize;
-            let fits = |(count, (_, size)): &(usize, &(V, u32))| {
-                bytes += *size as usize;
-                *count == 0
-                    || (*count < self.parameters.batch_commands && bytes <= self.parameters.batch_bytes)
-            };
-            let count = self.queue.values.iter().enumerate().take_while(fits).count();
-            let bytes: usize = self.queue.values.iter().take(count).map(|(_, size)| *size as usize).sum();
-            let batch: Arc<[V]> = self.queue.values.drain(..count).map(|(value, _)| value).collect();
-            self.queue.bytes -= bytes;
-            let queued = self.queue.since;
-            self.queue.since = effects.now();
-            self.suggest(batch, bytes, queued, effects);
-        }
+        self.suggest(effects);
         if self.commit_due {
             self.commit_due = false;
             let decided = self.claim();
@@ -109,23 +95,65 @@ impl<V: Ordered> Order<V> {
         self.claim_from.min(end)..end
     }
 
-    /// Phase 2 for the next own turn, in the ballot that nobody else may use. It leaves ahead of its own
-    /// record where a restart would take the turn for used; the own vote goes behind the record.
-    fn suggest(&mut self, batch: Arc<[V]>, bytes: usize, queued: Instant, effects: &mut Effects<Self>) {
+    /// Phase 2 for the next own turns, in the ballot that nobody else may use: a turn for each batch, as far
+    /// as the window allows, and one message. It leaves ahead of its own record where a restart would take
+    /// the turns for used; the own votes go behind the record.
+    fn suggest(&mut self, effects: &mut Effects<Self>) {
         let (me, now) = (self.me, effects.now());
         let mut turn = self.next;
         if self.parameters.mutated(Mutation::SuggestSkipped) && self.skip_from < turn {
             turn -= 1;
         }
+        let mut values = Vec::new();
+        while !self.queue.values.is_empty() && self.has_room() {
+            let flight = self.next_flight(turn + values.len() as u64, now);
+            let value = Value::Batch(flight.values.clone());
+            self.lanes[me].vote(flight.turn..flight.turn + 1, Ballot::ZERO, &value);
+            self.flying += 1;
+            self.flying_bytes += flight.bytes;
+            self.flights.push_back(flight);
+            values.push(value);
+        }
+        if values.is_empty() {
+            return;
+        }
+        let turns = turn..turn + values.len() as u64;
+        let values: Arc<[Value<V>]> = Arc::from(values);
         let skipped = self.skip_from.min(turn);
-        self.next = self.next.max(turn + 1);
+        self.next = self.next.max(turns.end);
         (self.skip_from, self.told) = (self.next, self.next);
-        self.seen = self.seen.max(self.deal.slot(me, turn).next());
-        let value = Value::Batch(batch.clone());
-        self.lanes[me].vote(turn..turn + 1, Ballot::ZERO, &value);
-        self.flights.push_back(Flight {
+        self.seen = self.seen.max(self.deal.slot(me, turns.end - 1).next());
+        self.commit_due = false;
+        let decided = self.claim();
+        effects.record(Record::Voted { lane: me as Rank, turn, values: values.clone() });
+        let ahead = turns.end <= self.durable + RESERVE;
+        for (_, peer) in self.peers() {
+            let (values, decided) = (values.clone(), decided.clone());
+            let message = Message::Suggest { turn, values, skipped, decided };
+            match ahead {
+                true => effects.send_ahead(peer, message),
+                false => effects.send(peer, message),
+            }
+        }
+        let (lane, ballot, skipped) = (me as Rank, Ballot::ZERO, self.next..self.next);
+        effects.send(self.process, Message::Accepted { lane, ballot, turns, skipped });
+    }
+
+    /// Takes a batch out of the queue.
+    fn next_flight(&mut self, turn: Turn, now: Instant) -> Flight<V> {
+        let mut bytes = 0usize;
+        let fits = |(count, (_, size)): &(usize, &(V, u32))| {
+            bytes += *size as usize;
+            *count == 0 || (*count < self.parameters.batch_commands && bytes <= self.parameters.batch_bytes)
+        };
+        let count = self.queue.values.iter().enumerate().take_while(fits).count();
+        let bytes: usize = self.queue.values.iter().take(count).map(|(_, size)| *size as usize).sum();
+        let values: Arc<[V]> = self.queue.values.drain(..count).map(|(value, _)| value).collect();
+        self.queue.bytes -= bytes;
+        let queued = std::mem::replace(&mut self.queue.since, now);
+        Flight {
             turn,
-            values: batch,
+            values,
             voters: ReplicaSet::EMPTY,
             cast: 0,
             bytes,
@@ -135,71 +163,74 @@ impl<V: Ordered> Order<V> {
             own: None,
             quorum: None,
             answered: false,
-        });
-        self.flying += 1;
-        self.flying_bytes += bytes;
-        self.commit_due = false;
-        let decided = self.claim();
-        effects.record(Record::Voted { lane: me as Rank, turn, value: value.clone() });
-        let ahead = turn < self.durable + RESERVE;
-        for (_, peer) in self.peers() {
-            let (value, decided) = (value.clone(), decided.clone());
-            let message = Message::Suggest { turn, value, skipped, decided };
-            match ahead {
-                true => effects.send_ahead(peer, message),
-                false => effects.send(peer, message),
-            }
         }
-        let own = Message::Accepted {
-            lane: me as Rank,
-            ballot: Ballot::ZERO,
-            turns: turn..turn + 1,
-            skipped: self.next..self.next,
-        };
-        effects.send(self.process, own);
     }
 
     pub(super) fn on_suggest(
         &mut self,
         owner: usize,
         turn: Turn,
-        value: Value<V>,
+        values: Arc<[Value<V>]>,
         skipped: Turn,
         decided: Range<Turn>,
         effects: &mut Effects<Self>,
     ) {
-        let now = effects.now();
-        self.on_skip(owner, skipped..turn, now);
-        let slot = self.deal.slot(owner, turn);
-        self.seen = self.seen.max(slot.next());
-        let lane = &mut self.lanes[owner];
-        if turn >= lane.base() {
-            let promised = lane.promise(turn);
-            match lane.get(turn) {
-                Some(State::Decided(known)) => {
-                    // The owner's own word on what it lacks the votes for.
-                    let run = Run { lane: owner as Rank, turns: turn..turn + 1, value: known.clone() };
-                    let (runs, executed) = (Arc::from([run]), self.decided());
-                    effects.send(self.members[owner].process, Message::Learned { runs, executed });
-                }
-                // A vote given before is given again: its record lies before this message.
-                Some(State::Voted(Ballot::ZERO, _)) => self.gather_vote(owner, turn, turn, effects),
-                _ if promised > Ballot::ZERO => self.reject(owner, owner, effects),
-                _ => {
-                    lane.vote(turn..turn + 1, Ballot::ZERO, &value);
-                    if self.parameters.mutated(Mutation::AcknowledgeBeforeDurable) {
-                        let (lane, ballot) = (owner as Rank, Ballot::ZERO);
-                        let (turns, skipped) = (turn..turn + 1, self.next..self.next);
-                        let vote = Message::Accepted { lane, ballot, turns, skipped };
-                        effects.send_ahead(self.members[owner].process, vote);
-                    }
-                    effects.record(Record::Voted { lane: owner as Rank, turn, value });
-                    self.give_up(self.deal.turn(self.me, slot));
-                    self.gather_vote(owner, turn, skipped, effects);
-                }
+        self.on_skip(owner, skipped..turn, effects.now());
+        let turns = turn..turn + values.len() as u64;
+        let last = self.deal.slot(owner, turns.end.max(1) - 1);
+        self.seen = self.seen.max(last.next());
+        let lane = &self.lanes[owner];
+        let new = |turn| turn >= lane.promised_below() && turn >= lane.base() && lane.get(turn).is_none();
+        if turns.clone().all(new) {
+            self.vote(owner, turn, values, effects);
+        } else {
+            for (turn, value) in turns.clone().zip(values.iter()) {
+                self.vote_or_tell(owner, turn, value, effects);
+            }
+        }
+        for (at, turn) in turns.enumerate() {
+            let voted = matches!(self.lanes[owner].get(turn), Some(State::Voted(Ballot::ZERO, _)));
+            if voted {
+                self.gather_vote(owner, turn, if at == 0 { skipped } else { turn }, effects);
             }
         }
         self.confirm(owner, decided);
+    }
+
+    /// Votes for what the owner suggests from this turn on, and gives up the own turns before it.
+    fn vote(&mut self, owner: usize, turn: Turn, values: Arc<[Value<V>]>, effects: &mut Effects<Self>) {
+        let turns = turn..turn + values.len() as u64;
+        for (turn, value) in turns.clone().zip(values.iter()) {
+            self.lanes[owner].vote(turn..turn + 1, Ballot::ZERO, value);
+        }
+        let lane = owner as Rank;
+        if self.parameters.mutated(Mutation::AcknowledgeBeforeDurable) {
+            let (ballot, turns, skipped) = (Ballot::ZERO, turns.clone(), self.next..self.next);
+            let vote = Message::Accepted { lane, ballot, turns, skipped };
+            effects.send_ahead(self.members[owner].process, vote);
+        }
+        effects.record(Record::Voted { lane, turn, values });
+        if turns.start < turns.end {
+            self.give_up(self.deal.turn(self.me, self.deal.slot(owner, turns.end - 1)));
+        }
+    }
+
+    /// Votes for one suggestion, or says what keeps this replica from it. A vote given before is given again:
+    /// its record lies before this message.
+    fn vote_or_tell(&mut self, owner: usize, turn: Turn, value: &Value<V>, effects: &mut Effects<Self>) {
+        let lane = &self.lanes[owner];
+        match lane.get(turn) {
+            _ if turn < lane.base() => {}
+            Some(State::Decided(known)) => {
+                // Of what it lacks the votes for, the owner is told the end.
+                let run = Run { lane: owner as Rank, turns: turn..turn + 1, value: known.clone() };
+                let (runs, executed) = (Arc::from([run]), self.decided());
+                effects.send(self.members[owner].process, Message::Learned { runs, executed });
+            }
+            Some(State::Voted(Ballot::ZERO, _)) => {}
+            _ if lane.promise(turn) > Ballot::ZERO => self.reject(owner, owner, effects),
+            _ => self.vote(owner, turn, Arc::from([value.clone()]), effects),
+        }
     }
 
     /// Adds a vote to those that leave in `settle`. The owner's turns from `skipped` to `turn` are skipped.
@@ -396,10 +427,10 @@ impl<V: Ordered> Order<V> {
             flight.sent = now;
             for (rank, member) in members.iter().enumerate() {
                 if rank != me && !flight.voters.contains(member.replica) {
-                    let (turn, value) = (flight.turn, Value::Batch(flight.values.clone()));
-                    let decided = decided.clone();
+                    let (turn, decided) = (flight.turn, decided.clone());
+                    let values = Arc::from([Value::Batch(flight.values.clone())]);
                     // Behind the own record, which has long been made.
-                    effects.send(member.process, Message::Suggest { turn, value, skipped: turn, decided });
+                    effects.send(member.process, Message::Suggest { turn, values, skipped: turn, decided });
                 }
             }
         }

@@ -459,3 +459,15 @@ fn turns_that_others_emptied_are_not_used() {
     world.propose(1, Put::new(0, 1));
     assert_eq!(world.orders[1].next, 51);
 }
+
+/// Each hears the third, and it hears both: nobody may be revoked, and nothing waits for long.
+#[test]
+fn one_broken_link_stops_nobody() {
+    let mut world = World::new(3, 1, |_| {});
+    (world.delays[0][1], world.delays[1][0]) = (Span::from_secs(60), Span::from_secs(60));
+    for number in 0..8 {
+        world.latency((number % 2) as usize, number);
+    }
+    assert!((0..3).all(|node| world.values(node).len() == 8));
+    assert!((0..3).all(|lane| world.orders[2].lanes[lane].barred == 0), "no promise was given");
+}
