@@ -13,8 +13,8 @@ fn a_command_waits_for_the_skips_of_all() {
     talk.pass(10).ask(C, set("x"));
     talk.hear(100, expect![[r#"
         10 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica C -> replica A (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
-        10 replica C -> replica B (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
+        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
         11 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
         21 replica A -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
         21 replica B -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
@@ -34,14 +34,14 @@ fn owners_who_are_busy_fill_their_slots() {
     }
     talk.hear(40, expect![[r#"
         10 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        10 replica A -> replica B (ahead): Suggest turn: 0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", ..
-        10 replica A -> replica C (ahead): Suggest turn: 0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", ..
+        10 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
         10 client B -> replica B: Requests client: n1#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica B -> replica A (ahead): Suggest turn: 0, value: Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01", ..
-        10 replica B -> replica C (ahead): Suggest turn: 0, value: Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01", ..
+        10 replica B -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica B -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01"..
         10 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica C -> replica A (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
-        10 replica C -> replica B (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
+        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
         11 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 1..1
         11 replica B -> replica B (behind a record): Accepted lane: 1, ballot: b0.0, turns: 0..1, skipped: 1..1
         11 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
@@ -79,8 +79,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
     talk.cluster.connect(A, C, true);
     talk.hear(600, expect![[r#"
         100 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        100 replica A -> replica B (ahead): Suggest turn: 0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", ..
-        100 replica A -> replica C (ahead): Suggest turn: 0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", ..
+        100 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
+        100 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
         101 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 1..1
         111 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 0..0
         551 replica B -> replica A (behind a record): Prepare lane: 0, ballot: b1.1, turns: 0..11
@@ -99,8 +99,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
     talk.ask(C, set("y"));
     talk.hear(100, expect![[r#"
         708 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "y"), touching: false]
-        708 replica C -> replica A (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
-        708 replica C -> replica B (ahead): Suggest turn: 0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", ..
+        708 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        708 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
         709 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
         719 replica B -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
         729 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
@@ -141,8 +141,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
     talk.ask(A, set("z"));
     talk.hear(100, expect![[r#"
         1008 client A -> replica A: Requests client: A#2, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "z"), touching: false],
-        1008 replica A -> replica B (ahead): Suggest turn: 257, value: Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x01"..
-        1008 replica A -> replica C (ahead): Suggest turn: 257, value: Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x01"..
+        1008 replica A -> replica B (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x0..
+        1008 replica A -> replica C (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x0..
         1009 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 257..258, skipped: 258..258
         1019 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 257..258, skipped: 0..257
         1019 replica B -> replica A (behind a record): Skip skipped: 0..257
