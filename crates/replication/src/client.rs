@@ -93,7 +93,7 @@ impl Mark for Nothing {
 }
 
 /// Sweeps in one retry interval.
-const SWEEPS: u64 = 16;
+pub(crate) const SWEEPS: u64 = 16;
 
 impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// The first command that is not finished: the replicas may forget those before it.

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod directory;
+pub mod domino;
 pub mod epaxos;
 mod family;
 pub mod fastpaxos;

@@ -1,0 +1,592 @@
+//! The client: it measures the replicas, chooses for each command a stamp or a leader, counts fast votes, and
+//! asks again what stays without an answer.
+//!
+//! One such process serves all connections of a node's gateway, so it is the measuring proxy of its region too
+//! (`specs/domino.md` 2.3): probes cost the same however many clients there are.
+//!
+//! A command is finished here when a replica has executed it, or, where the keyspace replies at commit and the
+//! command is a blind write, when it cannot lose its place any more. It is asked for again until it was
+//! executed in both cases, since replicas forget what this client no longer waits for.
+
+use super::message::{Message as OrderMessage, Reject};
+use super::predict::{Choice, Predictor};
+use super::{Family, Mutation, Parameters};
+use crate::client::{Nothing, SWEEPS, Setup, phases};
+use crate::family::MessageOf;
+use crate::message::{Entry, Message, Note, Spans, Told};
+use crate::order::{Knobs, Member};
+use crate::request::{Change, Outcome, Refusal, Request};
+use crate::service::{Reply, Service};
+use isochrone_core::{
+    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
+    Quorums, ReplicaId, ReplicaSet, Snapshot, Span, StateMachine, Ticket,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Spoken<S> = MessageOf<Family, <S as StateMachine>::Command, <S as StateMachine>::Reply>;
+
+/// A client of Domino over the state machine `S`. See the module.
+#[derive(Clone, Hash, Debug)]
+pub struct Client<S: StateMachine> {
+    me: ClientId,
+    service: Service,
+    knobs: Knobs<Parameters>,
+    /// How often the members were changed by stop and hand-over, as far as was heard.
+    epoch: u32,
+    members: Arc<[Member]>,
+    /// The replicas, nearest first, as they were placed.
+    nearest: Arc<[ProcessId]>,
+    predictor: Predictor,
+    next: u64,
+    /// The highest stamp of anything sent or known to be committed: what comes next lies behind it.
+    last: u64,
+    outstanding: BTreeMap<u64, Asked<S::Command>>,
+    tickets: BTreeMap<Ticket, u64>,
+    fresh: Vec<u64>,
+    changes: BTreeMap<u64, Changing>,
+    /// The replica that is asked for changes.
+    target: usize,
+    sweeping: bool,
+    asked: Instant,
+    replies: std::marker::PhantomData<S>,
+}
+
+/// A command that was asked and is not known to be executed.
+#[derive(Clone, Hash, Debug)]
+struct Asked<C> {
+    /// None once the host was answered or has lost interest.
+    ticket: Option<Ticket>,
+    command: C,
+    at: Instant,
+    due: Instant,
+    attempts: u32,
+    /// Whether it is a read that must be executed with its effect.
+    touching: bool,
+    /// Whether the host was told that it has its place: then it must be executed.
+    committed: bool,
+    way: Way,
+}
+
+/// The way a command was sent last.
+#[derive(Clone, Hash, Debug)]
+enum Way {
+    /// Not yet.
+    Unsent,
+    /// To all, with this stamp; who voted for it in which epoch, and who did not.
+    Fast { stamp: u64, votes: BTreeMap<u32, ReplicaSet>, rejected: ReplicaSet, judged: Option<bool> },
+    /// Through a leader.
+    Led,
+}
+
+#[derive(Clone, Hash, Debug)]
+struct Changing {
+    ticket: Option<Ticket>,
+    change: Change,
+    at: Instant,
+    due: Instant,
+}
+
+/// The timers of a client.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// What is due is asked for again; what is too old is given up.
+    Sweep,
+    /// The replicas are probed.
+    Probe,
+}
+
+/// A client that was not asked anything for this long probes more rarely.
+const IDLE: Span = Span::from_secs(30);
+/// How much more rarely.
+const IDLE_FACTOR: u64 = 10;
+/// Stamps of one node end in its number, so that two nodes never choose the same.
+const SHARDS: u64 = 1_000;
+
+impl<S: StateMachine> Client<S> {
+    /// What it has measured.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
+    }
+
+    fn seat_of(&self, process: ProcessId) -> Option<usize> {
+        self.members.iter().position(|member| member.process == process)
+    }
+
+    /// The first command that is not finished: the replicas may forget those before it.
+    fn below(&self) -> u64 {
+        self.outstanding.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+    }
+
+    fn say(&self, seat: usize, message: OrderMessage<Entry<S::Command>>, effects: &mut Effects<Self>) {
+        if let Some(member) = self.members.get(seat) {
+            effects.send(member.process, Message::Order { epoch: self.epoch, message });
+        }
+    }
+
+    fn ask(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
+        if self.outstanding.len() >= self.service.outstanding {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
+        }
+        let now = effects.now();
+        self.asked = now;
+        let sequence = self.next;
+        self.next += 1;
+        let asked = Asked {
+            ticket: Some(ticket),
+            command,
+            at: now,
+            due: now + self.service.retry,
+            attempts: 0,
+            touching: false,
+            committed: false,
+            way: Way::Unsent,
+        };
+        self.outstanding.insert(sequence, asked);
+        self.tickets.insert(ticket, sequence);
+        self.fresh.push(sequence);
+        self.sweep_soon(effects);
+    }
+
+    fn sweep_soon(&mut self, effects: &mut Effects<Self>) {
+        if !self.sweeping {
+            self.sweeping = true;
+            effects.arm(Timer::Sweep, self.service.retry / SWEEPS);
+        }
+    }
+
+    /// The member that is nearest by measurement, else as placed; after failures each in turn.
+    fn fallback(&self, attempts: u32, now: Instant) -> usize {
+        let answering = (0..self.members.len()).filter(|seat| self.predictor.answers(*seat, now)).count();
+        let placed = self.nearest.iter().filter_map(|process| self.seat_of(*process));
+        let mut seats: Vec<usize> = placed.collect();
+        seats.extend((0..self.members.len()).filter(|seat| !self.nearest.contains(&self.members[*seat].process)));
+        if answering > 0 {
+            seats.retain(|seat| self.predictor.answers(*seat, now));
+        }
+        seats.get(attempts as usize % seats.len().max(1)).copied().unwrap_or(0)
+    }
+
+    /// Sends what is new, or due again, one message a replica.
+    fn send_fresh(&mut self, effects: &mut Effects<Self>) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let now = effects.now();
+        let below = self.below();
+        let fallback = self.fallback(0, now);
+        let choice = self.predictor.choose(now, effects.stamp(), fallback);
+        let tell = self.service.reply == Reply::Commit;
+        let mut fast: Vec<(u64, Entry<S::Command>)> = Vec::new();
+        let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
+        let above = self.last;
+        for sequence in std::mem::take(&mut self.fresh) {
+            let Some(attempts) = self.outstanding.get(&sequence).map(|asked| asked.attempts) else { continue };
+            let again = self.fallback(attempts, now);
+            let shard = u64::from(self.me.process.node.0) % SHARDS;
+            let Some(asked) = self.outstanding.get_mut(&sequence) else { continue };
+            let (id, command) = (CommandId { client: self.me, sequence }, asked.command.clone());
+            let entry = match S::reads_only(&command) && !asked.touching {
+                true => Entry::Read { id, below, command },
+                false => Entry::Command { id, below, command },
+            };
+            match choice {
+                // A copy goes through a leader: whatever became of the first, it is executed once.
+                Choice::Fast(stamp) if asked.attempts == 0 => {
+                    // The next stamp that ends in this node's number.
+                    let least = stamp.max(self.last + 1);
+                    let ahead = (shard + SHARDS - least % SHARDS) % SHARDS;
+                    let stamp = least + ahead;
+                    self.last = stamp;
+                    let (votes, rejected) = (BTreeMap::new(), ReplicaSet::EMPTY);
+                    asked.way = Way::Fast { stamp, votes, rejected, judged: None };
+                    fast.push((stamp, entry));
+                }
+                Choice::Led(seat) if asked.attempts == 0 => {
+                    asked.way = Way::Led;
+                    led.entry(seat).or_default().push(entry);
+                }
+                _ => {
+                    asked.way = Way::Led;
+                    led.entry(again).or_default().push(entry);
+                }
+            }
+        }
+        if !fast.is_empty() {
+            for seat in 0..self.members.len() {
+                self.say(seat, OrderMessage::Propose { values: fast.clone() }, effects);
+            }
+        }
+        for (seat, values) in led {
+            self.say(seat, OrderMessage::ProposeLed { above, tell, values }, effects);
+        }
+    }
+
+    fn on_voted(&mut self, from: usize, epoch: u32, votes: &[(u64, u64)], effects: &mut Effects<Self>) {
+        let need = Quorums::supermajority(self.members.len());
+        let epoch = if self.knobs.0.mutated(Mutation::EpochsTogether) { 0 } else { epoch };
+        for (at, sequence) in votes {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let Way::Fast { stamp, votes, judged, .. } = &mut asked.way else { continue };
+            if stamp != at {
+                continue;
+            }
+            let voters = votes.entry(epoch).or_default();
+            voters.insert(ReplicaId(from as u8));
+            if voters.len() >= need && *judged != Some(true) {
+                if judged.is_none() {
+                    self.predictor.outcome(true, effects.now());
+                }
+                *judged = Some(true);
+                self.commit(*sequence, *at, Path::Fast, effects);
+            }
+        }
+    }
+
+    fn on_rejected(&mut self, from: usize, votes: &[(u64, u64, Reject)], effects: &mut Effects<Self>) {
+        let (n, now) = (self.members.len(), effects.now());
+        let need = Quorums::supermajority(n);
+        for (at, sequence, reject) in votes {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let Way::Fast { stamp, rejected, judged, .. } = &mut asked.way else { continue };
+            if stamp != at {
+                continue;
+            }
+            rejected.insert(ReplicaId(from as u8));
+            let count = rejected.len();
+            if count > n - need && judged.is_none() {
+                *judged = Some(false);
+                self.predictor.outcome(false, now);
+                let name = match reject {
+                    Reject::Late => "fast_late",
+                    Reject::Occupied => "fast_occupied",
+                    Reject::Closed => "fast_closed",
+                };
+                effects.mark(Note::Fact(Fact::Counted(name)));
+            }
+            if count >= need {
+                // Nobody can choose it there any more, or only by recovery: it goes through a leader.
+                asked.attempts += 1;
+                asked.due = now + self.service.retry;
+                self.fresh.push(*sequence);
+                asked.way = Way::Unsent;
+            }
+        }
+    }
+
+    /// A command cannot lose its place any more.
+    fn commit(&mut self, sequence: u64, at: u64, path: Path, effects: &mut Effects<Self>) {
+        self.last = self.last.max(at);
+        if self.service.reply != Reply::Commit {
+            return;
+        }
+        let Some(asked) = self.outstanding.get_mut(&sequence) else { return };
+        let Some(reply) = S::blind(&asked.command) else { return };
+        let Some(ticket) = asked.ticket.take() else { return };
+        asked.committed = true;
+        let total = effects.now().since(asked.at);
+        self.tickets.remove(&ticket);
+        effects.complete(ticket, Outcome::Replied(reply));
+        let id = CommandId { client: self.me, sequence };
+        let phases = [Span::ZERO; Phase::ALL.len()];
+        effects.mark(Note::Fact(Fact::Committed { id, path, total, phases }));
+    }
+
+    fn on_committed(&mut self, places: &[(u64, u64)], effects: &mut Effects<Self>) {
+        for (sequence, at) in places {
+            let path = match self.outstanding.get(sequence).map(|asked| &asked.way) {
+                Some(Way::Fast { stamp, .. }) if stamp == at => Path::Slow,
+                _ => Path::Leader,
+            };
+            self.commit(*sequence, *at, path, effects);
+        }
+    }
+
+    fn on_replies(
+        &mut self,
+        spans: Option<Spans>,
+        answers: Vec<(u64, Told<S::Reply>)>,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        for (sequence, told) in answers {
+            let Some(asked) = self.outstanding.get_mut(&sequence) else { continue };
+            let outcome = match told {
+                Told::Done(reply) | Told::Read(reply) => Outcome::Replied(reply),
+                Told::Forgotten => Outcome::Unknown,
+                Told::Touches => {
+                    if !std::mem::replace(&mut asked.touching, true) {
+                        (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);
+                        self.fresh.push(sequence);
+                    }
+                    continue;
+                }
+                Told::Overloaded => {
+                    // Not a refusal to the host: a copy of the command may be on its way elsewhere.
+                    asked.attempts += 1;
+                    asked.due = now + self.service.retry;
+                    continue;
+                }
+            };
+            let known = matches!(outcome, Outcome::Replied(_));
+            let Some(asked) = self.outstanding.remove(&sequence) else { continue };
+            let Some(ticket) = asked.ticket else { continue };
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, outcome);
+            if !known {
+                continue;
+            }
+            let path = match &asked.way {
+                Way::Fast { judged: Some(true), .. } => Path::Fast,
+                Way::Fast { .. } => Path::Slow,
+                Way::Led | Way::Unsent => Path::Leader,
+            };
+            let total = now.since(asked.at);
+            let id = CommandId { client: self.me, sequence };
+            let phases = phases(total, spans.filter(|_| path == Path::Leader && asked.attempts == 0));
+            effects.mark(Note::Fact(Fact::Committed { id, path, total, phases }));
+        }
+    }
+
+    /// The members have changed.
+    fn on_ended(&mut self, epoch: u32, members: Arc<[Member]>, effects: &mut Effects<Self>) {
+        if epoch <= self.epoch {
+            return;
+        }
+        (self.epoch, self.members) = (epoch, members);
+        self.predictor.follow(self.members.iter().map(|member| member.process));
+        self.target = 0;
+        // What the old order had not executed is lost with it.
+        let now = effects.now();
+        for (sequence, asked) in &mut self.outstanding {
+            asked.attempts += 1;
+            (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);
+            self.fresh.push(*sequence);
+        }
+    }
+
+    /// Asks again for what is due, and gives up what is too old.
+    fn sweep(&mut self, effects: &mut Effects<Self>) {
+        self.sweeping = false;
+        let now = effects.now();
+        let limit = self.service.limit;
+        let old = |asked: &Asked<S::Command>| now.since(asked.at) >= limit && !asked.committed;
+        let over: Vec<u64> =
+            self.outstanding.iter().filter(|(_, asked)| old(asked)).map(|(sequence, _)| *sequence).collect();
+        for sequence in over {
+            if let Some(Asked { ticket: Some(ticket), .. }) = self.outstanding.remove(&sequence) {
+                self.tickets.remove(&ticket);
+                effects.complete(ticket, Outcome::Unknown);
+            }
+        }
+        for (sequence, asked) in &mut self.outstanding {
+            if asked.due <= now {
+                asked.attempts += 1;
+                asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
+                self.fresh.push(*sequence);
+            }
+        }
+        let over: Vec<u64> = self
+            .changes
+            .iter()
+            .filter(|(_, changing)| now.since(changing.at) >= limit)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in over {
+            self.finish_change(number, Outcome::Unknown, effects);
+        }
+        let due: Vec<(u64, Change)> = self
+            .changes
+            .iter_mut()
+            .filter(|(_, changing)| changing.due <= now)
+            .map(|(number, changing)| {
+                changing.due = now + self.service.retry;
+                (*number, changing.change)
+            })
+            .collect();
+        if !due.is_empty() {
+            self.target = (self.target + 1) % self.members.len().max(1);
+        }
+        for (number, change) in due {
+            self.send_change(number, change, effects);
+        }
+        if !self.outstanding.is_empty() || !self.changes.is_empty() {
+            self.sweep_soon(effects);
+        }
+    }
+
+    fn probe(&mut self, effects: &mut Effects<Self>) {
+        let (sent, at) = (effects.stamp(), effects.now());
+        for seat in 0..self.members.len() {
+            self.say(seat, OrderMessage::Probe { sent, at }, effects);
+        }
+        let idle = at.since(self.asked) >= IDLE && self.outstanding.is_empty();
+        let Parameters { probe, window, samples, .. } = self.knobs.0;
+        // Predictions stay good: the window holds enough samples all the same.
+        let rare = (probe * IDLE_FACTOR).min(window / (samples as u64 + 2)).max(probe);
+        effects.arm(Timer::Probe, if idle { rare } else { probe });
+    }
+
+    fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let number = self.next;
+        // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        self.next += 1;
+        let changing = Changing { ticket: Some(ticket), change, at: now, due: now + self.service.retry };
+        self.changes.insert(number, changing);
+        self.send_change(number, change, effects);
+        self.sweep_soon(effects);
+    }
+
+    fn send_change(&self, number: u64, change: Change, effects: &mut Effects<Self>) {
+        if let Some(member) = self.members.get(self.target) {
+            effects.send(member.process, Message::Administer { number, change });
+        }
+    }
+
+    fn on_administered(
+        &mut self,
+        from: ProcessId,
+        number: u64,
+        result: Result<(), Refusal>,
+        leader: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        let retry = self.service.retry;
+        let Some(changing) = self.changes.get_mut(&number) else { return };
+        match result {
+            Ok(()) => self.finish_change(number, Outcome::Changed, effects),
+            Err(Refusal::NotLeader) => match leader {
+                Some(leader) if leader != from => {
+                    let change = changing.change;
+                    effects.send(leader, Message::Administer { number, change });
+                }
+                _ => changing.due = effects.now() + retry / SWEEPS,
+            },
+            Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
+        }
+    }
+
+    fn finish_change(&mut self, number: u64, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
+        if let Some(Changing { ticket: Some(ticket), .. }) = self.changes.remove(&number) {
+            effects.complete(ticket, outcome);
+        }
+    }
+}
+
+impl<S: StateMachine> Process for Client<S> {
+    type Setup = Setup<Parameters>;
+    type Message = Spoken<S>;
+    type Record = ();
+    type Request = Request<S::Command>;
+    type Outcome = Outcome<S::Reply>;
+    type Timer = Timer;
+    type Mark = Note<Nothing>;
+
+    fn open(identity: Identity, setup: &Setup<Parameters>) -> Self {
+        assert!(!setup.members.is_empty(), "a client needs replicas");
+        let processes = setup.members.iter().map(|member| member.process);
+        Client {
+            me: identity.into(),
+            service: setup.service,
+            knobs: Knobs(setup.parameters),
+            epoch: 0,
+            members: setup.members.clone(),
+            nearest: setup.replicas.clone(),
+            predictor: Predictor::new(setup.parameters, processes),
+            next: 1,
+            last: 0,
+            outstanding: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            fresh: Vec::new(),
+            changes: BTreeMap::new(),
+            target: 0,
+            sweeping: false,
+            asked: Instant::ZERO,
+            replies: std::marker::PhantomData,
+        }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Err(Malformed { what: "client snapshot", cause: "a client keeps nothing".to_owned() })
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.asked = effects.now();
+        self.probe(effects);
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Spoken<S>, effects: &mut Effects<Self>) {
+        let me = self.me.incarnation;
+        match message {
+            Message::Order { epoch, message } if epoch == self.epoch => {
+                let Some(seat) = self.seat_of(from) else { return };
+                match message {
+                    OrderMessage::Probed { sent, at, received, latency } => {
+                        // An answer to a former life has another steady clock.
+                        let now = effects.now();
+                        if at <= now && now.since(at) < self.knobs.0.probe_timeout {
+                            self.predictor.probed(from, now, sent, received, now.since(at), latency);
+                        }
+                    }
+                    OrderMessage::Voted { incarnation, epoch, votes } if incarnation == me => {
+                        self.on_voted(seat, epoch, &votes, effects);
+                    }
+                    OrderMessage::Rejected { incarnation, votes } if incarnation == me => {
+                        self.on_rejected(seat, &votes, effects);
+                    }
+                    OrderMessage::Committed { incarnation, places } if incarnation == me => {
+                        self.on_committed(&places, effects);
+                    }
+                    // For replicas, or for a former life.
+                    _ => {}
+                }
+            }
+            Message::Order { .. } => {}
+            Message::Ended { epoch, members } => self.on_ended(epoch, members, effects),
+            Message::Replies { incarnation, spans, answers } if incarnation == me => {
+                self.on_replies(spans, answers, effects);
+            }
+            Message::Administered { number, result, leader } => {
+                self.on_administered(from, number, result, leader, effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request<S::Command>, effects: &mut Effects<Self>) {
+        match request {
+            Request::Command(command) => self.ask(ticket, command, effects),
+            Request::Change(change) => self.administer(ticket, change, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        if let Some(sequence) = self.tickets.remove(&ticket) {
+            self.outstanding.remove(&sequence);
+        }
+        self.changes.retain(|_, changing| changing.ticket != Some(ticket));
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Sweep => self.sweep(effects),
+            Timer::Probe => self.probe(effects),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.send_fresh(effects);
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+
+    fn check(&self) {
+        assert!(self.outstanding.len() <= self.service.outstanding, "more outstanding than allowed");
+        assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
+    }
+}

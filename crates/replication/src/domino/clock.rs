@@ -1,0 +1,179 @@
+//! The clock by which a replica judges lateness and announces no-ops.
+//!
+//! It is the replica's wall clock, made fit to hold up a group: it never goes back, not even over a restart
+//! ([`ClockFloor`]); where the wall clock was stepped back or stands still it goes on by the steady clock, a
+//! little slower, until the wall clock has caught up; and it is held near those of the others. A wall clock
+//! further ahead than a majority's by `lag_max` is not followed, so one that jumps cannot drag the positions
+//! of the log into the future; who is further behind than `lag_max` is raised (`specs/domino.md` 4.6). Clients
+//! measure this clock, so to them it looks like any other that is a little off.
+
+use super::Mutation;
+use super::parameters::Parameters;
+use isochrone_core::{ClockFloor, Instant, Span, Stamp};
+
+#[derive(Clone, Hash, Debug)]
+pub(super) struct GroupClock {
+    me: usize,
+    floor: ClockFloor,
+    /// When it was last read.
+    read: Option<Instant>,
+    others: Vec<Option<Heard>>,
+}
+
+/// What another replica's clocks showed.
+#[derive(Copy, Clone, Hash, Debug)]
+struct Heard {
+    wall: Stamp,
+    clock: Stamp,
+    at: Instant,
+}
+
+/// While the wall clock is behind, an eighth of the time is given back.
+const SLEW: u64 = 8;
+
+impl GroupClock {
+    pub(super) fn new(me: usize, members: usize) -> GroupClock {
+        GroupClock { me, floor: ClockFloor::default(), read: None, others: vec![None; members] }
+    }
+
+    /// What a beat of another replica said, just now.
+    pub(super) fn heard(&mut self, seat: usize, wall: Stamp, clock: Stamp, at: Instant) {
+        if let Some(known) = self.others.get_mut(seat) {
+            *known = Some(Heard { wall, clock, at });
+        }
+    }
+
+    /// Whether a majority's clocks are known, the own included. Before that it announces nothing.
+    pub(super) fn is_set(&self) -> bool {
+        let known = self.others.iter().flatten().count() + 1;
+        known > self.others.len() / 2
+    }
+
+    /// The time. Two readings at one instant are equal.
+    pub(super) fn now(&mut self, now: Instant, wall: Stamp, parameters: &Parameters) -> u64 {
+        if !self.is_set() {
+            return self.floor.last().as_nanos();
+        }
+        if parameters.mutated(Mutation::ClockNotMonotone) {
+            return wall.as_nanos();
+        }
+        let passed = self.read.map_or(Span::ZERO, |read| now.since(read));
+        self.read = Some(now);
+        let slewed = self.floor.last() + passed.saturating_sub(passed / SLEW);
+        let most = self.most(wall, now, |heard| heard.wall) + parameters.lag_max;
+        let mut target = wall.min(most).max(slewed);
+        let announced = self.most(self.floor.last(), now, |heard| heard.clock);
+        if announced > target + parameters.lag_max {
+            target = announced;
+        }
+        self.floor.now(target).as_nanos()
+    }
+
+    /// How far the own clock is ahead of what a majority's others have reached.
+    pub(super) fn ahead(&self, now: Instant) -> Span {
+        let own = self.floor.last();
+        own.since(self.most(own, now, |heard| heard.clock))
+    }
+
+    /// It has passed this.
+    pub(super) fn raise(&mut self, to: u64) {
+        self.floor.raise(Stamp::from_nanos(to));
+    }
+
+    /// The last reading.
+    pub(super) fn last(&self) -> u64 {
+        self.floor.last().as_nanos()
+    }
+
+    /// The reserve, if it is to be recorded anew so that all up to `upto` lies below it.
+    pub(super) fn reserve(&mut self, upto: u64, ahead: Span) -> Option<u64> {
+        let mut highest = self.floor;
+        highest.raise(Stamp::from_nanos(upto));
+        let reserve = highest.reserve(ahead)?;
+        self.floor.raise_reserve(reserve);
+        Some(reserve.as_nanos())
+    }
+
+    /// What was written last.
+    pub(super) fn reserved(&self) -> u64 {
+        self.floor.reserved().as_nanos()
+    }
+
+    /// A restart found this.
+    pub(super) fn recovered(&mut self, reserve: u64) {
+        self.floor.recovered(Stamp::from_nanos(reserve));
+    }
+
+    /// What a majority has reached, the own reading among them: the m-th largest.
+    fn most(&self, own: Stamp, now: Instant, of: impl Fn(&Heard) -> Stamp) -> Stamp {
+        let majority = self.others.len() / 2 + 1;
+        let mut known: Vec<Stamp> = Vec::with_capacity(self.others.len());
+        for (seat, heard) in self.others.iter().enumerate() {
+            match heard {
+                _ if seat == self.me => known.push(own),
+                Some(heard) => known.push(of(heard) + now.since(heard.at)),
+                None => {}
+            }
+        }
+        known.sort_unstable_by(|a, b| b.cmp(a));
+        known.get(majority - 1).copied().unwrap_or(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Tuning;
+
+    const MS: u64 = 1_000_000;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * MS)
+    }
+
+    fn wall(ms: u64) -> Stamp {
+        Stamp::from_nanos(ms * MS)
+    }
+
+    /// The clock of replica 0 of three whose others are right.
+    fn clock() -> (GroupClock, Parameters) {
+        let mut clock = GroupClock::new(0, 3);
+        clock.heard(1, wall(1_000_000), wall(1_000_000), at(0));
+        clock.heard(2, wall(1_000_000), wall(1_000_000), at(0));
+        (clock, Parameters::for_rtt(Span::from_millis(100)))
+    }
+
+    #[test]
+    fn it_shows_the_wall_clock_and_follows_no_step_back() {
+        let (mut clock, parameters) = clock();
+        assert_eq!(clock.now(at(0), wall(1_000_000), &parameters), 1_000_000 * MS);
+        assert_eq!(clock.now(at(8), wall(1_000_008), &parameters), 1_000_008 * MS);
+        let behind = clock.now(at(16), wall(999_000), &parameters);
+        assert_eq!(behind, 1_000_015 * MS, "an eighth slower than time");
+        assert_eq!(clock.now(at(16), wall(999_000), &parameters), behind, "it stands at one instant");
+    }
+
+    #[test]
+    fn it_does_not_run_away_and_does_not_stay_behind() {
+        let (mut clock, parameters) = clock();
+        let far = clock.now(at(0), wall(9_000_000), &parameters);
+        assert_eq!(far, 1_001_000 * MS, "a second ahead of most and no more");
+        let mut clock = GroupClock::new(0, 3);
+        assert_eq!(clock.now(at(0), wall(5), &parameters), 0, "nobody else is known yet");
+        clock.heard(1, wall(8_000_000), wall(8_000_000), at(0));
+        assert_eq!(clock.now(at(0), wall(7_999_500), &parameters), 7_999_500 * MS, "a little behind");
+        clock.heard(2, wall(9_000_000), wall(9_000_000), at(0));
+        assert_eq!(clock.now(at(10), wall(7_999_510), &parameters), 8_000_010 * MS, "raised to most");
+    }
+
+    #[test]
+    fn the_reserve_lies_ahead_of_all_that_is_announced() {
+        let (mut clock, parameters) = clock();
+        let now = clock.now(at(0), wall(1_000_000), &parameters);
+        let reserve = clock.reserve(now + 300 * MS, parameters.reserve);
+        assert_eq!(reserve, Some(now + 1_300 * MS));
+        assert_eq!(clock.reserve(now + 400 * MS, parameters.reserve), None);
+        assert!(clock.reserve(now + 900 * MS, parameters.reserve).is_some());
+        assert_eq!(clock.last(), now);
+    }
+}

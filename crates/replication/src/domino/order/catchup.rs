@@ -1,0 +1,125 @@
+//! Who lacks what others know to be decided asks for it.
+
+use super::super::message::{Item, Place};
+use super::Order;
+use crate::order::Ordered;
+use isochrone_core::{Effects, Instant};
+use std::collections::BTreeMap;
+
+/// Heartbeats from one report to the next.
+pub(super) const REPORT_EVERY: u64 = 8;
+/// Commands in one answer at most.
+const ANSWER_MAX: usize = 1_024;
+
+/// What others have reached in each lane and this replica had not when it was told: the stamp, since when,
+/// and who said so.
+#[derive(Clone, Hash, Debug, Default)]
+pub(super) struct Goals(BTreeMap<u8, (u64, Instant, usize)>);
+
+impl<V: Ordered> Order<V> {
+    pub(super) fn report(&self) -> Item<V> {
+        Item::Report { epoch: self.acceptor.epoch, open: self.acceptor.open, frontiers: self.frontiers() }
+    }
+
+    pub(super) fn on_report(
+        &mut self,
+        from: usize,
+        epoch: u32,
+        open: bool,
+        frontiers: &[u64],
+        effects: &mut Effects<Self>,
+    ) {
+        self.seen = self.seen.max(epoch);
+        self.on_stale_epoch(from, epoch, open);
+        for (lane, frontier) in frontiers.iter().enumerate().take(self.tracks.len()) {
+            if *frontier > self.tracks[lane].frontier() {
+                self.goals.0.entry(lane as u8).or_insert((*frontier, effects.now(), from));
+            }
+        }
+    }
+
+    /// By the clock: goals that were not reached by themselves are asked for.
+    pub(super) fn chase(&mut self, now: Instant) {
+        let (tracks, resend) = (&self.tracks, self.knobs.0.resend);
+        self.goals.0.retain(|lane, (goal, ..)| tracks[usize::from(*lane)].frontier() < *goal);
+        let mut givers: Vec<usize> = Vec::new();
+        for (_, since, giver) in self.goals.0.values_mut() {
+            if now.since(*since) >= resend {
+                *since = now;
+                givers.push(*giver);
+            }
+        }
+        givers.sort_unstable();
+        givers.dedup();
+        for giver in givers {
+            if self.suspected(giver) {
+                self.goals.0.retain(|_, (.., known)| *known != giver);
+                continue;
+            }
+            let frontiers = self.frontiers();
+            self.say(giver, Item::Fetch { frontiers });
+        }
+    }
+
+    pub(super) fn on_fetch(&mut self, from: usize, frontiers: &[u64]) {
+        for (lane, first) in frontiers.iter().enumerate().take(self.tracks.len()) {
+            let frontier = self.tracks[lane].frontier();
+            if *first >= frontier {
+                continue;
+            }
+            match self.decided_between(lane as u8, *first, frontier, ANSWER_MAX) {
+                Some((values, until)) => {
+                    let (lane, first) = (lane as u8, *first);
+                    self.say(from, Item::Learned { lane, from: first, until, values });
+                }
+                None => return self.say(from, Item::Trimmed),
+            }
+        }
+    }
+
+    pub(super) fn on_learned(&mut self, lane: u8, first: u64, until: u64, values: Vec<(u64, V)>) {
+        let Some(track) = self.tracks.get_mut(usize::from(lane)) else { return };
+        for (at, value) in values {
+            track.decide(at, Some(value));
+        }
+        track.decide_noops(first, until);
+        if let Some((goal, since, _)) = self.goals.0.get_mut(&lane)
+            && *goal > until
+        {
+            // There is more: it is asked for at once.
+            *since = Instant::ZERO;
+        }
+    }
+
+    pub(super) fn on_trimmed(&mut self, from: usize) {
+        self.behind = Some(self.members[from].process);
+    }
+
+    /// The commands of a lane from `first` on, all below `until` being decided; at most so many, and up to
+    /// where they are all. Nothing where some are no longer held.
+    pub(super) fn decided_between(
+        &self,
+        lane: u8,
+        first: u64,
+        until: u64,
+        most: usize,
+    ) -> Option<(Vec<(u64, V)>, u64)> {
+        if first >= until {
+            return Some((Vec::new(), first));
+        }
+        let executed = self.kept.from(Place { at: first, lane })?;
+        let executed = executed
+            .filter(|(place, _)| place.lane == lane && (first..until).contains(&place.at))
+            .map(|(place, value)| (place.at, value));
+        let waiting = self.tracks[usize::from(lane)].commands.range(first..until);
+        let mut values: Vec<(u64, V)> = Vec::new();
+        for (at, value) in executed.chain(waiting.map(|(at, value)| (*at, value))) {
+            if values.len() == most {
+                let until = values.last().map_or(first, |(at, _)| at + 1);
+                return Some((values, until));
+            }
+            values.push((at, value.clone()));
+        }
+        Some((values, until))
+    }
+}

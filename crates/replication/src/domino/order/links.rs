@@ -1,0 +1,331 @@
+//! Links between replicas, and what leaves at the end of a turn.
+
+use super::super::Mutation;
+use super::super::message::{Beat, Item, Message, Record};
+use super::{Order, Told};
+use crate::order::Ordered;
+use isochrone_core::{Ballot, ClientId, Effects, Instant, Numbered, OrderedLink, ReplicaId, Stamp};
+use std::sync::Arc;
+
+/// This replica's end of a link.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Link<V: Ordered> {
+    ordered: OrderedLink<Arc<[Item<V>]>>,
+    /// The peer's incarnation, as far as it was heard.
+    life: Option<u32>,
+    /// Whether the peer is being spoken to; one that is silent for long is not, and forgets nothing by it.
+    up: bool,
+    /// Whether a session begins.
+    fresh: bool,
+    /// When anything was last acknowledged, or sent again.
+    progress: Instant,
+    /// The peer's clock in its last beat, and when that came.
+    echo: Option<(Instant, Instant)>,
+}
+
+/// Messages sent again in one heartbeat at most.
+const RESEND_MAX: usize = 64;
+/// Beats carry clocks every so many heartbeats, if these are short.
+const BEAT_EVERY: u64 = 4;
+
+impl<V: Ordered> Link<V> {
+    pub(super) fn new(incarnation: u32) -> Link<V> {
+        Link {
+            ordered: OrderedLink::new(incarnation),
+            life: None,
+            up: false,
+            fresh: false,
+            progress: Instant::ZERO,
+            echo: None,
+        }
+    }
+
+    /// Starts to speak.
+    pub(super) fn begin(&mut self) {
+        (self.up, self.fresh) = (true, true);
+    }
+
+    /// How many messages are not acknowledged.
+    pub(super) fn pending(&self) -> usize {
+        self.ordered.pending().len()
+    }
+
+    /// A new session: what was not acknowledged is lost.
+    fn restart(&mut self) {
+        self.ordered.reset();
+        self.begin();
+    }
+}
+
+impl<V: Ordered> Order<V> {
+    pub(super) fn on_flow(
+        &mut self,
+        seat: usize,
+        life: u32,
+        items: Option<Numbered<Arc<[Item<V>]>>>,
+        received: Option<(u64, u64)>,
+        beat: Option<Beat>,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        let link = &mut self.links[seat];
+        match link.life {
+            Some(known) if life < known => return,
+            // A new life has none of what was acknowledged before.
+            Some(known) if life > known => link.restart(),
+            _ => {}
+        }
+        link.life = Some(life);
+        if !link.up {
+            link.begin();
+        }
+        if let Some((session, upto)) = received {
+            let before = link.pending();
+            link.ordered.acknowledge(session, upto);
+            if link.pending() < before {
+                link.progress = now;
+            }
+        }
+        self.contact.heard(ReplicaId(seat as u8), now);
+        self.suspects.remove(ReplicaId(seat as u8));
+        if let Some(Beat { sent, wall, clock, echo }) = beat {
+            self.clock.heard(seat, wall, clock, now);
+            if let Some((asked, held)) = echo {
+                let trip = now.since(asked).saturating_sub(held);
+                self.estimates[seat].sample(now, effects.stamp(), wall, trip);
+            }
+            self.links[seat].echo = Some((sent, now));
+        }
+        let batches = items.map(|numbered| self.links[seat].ordered.receive(numbered)).unwrap_or_default();
+        for batch in batches {
+            for item in batch.iter() {
+                self.handle(seat, item.clone(), effects);
+            }
+        }
+    }
+
+    /// By the clock: who is silent is no longer spoken to, and what was not acknowledged is sent again.
+    pub(super) fn tend_links(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let (most, resend) = (self.parameters().link_messages, self.parameters().resend);
+        for seat in 0..self.n() {
+            if seat == self.me {
+                continue;
+            }
+            let suspected = self.suspected(seat);
+            let link = &mut self.links[seat];
+            if suspected && link.up {
+                link.ordered.reset();
+                link.up = false;
+            }
+            if !link.up {
+                continue;
+            }
+            let waits = now.since(link.progress);
+            if link.pending() > most && waits >= resend * 2 {
+                link.progress = now;
+                link.restart();
+            } else if link.pending() > 0 && waits >= resend {
+                link.progress = now;
+                let received = link.ordered.received();
+                let again: Vec<_> = link.ordered.pending().take(RESEND_MAX).cloned().collect();
+                let (to, life) = (self.members[seat].process, self.incarnation);
+                for numbered in again {
+                    effects.send(to, Message::Flow { life, items: Some(numbered), received, beat: None });
+                }
+            }
+        }
+        let every = if self.parameters().heartbeat.as_nanos() > 20_000_000 { 1 } else { BEAT_EVERY };
+        if self.beats % every == 1 % every {
+            self.send_beats(effects);
+        }
+    }
+
+    /// Says that this replica lives, and what its clocks show. Ahead: that rests on nothing.
+    fn send_beats(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let clock = Stamp::from_nanos(self.now(effects));
+        for seat in 0..self.n() {
+            if seat != self.me {
+                let link = &self.links[seat];
+                let echo = link.echo.map(|(sent, at)| (sent, now.since(at)));
+                let beat = Some(Beat { sent: now, wall: effects.stamp(), clock, echo });
+                let (life, received) = (self.incarnation, link.ordered.received());
+                let flow = Message::Flow { life, items: None, received, beat };
+                effects.send_ahead(self.members[seat].process, flow);
+            }
+        }
+    }
+
+    /// What a session with a member begins with: all that was said and may still matter to it.
+    pub(super) fn resync(&self, seat: usize) -> Vec<Item<V>> {
+        let mut items = Vec::new();
+        let acceptor = &self.acceptor;
+        if acceptor.open && self.learns(seat) {
+            let base = acceptor.from.max(self.tracks[0].frontier());
+            items.push(Item::Cover { epoch: acceptor.epoch, base });
+            let votes = acceptor.votes.range(base..).map(|(at, _)| *at);
+            let votes = votes.filter_map(|at| Some((at, acceptor.fast_vote(at)?.id()?)));
+            let votes: Vec<_> = votes.collect();
+            if !votes.is_empty() {
+                items.push(Item::Vote { votes });
+            }
+        }
+        let (lane, track) = (&self.lanes[self.me], &self.tracks[self.me + 1]);
+        let base = track.frontier();
+        items.push(Item::Own { base });
+        let own = lane.votes.range(base..);
+        let values: Vec<_> = own
+            .map(|(at, (ballot, value))| (*at, value.clone().filter(|_| *ballot == Ballot::ZERO)))
+            .collect();
+        if !values.is_empty() {
+            items.push(Item::Accept { values });
+        }
+        let stamps: Vec<_> = track
+            .commands
+            .range(base..)
+            .filter(|(at, value)| lane.votes.get(at).is_some_and(|(ballot, known)| {
+                *ballot == Ballot::ZERO && known.as_ref() == Some(value)
+            }))
+            .map(|(at, _)| *at)
+            .collect();
+        if !stamps.is_empty() {
+            items.push(Item::Commit { stamps });
+        }
+        if seat != self.me {
+            let (lane, track) = (&self.lanes[seat], &self.tracks[seat + 1]);
+            let voted = lane.votes.range(track.frontier()..);
+            let voted = voted.filter(|(_, (ballot, value))| *ballot == Ballot::ZERO && value.is_some());
+            let stamps: Vec<_> = voted.map(|(at, _)| *at).collect();
+            if !stamps.is_empty() {
+                items.push(Item::Accepted { stamps });
+            }
+        }
+        self.reign_resync(seat, &mut items);
+        self.revoker_resync(&mut items);
+        items.push(self.report());
+        items
+    }
+
+    /// The end of a turn: records, and behind them all that rests on them.
+    pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        self.assign(effects);
+        self.flush_reign(effects);
+        self.flush_commits();
+        // Votes lie before the clock that covers them.
+        self.flush_records(effects);
+        if std::mem::take(&mut self.ticking) {
+            self.flush_tick(effects);
+        }
+        let until = self.clock.last().max(self.owner.last() + 1).max(self.owner.skip());
+        let step = self.parameters().reserve;
+        if self.clock.is_set()
+            && let Some(until) = self.clock.reserve(until, step)
+        {
+            effects.record(Record::Reserve { until });
+        }
+        self.flush_records(effects);
+        let early = self.parameters().mutated(Mutation::VoteBeforeDurable);
+        let life = self.incarnation;
+        for seat in 0..self.n() {
+            let mut items = std::mem::take(&mut self.out[seat]);
+            if seat == self.me {
+                if !items.is_empty() {
+                    effects.send(self.process, Message::Own { items: items.into() });
+                }
+                continue;
+            }
+            if !self.links[seat].up {
+                continue;
+            }
+            if std::mem::take(&mut self.links[seat].fresh) {
+                let mut first = self.resync(seat);
+                first.append(&mut items);
+                items = first;
+            }
+            if items.is_empty() {
+                continue;
+            }
+            let link = &mut self.links[seat];
+            if link.pending() == 0 {
+                link.progress = effects.now();
+            }
+            let numbered = link.ordered.send(items.into());
+            let received = link.ordered.received();
+            let flow = Message::Flow { life, items: Some(numbered), received, beat: None };
+            let to = self.members[seat].process;
+            if early { effects.send_ahead(to, flow) } else { effects.send(to, flow) }
+        }
+        for (client, told) in std::mem::take(&mut self.told) {
+            let epoch = self.acceptor.epoch;
+            let Told { voted, rejected, committed } = told;
+            let ClientId { process: client, incarnation } = client;
+            if !voted.is_empty() {
+                let voted = Message::Voted { incarnation, epoch, votes: voted };
+                if early { effects.send_ahead(client, voted) } else { effects.send(client, voted) }
+            }
+            if !rejected.is_empty() {
+                effects.send_ahead(client, Message::Rejected { incarnation, votes: rejected });
+            }
+            if !committed.is_empty() {
+                // Ahead: a commit rests on votes that are durable.
+                effects.send_ahead(client, Message::Committed { incarnation, places: committed });
+            }
+        }
+    }
+
+    /// What was gathered goes to the journal.
+    pub(super) fn flush_records(&mut self, effects: &mut Effects<Self>) {
+        self.flush_votes();
+        for record in self.journal.drain(..) {
+            effects.record(record);
+        }
+    }
+
+    /// The votes of this turn, as records and as news.
+    fn flush_votes(&mut self) {
+        let votes = std::mem::take(&mut self.votes);
+        if !votes.is_empty() {
+            let named: Vec<_> = votes.iter().filter_map(|(at, value)| Some((*at, value.id()?))).collect();
+            if self.parameters().mutated(Mutation::ClockBeforeVote) {
+                self.late_votes.extend(named);
+            } else {
+                self.tell_learners(&Item::Vote { votes: named });
+            }
+            self.journal.push(Record::Voted { values: votes });
+        }
+        for (lane, values) in std::mem::take(&mut self.accepted) {
+            self.journal.push(Record::Accepted { lane, values });
+        }
+    }
+
+    fn tell_learners(&mut self, item: &Item<V>) {
+        for seat in 0..self.n() {
+            if self.learns(seat) {
+                self.say(seat, item.clone());
+            }
+        }
+    }
+
+    /// The clock, behind everything that it covers.
+    fn flush_tick(&mut self, effects: &mut Effects<Self>) {
+        if !self.clock.is_set() {
+            return;
+        }
+        let clock = self.now(effects);
+        self.owner.pass(clock);
+        let skip = self.owner.skip();
+        for seat in 0..self.n() {
+            let clock = (self.acceptor.open && self.learns(seat)).then_some(clock.max(self.acceptor.from));
+            self.say(seat, Item::Tick { clock, skip });
+        }
+        let late = std::mem::take(&mut self.late_votes);
+        if !late.is_empty() {
+            self.tell_learners(&Item::Vote { votes: late });
+        }
+        if self.beats.is_multiple_of(super::catchup::REPORT_EVERY) {
+            let report = self.report();
+            self.tell_others(&report);
+        }
+    }
+}

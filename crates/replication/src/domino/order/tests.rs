@@ -1,0 +1,1 @@
+//! Small worlds of orders without a network.

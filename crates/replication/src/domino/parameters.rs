@@ -1,0 +1,207 @@
+//! How Domino is tuned: every knob with its unit, its default and the reason for it (`specs/domino.md` 9).
+
+use super::Mutation;
+use crate::family::Tuning;
+use crate::service::Reply;
+use isochrone_core::Span;
+use isochrone_core::deployment::ParameterReader;
+
+/// Who learns of fast decisions for itself.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Learners {
+    /// The coordinator, which tells the others: fewer messages, later execution.
+    Sole,
+    /// Every replica: votes go to all.
+    All,
+}
+
+/// Which way a client's commands take.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Way {
+    /// Whichever is predicted to be faster.
+    Auto,
+    /// Fast Paxos while a supermajority answers.
+    Fast,
+    /// Mencius.
+    Led,
+}
+
+/// What is added to the stamp of a fast request, so that fewer arrive late.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Extra {
+    /// Always this much.
+    Fixed(Span),
+    /// As much as the rate of fast commits asks for.
+    Auto,
+}
+
+/// The parameters of Domino.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Parameters {
+    /// How often replicas announce their clocks. Execution waits for announcements.
+    pub heartbeat: Span,
+    /// How often clients probe each replica. A client that was idle for long probes ten times more rarely.
+    pub probe: Span,
+    /// How far back measurements count.
+    pub window: Span,
+    /// The percentile of the measurements that is taken for a prediction.
+    pub percentile: u32,
+    /// Measurements in the window that a prediction needs.
+    pub samples: usize,
+    /// A replica that answers no probe for this long counts as infinitely far.
+    pub probe_timeout: Span,
+    /// What is added to the stamp of a fast request.
+    pub extra: Extra,
+    /// Who learns of fast decisions.
+    pub learners: Learners,
+    /// Which way commands take.
+    pub way: Way,
+    /// How much faster the other way must be before a client changes over; none by default.
+    pub hysteresis: Span,
+    /// How far ahead of the clock the reserve is written: a restart treats that much time as past.
+    pub reserve: Span,
+    /// Stamps further ahead than this are refused, so that failover and storage stay bounded.
+    pub future_max: Span,
+    /// A replica that was silent for this long is taken for failed; what follows is safe where that is wrong.
+    pub suspect: Span,
+    /// How far ahead of the clock the lane of a failed owner is closed in one go.
+    pub revoke: Span,
+    /// A clock that is further than this behind most others, or ahead, is not waited for and not followed.
+    pub lag_max: Span,
+    /// How far ahead of all votes a new coordinator opens its epoch.
+    pub margin: Span,
+    /// How long an answer between replicas may take before it is asked for again.
+    pub resend: Span,
+    /// Fast requests over which a client judges whether the fast way is worth while.
+    pub slow_window: u32,
+    /// Of a hundred of these, how many may be slow.
+    pub slow_threshold: u32,
+    /// How long a client then goes the other way.
+    pub slow_backoff: Span,
+    /// Commands in one message at most.
+    pub batch_commands: usize,
+    /// Commands that a replica may have proposed in its lane and not seen executed; more are refused.
+    pub queue_commands: usize,
+    /// Bytes of them.
+    pub queue_bytes: usize,
+    /// Messages to a peer that may be unacknowledged before it is taken for cut off.
+    pub link_messages: usize,
+    /// Executed commands that are kept for replicas that lag; who lags more takes in a snapshot.
+    pub keep_commands: usize,
+    /// Bytes of them.
+    pub keep_bytes: usize,
+    /// A bug planted on purpose; nothing without the feature `mutations`.
+    pub mutation: Option<Mutation>,
+}
+
+impl Tuning for Parameters {
+    fn for_rtt(rtt_max: Span) -> Parameters {
+        let heartbeat = Span::from_millis(10);
+        let suspect = (rtt_max * 3 + heartbeat * 5).max(Span::from_millis(500));
+        Parameters {
+            heartbeat,
+            probe: Span::from_millis(10),
+            window: Span::from_secs(1),
+            percentile: 95,
+            samples: 10,
+            probe_timeout: suspect,
+            // Above the largest misprediction that the source measured, 6.24 ms.
+            extra: Extra::Fixed(Span::from_millis(8)),
+            learners: Learners::All,
+            way: Way::Auto,
+            hysteresis: Span::ZERO,
+            reserve: Span::from_secs(1),
+            future_max: Span::from_secs(10),
+            suspect,
+            revoke: Span::from_secs(2),
+            lag_max: Span::from_secs(1),
+            margin: rtt_max / 2 + Span::from_millis(50),
+            resend: rtt_max + rtt_max / 2 + Span::from_millis(100),
+            slow_window: 200,
+            slow_threshold: 30,
+            slow_backoff: Span::from_secs(5),
+            batch_commands: 1_024,
+            queue_commands: 65_536,
+            queue_bytes: 64 << 20,
+            link_messages: 4_096,
+            keep_commands: 65_536,
+            keep_bytes: 32 << 20,
+            mutation: None,
+        }
+    }
+
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        let replies = [("execute", Reply::Execute), ("commit", Reply::Commit)];
+        if reader.choice("reply", Reply::Execute, &replies) == Reply::Commit {
+            // Commits come as soon without it, and nobody waits for the execution.
+            (self.extra, self.learners) = (Extra::Fixed(Span::ZERO), Learners::Sole);
+        }
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, Span::from_secs(1));
+        self.probe = reader.span("probe", self.probe, least, Span::from_secs(1));
+        self.window = reader.span("window", self.window, least, most);
+        self.percentile = reader.integer("percentile", u64::from(self.percentile), 1, 100) as u32;
+        self.samples = reader.integer("samples", self.samples as u64, 1, 1_000) as usize;
+        if self.probe * self.samples as u64 > self.window {
+            let right = format!("use at least {}, or probe more often", self.probe * self.samples as u64);
+            reader.reject("window", "holds too few probes for a prediction", &right);
+        }
+        self.suspect = reader.span("suspect", self.suspect, least, most);
+        self.probe_timeout = reader.span("probe_timeout", self.probe_timeout, least, most);
+        if self.suspect <= self.heartbeat {
+            let right = format!("use more than the heartbeat, {}", self.heartbeat);
+            reader.reject("suspect", "is not above the heartbeat", &right);
+        }
+        let extra = reader.text("extra_delay", "");
+        if extra == "auto" {
+            self.extra = Extra::Auto;
+        } else if !extra.is_empty() {
+            let fixed = match self.extra {
+                Extra::Fixed(fixed) => fixed,
+                Extra::Auto => Span::ZERO,
+            };
+            self.extra = Extra::Fixed(reader.span("extra_delay", fixed, Span::ZERO, Span::from_secs(10)));
+        }
+        let learners = [("sole", Learners::Sole), ("all", Learners::All)];
+        self.learners = reader.choice("learners", self.learners, &learners);
+        let ways = [("auto", Way::Auto), ("fast", Way::Fast), ("led", Way::Led)];
+        self.way = reader.choice("way", self.way, &ways);
+        self.hysteresis = reader.span("hysteresis", self.hysteresis, Span::ZERO, most);
+        self.reserve = reader.span("reserve", self.reserve, least, most);
+        self.future_max = reader.span("future_max", self.future_max, least, most);
+        self.revoke = reader.span("revoke", self.revoke, least, most);
+        self.lag_max = reader.span("lag_max", self.lag_max, least, most);
+        self.margin = reader.span("margin", self.margin, Span::ZERO, most);
+        self.resend = reader.span("resend", self.resend, least, most);
+        self.slow_window = reader.integer("slow_window", u64::from(self.slow_window), 1, 1 << 20) as u32;
+        self.slow_threshold = reader.integer("slow_threshold", u64::from(self.slow_threshold), 0, 100) as u32;
+        self.slow_backoff = reader.span("slow_backoff", self.slow_backoff, Span::ZERO, most);
+        self.batch_commands =
+            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
+        self.queue_commands =
+            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
+        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
+        self.keep_commands = reader.integer("keep_commands", self.keep_commands as u64, 0, 1 << 24) as usize;
+        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+    }
+
+    fn bugs() -> Vec<&'static str> {
+        Mutation::ALL.map(Mutation::name).to_vec()
+    }
+
+    fn plant(&mut self, bug: &str) -> bool {
+        self.mutation = Mutation::ALL.into_iter().find(|mutation| mutation.name() == bug);
+        self.mutation.is_some()
+    }
+
+    fn drops_sessions(&self) -> bool {
+        self.mutated(Mutation::DropSession)
+    }
+}
+
+impl Parameters {
+    /// Whether this bug is planted.
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        cfg!(feature = "mutations") && self.mutation == Some(mutation)
+    }
+}
