@@ -14,7 +14,7 @@ mod transfer;
 use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};
 use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
-use crate::service::Service;
+use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
@@ -264,8 +264,13 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    fn empty_once() -> OnceTable<S::Reply> {
-        if O::TOTAL { OnceTable::default() } else { OnceTable::commuting() }
+    /// A client that is told of a commit may ask for more, or begin its next life, before that command is
+    /// executed; what it asks then may be executed first, as behind a partial order.
+    fn empty_once(service: &Service) -> OnceTable<S::Reply> {
+        match (O::TOTAL, service.reply) {
+            (true, Reply::Execute) => OnceTable::default(),
+            _ => OnceTable::commuting(),
+        }
     }
 
     /// Proposes a barrier where the exactly-once table of a partial order has become large: an expiry that
@@ -347,7 +352,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             started: false,
             empty: setup.machine.clone(),
             machine: setup.machine.clone(),
-            once: Self::empty_once(),
+            once: Self::empty_once(&setup.service),
             barrier_due: Instant::ZERO,
             applied: 0,
             digest: 0,

@@ -216,7 +216,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         if index == 0 {
             let head: Head<O::Position> = wire::decode(chunk)
                 .map_err(|error| Malformed { what: "head of a peer's state", cause: error.to_string() })?;
-            let (machine, once) = (self.empty.clone(), Self::empty_once());
+            let (machine, once) = (self.empty.clone(), Self::empty_once(&self.service));
             self.staged = Some(Box::new(Staged { head, machine, once }));
             return Ok(());
         }
