@@ -79,7 +79,7 @@ impl<V: Ordered> Order<V> {
             return;
         };
         self.next = upto;
-        if !durable && !self.parameters.mutated(Mutation::ForgetSkip) {
+        if !durable {
             effects.record(Record::Skipped { next: upto });
         }
         if self.is_open()
@@ -108,9 +108,7 @@ impl<V: Ordered> Order<V> {
         }
         if upto > self.next {
             self.next = upto;
-            if !self.parameters.mutated(Mutation::ForgetSkip) {
-                effects.record(Record::Skipped { next: upto });
-            }
+            effects.record(Record::Skipped { next: upto });
         }
         // Of what is decided here the votes are forgotten; it is told as decided.
         let (first, decided) = (first.max(self.decided), self.decided);

@@ -91,8 +91,6 @@ mod mutation;
 mod order;
 mod parameters;
 pub mod rule;
-#[cfg(test)]
-mod tests;
 
 pub use client::Client;
 pub use message::{Message, Name, Note, Outcome, Promised, Record, Timer, Values, Vote};

@@ -12,8 +12,6 @@ pub enum Mutation {
     VoteBeforeDurable,
     /// A restart forgets what was promised.
     ForgetPromise,
-    /// A replica that has said that it will not vote at an index keeps no record of that.
-    ForgetSkip,
     /// A command that is asked for again gets a new name, so nothing tells it from its first copy.
     RetryUnderNewName,
     /// A coordinator goes on in its reign after a restart.
@@ -28,12 +26,11 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 10] = [
+    pub const ALL: [Mutation; 9] = [
         Mutation::CountReignsTogether,
         Mutation::ThresholdOffByOne,
         Mutation::VoteBeforeDurable,
         Mutation::ForgetPromise,
-        Mutation::ForgetSkip,
         Mutation::RetryUnderNewName,
         Mutation::ReignOn,
         Mutation::FastQuorumTooSmall,
@@ -48,7 +45,6 @@ impl Mutation {
             Mutation::ThresholdOffByOne => "threshold-off-by-one",
             Mutation::VoteBeforeDurable => "vote-before-durable",
             Mutation::ForgetPromise => "forget-promise",
-            Mutation::ForgetSkip => "forget-skip",
             Mutation::RetryUnderNewName => "retry-under-new-name",
             Mutation::ReignOn => "reign-on",
             Mutation::FastQuorumTooSmall => "fast-quorum-too-small",

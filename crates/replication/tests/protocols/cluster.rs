@@ -72,6 +72,8 @@ pub struct Case<F: Family> {
     pub relapse: bool,
     /// The first leader is told to hand over, and is cut off when it has.
     pub usurped: bool,
+    /// The first leader does not hear the last replicas, as many as may fail, several times, for a while.
+    pub deaf: bool,
     /// Few keys and little thought: what is stale shows.
     pub hot: bool,
 }
@@ -92,6 +94,7 @@ impl<F: Family> Case<F> {
             isolated: 0,
             relapse: false,
             usurped: false,
+            deaf: false,
             hot: false,
         }
     }
@@ -199,6 +202,16 @@ impl<F: Family> Case<F> {
             add(order, Span::ZERO, FaultKind::Membership, Action::Membership);
             let length = Span::from_secs(2);
             add(cut, length, FaultKind::Partition, Action::Cut { links, held: false });
+        }
+        if self.deaf {
+            let silent = usize::from(self.replicas) - tolerated..usize::from(self.replicas);
+            for turn in 0..3 {
+                let at = Span::from_millis(turn * 2_500 + random.below(500));
+                let length = Span::from_millis(random.between(1_200, 1_900));
+                let links = silent.clone().map(|node| (node, 0)).collect();
+                let action = Action::Cut { links, held: random.chance(0.5) };
+                plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
+            }
         }
         plan.faults.sort_by_key(|fault| fault.at);
         cluster.set_faults(plan);

@@ -1,9 +1,12 @@
 //! Fast Paxos.
 
+mod certain;
+mod conversations;
 mod latency;
 mod mutations;
 mod orders;
 mod safety;
+mod table;
 
 use crate::machine::Machine;
 use isochrone_core::Random;

@@ -14,11 +14,10 @@ fn case(mutation: Mutation) -> Case<Family> {
         Case { crashes, hot, rounds, ..Case::new(replicas, faults, tune) }
     };
     match mutation {
-        Mutation::CountReignsTogether => Case { isolated: 6, ..with(5, "delay,loss", 8, true) },
-        Mutation::ThresholdOffByOne => Case { isolated: 6, ..with(3, "loss", 8, true) },
+        Mutation::CountReignsTogether => with(3, "none", 0, false),
+        Mutation::ThresholdOffByOne => Case { deaf: true, ..with(5, "none", 0, true) },
         Mutation::VoteBeforeDurable => with(3, "power_loss,disk_slow", 8, true),
         Mutation::ForgetPromise => Case { isolated: 6, ..with(3, "delay", 20, true) },
-        Mutation::ForgetSkip => Case { isolated: 4, ..with(3, "loss", 20, true) },
         Mutation::RetryUnderNewName => with(3, "loss", 0, false),
         Mutation::ReignOn => with(3, "disk_slow", 20, true),
         Mutation::FastQuorumTooSmall => with(3, "loss", 0, true),
@@ -31,7 +30,8 @@ fn case(mutation: Mutation) -> Case<Family> {
 fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ISOCHRONE_BUG").ok();
     let named = |mutation: &Mutation| wanted.as_deref().is_none_or(|name| name == mutation.name());
-    let later = [Mutation::ThresholdOffByOne, Mutation::ForgetSkip, Mutation::CountReignsTogether];
-    let planted = Mutation::ALL.into_iter().filter(named).filter(|mutation| !later.contains(mutation));
+    // Votes of different reigns must meet at one index, in two quorums: `table` plays that out by hand.
+    let drawn = |mutation: &Mutation| *mutation != Mutation::CountReignsTogether;
+    let planted = Mutation::ALL.into_iter().filter(drawn).filter(named);
     every_bug_is_caught(planted.map(|mutation| (mutation.name(), case(mutation))));
 }
