@@ -180,6 +180,31 @@ fn multipaxos_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
     survive("multipaxos", true, 20);
 }
 
+#[test]
+fn mencius_loses_no_acknowledged_write_whatever_happens_to_its_owners() {
+    survive("mencius", false, 10);
+}
+
+#[test]
+fn fastpaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("fastpaxos", false, 10);
+}
+
+#[test]
+fn epaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("epaxos", false, 10);
+}
+
+#[test]
+fn sdpaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("sdpaxos", false, 10);
+}
+
+#[test]
+fn domino_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("domino", false, 10);
+}
+
 fn survive(protocol: &str, led: bool, seconds: u64) {
     let given = std::env::var("ISOCHRONE_LIVE_SECONDS").ok();
     let seconds = given.map_or(seconds, |text| text.parse().expect("ISOCHRONE_LIVE_SECONDS is a number"));
