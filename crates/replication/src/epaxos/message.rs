@@ -320,6 +320,10 @@ pub enum Record<V: Ordered> {
     Committed(Committed<V>),
     /// Everything before this is durable: what was executed may be told.
     Reported,
+    /// Nothing is executed from here on: somebody's state is needed.
+    Paused,
+    /// It did not come: execution goes on.
+    Resumed,
 }
 
 /// What a replica waits for.

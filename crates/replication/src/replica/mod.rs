@@ -384,6 +384,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             Record::Chunk { index, chunk } => self.stage(index, &chunk),
             Record::Installed { position } => {
                 self.install(position);
+                // What was held back until then goes on.
+                self.execute_quietly();
             }
         }
     }

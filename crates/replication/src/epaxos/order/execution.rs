@@ -69,7 +69,7 @@ impl<V: Ordered> Order<V> {
 
     /// Executes a linked instance and all that it leads to, or parks it on the first that is not committed.
     fn close(&mut self, id: InstanceId) {
-        if self.behind.is_some() {
+        if self.paused {
             return self.held.push(id);
         }
         let components = match self.graph.close(id) {
@@ -102,6 +102,7 @@ impl<V: Ordered> Order<V> {
 
     /// Nothing is lacked any more, or nobody has it: what was held back goes on.
     pub(super) fn resume(&mut self) {
+        self.paused = false;
         for id in std::mem::take(&mut self.held) {
             if !self.is_executed(id) {
                 self.close(id);

@@ -89,9 +89,11 @@ pub struct Order<V: Ordered> {
     trips: [Option<Span>; SEATS],
     suspicion: Suspicion,
     suspects: ReplicaSet,
-    /// A peer that has executed this instance and no longer holds it. Nothing is executed until that is settled:
-    /// a state that is taken in must have all that was executed here.
+    /// A peer that has executed this instance and no longer holds it.
     behind: Option<(ProcessId, InstanceId)>,
+    /// Nothing is executed until that is settled: a state that is taken in must have all that was executed
+    /// here. The journal says so too, so that a replay has executed no more than this when it takes it in.
+    paused: bool,
     /// Committed instances that wait for that.
     held: Vec<InstanceId>,
     ticking: bool,
@@ -227,7 +229,8 @@ impl<V: Ordered> Order<V> {
     /// Ends an input: what it left open is looked at later, and what it noted is told.
     fn finish(&mut self, effects: &mut Effects<Self>) {
         self.watch(effects.now());
-        if self.behind.is_none() && !self.held.is_empty() {
+        if self.paused && self.behind.is_none() {
+            effects.record_lazily(Record::Resumed);
             self.resume();
         }
         if !self.ticking && !self.pending.is_empty() && self.is_member() {
@@ -283,6 +286,7 @@ impl<V: Ordered> Process for Order<V> {
             suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
             suspects: ReplicaSet::EMPTY,
             behind: None,
+            paused: false,
             held: Vec::new(),
             ticking: false,
             notes: Vec::new(),
@@ -345,7 +349,7 @@ impl<V: Ordered> Process for Order<V> {
             Message::Waiting { id, votes } => self.on_waiting(id, votes, effects),
             Message::Rejected { id, promised } => self.on_rejected(id, promised, effects),
             Message::Fetch { ids } => self.on_fetch(seat, ids, effects),
-            Message::Trimmed { id } => self.on_trimmed(from, id),
+            Message::Trimmed { id } => self.on_trimmed(from, id, effects),
             Message::Heartbeat { last, executed, sent } => {
                 self.on_heartbeat(seat, last, executed, sent, effects);
             }
@@ -446,8 +450,8 @@ impl<V: Ordered> Orders for Order<V> {
     }
 
     fn give_up(&mut self) {
+        // The next input ends the pause.
         self.behind = None;
-        self.resume();
     }
 
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {

@@ -19,6 +19,7 @@ struct Image<V: Ordered> {
     bases: Vec<u64>,
     settled: [u64; SEATS],
     known: [u64; SEATS],
+    paused: bool,
     instances: Vec<(InstanceId, Held<V>)>,
 }
 
@@ -43,6 +44,7 @@ impl<V: Ordered> Order<V> {
             bases: self.spaces.iter().map(|space| space.base()).collect(),
             settled: self.settled,
             known: self.known,
+            paused: self.paused,
             instances: Vec::new(),
         };
         let held = |instance: &Instance<V>| Held {
@@ -96,7 +98,7 @@ impl<V: Ordered> Order<V> {
             self.serial = 1;
             self.trimmed = 1;
         }
-        (self.settled, self.known) = (image.settled, image.known);
+        (self.settled, self.known, self.paused) = (image.settled, image.known, image.paused);
         let mut committed = Vec::new();
         for (id, held) in image.instances {
             if id.leader() >= seats {
@@ -164,6 +166,8 @@ impl<V: Ordered> Order<V> {
                 self.set_committed(committed.id, committed.content == Content::NoOp, committed.attributes);
             }
             Record::Reported => {}
+            Record::Paused => self.paused = true,
+            Record::Resumed => self.resume(),
         }
     }
 }

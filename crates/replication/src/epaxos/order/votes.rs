@@ -341,9 +341,13 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    pub(super) fn on_trimmed(&mut self, from: ProcessId, id: InstanceId) {
+    pub(super) fn on_trimmed(&mut self, from: ProcessId, id: InstanceId, effects: &mut Effects<Self>) {
         if id.leader() < self.count() && !self.is_executed(id) && !self.is_committed(id) {
             self.behind = Some((from, id));
+            if !self.paused {
+                self.paused = true;
+                effects.record_lazily(Record::Paused);
+            }
         }
     }
 
