@@ -58,6 +58,9 @@ pub struct Up {
     /// The deployment [default: five regions of EC2, built in]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Another protocol than the file says, for its first keyspace
+    #[arg(long, value_name = "P")]
+    pub protocol: Option<String>,
     /// Plain lines instead of the live table, for pipes
     #[arg(long)]
     pub plain: bool,

@@ -32,11 +32,15 @@ const GLANCE: Duration = Duration::from_millis(10);
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
-    let Up { config, plain, period, port, data, format } = arguments;
-    let deployment = match config {
+    let Up { config, protocol, plain, period, port, data, format } = arguments;
+    let mut deployment = match config {
         Some(file) => Deployment::load(&file, &protocols::known())?,
         None => Deployment::five_regions(),
     };
+    if let Some(protocol) = protocol {
+        let keyspace = deployment.choose_keyspace(None)?;
+        deployment = deployment.with_protocol(keyspace, &protocol, &protocols::known())?;
+    }
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
     if plain || std::env::var_os("RUST_LOG").is_some() && !std::io::stderr().is_terminal() {
         log::start("error")?;
