@@ -83,11 +83,13 @@ mod message;
 mod mutation;
 mod order;
 mod parameters;
+mod process;
 mod propose;
 mod repair;
 mod revoke;
 #[cfg(test)]
 mod tests;
+mod vote;
 
 pub use message::{Held, Message, Note, Rank, Record, Run, Timer, Turn, Value};
 pub use mutation::Mutation;

@@ -1,15 +1,14 @@
-//! The order: what a replica holds, and how its inputs reach the parts of the protocol.
+//! The order: what a replica holds, and what its holder takes out.
 
 use super::Parameters;
 use super::lane::{Deal, Lane};
-use super::message::{Message, Note, Record, Timer, Turn, Value};
+use super::message::{Note, Record, Turn, Value};
 use super::propose::{Flight, Queue};
 use super::revoke::Revocation;
 use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Blob, Effects, Frontier, Identity, Instant, Malformed, Process, ProcessId, ReplicaId, Slot, Snapshot,
-    Span, Suspicion, Ticket, wire,
+    Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, Slot, Span, Suspicion, Ticket, wire,
 };
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -96,6 +95,56 @@ pub struct Order<V: Ordered> {
 }
 
 impl<V: Ordered> Order<V> {
+    /// The order before its first record.
+    pub(super) fn new(identity: Identity, setup: &Setup<Parameters>) -> Order<V> {
+        let members = setup.members.clone();
+        let count = members.len();
+        let me = members.iter().position(|member| member.process == identity.process).unwrap_or(count);
+        let seats: Vec<ReplicaId> = members.iter().map(|member| member.replica).collect();
+        Order {
+            process: identity.process,
+            incarnation: identity.incarnation,
+            parameters: setup.parameters,
+            me,
+            deal: Deal { members: count.max(1) as u64 },
+            lanes: vec![Lane::default(); count],
+            next: 0,
+            skip_from: 0,
+            durable: 0,
+            unmarked: VecDeque::new(),
+            told: 0,
+            skipping: false,
+            claim_from: 0,
+            commit_due: false,
+            reclaim: 0,
+            reclaim_at: Instant::ZERO,
+            queue: Queue::default(),
+            flights: VecDeque::new(),
+            flying: 0,
+            flying_bytes: 0,
+            votes: vec![None; count],
+            seen: Slot::ZERO,
+            delivered: Slot::ZERO,
+            base: Slot::ZERO,
+            serial: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            steps: VecDeque::new(),
+            recorded: Slot::ZERO,
+            counted: Vec::new(),
+            contact: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
+            reports: Frontier::over(seats),
+            claimed: vec![0; count],
+            revocations: vec![None; count],
+            repairing: false,
+            stuck_at: Slot::ZERO,
+            attempts: 0,
+            behind: None,
+            lowest: me == 0,
+            members,
+        }
+    }
+
     /// Everything before it is decided, and known here.
     pub fn decided(&self) -> Slot {
         let open = self.lanes.iter().enumerate().map(|(lane, held)| self.deal.slot(lane, held.frontier()));
@@ -334,179 +383,6 @@ impl<V: Ordered> crate::order::Order for Order<V> {
             Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
         };
         effects.complete_ahead(ticket, answer);
-    }
-}
-
-impl<V: Ordered> Process for Order<V> {
-    type Setup = Setup<Parameters>;
-    type Message = Message<V>;
-    type Record = Record<V>;
-    type Request = ();
-    type Outcome = Result<(), Refusal>;
-    type Timer = Timer;
-    type Mark = Note;
-
-    fn open(identity: Identity, setup: &Setup<Parameters>) -> Order<V> {
-        let members = setup.members.clone();
-        let count = members.len();
-        let me = members.iter().position(|member| member.process == identity.process).unwrap_or(count);
-        let seats: Vec<ReplicaId> = members.iter().map(|member| member.replica).collect();
-        Order {
-            process: identity.process,
-            incarnation: identity.incarnation,
-            parameters: setup.parameters,
-            me,
-            deal: Deal { members: count.max(1) as u64 },
-            lanes: vec![Lane::default(); count],
-            next: 0,
-            skip_from: 0,
-            durable: 0,
-            unmarked: VecDeque::new(),
-            told: 0,
-            skipping: false,
-            claim_from: 0,
-            commit_due: false,
-            reclaim: 0,
-            reclaim_at: Instant::ZERO,
-            queue: Queue::default(),
-            flights: VecDeque::new(),
-            flying: 0,
-            flying_bytes: 0,
-            votes: vec![None; count],
-            seen: Slot::ZERO,
-            delivered: Slot::ZERO,
-            base: Slot::ZERO,
-            serial: 0,
-            kept: VecDeque::new(),
-            kept_bytes: 0,
-            steps: VecDeque::new(),
-            recorded: Slot::ZERO,
-            counted: Vec::new(),
-            contact: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
-            reports: Frontier::over(seats),
-            claimed: vec![0; count],
-            revocations: vec![None; count],
-            repairing: false,
-            stuck_at: Slot::ZERO,
-            attempts: 0,
-            behind: None,
-            lowest: me == 0,
-            members,
-        }
-    }
-
-    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
-        self.restore_image(&chunk)
-    }
-
-    fn replay(&mut self, record: Record<V>) {
-        self.replay_record(record);
-        self.now_durable(self.next);
-    }
-
-    fn start(&mut self, effects: &mut Effects<Self>) {
-        if !self.is_member() {
-            return;
-        }
-        let now = effects.now();
-        let others = self.peers().map(|(rank, _)| self.members[rank].replica);
-        self.contact = Suspicion::watching(others, self.parameters.patience, now);
-        self.seen = self.decided();
-        self.restart(effects);
-        self.finish(effects);
-        if self.members.len() > 1 {
-            effects.arm(Timer::Beat, self.parameters.heartbeat);
-            self.beat(effects);
-        } else {
-            self.tend_revocations(effects);
-        }
-    }
-
-    fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
-        let (Some(sender), true) = (self.rank(from), self.is_member()) else { return };
-        if sender != self.me {
-            self.contact.heard(self.members[sender].replica, effects.now());
-        }
-        match message {
-            Message::Suggest { turn, values, skipped, decided } => {
-                self.on_suggest(sender, turn, values, skipped, decided, effects);
-            }
-            Message::Accepted { lane, ballot, turns, skipped } => {
-                self.on_accepted(sender, usize::from(lane), ballot, turns, skipped, effects);
-            }
-            Message::Commit { decided } => self.confirm(sender, decided),
-            Message::Skip { skipped } => self.on_skip(sender, skipped, effects.now()),
-            Message::Beat { skipped, decided, seen, executed, barred } => {
-                self.on_skip(sender, skipped, effects.now());
-                self.confirm(sender, decided);
-                self.on_beat(sender, seen, executed, barred, effects);
-            }
-            Message::Prepare { lane, ballot, turns } => {
-                self.on_prepare(sender, usize::from(lane), ballot, turns, effects);
-            }
-            Message::Promised { lane, ballot, held } => {
-                self.on_promised(sender, usize::from(lane), ballot, held, effects);
-            }
-            Message::Accept { lane, ballot, turns, runs } => {
-                self.on_accept(sender, usize::from(lane), ballot, turns, runs, effects);
-            }
-            Message::Rejected { lane, promised, barred, decided } => {
-                self.on_rejected(sender, usize::from(lane), promised, barred, decided, effects);
-            }
-            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
-            Message::Learned { runs, executed } => self.on_learned(sender, runs, executed, effects),
-            Message::Trimmed { executed } => self.on_trimmed(sender, executed),
-        }
-        self.look_for_gaps(effects);
-        self.finish(effects);
-    }
-
-    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
-        effects.complete_ahead(ticket, Ok(()));
-    }
-
-    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
-        match timer {
-            Timer::Beat => self.beat(effects),
-            Timer::Skip => {
-                self.skipping = false;
-                if self.told < self.next {
-                    self.tell_skips(effects);
-                }
-            }
-            Timer::Repair => self.repair(effects),
-        }
-        self.finish(effects);
-    }
-
-    fn settle(&mut self, effects: &mut Effects<Self>) {
-        if self.is_member() {
-            self.flush(effects);
-        }
-    }
-
-    fn snapshot(&self) -> Option<Snapshot> {
-        Some(self.own_snapshot())
-    }
-
-    fn check(&self) {
-        assert!(self.base <= self.delivered, "what was not taken out was trimmed");
-        if self.parameters.mutation.is_some() {
-            return;
-        }
-        assert!(self.delivered <= self.decided(), "{} taken out beyond {}", self.delivered, self.decided());
-        assert!(self.skip_from <= self.next, "a skip of turns that may be used");
-        if self.is_member() {
-            assert!(self.lanes[self.me].end() <= self.next, "an own turn that others filled may be used");
-        }
-        assert!(self.durable <= self.next, "turns durably used that were not");
-        for (lane, held) in self.lanes.iter().enumerate() {
-            assert!(held.base() == self.deal.turn(lane, self.base), "lanes are trimmed alike");
-        }
-        assert!(self.flights.iter().is_sorted_by_key(|flight| flight.turn), "flights out of order");
-        assert!(self.flights.iter().all(|flight| flight.turn < self.next), "a flight of a turn not taken");
-        let open = self.flights.iter().filter(|flight| flight.quorum.is_none());
-        assert_eq!(open.count() as u64, self.flying, "flights miscounted");
     }
 }
 
