@@ -165,7 +165,8 @@ impl<V: Ordered> Order<V> {
             return;
         }
         let Some(cell) = self.cells.get(slot) else { return };
-        if cell.reign != reign.ballot {
+        // Less than a majority decides nothing, one way or the other.
+        if cell.reign != reign.ballot || cell.heard.len() < majority {
             return;
         }
         let told = cell.heard.iter().map(|(_, name)| *name);
@@ -177,13 +178,11 @@ impl<V: Ordered> Order<V> {
                 Some(value) => self.conclude(slot, Arc::from([value]), false, effects.now()),
                 None => self.ask_body(slot, name, effects),
             },
-            Standing::Hopeless if known.len() >= majority => self.recover(slot, effects),
-            Standing::Open
-                if known.len() >= majority && ReplicaSet::without(silent(), reign.suspects).is_empty() =>
-            {
+            Standing::Hopeless => self.recover(slot, effects),
+            Standing::Open if ReplicaSet::without(silent(), reign.suspects).is_empty() => {
                 self.recover(slot, effects);
             }
-            Standing::Hopeless | Standing::Open => {}
+            Standing::Open => {}
         }
     }
 
@@ -482,6 +481,10 @@ impl<V: Ordered> Order<V> {
         let Role::Coordinator(reign) = &mut self.role else { return };
         reign.suspects = reign.contact.suspects(now);
         let ballot = reign.ballot;
+        if reign.waiting.is_empty() && reign.top <= decided {
+            // What others told of has its place, or was told of again under another digest.
+            reign.found.clear();
+        }
         if self.members.len() - reign.suspects.len() < majority {
             // Deaf or cut off: others will coordinate.
             effects.mark(Note::Counted("coordinators_cut_off"));

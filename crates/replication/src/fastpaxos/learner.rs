@@ -99,6 +99,9 @@ impl<V: Ordered> Order<V> {
             return self.evaluate(slot, effects);
         }
         let Some(cell) = self.cells.get(slot) else { return };
+        if cell.heard.len() < fast {
+            return;
+        }
         let told = cell.heard.iter().map(|(_, name)| *name);
         if let Standing::Chosen(name) = rule::standing(n, fast, told)
             && let Some(value) = self.body(slot, name)

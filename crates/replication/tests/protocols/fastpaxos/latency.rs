@@ -33,13 +33,15 @@ fn with_the_dead_every_region_waits_what_the_closed_form_says() {
     for (_, matrix) in matrices() {
         for replicas in groups(&matrix) {
             let last = replicas.len() - 1;
-            let mut dead = vec![vec![last]];
+            let mut dead = vec![vec![last], vec![0]];
             if replicas.len() > 3 {
-                dead.push(vec![last - 1, last]);
+                dead.extend([vec![last - 1, last], vec![0, last]]);
             }
             for dead in dead {
                 let group = Group::from(&replicas).without(&dead);
-                let form = |at| fastpaxos::commit(&matrix, Client::At(at), replicas[0], group);
+                // The next in line coordinates.
+                let coordinator = replicas[usize::from(dead[0] == 0)];
+                let form = |at| fastpaxos::commit(&matrix, Client::At(at), coordinator, group);
                 let mut measured = measured(&matrix, &replicas);
                 measured.dead = dead.iter().map(|seat| NodeId(replicas[*seat].0)).collect();
                 measured.equals(form);
