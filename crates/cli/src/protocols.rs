@@ -3,7 +3,7 @@
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
-use isochrone_replication::{domino, Family, Replicated, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+use isochrone_replication::{Family, Replicated, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
 use isochrone_store::Store;
 use isochrone_workload::trial::{self, Terms};
 
