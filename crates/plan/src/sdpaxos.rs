@@ -24,8 +24,8 @@ pub fn commit<'a>(
         return there + replicated;
     }
     let ordered = match group.len() {
-        // The sequencer and the command leader are enough: at three they are a majority, at five recovery infers.
-        1..=5 => group.trip(matrix, leader, sequencer),
+        // The sequencer and the command leader are enough: up to three they are a majority, at five recovery infers.
+        1..=3 | 5 => group.trip(matrix, leader, sequencer),
         // The command leader hears of a majority of acceptors of its slot, by way of each.
         _ => {
             let accepted = |seat| group.way(matrix, sequencer, seat) + group.way(matrix, seat, leader);

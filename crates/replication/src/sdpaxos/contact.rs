@@ -46,10 +46,6 @@ impl Contact {
         *last = now.max(*last);
     }
 
-    pub(super) fn last_heard(&self, rank: Rank) -> Instant {
-        self.heard.get(usize::from(rank)).copied().unwrap_or_default()
-    }
-
     /// Those that were silent for `patience`; a replica never suspects itself, which it does not hear.
     pub(super) fn suspects(&self, patience: Span, now: Instant) -> ReplicaSet {
         let silent = |last: &&Instant| now.since(**last) >= patience;
@@ -123,7 +119,7 @@ impl<V: Ordered> Order<V> {
     /// The beginning of a life: timers, and how long this replica may not vote.
     pub(super) fn begin_life(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
-        (self.started, self.since) = (now, now);
+        (self.started, self.since, self.head_heard) = (now, now, now);
         self.contact.begin(now);
         self.contact.executed[usize::from(self.me)] = self.executed;
         self.executed_recorded = self.executed;
@@ -174,6 +170,12 @@ impl<V: Ordered> Order<V> {
         self.repair(effects);
         self.pursue_task(effects);
         self.assert_view(effects);
+        let suspects = self.contact.suspects(self.parameters().election, now);
+        let live = self.peers().filter(|rank| !suspects.contains(ReplicaId(*rank))).count();
+        if self.sequencer.is_some() && live + 1 < self.majority {
+            // Deaf or cut off: whoever hears it should look for another.
+            return effects.mark(super::message::Note::Counted("leaders_cut_off"));
+        }
         for rank in self.peers() {
             let beat = self.sign(rank, now);
             effects.send_ahead(self.process_of(rank), Message::Beat(Box::new(beat)));
@@ -190,7 +192,7 @@ impl<V: Ordered> Order<V> {
 
     fn sign(&self, rank: Rank, now: Instant) -> Beat {
         let last = self.contact.beats[usize::from(rank)];
-        let grants = self.grant.is_some_and(|(view, _)| view == self.installed && view.owner.0 == rank);
+        let grants = self.grant.is_some_and(|((view, _), _)| view == self.installed && view.owner.0 == rank);
         Beat {
             view: self.view,
             installed: self.installed,
@@ -246,17 +248,18 @@ impl<V: Ordered> Order<V> {
         self.hear_contiguous(rank, beat.contiguous);
         self.ordered = self.ordered.max(beat.ordered);
         self.order_on(effects);
-        if rank == self.head() {
-            self.grant_lease(effects);
+        if rank == self.head() && beat.view == beat.installed {
+            self.head_heard = now;
+            self.grant_lease(beat.sent.0, effects);
         }
     }
 
     /// The sequencer lives: it may answer reads for a while.
-    fn grant_lease(&mut self, effects: &mut Effects<Self>) {
+    fn grant_lease(&mut self, life: u32, effects: &mut Effects<Self>) {
         let view = self.installed;
         if self.parameters().lease && self.straggler.shunned != Some(view) {
             let until = self.parameters().lease_terms().bound_until(effects.now());
-            self.grant = Some((view, until));
+            self.grant = Some(((view, life), until));
         }
     }
 
@@ -281,15 +284,18 @@ impl<V: Ordered> Order<V> {
         self.mutated(Mutation::ReadAfterLease) || sequencer.lease.held(now, self.majority - 1, |_| true)
     }
 
-    /// Until when this replica has promised to vote for nobody but the sequencer of `released`.
-    pub(super) fn bound_until(&self, released: Option<Ballot>, now: Instant) -> Option<Instant> {
+    /// Until when this replica has promised to vote for nobody but the sequencer who has not `released` it.
+    pub(super) fn bound_until(&self, released: Option<(Ballot, u32)>, now: Instant) -> Option<Instant> {
         if !self.parameters().lease {
             return None;
         }
-        let granted = self.grant.filter(|(view, _)| Some(*view) != released).map(|(_, until)| until);
-        // What a former life has granted is forgotten: a whole lease is waited out.
-        let forgotten = (self.incarnation > 1 && released.is_none_or(|view| view < self.installed))
-            .then(|| self.parameters().lease_terms().bound_until(self.started));
+        // Of the voters of the installed view one at least had not, or no longer, granted any earlier
+        // sequencer a lease: what this replica granted those alone is none.
+        let binds = |to: &(Ballot, u32)| to.0 >= self.installed && Some(*to) != released;
+        let granted = self.grant.filter(|(to, _)| binds(to)).map(|(_, until)| until);
+        // What a former life has granted, and to whom, is forgotten: a whole lease is waited out.
+        let forgotten =
+            (self.incarnation > 1).then(|| self.parameters().lease_terms().bound_until(self.started));
         granted.max(forgotten).filter(|until| *until > now)
     }
 }

@@ -204,8 +204,8 @@ pub enum Message<V: Wire> {
     ViewRequest {
         /// The view that the sender would be sequencer of.
         view: Ballot,
-        /// The view whose sequencer has given back its leases in the sender's favour.
-        released: Option<Ballot>,
+        /// The view whose sequencer has given back its leases in the sender's favour, and in which life.
+        released: Option<(Ballot, u32)>,
     },
     /// VOTE, durable.
     Vote {
@@ -290,6 +290,8 @@ pub enum Message<V: Wire> {
     Handover {
         /// The view.
         view: Ballot,
+        /// The life in which the sequencer says so: in another it may hold leases again.
+        life: u32,
     },
     /// To itself, behind a record: everything recorded up to this number is durable.
     Durable(u64),

@@ -89,6 +89,8 @@ mod rebuild;
 mod recover;
 mod space;
 mod straggler;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use assignment::{Image, NOBODY, Rank, Run};

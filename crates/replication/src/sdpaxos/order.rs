@@ -169,8 +169,10 @@ pub struct Order<V: Ordered> {
     pub(super) dropped: bool,
 
     pub(super) contact: Contact,
-    /// The lease granted last: to the sequencer of this view, until then.
-    pub(super) grant: Option<(Ballot, Instant)>,
+    /// The lease granted last: to the sequencer of this view in this life, until then.
+    pub(super) grant: Option<((Ballot, u32), Instant)>,
+    /// When the sequencer was last heard in the installed view.
+    pub(super) head_heard: Instant,
     pub(super) straggler: Straggler,
     /// How far was executed at the last beat, and how often nothing moved since although it should.
     pub(super) stuck: (u64, u32),
@@ -375,6 +377,9 @@ impl<V: Ordered> Order<V> {
             return self.on_other_view(from, head.view, Message::Turn { head, parts }, effects);
         }
         self.activate(effects);
+        if rank == self.head() {
+            self.head_heard = effects.now();
+        }
         self.hear_contiguous(rank, head.contiguous);
         self.ordered = self.ordered.max(head.ordered);
         let now = effects.now();
@@ -489,6 +494,7 @@ impl<V: Ordered> Process for Order<V> {
             dropped: false,
             contact: Contact::new(count),
             grant: None,
+            head_heard: Instant::ZERO,
             straggler: Straggler::default(),
             stuck: (0, 0),
             journal: Vec::new(),
@@ -622,7 +628,7 @@ impl<V: Ordered> Order<V> {
             Message::SlowQuery { view } => self.on_slow_query(from, view, effects),
             Message::SlowReply { view, agreed } => self.on_slow_reply(rank, view, agreed, effects),
             Message::Yield { view, heir } => self.on_yield(view, heir, effects),
-            Message::Handover { view } => self.on_handover(view, effects),
+            Message::Handover { view, life } => self.on_handover((view, life), effects),
             // Only to itself.
             Message::Durable(_) => {}
         }

@@ -34,11 +34,13 @@ pub(super) struct Reads<V: Ordered> {
     waiting: Waiters<u64, u64>,
     /// Whether some were not asked for yet.
     fresh: bool,
+    /// How often any was asked for.
+    asked: u64,
 }
 
 impl<V: Ordered> Default for Reads<V> {
     fn default() -> Reads<V> {
-        Reads { open: BTreeMap::new(), next: 1, waiting: Waiters::default(), fresh: false }
+        Reads { open: BTreeMap::new(), next: 1, waiting: Waiters::default(), fresh: false, asked: 0 }
     }
 }
 
@@ -73,6 +75,11 @@ impl<V: Ordered> Reads<V> {
 }
 
 impl<V: Ordered> Order<V> {
+    #[cfg(test)]
+    pub(super) fn reads_asked(&self) -> u64 {
+        self.reads.asked
+    }
+
     pub(super) fn begin_read(&mut self, value: V, bytes: usize) -> Result<(), Refusal> {
         if self.reads.open.len() >= self.parameters().queue_commands {
             return Err(Refusal::Overloaded);
@@ -103,6 +110,7 @@ impl<V: Ordered> Order<V> {
             if read.asked.is_none() {
                 read.asked = Some(now);
                 asks.push((*number, read.object));
+                self.reads.asked += 1;
             }
         }
         if asks.is_empty() {

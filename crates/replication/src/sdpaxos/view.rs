@@ -31,7 +31,7 @@ pub(super) struct Poll {
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Campaign {
     view: Ballot,
-    released: Option<Ballot>,
+    released: Option<(Ballot, u32)>,
     votes: BTreeMap<Rank, Report>,
     asked: Instant,
 }
@@ -41,7 +41,7 @@ pub(super) struct Campaign {
 pub(super) struct Stashed {
     from: ProcessId,
     view: Ballot,
-    released: Option<Ballot>,
+    released: Option<(Ballot, u32)>,
 }
 
 /// A hand-over that somebody waits for.
@@ -72,7 +72,7 @@ impl<V: Ordered> Order<V> {
         if follows && self.sequencer.is_some() {
             return effects.arm(Timer::Watch, self.patience);
         }
-        let heard = if follows { self.contact.last_heard(self.head()).max(self.since) } else { self.since };
+        let heard = if follows { self.head_heard.max(self.since) } else { self.since };
         let silent = now.since(heard);
         if silent < self.patience {
             return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
@@ -95,10 +95,9 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn on_poll(&mut self, from: ProcessId, view: Ballot, effects: &mut Effects<Self>) {
         let now = effects.now();
-        let heard = self.contact.last_heard(self.head()).max(self.started);
         let leads = self.sequencer.is_some() && self.view == self.installed;
         let hears = leads
-            || (self.view == self.installed && now.since(heard) < self.parameters().election)
+            || (self.view == self.installed && now.since(self.head_heard) < self.parameters().election)
             || (self.view != self.installed && now.since(self.since) < self.parameters().election);
         let granted = !hears && view > self.view;
         effects.send_ahead(from, Message::Polled { view, granted, seen: self.seen.max(self.view) });
@@ -122,7 +121,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Asks for votes, the own one by way of the journal.
-    pub(super) fn elect(&mut self, released: Option<Ballot>, effects: &mut Effects<Self>) {
+    pub(super) fn elect(&mut self, released: Option<(Ballot, u32)>, effects: &mut Effects<Self>) {
         self.poll = None;
         let view = self.next_view();
         let now = effects.now();
@@ -165,7 +164,7 @@ impl<V: Ordered> Order<V> {
         &mut self,
         from: ProcessId,
         view: Ballot,
-        released: Option<Ballot>,
+        released: Option<(Ballot, u32)>,
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
@@ -257,7 +256,7 @@ impl<V: Ordered> Order<V> {
         self.poll = None;
         self.failures = 0;
         self.since = now;
-        self.contact.heard(view.owner.0, now);
+        self.head_heard = now;
         let head = usize::from(view.owner.0);
         if view.owner.0 == self.me {
             self.sequencer = Some(self.fresh_sequencer(now));
@@ -521,7 +520,7 @@ impl<V: Ordered> Order<V> {
             if abandoned || shunned {
                 // Somebody has voted in a view that came to nothing, or the heir did not take over.
                 self.since = now;
-                self.elect(Some(self.installed), effects);
+                self.elect(Some((self.installed, self.incarnation)), effects);
             } else if self.seen == self.view {
                 self.since = now;
             }
@@ -578,12 +577,14 @@ impl<V: Ordered> Order<V> {
         let Some(sequencer) = &mut self.sequencer else { return };
         sequencer.retired.get_or_insert(now);
         sequencer.lease.release();
-        effects.send(self.process_of(heir), Message::Handover { view });
+        let life = self.incarnation;
+        effects.send(self.process_of(heir), Message::Handover { view, life });
     }
 
-    pub(super) fn on_handover(&mut self, view: Ballot, effects: &mut Effects<Self>) {
+    pub(super) fn on_handover(&mut self, released: (Ballot, u32), effects: &mut Effects<Self>) {
+        let (view, _) = released;
         if view == self.installed && self.view == view && self.campaign.is_none() {
-            self.elect(Some(view), effects);
+            self.elect(Some(released), effects);
         }
     }
 

@@ -1,0 +1,733 @@
+//! The cases of `specs/sdpaxos.md` 8 as conversations, and bugs that were found once, each by its story.
+//!
+//! Messages arrive at once and in order but for those that a case loses or keeps back; disks are instant;
+//! time passes where a case says so.
+
+use super::assignment::{NOBODY, Rank};
+use super::message::{Message, Part, Record, Timer};
+use super::{Mutation, Order, Parameters};
+use crate::family::Tuning as _;
+use crate::order::{Member, Order as _, Ordered, Setup, Step};
+use crate::request::Change;
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{
+    Ballot, Blob, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
+    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp, Ticket,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A write of a key, or a read of it.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+struct Letter {
+    name: u8,
+    key: Blob,
+    reads: bool,
+}
+
+fn write(name: u8) -> Letter {
+    Letter { name, key: Blob::from(vec![0]), reads: false }
+}
+
+impl Ordered for Letter {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::Key(&self.key, if self.reads { Access::Read } else { Access::Update }));
+    }
+    fn id(&self) -> Option<CommandId> {
+        None
+    }
+    fn reads(&self) -> bool {
+        self.reads
+    }
+}
+
+type Said = Message<Letter>;
+
+/// Whether a message arrives.
+type Filter = fn(from: usize, to: usize, message: &Said) -> bool;
+
+struct Group {
+    setup: Setup<Parameters>,
+    orders: Vec<Order<Letter>>,
+    outboxes: Vec<Outbox<Order<Letter>>>,
+    records: Vec<Vec<Record<Letter>>>,
+    lives: Vec<u32>,
+    timers: BTreeMap<(usize, Timer), Instant>,
+    network: VecDeque<(usize, usize, Said)>,
+    kept: Vec<(usize, usize, Said)>,
+    passes: Filter,
+    /// What does not pass is kept for later instead of lost.
+    keeps: bool,
+    /// Slots are told to their owners only, those of R0 to R2.
+    sparse: bool,
+    down: Vec<bool>,
+    now: Instant,
+    executed: Vec<Vec<u8>>,
+    ready: Vec<Vec<u8>>,
+    read: Vec<Vec<u8>>,
+    completed: Vec<Ticket>,
+}
+
+fn process(node: usize) -> ProcessId {
+    let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+    ProcessId { node: NodeId(node as u16), keyspace, partition, role: Role(0), instance: 0 }
+}
+
+fn all(_: usize, _: usize, _: &Said) -> bool {
+    true
+}
+
+fn view(round: u32, owner: u8) -> Ballot {
+    Ballot { round, owner: ReplicaId(owner) }
+}
+
+impl Group {
+    fn new(count: usize, mutation: Option<Mutation>) -> Group {
+        let mut parameters = Parameters::for_rtt(Span::from_millis(10));
+        (parameters.mutation, parameters.thrifty) = (mutation, false);
+        Group::with(count, parameters)
+    }
+
+    fn with(count: usize, parameters: Parameters) -> Group {
+        let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let members = (0..count).map(member).collect();
+        let setup = Setup { members, preferred: Some(ReplicaId(0)), continues: false, parameters };
+        let open = |node| Order::open(Identity { process: process(node), incarnation: 1 }, &setup);
+        let mut group = Group {
+            orders: (0..count).map(open).collect(),
+            outboxes: (0..count)
+                .map(|node| Outbox::new(process(node), Random::seeded(node as u64)))
+                .collect(),
+            setup,
+            records: vec![Vec::new(); count],
+            lives: vec![1; count],
+            timers: BTreeMap::new(),
+            network: VecDeque::new(),
+            kept: Vec::new(),
+            passes: all,
+            keeps: false,
+            sparse: false,
+            down: vec![false; count],
+            now: Instant::ZERO + Span::from_secs(1),
+            executed: vec![Vec::new(); count],
+            ready: vec![Vec::new(); count],
+            read: vec![Vec::new(); count],
+            completed: Vec::new(),
+        };
+        for node in 0..count {
+            group.act(node, |order, effects| order.start(effects));
+        }
+        group.deliver();
+        group
+    }
+
+    fn act(&mut self, node: usize, input: impl FnOnce(&mut Order<Letter>, &mut Effects<Order<Letter>>)) {
+        let mut input = Some(input);
+        let mut own = VecDeque::new();
+        loop {
+            let effects = self.outboxes[node].input(self.now, Stamp::ZERO);
+            let order = &mut self.orders[node];
+            match (input.take(), own.pop_front()) {
+                (Some(input), _) => input(order, effects),
+                (None, Some(message)) => order.receive(process(node), message, effects),
+                (None, None) => break,
+            }
+            order.settle(effects);
+            order.check();
+            while let Some(step) = order.step(self.now) {
+                match step {
+                    Step::Decided(decided) => {
+                        self.executed[node].extend(decided.values.iter().map(|letter| letter.name));
+                    }
+                    Step::Committed(letter, _) => self.ready[node].push(letter.name),
+                    Step::Local(letter) => self.read[node].push(letter.name),
+                    Step::Dropped => {}
+                }
+            }
+            for effect in self.outboxes[node].drain() {
+                match effect {
+                    Effect::Record { record, .. } => self.records[node].push(record),
+                    Effect::Send { to, message, .. } if to == process(node) => own.push_back(message),
+                    Effect::Send { to, message, .. } => {
+                        self.network.push_back((node, usize::from(to.node.0), message));
+                    }
+                    Effect::Arm { timer, after } => {
+                        self.timers.insert((node, timer), self.now + after);
+                    }
+                    Effect::Disarm { timer } => {
+                        self.timers.remove(&(node, timer));
+                    }
+                    Effect::Complete { ticket, outcome: Ok(()), .. } => self.completed.push(ticket),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// All that is under way arrives, but for what the case loses.
+    fn deliver(&mut self) {
+        while let Some((from, to, mut message)) = self.network.pop_front() {
+            if self.down[to] || self.down[from] {
+                continue;
+            }
+            if self.sparse {
+                thin(to, &mut message);
+            }
+            if (self.passes)(from, to, &message) {
+                self.act(to, |order, effects| order.receive(process(from), message, effects));
+            } else if self.keeps {
+                self.kept.push((from, to, message));
+            }
+        }
+    }
+
+    fn propose(&mut self, node: usize, name: u8) {
+        let now = self.now;
+        self.act(node, |order, _| order.propose(write(name), 1, now).unwrap_or_default());
+        self.deliver();
+    }
+
+    fn ask(&mut self, node: usize, name: u8) {
+        let (now, letter) = (self.now, Letter { reads: true, ..write(name) });
+        self.act(node, |order, _| order.propose(letter, 1, now).unwrap_or_default());
+        self.deliver();
+    }
+
+    /// Lets time pass, timer by timer.
+    fn pass(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            let next = self.timers.iter().filter(|((node, _), _)| !self.down[*node]);
+            let next = next.min_by_key(|(_, at)| **at).map(|(key, at)| (*key, *at));
+            let Some(((node, timer), at)) = next.filter(|(_, at)| *at <= end) else { break };
+            self.timers.remove(&(node, timer));
+            self.now = self.now.max(at);
+            self.act(node, |order, effects| order.expire(timer, effects));
+            self.deliver();
+        }
+        self.now = end;
+    }
+
+    fn pass_millis(&mut self, millis: u64) {
+        self.pass(Span::from_millis(millis));
+    }
+
+    fn crash(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|node| self.down[*node] = true);
+    }
+
+    /// It comes back with what it has recorded.
+    fn restart(&mut self, node: usize) {
+        self.down[node] = false;
+        self.lives[node] += 1;
+        let identity = Identity { process: process(node), incarnation: self.lives[node] };
+        let mut order = Order::open(identity, &self.setup);
+        let mut executed = Vec::new();
+        for record in &self.records[node] {
+            order.replay(record.clone());
+            while let Some(step) = order.step(Instant::ZERO) {
+                if let Step::Decided(decided) = step {
+                    executed.extend(decided.values.iter().map(|letter| letter.name));
+                }
+            }
+        }
+        self.timers.retain(|(at, _), _| *at != node);
+        assert!(executed.len() >= self.executed[node].len(), "executed and forgotten");
+        (self.orders[node], self.executed[node]) = (order, executed);
+        self.act(node, |order, effects| order.start(effects));
+        self.deliver();
+    }
+
+    /// The owners of the slots from the first on, as this replica knows them.
+    fn owners(&self, node: usize) -> Vec<Rank> {
+        let log = &self.orders[node].log;
+        log.image(log.end()).owners().collect()
+    }
+
+    fn sequencer(&self) -> Option<usize> {
+        (0..self.orders.len()).find(|node| !self.down[*node] && self.orders[*node].leads())
+    }
+
+    /// All that live have executed the same, and this many.
+    fn agree(&self, count: usize) {
+        let live: Vec<usize> = (0..self.orders.len()).filter(|node| !self.down[*node]).collect();
+        for node in &live {
+            assert_eq!(self.executed[*node], self.executed[live[0]], "{node} and {}", live[0]);
+        }
+        assert_eq!(self.executed[live[0]].len(), count, "{:?}", self.executed[live[0]]);
+    }
+}
+
+fn parts(message: &Said) -> &[Part<Letter>] {
+    match message {
+        Message::Turn { parts, .. } => parts,
+        _ => &[],
+    }
+}
+
+/// Leaves of the slots told those of the receiver, and at R2 those of R0.
+fn thin(to: usize, message: &mut Said) {
+    let Message::Turn { parts, .. } = message else { return };
+    for part in std::mem::take(parts) {
+        match part {
+            Part::Gap => {}
+            Part::Order { first, runs } => {
+                let owners =
+                    runs.into_iter().flat_map(|(owner, count)| std::iter::repeat_n(owner, count as usize));
+                for (first, owner) in (first..).zip(owners) {
+                    if usize::from(owner) == to || (owner == 0 && to == 2) {
+                        parts.push(Part::Order { first, runs: vec![(owner, 1)] });
+                    }
+                }
+            }
+            part => parts.push(part),
+        }
+    }
+}
+
+fn orders(message: &Said) -> bool {
+    parts(message).iter().any(|part| matches!(part, Part::Order { .. }))
+}
+
+fn tells(message: &Said) -> bool {
+    parts(message)
+        .iter()
+        .any(|part| matches!(part, Part::Ordered { .. } | Part::Commit { .. } | Part::Decided { .. }))
+}
+
+#[test]
+fn commands_of_all_are_executed_in_one_order() {
+    for count in [1, 2, 3, 4, 5, 6, 7] {
+        let mut group = Group::new(count, None);
+        for round in 0..3 {
+            for node in 0..count {
+                group.propose(node, (round * 10 + node) as u8);
+            }
+        }
+        group.pass_millis(500);
+        group.agree(3 * count);
+        for node in 0..count {
+            assert_eq!(group.ready[node].len(), 3, "{count}: {node}");
+        }
+    }
+}
+
+/// Figure 6: slots 1..5 are those of R0..R4 in turn, each known to its owner and the sequencer only, slot 1 also to
+/// R2; nobody hears what is committed. C(1,1) arrives at R2 or at no voter.
+fn figure_6(accepted: bool) -> Group {
+    let mut group = Group::new(5, None);
+    group.sparse = true;
+    group.passes = match accepted {
+        true => |from, to, message| !tells(message) && !(from == 1 && to > 2),
+        false => |from, to, message| !tells(message) && !(from == 1 && to > 1),
+    };
+    for node in 0..5 {
+        group.propose(node, node as u8);
+    }
+    assert_eq!(group.owners(0), [0, 1, 2, 3, 4]);
+    assert_eq!(group.orders[2].log.image(5).runs, [(0, 1), (255, 1), (2, 1)]);
+    assert_eq!(group.orders[3].log.image(5).runs, [(255, 3), (3, 1)]);
+    (group.passes, group.sparse) = (all, false);
+    group
+}
+
+#[test]
+fn f1_two_fail_and_the_order_is_rebuilt() {
+    let mut group = figure_6(true);
+    group.crash(&[0, 1]);
+    group.pass_millis(3_000);
+    let sequencer = group.sequencer().expect("somebody leads");
+    assert_eq!(group.owners(sequencer)[..5], [0, 1, 2, 3, 4]);
+    group.agree(5);
+    for (node, name) in [(2, 2), (3, 3), (4, 4)] {
+        assert_eq!(group.ready[node], [name]);
+    }
+}
+
+#[test]
+fn f2_a_command_nobody_accepted_is_proposed_again_by_its_owner() {
+    let mut group = figure_6(false);
+    group.crash(&[0, 1]);
+    group.pass_millis(3_000);
+    let sequencer = group.sequencer().expect("somebody leads");
+    assert_eq!(group.owners(sequencer)[..5], [0, NOBODY, 2, 3, 4]);
+    group.restart(1);
+    group.restart(0);
+    group.pass_millis(3_000);
+    group.agree(5);
+    assert_eq!(group.executed[2].iter().filter(|name| **name == 1).count(), 1, "once");
+}
+
+#[test]
+fn f3_whoever_was_cut_off_with_the_old_sequencer_keeps_its_place() {
+    let mut group = Group::new(5, None);
+    group.passes = |_, _, message| !tells(message);
+    group.propose(1, 1);
+    assert_eq!(group.ready[1], [1], "answered");
+    // R0 and R1 on one side, the others on the other.
+    group.passes = |from, to, _| (from < 2) == (to < 2);
+    group.pass_millis(3_000);
+    group.propose(3, 3);
+    group.pass_millis(1_000);
+    assert_eq!(group.ready[3], [3]);
+    assert_eq!(group.executed[2], [1, 3]);
+    group.passes = all;
+    group.pass_millis(3_000);
+    group.agree(2);
+}
+
+/// R2 is ready in slot 5, known to R0 and itself only; it wins a view and dies before telling anyone its log;
+/// another wins the next while R0 is cut off.
+fn aborted_view(mutation: Option<Mutation>) -> Group {
+    let mut group = Group::new(5, mutation);
+    for node in [0, 1, 3, 4] {
+        group.propose(node, node as u8);
+    }
+    group.pass_millis(300);
+    group.passes = |_, to, message| !tells(message) && (!orders(message) || to == 2);
+    group.propose(2, 2);
+    assert_eq!(group.ready[2], [2], "answered");
+    // R0 is cut off, and the view of R2 is told to nobody.
+    group.down[0] = true;
+    group.passes = |from, _, message| !matches!(message, Message::NewView { .. }) || from != 2;
+    group.act(2, |order, effects| {
+        order.grant = None;
+        order.elect(None, effects);
+    });
+    for node in [1, 3, 4] {
+        group.orders[node].grant = None;
+    }
+    group.deliver();
+    assert_eq!(group.orders[3].view, view(1, 2), "it has the votes");
+    assert_eq!(group.orders[3].installed, view(1, 0), "and nobody has its log");
+    group.crash(&[2]);
+    group.passes = all;
+    while group.sequencer().is_none() {
+        group.pass_millis(10);
+    }
+    group.propose(3, 33);
+    assert_eq!(group.ready[3], [3, 33], "answered later");
+    group.pass_millis(4_000);
+    group
+}
+
+#[test]
+fn f4_an_aborted_view_does_not_make_an_old_sequencer() {
+    assert_eq!(aborted_view(None).executed[1], [0, 1, 3, 4, 2, 33], "slot 5 is R2's");
+    let wrong = aborted_view(Some(Mutation::OldSequencerAfterAbortedView));
+    assert_eq!(wrong.executed[1], [0, 1, 3, 4, 33, 2], "what was answered first comes last");
+}
+
+/// At three, R1's first slot, 3, is lost on the way to it, its second, 4, is not: with two commands decided and one
+/// slot it is ready with the first. A read is told to wait for slot 4 at most; then the sequencer dies.
+fn read_across_views(mutation: Option<Mutation>) -> Group {
+    let mut parameters = Parameters::for_rtt(Span::from_millis(10));
+    (parameters.mutation, parameters.thrifty) = (mutation, false);
+    let mut group = Group::with(3, parameters);
+    group.pass_millis(300);
+    group.propose(0, 10);
+    group.propose(0, 11);
+    group.pass_millis(200);
+    group.agree(2);
+    // R1's command has its slot at the sequencer, and nobody hears of it; R2's read is told that slot.
+    group.passes = |from, to, message| !(from == 0 && to != 0 && orders(message)) && !tells(message);
+    group.propose(1, 1);
+    group.ask(2, 7);
+    assert_eq!(group.read[2], [] as [u8; 0], "it waits");
+    group.crash(&[0]);
+    group.passes = |from, to, message| {
+        // R2's own command comes first in the new view.
+        !(from == 1 || to == 1) || !matches!(message, Message::Turn { .. })
+    };
+    group.propose(2, 2);
+    group
+}
+
+#[test]
+fn s4_a_slot_named_in_one_view_means_nothing_in_the_next() {
+    for mutation in [None, Some(Mutation::SlotAcrossViews)] {
+        let mut group = read_across_views(mutation);
+        // Until R1 or R2 leads, whichever.
+        group.pass_millis(3_000);
+        group.passes = all;
+        group.pass_millis(3_000);
+        group.agree(4);
+        assert_eq!(group.read[2], [7]);
+        let again = group.orders[2].reads_asked();
+        // The sound one has asked the new sequencer; the other took the old slot for a new one.
+        assert_eq!(again > 1, mutation.is_none(), "{mutation:?}: asked {again} times");
+    }
+}
+
+#[test]
+fn f5_no_slot_waits_for_a_command_to_come() {
+    for mutation in [None, Some(Mutation::LoopRepeats)] {
+        let mut group = Group::new(5, mutation);
+        group.propose(4, 40);
+        group.pass_millis(300);
+        // The sequencer dies, and R4, which lives, is not among the voters.
+        group.crash(&[0]);
+        group.passes = |_, to, message| to != 4 || !matches!(message, Message::ViewRequest { .. });
+        while group.sequencer().is_none() {
+            group.pass_millis(10);
+        }
+        group.propose(1, 1);
+        group.propose(4, 41);
+        group.pass_millis(1_000);
+        // R1's command was answered before R4's second was proposed.
+        let sound = group.executed[1] == [40, 1, 41];
+        assert_eq!(sound, mutation.is_none(), "{:?}", group.executed[1]);
+    }
+}
+
+#[test]
+fn f7_a_new_sequencer_dies_at_every_step() {
+    // What of the new view gets out: nothing, a request, the votes, the log to one, everything but the beats.
+    let steps: [Filter; 4] = [
+        |from, _, message| from != 1 || !matches!(message, Message::ViewRequest { .. }),
+        |_, to, message| to != 1 || !matches!(message, Message::Vote { .. }),
+        |from, to, message| from != 1 || to == 2 || !matches!(message, Message::NewView { .. }),
+        |from, _, message| from != 1 || !matches!(message, Message::Turn { .. } | Message::Beat(_)),
+    ];
+    for (step, passes) in steps.into_iter().enumerate() {
+        let mut group = Group::new(5, None);
+        for node in 0..5 {
+            group.propose(node, node as u8);
+        }
+        group.crash(&[0]);
+        group.passes = passes;
+        group.act(1, |order, effects| {
+            order.grant = None;
+            order.elect(None, effects);
+        });
+        (0..5).for_each(|node| group.orders[node].grant = None);
+        group.deliver();
+        // With it goes one who has the log of its view already.
+        group.crash(&[1]);
+        group.passes = all;
+        group.pass_millis(5_000);
+        group.propose(3, 30);
+        group.propose(4, 40);
+        group.pass_millis(1_000);
+        group.agree(7);
+        group.restart(1);
+        group.restart(0);
+        group.pass_millis(3_000);
+        group.propose(0, 50);
+        group.pass_millis(1_000);
+        group.agree(8);
+        assert!(group.sequencer().is_some(), "step {step}");
+    }
+}
+
+#[test]
+fn f8_a_command_leader_dies_at_every_step() {
+    let steps: [Filter; 3] = [
+        |from, to, _| from != 1 || to == 2,
+        |from, to, message| from != 1 || to == 0 || !matches!(message, Message::Turn { .. }),
+        |from, _, message| from != 1 || !tells(message),
+    ];
+    for (step, passes) in steps.into_iter().enumerate() {
+        let mut group = Group::new(3, None);
+        group.propose(2, 9);
+        group.passes = passes;
+        group.propose(1, 1);
+        let answered = !group.ready[1].is_empty();
+        group.crash(&[1]);
+        group.passes = all;
+        group.pass_millis(100);
+        group.propose(2, 2);
+        group.propose(0, 3);
+        // Detection and the recovery behind it.
+        group.pass_millis(1_200);
+        for node in [0, 2] {
+            assert!(group.executed[node].ends_with(&[2, 3]), "step {step}: {:?}", group.executed[node]);
+            assert!(!answered || group.executed[node].contains(&1), "step {step}: answered and lost");
+        }
+        group.restart(1);
+        group.pass_millis(2_000);
+        group.propose(1, 4);
+        group.pass_millis(500);
+        group.agree(group.executed[0].len());
+        assert!(group.executed[1].contains(&4), "step {step}");
+    }
+}
+
+#[test]
+fn f9_a_dead_sequencer_is_followed_soon() {
+    for count in [3, 5] {
+        let mut group = Group::new(count, None);
+        group.propose(1, 1);
+        group.pass_millis(300);
+        group.crash(&[0]);
+        let (mut waited, parameters) = (0, group.setup.parameters);
+        group.propose(1, 2);
+        while group.ready[1].len() < 2 {
+            group.pass_millis(10);
+            waited += 10;
+        }
+        // Patience is drawn from one election timeout on, by turns of a quarter.
+        let bound = (parameters.election + parameters.election + parameters.heartbeat).as_nanos() / 1_000_000;
+        assert!(waited <= bound, "{count}: {waited} ms, not {bound}");
+    }
+}
+
+#[test]
+fn f10_progress_needs_a_majority_and_nothing_is_lost_without() {
+    let mut group = Group::new(5, None);
+    group.propose(0, 1);
+    group.crash(&[3, 4]);
+    group.pass_millis(2_000);
+    group.propose(1, 2);
+    group.pass_millis(500);
+    assert_eq!(group.ready[1], [2]);
+    group.crash(&[0]);
+    group.propose(1, 3);
+    group.pass_millis(5_000);
+    assert_eq!(group.ready[1], [2], "three of five are gone");
+    group.restart(4);
+    group.pass_millis(5_000);
+    assert_eq!(group.ready[1], [2, 3]);
+    group.restart(0);
+    group.restart(3);
+    group.pass_millis(5_000);
+    group.agree(3);
+}
+
+#[test]
+fn f11_repeated_and_overtaken_requests_take_one_slot_each() {
+    let mut group = Group::new(3, None);
+    group.keeps = true;
+    // Everything R1 says to the sequencer comes late, twice and in the wrong order.
+    group.passes = |from, to, message| !(from == 1 && to == 0 && matches!(message, Message::Turn { .. }));
+    for name in 0..4 {
+        group.propose(1, name);
+    }
+    group.passes = all;
+    let kept = std::mem::take(&mut group.kept);
+    for (from, to, message) in kept.iter().rev().chain(&kept).cloned() {
+        group.network.push_back((from, to, message));
+    }
+    group.deliver();
+    group.pass_millis(500);
+    assert_eq!(group.owners(0), [1, 1, 1, 1]);
+    group.agree(4);
+}
+
+#[test]
+fn f12_a_restart_reuses_no_number_and_votes_once() {
+    let mut group = Group::new(3, None);
+    group.passes = |from, _, message| from != 1 || !tells(message);
+    group.propose(1, 1);
+    let used = group.orders[1].next;
+    group.crash(&[1]);
+    group.restart(1);
+    assert!(group.orders[1].next >= used, "a number used before the crash");
+    group.passes = all;
+    group.pass_millis(1_000);
+    group.propose(1, 2);
+    group.pass_millis(500);
+    group.agree(2);
+    // A vote outlives a restart.
+    group.pass_millis(1_000);
+    for node in 0..3 {
+        group.orders[node].grant = None;
+    }
+    group.passes =
+        |_, to, message| to != 2 || !matches!(message, Message::Vote { .. } | Message::NewView { .. });
+    let voted = view(2, 2);
+    group.act(1, |order, effects| order.on_view_request(process(2), voted, None, effects));
+    // The voter restarted once before: a whole lease has passed since.
+    assert_eq!(group.orders[1].view, voted);
+    group.crash(&[1]);
+    group.restart(1);
+    assert_eq!(group.orders[1].view, voted);
+}
+
+#[test]
+fn s5_an_isolated_sequencer_answers_no_read_when_its_lease_is_over() {
+    for mutation in [None, Some(Mutation::ReadAfterLease)] {
+        let mut group = Group::new(3, mutation);
+        group.propose(0, 1);
+        group.pass_millis(500);
+        group.ask(0, 7);
+        assert_eq!(group.read[0], [7], "under its lease");
+        group.passes = |from, to, _| from != 0 && to != 0;
+        group.pass_millis(3_000);
+        group.propose(1, 2);
+        group.pass_millis(500);
+        assert_eq!(group.ready[1], [2], "others go on");
+        group.ask(0, 8);
+        let stale = group.read[0].contains(&8);
+        assert_eq!(stale, mutation.is_some(), "{mutation:?}");
+        group.passes = all;
+        group.pass_millis(3_000);
+        group.agree(if mutation.is_none() { group.executed[0].len() } else { 2 });
+    }
+}
+
+#[test]
+fn the_role_of_sequencer_is_handed_over_without_waiting_for_a_lease() {
+    for count in [3, 5] {
+        let mut group = Group::new(count, None);
+        group.propose(1, 1);
+        group.pass_millis(500);
+        // Asked of somebody who is neither.
+        group.act(1, |order, effects| order.change(Ticket(5), Change::Lead(NodeId(2)), effects));
+        group.deliver();
+        assert_eq!((group.sequencer(), &group.completed[..]), (Some(2), &[Ticket(5)][..]));
+        group.act(2, |order, effects| order.change(Ticket(6), Change::Resign, effects));
+        group.deliver();
+        assert_eq!((group.sequencer(), group.completed.len()), (Some(0), 2));
+        group.propose(2, 2);
+        group.pass_millis(500);
+        group.agree(2);
+    }
+}
+
+#[test]
+fn a_release_is_good_for_one_life_of_the_sequencer() {
+    let mut group = Group::new(3, None);
+    group.pass_millis(500);
+    group.keeps = true;
+    group.passes = |_, _, message| !matches!(message, Message::Handover { .. });
+    group.act(0, |order, effects| order.change(Ticket(5), Change::Lead(NodeId(2)), effects));
+    group.deliver();
+    let kept = std::mem::take(&mut group.kept);
+    group.crash(&[0]);
+    group.restart(0);
+    group.passes = |from, to, message| {
+        !matches!(message, Message::Handover { .. })
+            && (from != 0 || to != 2 || !matches!(message, Message::Turn { .. }))
+    };
+    group.pass_millis(1_000);
+    group.ask(0, 7);
+    assert_eq!(group.read[0], [7], "it holds a lease again");
+    group.passes = all;
+    group.network.extend(kept.into_iter().take(1));
+    let now = group.now;
+    group.deliver();
+    assert_eq!(group.orders[1].view, view(1, 0), "the vote waits for the lease of the second life: {now}");
+}
+
+#[test]
+fn a_slow_sequencer_is_replaced() {
+    let mut group = Group::new(3, None);
+    group.pass_millis(600);
+    // It lives, and gives no slots to anybody but itself.
+    group.passes = |from, _, message| from != 0 || !orders(message);
+    let mut waited = 0;
+    let mut name = 0;
+    while group.sequencer() == Some(0) || group.sequencer().is_none() {
+        for node in [1, 2] {
+            for _ in 0..4 {
+                group.propose(node, name);
+                name = (name + 1) % 200;
+            }
+        }
+        group.pass_millis(100);
+        waited += 100;
+        assert!(waited < 3_000, "it is still there");
+    }
+    assert!(waited <= 2_500, "{waited} ms");
+}
