@@ -7,7 +7,8 @@ pub enum Mutation {
     LoopRepeats,
     /// Whoever was voted for last counts as the old sequencer, even if its log was installed nowhere.
     OldSequencerAfterAbortedView,
-    /// A slot that a sequencer named for a read is waited for in a later view as well.
+    /// A slot that a sequencer named for a read is waited for in a later view as well, and a command is ready
+    /// once its owner has as many slots as commands, wherever they are and whatever lies before them.
     SlotAcrossViews,
     /// Every request takes another slot, also a repeated or overtaken one.
     CountDuplicateRequest,

@@ -405,7 +405,7 @@ impl<V: Ordered> Order<V> {
                 Part::Promised { owner, ballot, executed, slots, accepted } => {
                     self.on_promised(rank, owner, ballot, executed, slots, accepted, now);
                 }
-                Part::Order { first, runs } => self.on_order(rank, first, &runs),
+                Part::Order { first, runs } => self.on_order(rank, first, &runs, now),
                 Part::Gap => self.on_gap(rank, head.contiguous, effects),
                 Part::Ordered { owner, slots } => self.on_ordered(owner, &slots),
                 Part::Read(reads) => self.on_read(rank, &reads, now),
@@ -481,7 +481,7 @@ impl<V: Ordered> Process for Order<V> {
             queue_bytes: 0,
             announce: Vec::new(),
             announce_slots: Vec::new(),
-            reads: Reads::default(),
+            reads: Reads::of_life(identity.incarnation),
             executed: 0,
             counts: vec![0; count],
             executed_recorded: 0,

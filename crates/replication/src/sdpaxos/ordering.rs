@@ -131,7 +131,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// O-ACCEPT.
-    pub(super) fn on_order(&mut self, from: Rank, first: u64, runs: &[Run]) {
+    pub(super) fn on_order(&mut self, from: Rank, first: u64, runs: &[Run], now: Instant) {
         if from != self.head() || first == 0 {
             return;
         }
@@ -158,6 +158,9 @@ impl<V: Ordered> Order<V> {
         }
         self.write(Entry::Ordered(first, runs.to_vec()));
         self.accepted_slots();
+        if self.mutated(Mutation::SlotAcrossViews) && !self.inferring() {
+            self.ready_anywhere(now);
+        }
         if self.mutated(Mutation::CommitOnAcceptance) && self.inferring() {
             self.committed.extend(first..slot);
         }
@@ -168,6 +171,17 @@ impl<V: Ordered> Order<V> {
             if owner != me && usize::from(owner) < self.count() && (helps || owner == head) {
                 self.out(owner).poke = true;
             }
+        }
+    }
+
+    /// With the bug planted: as many own commands are ready as there are own slots.
+    fn ready_anywhere(&mut self, now: Instant) {
+        let executed = self.counts[usize::from(self.me)];
+        let own = (self.executed + 1..=self.log.end()).filter(|slot| self.log.get(*slot) == Some(self.me));
+        let own = own.count() as u64;
+        for index in executed + 1..=executed + own {
+            self.own_slots.entry(index).or_insert(0);
+            self.ready(index, now);
         }
     }
 

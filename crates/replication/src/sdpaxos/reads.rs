@@ -34,17 +34,19 @@ pub(super) struct Reads<V: Ordered> {
     waiting: Waiters<u64, u64>,
     /// Whether some were not asked for yet.
     fresh: bool,
-    /// How often any was asked for.
-    asked: u64,
-}
-
-impl<V: Ordered> Default for Reads<V> {
-    fn default() -> Reads<V> {
-        Reads { open: BTreeMap::new(), next: 1, waiting: Waiters::default(), fresh: false, asked: 0 }
-    }
 }
 
 impl<V: Ordered> Reads<V> {
+    /// Of one life: an answer to a former one names the slot of another read.
+    pub(super) fn of_life(incarnation: u32) -> Reads<V> {
+        Reads {
+            open: BTreeMap::new(),
+            next: u64::from(incarnation) << 32,
+            waiting: Waiters::default(),
+            fresh: false,
+        }
+    }
+
     /// The view has changed: what a slot means may have changed with it.
     pub(super) fn ask_again(&mut self) {
         self.waiting.drain().for_each(drop);
@@ -75,11 +77,6 @@ impl<V: Ordered> Reads<V> {
 }
 
 impl<V: Ordered> Order<V> {
-    #[cfg(test)]
-    pub(super) fn reads_asked(&self) -> u64 {
-        self.reads.asked
-    }
-
     pub(super) fn begin_read(&mut self, value: V, bytes: usize) -> Result<(), Refusal> {
         if self.reads.open.len() >= self.parameters().queue_commands {
             return Err(Refusal::Overloaded);
@@ -110,7 +107,6 @@ impl<V: Ordered> Order<V> {
             if read.asked.is_none() {
                 read.asked = Some(now);
                 asks.push((*number, read.object));
-                self.reads.asked += 1;
             }
         }
         if asks.is_empty() {

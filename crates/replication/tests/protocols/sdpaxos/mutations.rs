@@ -34,3 +34,15 @@ fn every_planted_bug_is_caught() {
     let bugs = Mutation::ALL.into_iter().filter(wanted);
     every_bug_is_caught(bugs.map(|mutation| (mutation.name(), case(mutation))));
 }
+
+/// The same runs without the bugs.
+#[test]
+fn nothing_breaks_where_no_bug_is_planted() {
+    let count = if std::env::var_os("ISOCHRONE_SEEDS").is_some() { 0 } else { 3 };
+    let only = std::env::var("ISOCHRONE_BUG").ok();
+    for mutation in Mutation::ALL {
+        if only.as_ref().is_none_or(|name| mutation.name() == name) {
+            crate::safety::hold(&case(mutation), 100, count);
+        }
+    }
+}
