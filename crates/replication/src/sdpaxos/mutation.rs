@@ -20,7 +20,8 @@ pub enum Mutation {
     CommitOnAcceptance,
     /// At five replicas a recovered log is acted on before a majority has installed it.
     ActBeforeActive,
-    /// A restarted replica gives new commands the numbers that it may have used already.
+    /// A restarted replica gives new commands the numbers that it may have used already, and asks nobody how
+    /// many slots it has.
     ReuseIndex,
     /// A recoverer proposes any value that it was told of instead of that of the highest ballot.
     AdoptAny,

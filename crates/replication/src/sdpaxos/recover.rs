@@ -116,7 +116,10 @@ impl<V: Ordered> Order<V> {
         let found = taking.found.last_key_value().map_or(0, |(index, _)| *index);
         // After a restart the next own number is above all that were reserved.
         let used = if own { self.next - 1 } else { 0 };
-        let top = found.max(taking.slots).max(self.log.count(owner)).max(used);
+        let top = match self.mutated(Mutation::ReuseIndex) {
+            false => found.max(taking.slots).max(self.log.count(owner)).max(used),
+            true => found,
+        };
         // What somebody has executed is told by whoever has, slot by slot.
         let from = taking.from.max(taking.executed + 1).max(self.counts[usize::from(owner)] + 1);
         self.spaces[usize::from(owner)].lead = Some(Lead { ballot, flights: BTreeMap::new() });

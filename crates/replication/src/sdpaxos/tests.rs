@@ -522,6 +522,35 @@ fn a_vote_is_for_ever() {
     assert_eq!(forgotten_vote(Some(Mutation::ForgetVote)), (true, true));
 }
 
+/// R1 asks for a slot ahead of its record and loses that record in a crash. Whether a later command of R1 comes
+/// behind one that was answered before.
+fn lost_number(mutation: Option<Mutation>) -> bool {
+    let mut group = Group::new(3, mutation);
+    group.propose(1, 9);
+    group.pass_millis(500);
+    group.passes = |from, to, _| from == 1 && to == 0;
+    group.propose(1, 8);
+    group.crash(&[1]);
+    group.records[1].pop();
+    group.passes = |from, to, _| !(from == 1 && to == 0 || from == 0 && to == 1);
+    group.propose(2, 2);
+    assert_eq!(group.ready[2], [2]);
+    group.restart(1);
+    group.pass_millis(200);
+    group.passes = all;
+    group.propose(1, 1);
+    group.pass_millis(3_000);
+    let at = |name: u8| group.executed[0].iter().position(|known| *known == name);
+    assert!(at(1).is_some() && at(2).is_some(), "{:?}", group.executed[0]);
+    at(2) < at(1)
+}
+
+#[test]
+fn a_number_that_may_have_been_used_is_not_used_again() {
+    assert!(lost_number(None));
+    assert!(!lost_number(Some(Mutation::ReuseIndex)), "the new command has the slot of the lost one");
+}
+
 /// R2's command is accepted by a majority and has no slot; R1 becomes the sequencer of R2 alone, and both die. What was
 /// answered, and in which order R3 and R2 have their places.
 fn inactive_view(mutation: Option<Mutation>) -> (bool, bool) {

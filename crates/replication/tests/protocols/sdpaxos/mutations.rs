@@ -20,11 +20,11 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         Mutation::CountDuplicateRequest => with(3, "duplicate,delay", 0, true),
         Mutation::ReadAfterLease => Case { isolated: 6, ..with(3, "none", 0, true) },
         Mutation::CommitOnAcceptance => Case { isolated: 6, ..with(5, "loss", 8, true) },
-        Mutation::ReuseIndex => with(3, "disk_slow", 20, true),
         Mutation::AdoptAny => Case { isolated: 6, ..with(3, "loss", 16, false) },
         Mutation::OldSequencerAfterAbortedView
         | Mutation::SlotAcrossViews
         | Mutation::ForgetVote
+        | Mutation::ReuseIndex
         | Mutation::ActBeforeActive => return None,
     })
 }
