@@ -160,7 +160,9 @@ impl<S: StateMachine> Client<S> {
         let answering = (0..self.members.len()).filter(|seat| self.predictor.answers(*seat, now)).count();
         let placed = self.nearest.iter().filter_map(|process| self.seat_of(*process));
         let mut seats: Vec<usize> = placed.collect();
-        seats.extend((0..self.members.len()).filter(|seat| !self.nearest.contains(&self.members[*seat].process)));
+        seats.extend(
+            (0..self.members.len()).filter(|seat| !self.nearest.contains(&self.members[*seat].process)),
+        );
         if answering > 0 {
             seats.retain(|seat| self.predictor.answers(*seat, now));
         }
@@ -181,7 +183,9 @@ impl<S: StateMachine> Client<S> {
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let above = self.last;
         for sequence in std::mem::take(&mut self.fresh) {
-            let Some(attempts) = self.outstanding.get(&sequence).map(|asked| asked.attempts) else { continue };
+            let Some(attempts) = self.outstanding.get(&sequence).map(|asked| asked.attempts) else {
+                continue;
+            };
             let again = self.fallback(attempts, now);
             let shard = u64::from(self.me.process.node.0) % SHARDS;
             let Some(asked) = self.outstanding.get_mut(&sequence) else { continue };

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 /// A position: a stamp, and the lane within it. Lane 0 is that of fast requests, lane `1 + seat` that of a
 /// replica (`specs/domino.md` 2.4).
-#[derive(
-    Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default, Debug, Serialize, Deserialize,
-)]
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// Nanoseconds of some wall clock.
     pub at: u64,

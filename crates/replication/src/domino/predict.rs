@@ -97,12 +97,9 @@ impl Predictor {
             let target = known.iter().position(|target| target.process == process);
             self.targets.push(match target {
                 Some(at) => known.swap_remove(at),
-                None => Target {
-                    process,
-                    estimate: DelayEstimate::over(window),
-                    latency: None,
-                    answered: None,
-                },
+                None => {
+                    Target { process, estimate: DelayEstimate::over(window), latency: None, answered: None }
+                }
             });
         }
     }

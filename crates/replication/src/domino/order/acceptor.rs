@@ -114,7 +114,13 @@ impl<V: Ordered> Acceptor<V> {
 }
 
 impl<V: Ordered> Order<V> {
-    pub(super) fn on_probe(&mut self, from: ProcessId, sent: Stamp, at: Instant, effects: &mut Effects<Self>) {
+    pub(super) fn on_probe(
+        &mut self,
+        from: ProcessId,
+        sent: Stamp,
+        at: Instant,
+        effects: &mut Effects<Self>,
+    ) {
         let now = effects.now();
         let clock = self.now(effects);
         // Who waits for execution had better go elsewhere while this lane takes positions only behind what is

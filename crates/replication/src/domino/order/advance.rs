@@ -134,8 +134,7 @@ impl<V: Ordered> Order<V> {
     ) {
         let mut hasher = rustc_hash::FxHasher::default();
         value.hash(&mut hasher);
-        let position =
-            place.at.wrapping_mul(self.tracks.len() as u64).wrapping_add(u64::from(place.lane));
+        let position = place.at.wrapping_mul(self.tracks.len() as u64).wrapping_add(u64::from(place.lane));
         let bytes = u32::try_from(wire::encoded_size(&value)).unwrap_or(u32::MAX);
         self.kept.push(place, value.clone(), bytes);
         let digest = hasher.finish();

@@ -116,12 +116,7 @@ impl<V: Ordered> Order<V> {
         self.say(from, Item::Promise(Arc::new(promise)));
     }
 
-    pub(super) fn on_promise(
-        &mut self,
-        from: usize,
-        promise: Arc<Promise<V>>,
-        effects: &mut Effects<Self>,
-    ) {
+    pub(super) fn on_promise(&mut self, from: usize, promise: Arc<Promise<V>>, effects: &mut Effects<Self>) {
         let majority = self.majority();
         let Some(campaign) = &mut self.campaign else { return };
         if campaign.epoch != promise.epoch {

@@ -1,9 +1,9 @@
 //! The coordinator of the fast lane: rounds of coordinated recovery, degraded mode, and what it tells the
 //! others of decisions (`specs/domino.md` 3.4, 3.5, 4.3).
 
+use super::super::Mutation;
 use super::super::message::{Item, Note, Opening, Round};
 use super::learner::Known;
-use super::super::Mutation;
 use super::{Learners, Order};
 use crate::order::Ordered;
 use isochrone_core::{CommandId, Count, Effects, Instant, Quorums, ReplicaId, Tally};

@@ -137,7 +137,11 @@ impl Learner {
                 continue;
             }
             let covered = cover.epoch == Some(self.epoch) && cover.base <= at && at < cover.until;
-            if covered { noop.insert(seat) } else { unknown.insert(seat) };
+            if covered {
+                noop.insert(seat)
+            } else {
+                unknown.insert(seat)
+            };
         }
         if !noop.is_empty() {
             values.push((None, noop));
@@ -170,12 +174,7 @@ impl<V: Ordered> Order<V> {
         self.settle_noops();
     }
 
-    pub(super) fn on_vote(
-        &mut self,
-        from: usize,
-        votes: Vec<(u64, CommandId)>,
-        effects: &mut Effects<Self>,
-    ) {
+    pub(super) fn on_vote(&mut self, from: usize, votes: Vec<(u64, CommandId)>, effects: &mut Effects<Self>) {
         if !self.learner.covers(from) {
             return;
         }

@@ -184,9 +184,11 @@ impl<V: Ordered> Order<V> {
         let stamps: Vec<_> = track
             .commands
             .range(base..)
-            .filter(|(at, value)| lane.votes.get(at).is_some_and(|(ballot, known)| {
-                *ballot == Ballot::ZERO && known.as_ref() == Some(value)
-            }))
+            .filter(|(at, value)| {
+                lane.votes
+                    .get(at)
+                    .is_some_and(|(ballot, known)| *ballot == Ballot::ZERO && known.as_ref() == Some(value))
+            })
             .map(|(at, _)| *at)
             .collect();
         if !stamps.is_empty() {

@@ -36,8 +36,8 @@ use campaign::Campaign;
 use catchup::Goals;
 use coordinator::Reign;
 use isochrone_core::{
-    Blob, ClientId, CommandId, DelayEstimate, Effects, Identity, Instant, Malformed, Process, ProcessId, Quorums,
-    ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket,
+    Blob, ClientId, CommandId, DelayEstimate, Effects, Identity, Instant, Malformed, Process, ProcessId,
+    Quorums, ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket,
 };
 use lanes::Lane;
 use learner::Learner;

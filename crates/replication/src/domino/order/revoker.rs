@@ -65,8 +65,7 @@ impl<V: Ordered> Order<V> {
         known.promise(ballot, until);
         let sealed = known.sealed;
         self.journal.push(Record::Revoked { lane, ballot, sealed });
-        let revocation =
-            Revocation { ballot, from, until, promises: BTreeMap::new(), seal: None, sent: now };
+        let revocation = Revocation { ballot, from, until, promises: BTreeMap::new(), seal: None, sent: now };
         self.revocations.insert(lane, revocation);
         self.tell_all(&Item::Revoke { lane, ballot, from, until });
     }

@@ -2,8 +2,8 @@
 
 use super::super::Mutation;
 use super::super::message::{Place, Record, Turn};
-use super::acceptor::Vote;
 use super::Order;
+use super::acceptor::Vote;
 use crate::order::Ordered;
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{Ballot, Blob, IntervalMap, Malformed, wire};

@@ -4,7 +4,8 @@ use super::tune;
 use crate::cluster::Case;
 use crate::safety::{hold, hold_under_all_faults};
 use isochrone_replication::epaxos::Family;
-use isochrone_sim::FaultSet;
+use isochrone_replication::service::Reply;
+use isochrone_sim::{FaultKind, FaultSet};
 
 #[test]
 fn it_holds_under_all_faults() {
@@ -14,6 +15,27 @@ fn it_holds_under_all_faults() {
     {
         assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
     }
+}
+
+#[test]
+fn seven_replicas_hold_under_all_faults() {
+    hold(&Case::new(7, FaultSet::ALL, tune), 2_000_000, 12);
+}
+
+/// Writes that are answered at their commit keep real time for each key: a later command has a higher number
+/// of order, also where both are in one component.
+#[test]
+fn replies_at_commit_keep_each_key_linearizable() {
+    let case = |replicas| {
+        let faults = FaultSet::ALL.without(FaultKind::Membership);
+        Case::<Family>::new(replicas, faults, |placement, random| {
+            tune(placement, random);
+            placement.service.reply = Reply::Commit;
+        })
+    };
+    hold(&case(3), 0, 40);
+    hold(&case(5), 0, 40);
+    hold(&Case { hot: true, rounds: 100, ..case(5) }, 0, 20);
 }
 
 /// `flaws.md`: execution can chain through dependencies. Ten sessions write two keys without pause at five
