@@ -499,7 +499,8 @@ fn forgotten_vote(mutation: Option<Mutation>) -> (bool, bool) {
     group.keeps = true;
     group.passes = |from, to, message| {
         let view = matches!(message, Message::NewView { .. } | Message::Beat(_) | Message::Stale { .. });
-        !(view && from == 2) && !(to == 2 && from == 0) && !(from == 2 && to == 0)
+        let apart = (to == 2 && from == 0) || (from == 2 && to == 0);
+        !(apart || (view && from == 2))
     };
     group.act(2, |order, effects| order.elect(None, effects));
     group.deliver();
