@@ -594,3 +594,109 @@ impl<S: StateMachine> Process for Client<S> {
         assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Tuning;
+    use isochrone_core::command::Touch;
+    use isochrone_core::{Effect, Export, Footprint, NodeId, Outbox, Random, Stamp};
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+    struct Blind;
+    #[derive(Clone, Hash, Debug)]
+    struct Machine;
+
+    impl Footprint for Blind {
+        fn visit<'a>(&'a self, _: &mut dyn FnMut(Touch<'a>)) {}
+    }
+    impl Export for Machine {
+        fn chunk(&self, _: u64) -> Option<Blob> {
+            None
+        }
+    }
+    impl StateMachine for Machine {
+        type Command = Blind;
+        type Reply = u8;
+        type View = Machine;
+        fn apply(&mut self, _: &Blind) -> u8 {
+            1
+        }
+        fn reads_only(_: &Blind) -> bool {
+            false
+        }
+        fn read(&self, _: &Blind) -> Option<u8> {
+            None
+        }
+        fn blind(_: &Blind) -> Option<u8> {
+            Some(1)
+        }
+        fn export(&self) -> Machine {
+            Machine
+        }
+        fn absorb(&mut self, _: &[u8]) -> Result<(), Malformed> {
+            Ok(())
+        }
+    }
+
+    fn process(node: u16) -> ProcessId {
+        ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) }
+    }
+
+    /// Whether a client that is told of these votes, by seat and epoch, takes its command for committed.
+    fn commits(votes: &[(u16, u32)], mutation: Option<Mutation>) -> bool {
+        let ms = Span::from_millis;
+        let mut parameters = Parameters::for_rtt(ms(100));
+        (parameters.way, parameters.mutation) = (super::super::Way::Fast, mutation);
+        let mut service = Service::for_rtt(ms(100));
+        service.reply = Reply::Commit;
+        let members = (0..3).map(|node| Member { replica: ReplicaId(node as u8), process: process(node) });
+        let replicas: Arc<[ProcessId]> = (0..3).map(process).collect();
+        let setup = Setup { replicas, members: members.collect(), leader: None, service, parameters };
+        let mut client = Client::<Machine>::open(Identity { process: process(9), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(9), Random::seeded(1));
+        let wall = |at: u64| Stamp::from_nanos(1_000_000_000_000 + at * 1_000_000);
+        let order = |message| Message::Order { epoch: 0, message };
+        let mut completed = false;
+        let mut stamp = None;
+        for k in 0..20 {
+            for node in 0..3 {
+                let effects = outbox.input(Instant::ZERO + ms(k * 10), wall(k * 10));
+                let (sent, at) = (wall(k * 10), effects.now());
+                let probed = OrderMessage::Probed { sent, at, received: sent, latency: Some(ms(50)) };
+                client.receive(process(node), order(probed), effects);
+                outbox.drain().for_each(drop);
+            }
+        }
+        let effects = outbox.input(Instant::ZERO + ms(300), wall(300));
+        client.request(Ticket(1), Request::Command(Blind), effects);
+        client.settle(effects);
+        for effect in outbox.drain() {
+            if let Effect::Send {
+                message: Message::Order { message: OrderMessage::Propose { values }, .. },
+                ..
+            } = effect
+            {
+                stamp = values.first().map(|(at, _)| *at);
+            }
+        }
+        let at = stamp.expect("it goes the fast way");
+        for (node, epoch) in votes {
+            let effects = outbox.input(Instant::ZERO + ms(400), wall(400));
+            let votes = vec![(at, 1)];
+            let voted = OrderMessage::Voted { incarnation: 1, epoch: *epoch, votes };
+            client.receive(process(*node), order(voted), effects);
+            completed |= outbox.drain().any(|effect| matches!(effect, Effect::Complete { .. }));
+        }
+        completed
+    }
+
+    #[test]
+    fn votes_of_different_epochs_do_not_add_up() {
+        assert!(commits(&[(0, 0), (1, 0), (2, 0)], None));
+        assert!(!commits(&[(0, 0), (1, 0), (1, 0)], None), "each replica counts once");
+        assert!(!commits(&[(0, 0), (1, 1), (2, 1)], None));
+        assert!(commits(&[(0, 0), (1, 1), (2, 1)], Some(Mutation::EpochsTogether)), "the bug shows");
+    }
+}

@@ -1,4 +1,77 @@
 //! Domino: a position in the log is a point in time, and clients choose it from what they measure.
+//!
+//! **What it is.** Two protocols in one log. A position is `(stamp, lane)`. In lane 0, *Domino's Fast Paxos*
+//! (DFP), a client stamps a request with the time at which a supermajority of the replicas should have it, and
+//! sends it to all; each votes for it at that stamp, and equal votes of a supermajority commit it in one round
+//! trip. In lane `1 + seat`, *Domino's Mencius* (DM), the replica gives stamps itself and commits with a
+//! majority. Positions that nobody used are filled with no-ops as clocks pass them. For each request a client
+//! takes the way that it predicts to be faster. Source: Yan, *Reducing the Latency of Dependent Operations in
+//! Large-Scale Geo-Distributed Systems*, chapter 4, as restated in `specs/domino.md`.
+//!
+//! **What it promises.** All replicas execute one order, each command once. With `reply = "execute"` it is
+//! linearizable. With `reply = "commit"` it is sequenced: a blind write is answered when it cannot lose its
+//! place, before its stamp has passed, so another client may still read what was there before, or get an
+//! earlier place. One client's commands keep their order all the same: its stamps rise, and a leader gives its
+//! commands stamps above all that it has sent or knows to be committed.
+//!
+//! **What it assumes.** Crash faults of a minority, fair-lossy links. Clocks cost latency when they are wrong,
+//! never safety: a replica's clock never goes back, not even over a restart, and one that is far ahead of most
+//! is not followed (`clock`).
+//!
+//! **What it costs.** A fast request the round trip to the supermajority-th replica, another one the way to
+//! the leader and its majority round trip; the lower of the two without load (`plan::domino`). A slow one in
+//! addition the way to the coordinator and its majority round trip. Execution waits until every lane's clock
+//! has passed the stamp: about the stamp's distance, the longest way and a heartbeat.
+//!
+//! **What survives.** Anything but the loss of a majority's journals. With fewer than a supermajority alive
+//! fast requests fall to recovery, and clients take leaders.
+//!
+//! **Who stands where.** One replica on each node listed, one client on every node. That client serves all
+//! connections of its node, so it measures for a whole region. Clients of different keyspaces on one node
+//! measure each for itself.
+//!
+//! | message | from | to | in |
+//! |---|---|---|---|
+//! | `Probe`, `Probed` | client, replica | replica, client | measuring |
+//! | `Propose`, `Voted`, `Rejected` | client, replica | replica, client | DFP, fast |
+//! | `ProposeLed`, `Committed` | client, replica | replica, client | DM; commits |
+//! | `Flow` with a beat | replica | replica | liveness, replication latency, clocks |
+//! | `Flow` with items, in order: | replica | replica | |
+//! | `Cover`, `Vote`, `Tick` | acceptor | learner | DFP: fast votes, and the clock below which there are no others |
+//! | `Lack`, `Body` | learner, anyone | anyone, learner | a command that is needed |
+//! | `Recover`, `Recovered`, `Closed` | coordinator, acceptor | acceptor, coordinator | DFP, slow; degraded mode |
+//! | `Lead`, `Chosen`, `Settled` | coordinator | replica | decisions, where the coordinator is the sole learner |
+//! | `Prepare`, `Promise`, `Open` | new coordinator, acceptor | acceptor, new coordinator | failover |
+//! | `Own`, `Accept`, `Accepted`, `Refused`, `Commit` | owner, replica | replica, owner | DM |
+//! | `Revoke`, `Revoked`, `Seal`, `SealAccepted`, `Sealed`, `Outbid` | revoker, replica | replica, revoker | a silent owner's lane |
+//! | `Report`, `Fetch`, `Learned`, `Trimmed` | replica | replica | catch-up |
+//! | `Campaign`, `Forward` | replica | replica | administration; a clock far ahead |
+//!
+//! | replicas | 1 | 3 | 5 | 7 | 9 |
+//! |---|---|---|---|---|---|
+//! | majority: DM, recovery, failover, revocation | 1 | 2 | 3 | 4 | 5 |
+//! | supermajority: fast votes | 1 | 3 | 4 | 6 | 7 |
+//!
+//! ```text
+//!  client          r0 (coordinator)   r1          r2
+//!    |  Propose @t    |               |           |     t = when the supermajority-th should have it
+//!    |--------------->|               |           |
+//!    |------------------------------->|           |
+//!    |------------------------------------------->|
+//!    |    Voted       |     Vote      |           |     behind the vote's record
+//!    |<---------------|<--------------|           |     equal votes of a supermajority: committed
+//!    |<-------------------------------|           |
+//!    |<-------------------------------------------|
+//!    |                |  Tick: clock > t, from all lanes: executed, answered
+//! ```
+//!
+//! **What differs from the source**, which has no fault handling: votes, promises, reserves and proposals are
+//! durable; clock readings go over links that keep order and completeness over loss, reordering and restarts,
+//! where each session begins with what may still matter (`Resync`); a restarted coordinator opens another
+//! epoch; a command that loses its position to a no-op is proposed again like one that loses to another
+//! command; clocks are kept near each other (`clock`), since the source's waits for the slowest would be
+//! waits for the wrongest; the extra delay may be left to a feedback controller on the rate of fast commits
+//! (`extra_delay = "auto"`), which the source names as future work.
 
 mod client;
 mod clock;

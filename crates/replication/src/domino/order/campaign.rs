@@ -301,3 +301,11 @@ fn pick<'a, V: Ordered>(reported: &[Reported<'a, V>], threshold: usize, any: boo
     let commands = counts.iter().filter(|(id, _)| id.is_some());
     commands.max_by(|a, b| a.1.0.cmp(&b.1.0).then(b.0.cmp(a.0))).and_then(|(_, (_, value))| *value)
 }
+
+/// Whether the rule for a reported position prefers a higher ballot to a command of a lower one.
+#[cfg(test)]
+pub(super) fn prefers_higher_ballots<V: Ordered>(value: &V, any: bool) -> bool {
+    let lower = (Turn { epoch: 0, classic: false }, Some(value));
+    let higher = (Turn { epoch: 1, classic: true }, None);
+    pick(&[lower, higher], 1, any).is_none() && pick(&[higher, lower], 1, any).is_none()
+}

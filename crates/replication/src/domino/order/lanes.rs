@@ -77,7 +77,7 @@ impl<V: Ordered> Order<V> {
         let sealed_too = self.parameters().mutated(Mutation::ProposeInSealed);
         let (mut stamps, mut refused) = (Vec::new(), false);
         for (at, value) in values {
-            if self.tracks[from + 1].is_decided(at) {
+            if self.tracks[from + 1].is_decided(at) && !sealed_too {
                 continue;
             }
             let lane = &mut self.lanes[from];

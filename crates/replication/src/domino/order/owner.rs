@@ -182,8 +182,8 @@ impl<V: Ordered> Order<V> {
     /// far: another one proposes instead.
     fn forward_queue(&mut self, now: Instant) -> bool {
         let far = self.clock.ahead(now) > self.parameters().lag_max * 2;
-        let others = (1..self.n()).map(|after| (self.me + after) % self.n());
-        let Some(to) = others.filter(|seat| !self.suspected(*seat)).next() else { return false };
+        let mut others = (1..self.n()).map(|after| (self.me + after) % self.n());
+        let Some(to) = others.find(|seat| !self.suspected(*seat)) else { return false };
         if !far {
             return false;
         }
@@ -245,6 +245,9 @@ impl<V: Ordered> Order<V> {
 
     /// Positions of the own lane whose fate is known: a command that did not get its place is proposed again.
     pub(super) fn collect_flights(&mut self, now: Instant) {
+        if self.parameters().mutated(Mutation::ProposeInSealed) {
+            return;
+        }
         let track = &self.tracks[self.me + 1];
         let fated: Vec<u64> = self
             .owner

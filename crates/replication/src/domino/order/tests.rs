@@ -1,1 +1,332 @@
-//! Small worlds of orders without a network.
+//! Small worlds of orders: messages arrive at once and in order, and time is what the test says.
+
+use super::super::Mutation;
+use super::super::message::{Message, Turn};
+use super::learner::Known;
+use super::*;
+use crate::family::Tuning;
+use crate::order::Order as _;
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+struct Word(u64);
+
+impl Ordered for Word {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::All(Access::Update));
+    }
+    fn id(&self) -> Option<CommandId> {
+        let client = ClientId { process: process(9), incarnation: 1 };
+        Some(CommandId { client, sequence: self.0 })
+    }
+    fn reads(&self) -> bool {
+        false
+    }
+}
+
+fn process(node: u16) -> ProcessId {
+    ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) }
+}
+
+struct World {
+    setup: Setup<Parameters>,
+    orders: Vec<Order<Word>>,
+    records: Vec<Vec<Record<Word>>>,
+    lives: Vec<u32>,
+    network: VecDeque<(usize, ProcessId, Message<Word>)>,
+    /// Milliseconds.
+    time: u64,
+    /// By how much wall clocks are wrong, milliseconds.
+    wrong: i64,
+    executed: Vec<Vec<u64>>,
+    /// A replica whose messages are lost, both ways.
+    cut: Option<usize>,
+    /// What clients were told.
+    voted: Vec<(usize, u64)>,
+}
+
+const WALL: u64 = 1_000_000_000_000_000;
+const MS: u64 = 1_000_000;
+
+impl World {
+    fn new(replicas: usize, tune: impl FnOnce(&mut Parameters)) -> World {
+        let mut parameters = Parameters::for_rtt(Span::from_millis(1));
+        tune(&mut parameters);
+        let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node as u16) };
+        let members: Arc<[Member]> = (0..replicas).map(member).collect();
+        let setup = Setup { members, preferred: None, continues: false, parameters };
+        let identity = |node: usize| Identity { process: process(node as u16), incarnation: 1 };
+        let orders: Vec<_> = (0..replicas).map(|node| Order::open(identity(node), &setup)).collect();
+        let mut world = World {
+            setup,
+            orders,
+            records: vec![Vec::new(); replicas],
+            lives: vec![1; replicas],
+            network: VecDeque::new(),
+            time: 0,
+            wrong: 0,
+            executed: vec![Vec::new(); replicas],
+            cut: None,
+            voted: Vec::new(),
+        };
+        (0..replicas).for_each(|node| world.act(node, |order, effects| order.start(effects)));
+        world.deliver();
+        world
+    }
+
+    fn wall(&self) -> u64 {
+        (WALL + self.time * MS).saturating_add_signed(self.wrong * MS as i64)
+    }
+
+    fn act(&mut self, node: usize, input: impl FnOnce(&mut Order<Word>, &mut Effects<Order<Word>>)) {
+        let mut outbox = Outbox::new(process(node as u16), Random::seeded(1));
+        let effects = outbox.input(Instant::from_nanos(self.time * MS), Stamp::from_nanos(self.wall()));
+        let order = &mut self.orders[node];
+        input(order, effects);
+        order.settle(effects);
+        order.check();
+        while let Some(step) = order.step(Instant::ZERO) {
+            if let Step::Decided(decided) = step {
+                self.executed[node].extend(decided.values.iter().map(|word| word.0));
+            }
+        }
+        for effect in outbox.drain() {
+            match effect {
+                Effect::Record { record, .. } => self.records[node].push(record),
+                Effect::Send { to, message, .. } if to == process(9) => {
+                    if let Message::Voted { votes, .. } = message {
+                        self.voted.extend(votes.iter().map(|(_, sequence)| (node, *sequence)));
+                    }
+                }
+                Effect::Send { to, message, .. } => {
+                    self.network.push_back((usize::from(to.node.0), process(node as u16), message));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some((to, from, message)) = self.network.pop_front() {
+            let apart = |node: usize| self.cut == Some(node) && process(to as u16) != from;
+            if apart(to) || apart(usize::from(from.node.0)) {
+                continue;
+            }
+            self.act(to, |order, effects| order.receive(from, message, effects));
+        }
+    }
+
+    /// Heartbeats of all, so long.
+    fn pass(&mut self, ms: u64) {
+        let heartbeat = self.setup.parameters.heartbeat.as_nanos() / MS;
+        for _ in 0..ms / heartbeat {
+            self.time += heartbeat;
+            for node in 0..self.orders.len() {
+                self.act(node, |order, effects| order.expire(Timer::Beat, effects));
+            }
+            self.deliver();
+        }
+    }
+
+    fn propose(&mut self, at: u64, word: u64) {
+        for node in 0..self.orders.len() {
+            let values = vec![(at, Word(word))];
+            self.act(node, |order, effects| order.receive(process(9), Message::Propose { values }, effects));
+        }
+        self.deliver();
+    }
+
+    /// All crash and come back.
+    fn restart(&mut self) {
+        self.network.clear();
+        for node in 0..self.orders.len() {
+            self.lives[node] += 1;
+            let identity = Identity { process: process(node as u16), incarnation: self.lives[node] };
+            let mut order = Order::open(identity, &self.setup);
+            for record in self.records[node].clone() {
+                order.replay(record);
+                while order.step(Instant::ZERO).is_some() {}
+            }
+            self.orders[node] = order;
+        }
+        for node in 0..self.orders.len() {
+            self.act(node, |order, effects| order.start(effects));
+        }
+        self.deliver();
+    }
+}
+
+#[test]
+fn an_idle_hour_holds_constant_memory() {
+    let mut world = World::new(3, |parameters| parameters.heartbeat = Span::from_millis(100));
+    world.pass(5_000);
+    let held: Vec<Held> = world.orders.iter().map(Order::held).collect();
+    let frontier = world.orders[0].frontiers();
+    world.pass(3_600_000);
+    assert_eq!(world.orders.iter().map(Order::held).collect::<Vec<_>>(), held);
+    assert!(held.iter().all(|held| held.votes + held.runs + held.waiting + held.kept == 0), "{held:?}");
+    let passed = world.orders[0].frontiers().iter().zip(&frontier).map(|(now, then)| now - then).min();
+    assert_eq!(passed, Some(3_600_000 * MS), "no-ops follow the clock");
+}
+
+#[test]
+fn many_requests_hold_what_is_open_and_what_is_kept() {
+    let mut world = World::new(3, |parameters| parameters.keep_commands = 64);
+    world.pass(1_000);
+    let mut most = 0;
+    for word in 1..=20_000 {
+        if word % 2 == 0 {
+            let at = world.wall() + 2 * MS + word;
+            world.propose(at, word);
+        } else {
+            let node = (word % 3) as usize;
+            world.act(node, |order, _| order.propose(Word(word), 8, Instant::ZERO).expect("room"));
+            world.deliver();
+        }
+        if word % 10 == 0 {
+            world.pass(10);
+            let held = world.orders.iter().map(Order::held);
+            let total = held.map(|held| held.votes + held.runs + held.waiting + held.kept + held.other);
+            most = total.max().unwrap_or(0).max(most);
+        }
+    }
+    world.pass(1_000);
+    for executed in &world.executed {
+        assert_eq!(executed.len(), 20_000);
+        assert_eq!(executed, &world.executed[0], "one order");
+    }
+    assert!(most < 400, "{most} held at once");
+}
+
+/// The published trace (`flaws.md`): replicas' clocks step back, they vote for a request at a stamp that they
+/// have closed, and its client counts a commit where everyone else has a no-op.
+fn votes_behind_the_clock(mutation: Option<Mutation>, restart: bool) -> usize {
+    let mut world = World::new(3, |parameters| parameters.mutation = mutation);
+    world.pass(2_000);
+    let at = world.wall() - 100 * MS;
+    assert!(world.orders.iter().all(|order| order.frontiers()[0] > at), "it is closed");
+    world.wrong = -500;
+    if restart {
+        world.restart();
+        world.pass(100);
+    }
+    world.propose(at, 7);
+    world.voted.iter().filter(|(_, word)| *word == 7).count()
+}
+
+#[test]
+fn a_clock_that_steps_back_votes_for_nothing_that_is_closed() {
+    assert_eq!(votes_behind_the_clock(None, false), 0);
+    assert_eq!(votes_behind_the_clock(Some(Mutation::ClockNotMonotone), false), 3, "the bug shows");
+}
+
+#[test]
+fn a_restart_votes_for_nothing_that_its_former_life_closed() {
+    assert_eq!(votes_behind_the_clock(None, true), 0);
+}
+
+#[test]
+fn a_restart_begins_behind_what_was_announced() {
+    for (mutation, holds) in [(None, true), (Some(Mutation::ReserveNotJournalled), false)] {
+        let mut world = World::new(3, |parameters| parameters.mutation = mutation);
+        world.pass(2_000);
+        let announced: Vec<u64> = world.orders.iter().map(|order| order.clock.last()).collect();
+        world.wrong = -500;
+        world.restart();
+        let after = world.orders.iter().map(|order| order.clock.last());
+        let behind = after.zip(announced).all(|(after, announced)| after >= announced);
+        assert_eq!(behind, holds, "{mutation:?}");
+    }
+}
+
+#[test]
+fn a_command_survives_a_power_loss_and_keeps_its_place() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let at = world.wall() + 5 * MS;
+    world.propose(at, 1);
+    world.act(2, |order, _| order.propose(Word(2), 8, Instant::ZERO).expect("room"));
+    world.deliver();
+    world.restart();
+    world.pass(5_000);
+    for executed in &world.executed {
+        let mut words = executed.clone();
+        words.dedup();
+        assert!(words.contains(&1) && words.contains(&2), "{words:?}");
+        assert_eq!(executed, &world.executed[0]);
+    }
+    assert!(world.orders[0].epoch().0 > 0, "the restarted coordinator opened another epoch");
+}
+
+/// Every pattern of fast votes, seen by every majority: recovery never contradicts a value that a supermajority
+/// has chosen (`specs/domino.md` 8, S7).
+fn contradictions(n: usize, beyond: usize) -> usize {
+    let name = |sequence| CommandId { client: ClientId { process: process(9), incarnation: 1 }, sequence };
+    let values = [None, Some(name(1)), Some(name(2))];
+    let (quorum, majority) = (Quorums::supermajority(n), Quorums::majority(n));
+    let mut wrong = 0;
+    for pattern in 0..3usize.pow(n as u32) {
+        let votes: Vec<Option<CommandId>> =
+            (0..n).map(|seat| values[pattern / 3usize.pow(seat as u32) % 3]).collect();
+        let count = |value: Option<CommandId>| votes.iter().filter(|vote| **vote == value).count();
+        let Some(chosen) = values.into_iter().find(|value| count(*value) >= quorum) else { continue };
+        for seen in (0u32..1 << n).filter(|seen| seen.count_ones() as usize >= majority) {
+            let voters = |value: Option<CommandId>| -> ReplicaSet {
+                let seats = (0..n).filter(|seat| seen & 1 << seat != 0 && votes[*seat] == value);
+                seats.map(|seat| ReplicaId(seat as u8)).collect()
+            };
+            let cast = values.into_iter().map(|value| (value, voters(value)));
+            let count = seen.count_ones() as usize;
+            let known = Known {
+                values: cast.filter(|(_, voters)| !voters.is_empty()).collect(),
+                unknown: ReplicaSet::EMPTY,
+                count,
+            };
+            wrong += usize::from(known.pick(Quorums::recovery(n, count) + beyond) != chosen);
+        }
+    }
+    wrong
+}
+
+#[test]
+fn recovery_never_contradicts_a_chosen_value() {
+    for n in [3, 5, 7] {
+        assert_eq!(contradictions(n, 0), 0, "{n} replicas");
+    }
+    assert!(contradictions(5, 5) > 0, "a threshold out of reach shows");
+    let turns = [Turn { epoch: 0, classic: false }, Turn { epoch: 0, classic: true }];
+    assert!(turns[0] < turns[1] && turns[1] < Turn { epoch: 1, classic: false });
+}
+
+/// The owner of a lane is cut off, its lane is closed by another, and it comes back with a proposal from before.
+fn owner_comes_back(mutation: Option<Mutation>) -> World {
+    let mut world = World::new(3, |parameters| parameters.mutation = mutation);
+    world.pass(1_000);
+    world.cut = Some(2);
+    world.pass(200);
+    world.act(2, |order, _| order.propose(Word(1), 8, Instant::ZERO).expect("room"));
+    world.deliver();
+    world.pass(3_000);
+    assert!(world.orders[0].frontiers()[3] > world.wall(), "its lane is closed ahead of the clock");
+    world.cut = None;
+    world.pass(8_000);
+    world
+}
+
+#[test]
+fn an_owner_proposes_behind_what_was_sealed_while_it_was_away() {
+    let world = owner_comes_back(None);
+    for executed in &world.executed {
+        assert_eq!(executed, &[1]);
+    }
+    let wrong = owner_comes_back(Some(Mutation::ProposeInSealed));
+    assert!(wrong.executed[2] != wrong.executed[0], "the bug shows: {:?}", wrong.executed);
+}
+
+#[test]
+fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
+    assert!(campaign::prefers_higher_ballots(&Word(1), false));
+    assert!(!campaign::prefers_higher_ballots(&Word(1), true), "the bug shows");
+}

@@ -1,6 +1,8 @@
 //! Domino.
 
+mod commit;
 mod latency;
+mod mutations;
 mod safety;
 
 use crate::machine::Machine;
