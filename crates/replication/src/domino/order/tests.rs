@@ -95,11 +95,10 @@ impl World {
         for effect in outbox.drain() {
             match effect {
                 Effect::Record { record, .. } => self.records[node].push(record),
-                Effect::Send { to, message, .. } if to == process(9) => {
-                    if let Message::Voted { votes, .. } = message {
-                        self.voted.extend(votes.iter().map(|(_, sequence)| (node, *sequence)));
-                    }
+                Effect::Send { to, message: Message::Voted { votes, .. }, .. } if to == process(9) => {
+                    self.voted.extend(votes.iter().map(|(_, sequence)| (node, *sequence)));
                 }
+                Effect::Send { to, .. } if to == process(9) => {}
                 Effect::Send { to, message, .. } => {
                     self.network.push_back((usize::from(to.node.0), process(node as u16), message));
                 }

@@ -48,7 +48,7 @@ impl Driver<Replicated<Machine, Family>> for Own {
             return Next::Done;
         }
         let key = key(session.number as u8);
-        let writes = seen.count % 3 != 0;
+        let writes = !seen.count.is_multiple_of(3);
         self.next.insert(session.number, writes.then_some(seen.count));
         let command = if writes { Command::Set(key, seen.count.to_string()) } else { Command::Get(key) };
         // Mostly at once, so that a later command may overtake an earlier one if it can.
