@@ -30,10 +30,13 @@ bench:
 	$(CARGO) build --release --locked
 	bench/peers/run.sh
 
-# The long safety run: 20,000 seeds at 3 and at 5 replicas.
+# The long safety run: 20,000 seeds of every protocol at 3 and at 5 replicas.
 seeds:
-	$(CARGO) run --release --locked -- sim deployments/three-regions.toml --seeds 20000 --faults all
-	$(CARGO) run --release --locked -- sim deployments/five-regions.toml --seeds 20000 --faults all
+	$(CARGO) build --release --locked
+	for protocol in multipaxos mencius fastpaxos epaxos sdpaxos domino; do for file in three five; do \
+		target/release/isochrone sim deployments/$$file-regions.toml --protocol $$protocol \
+			--seeds 20000 --faults all || exit 1; \
+	done; done
 
 # A minute of each fuzz target (needs cargo-fuzz and a nightly toolchain).
 fuzz:
