@@ -72,6 +72,11 @@ impl GroupClock {
     /// How far the own clock is ahead of what a majority's others have reached.
     pub(super) fn ahead(&self, now: Instant) -> Span {
         let own = self.floor.last();
+        // Whoever has not set its clock yet says nothing about the others.
+        let set = self.others.iter().flatten().filter(|heard| heard.clock > Stamp::ZERO).count() + 1;
+        if set <= self.others.len() / 2 {
+            return Span::ZERO;
+        }
         own.since(self.most(own, now, |heard| heard.clock))
     }
 

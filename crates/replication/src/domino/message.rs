@@ -291,8 +291,8 @@ pub enum Item<V: Wire> {
     Campaign,
     /// Order these in your lane; the sender's clock is too far ahead.
     Forward {
-        /// The values.
-        values: Vec<V>,
+        /// For each the stamp that it must lie above, whether its client is told of the commit, and the value.
+        values: Vec<(u64, bool, V)>,
     },
 }
 

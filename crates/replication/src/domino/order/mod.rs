@@ -289,8 +289,8 @@ impl<V: Ordered> Order<V> {
             }
             Item::Trimmed => self.on_trimmed(from),
             Item::Forward { values } => {
-                for value in values {
-                    self.enqueue(value, 0, false, effects.now());
+                for (above, tell, value) in values {
+                    self.enqueue(value, above, tell, effects.now());
                 }
             }
             Item::Campaign => self.campaign(effects),

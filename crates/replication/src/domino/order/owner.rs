@@ -189,7 +189,7 @@ impl<V: Ordered> Order<V> {
         }
         let queue = std::mem::take(&mut self.owner.queue);
         self.owner.bytes -= queue.iter().map(|queued| queued.bytes).sum::<usize>();
-        let values = queue.into_iter().map(|queued| queued.value).collect();
+        let values = queue.into_iter().map(|queued| (queued.above, queued.tell, queued.value)).collect();
         self.say(to, Item::Forward { values });
         true
     }

@@ -30,7 +30,7 @@ struct Seen {
 impl Own {
     fn new(seed: u64) -> Own {
         Own {
-            rounds: 24,
+            rounds: 15,
             random: Random::seeded(seed ^ 0x6f77_6e21),
             sessions: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -92,6 +92,9 @@ pub fn broken(case: &Case<Family>, seed: u64) -> Option<String> {
     let (mut cluster, _) = case.cluster(seed);
     let mut own = Own::new(seed);
     let report = cluster.run(&mut own);
+    if std::env::var_os("ISOCHRONE_TRACE").is_some() {
+        eprintln!("{}", cluster.trace());
+    }
     let violation = report.violations.first().map(ToString::to_string);
     violation.or_else(|| own.wrong.first().map(|text| format!("seed {seed}: {text}")))
 }
@@ -102,7 +105,9 @@ fn a_session_reads_its_writes_whatever_way_they_took() {
     let set: FaultSet = "pause,partition,loss,reorder,clock,disk_slow,snapshot".parse().unwrap();
     for (replicas, seeds) in [(3, 30), (5, 10)] {
         let case = Case::new(replicas, set, tune_commit);
-        let wrong: Vec<String> = (0..seeds).filter_map(|seed| broken(&case, seed)).collect();
+        let one = std::env::var("ISOCHRONE_SEED").ok().and_then(|text| text.parse::<u64>().ok());
+        let seeds = one.map_or(0..seeds, |seed| seed..seed + 1);
+        let wrong: Vec<String> = seeds.filter_map(|seed| broken(&case, seed)).collect();
         assert_eq!(wrong, [] as [&str; 0]);
     }
 }
