@@ -23,6 +23,8 @@ pub(crate) const ALL: &[Entry] = &[
 pub(crate) struct Entry {
     /// Its name on the command line and in deployment files.
     pub(crate) name: &'static str,
+    /// Whether nothing is served without a leader.
+    pub(crate) led: bool,
     /// Runs one seed of it.
     pub(crate) trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>,
     register: fn(&mut Protocols),
@@ -31,6 +33,7 @@ pub(crate) struct Entry {
 const fn entry<F: Family>() -> Entry {
     Entry {
         name: F::NAME,
+        led: F::LED,
         trial: |deployment, keyspace, terms, seed| {
             trial::run(deployment, keyspace, speech::bridge::<F>(), terms, seed)
         },

@@ -174,7 +174,9 @@ fn configured(
     demand: &Demand,
     replicas: Vec<String>,
 ) -> Recommendation {
-    let leader = keyspace.leader.map(|id| deployment.node(id).region);
+    let led = rows.iter().any(|row| row.protocol == keyspace.protocol && row.leader.is_some());
+    let chosen = keyspace.leader.or_else(|| led.then(|| leader(deployment, keyspace)));
+    let leader = chosen.map(|id| deployment.node(id).region);
     let named = leader.map(|region| deployment.region(region).name.clone());
     let same = |row: &&Row| {
         row.rank.is_some()

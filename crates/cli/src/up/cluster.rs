@@ -30,6 +30,8 @@ pub(crate) struct Cluster {
     keyspace: KeyspaceId,
     guarantee: String,
     protocols: Protocols,
+    /// Whether nothing is served without a leader.
+    led: bool,
     data: PathBuf,
     emulation: Emulation,
     peers: BTreeMap<NodeId, SocketAddr>,
@@ -111,6 +113,7 @@ impl Cluster {
         }
         let mut cluster = Cluster {
             keyspace,
+            led: protocols::of(&deployment, keyspace).is_some_and(|entry| entry.led),
             guarantee: guarantee.to_string(),
             protocols,
             data,
@@ -164,6 +167,7 @@ impl Cluster {
             self.places[index].served |= state == State::Up;
             let role = match reign {
                 _ if self.places[index].replicas == 0 => Role::Client,
+                None if newest.is_none() && !self.led => Role::Replica,
                 None => Role::Follower,
                 reign if reign == newest => Role::Leader,
                 Some(_) => Role::Deposed,
@@ -402,7 +406,8 @@ impl Cluster {
         let keyspace = usize::from(self.keyspace.0) - 1;
         let serves = self.running(place).all(|handle| {
             let status = handle.status();
-            status.keyspaces.get(keyspace).is_some_and(|keyspace| keyspace.ready && keyspace.leader.is_some())
+            let keyspace = status.keyspaces.get(keyspace);
+            keyspace.is_some_and(|keyspace| keyspace.ready && (!self.led || keyspace.leader.is_some()))
         });
         match (serves, place.served) {
             (true, _) => State::Up,

@@ -93,6 +93,8 @@ pub(crate) enum Role {
     Leader,
     /// It follows.
     Follower,
+    /// It is one of equals: nobody leads.
+    Replica,
     /// It believes to lead, but another leads in a later reign: it was cut off, and commits nothing.
     Deposed,
     /// There is none: commands of this region travel to others.
@@ -105,6 +107,7 @@ impl Role {
         match self {
             Role::Leader => "leader",
             Role::Follower => "follower",
+            Role::Replica => "replica",
             Role::Deposed => "deposed",
             Role::Client => "client",
         }
