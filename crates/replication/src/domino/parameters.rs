@@ -146,11 +146,11 @@ impl Tuning for Parameters {
             let right = format!("use at least {}, or probe more often", self.probe * self.samples as u64);
             reader.reject("window", "holds too few probes for a prediction", &right);
         }
-        self.suspect = reader.span("suspect", self.suspect, least, most);
+        self.suspect = reader.span("suspect_after", self.suspect, least, most);
         self.probe_timeout = reader.span("probe_timeout", self.probe_timeout, least, most);
         if self.suspect <= self.heartbeat {
             let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("suspect", "is not above the heartbeat", &right);
+            reader.reject("suspect_after", "is not above the heartbeat", &right);
         }
         let extra = reader.text("extra_delay", "");
         if extra == "auto" {

@@ -76,10 +76,10 @@ impl Tuning for Parameters {
     fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.patience = reader.span("patience", self.patience, least, most);
+        self.patience = reader.span("suspect_after", self.patience, least, most);
         if self.patience <= self.heartbeat {
             let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("patience", "is not above the heartbeat", &right);
+            reader.reject("suspect_after", "is not above the heartbeat", &right);
         }
         self.resend = reader.span("resend", self.resend, least, most);
         self.stagger = reader.span("stagger", self.stagger, least, most);
