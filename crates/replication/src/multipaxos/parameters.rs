@@ -43,6 +43,9 @@ pub struct Parameters {
     pub batch_commands: usize,
     /// Bytes in one slot at most, unless a single command is larger.
     pub batch_bytes: usize,
+    /// Whether commands wait while the leader's disk is busy with those before them. Where replicas are near,
+    /// the syncs bound the rate; where they are far, a command should be on its way.
+    pub gather: bool,
     /// Slots proposed and not decided at most: bounds what a promise must carry.
     pub window: u64,
     /// Bytes proposed and not decided at most.
@@ -76,6 +79,7 @@ impl Tuning for Parameters {
             drift_ppm: 10_000,
             batch_commands: 4_096,
             batch_bytes: 1 << 20,
+            gather: rtt_max < Span::from_millis(5),
             window: 1_024,
             window_bytes: 32 << 20,
             queue_commands: 65_536,
@@ -107,6 +111,7 @@ impl Tuning for Parameters {
         self.batch_commands =
             reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
         self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        self.gather = reader.boolean("gather", self.gather);
         self.window = reader.integer("window", self.window, 1, 1 << 20);
         self.window_bytes = reader.bytes("window_bytes", self.window_bytes as u64, 1, 64 << 20) as usize;
         self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;

@@ -18,6 +18,8 @@ pub(super) struct Reign {
     pub(super) next: Slot,
     /// When everything before it is decided, so is all that was adopted: reads may be served.
     serving: Slot,
+    /// Everything proposed before it is durable here.
+    durable: Slot,
     flights: SlotLog<Flight>,
     flying_bytes: usize,
     /// A change that is proposed and not decided: nothing is proposed behind it.
@@ -144,6 +146,7 @@ impl<V: Wire> Log<V> {
             ballot,
             next,
             serving: next,
+            durable: next,
             flights,
             flying_bytes,
             barrier,
@@ -184,6 +187,9 @@ impl<V: Wire> Log<V> {
 
     /// Gives waiting values their slots, one for each batch, as far as the window allows.
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        if self.gathers() {
+            return;
+        }
         while !self.queue.values.is_empty() && self.has_room() {
             let mut bytes = 0usize;
             let fits = |(count, (_, size)): &(usize, &(V, u32))| {
@@ -199,6 +205,16 @@ impl<V: Wire> Log<V> {
             self.queue.since = effects.now();
             self.propose_slot(Value::Batch(batch), bytes, queued, effects);
         }
+    }
+
+    /// Whether what waits goes on waiting while the disk here is busy with what was proposed before: where
+    /// replicas are near, syncs are what bounds the rate, and fewer, larger ones serve more.
+    fn gathers(&self) -> bool {
+        let Role::Leader(reign) = &self.role else { return false };
+        self.parameters.gather
+            && reign.next > reign.durable
+            && self.queue.values.len() < self.parameters.batch_commands
+            && self.queue.bytes < self.parameters.batch_bytes
     }
 
     fn has_room(&self) -> bool {
@@ -264,6 +280,9 @@ impl<V: Wire> Log<V> {
             return;
         }
         reign.contact.heard(voter, now);
+        if voter == me {
+            reign.durable = reign.durable.max(last.next());
+        }
         for slot in first.max(reign.flights.base()).until(last.next().min(reign.next)) {
             let Some(flight) = reign.flights.get_mut(slot) else { continue };
             flight.voters.insert(voter);
