@@ -314,7 +314,9 @@ impl<V: Ordered> Order<V> {
     pub(super) fn resume_lane(&mut self, now: Instant) {
         let majority = self.majority();
         self.owner.skip = self.clock.reserved();
-        self.owner.last = self.clock.reserved();
+        // A proposal's record lies before the reserve that covers it, so a torn journal may end between them.
+        let proposed = self.lanes[self.me].votes.last_key_value().map_or(0, |(at, _)| *at);
+        self.owner.last = self.clock.reserved().max(proposed);
         let frontier = self.tracks[self.me + 1].frontier();
         for (at, (ballot, value)) in self.lanes[self.me].votes.range(frontier..) {
             let Some(value) = value else { continue };

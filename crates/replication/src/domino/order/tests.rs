@@ -324,6 +324,42 @@ fn an_owner_proposes_behind_what_was_sealed_while_it_was_away() {
     assert!(wrong.executed[2] != wrong.executed[0], "the bug shows: {:?}", wrong.executed);
 }
 
+/// The smallest schedule of seed 593 (three regions, all faults): a journal that is torn between a proposal and
+/// the reserve that covers it.
+#[test]
+fn an_owner_gives_no_position_twice_though_the_reserve_behind_it_is_torn_off() {
+    let mut world = World::new(3, |_| {});
+    world.pass(1_000);
+    // Beyond what the clock gives.
+    let above = world.orders[1].clock.reserved() + 1_000 * MS;
+    let lead = |world: &mut World, word: u64| {
+        let led = Message::ProposeLed { above, tell: false, values: vec![Word(word)] };
+        world.act(1, |order, effects| order.receive(process(9), led, effects));
+    };
+    lead(&mut world, 1);
+    let accepted = world.records[1].iter().rposition(|record| matches!(record, Record::Accepted { .. }));
+    let accepted = accepted.expect("it was proposed");
+    assert!(
+        matches!(world.records[1][accepted + 1..], [Record::Reserve { .. }]),
+        "the reserve lies behind it"
+    );
+    world.records[1].truncate(accepted + 1);
+    // What it proposes again is lost at first; beats give it a clock.
+    world.cut = Some(1);
+    world.restart();
+    world.cut = None;
+    world.pass(world.setup.parameters.heartbeat.as_nanos() / MS);
+    lead(&mut world, 2);
+    world.deliver();
+    world.pass(5_000);
+    for executed in &world.executed {
+        let mut words = executed.clone();
+        words.sort_unstable();
+        assert_eq!(words, [1, 2], "both have a place of their own");
+        assert_eq!(executed, &world.executed[0]);
+    }
+}
+
 #[test]
 fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
     assert!(campaign::prefers_higher_ballots(&Word(1), false));
