@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """The protocols beside each other on one machine: writes a second and server CPU a command.
 
-    bench/protocols/run.py [--binary target/release/isochrone] [--seconds 6] [--rounds 3] [--format json]
+    bench/protocols/run.py [--binary target/release/isochrone] [--seconds 6] [--rounds 3] [--cores 0.3] [--format json]
 
 Three durable replicas over loopback, one redis-benchmark at every replica at once (so the clients are spread,
 as those of a leaderless protocol are), SET of 64-byte values: over 1,000,000 keys (no contention to speak
 of), and on one key (all contend). Rounds take each protocol in turn, so that a noisy minute hits all alike;
 figures are medians of the rounds.
+
+Without --cores the replicas share the machine, so what counts is the sum of their work. With --cores each
+replica has that share of a core and no more, as if it had a machine of its own: what counts is the busiest
+replica's work, which is what a protocol without a leader spreads. That takes a cgroup for each replica, so
+it wants root; choose the shares so that together they leave the load generators and the disk a core.
 
 Needs redis-benchmark on the PATH (Debian: redis-tools).
 """
@@ -24,6 +29,45 @@ from run import Servers, ROOT, free_ports, redis_answers, wait_for  # noqa: E402
 
 PROTOCOLS = ["multipaxos", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"]
 REPLICAS = 3
+
+
+class Shares:
+    """A cgroup for each replica, in which it gets a share of a core; nothing where no share is asked for."""
+
+    # Short, so that a replica that has spent its share does not stall for longer than a disk does.
+    PERIOD_US = 10_000
+
+    def __init__(self, cores):
+        self.cores = cores
+        self.groups = []
+
+    def limit(self, pid, name):
+        if self.cores is None:
+            return
+        quota = max(1_000, int(self.cores * self.PERIOD_US))
+        unified = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        root = pathlib.Path("/sys/fs/cgroup" if unified else "/sys/fs/cgroup/cpu")
+        group = root / f"isochrone-bench-{os.getpid()}-{name}"
+        try:
+            if unified:
+                (root / "cgroup.subtree_control").write_text("+cpu")
+            group.mkdir()
+            self.groups.append(group)
+            if unified:
+                (group / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+            else:
+                (group / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+                (group / "cpu.cfs_quota_us").write_text(str(quota))
+            (group / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            raise SystemExit(f"--cores: no cgroup for a replica ({error}); it wants root and the cpu controller")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for group in self.groups:
+            group.rmdir()
 
 
 def load(ports, count, clients, pipeline, keys, servers):
@@ -49,8 +93,9 @@ def load(ports, count, clients, pipeline, keys, servers):
     return {"per_second": rate, "p50_ms": statistics.median(float(row[-4]) for row in rows), "cpu_us": cpu}
 
 
-def run(base, binary, protocol, seconds, clients, pipeline, keys):
-    with Servers(base) as servers:
+def run(base, binary, protocol, seconds, clients, pipeline, keys, cores):
+    # The servers end before their groups do.
+    with Shares(cores) as shares, Servers(base) as servers:
         peers, gates, admin = free_ports(REPLICAS), free_ports(REPLICAS), free_ports(REPLICAS)
         lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
         for i in range(REPLICAS):
@@ -62,6 +107,7 @@ def run(base, binary, protocol, seconds, clients, pipeline, keys):
         file.write_text("\n".join(lines) + "\n")
         for i in range(REPLICAS):
             servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
+            shares.limit(servers.processes[-1].pid, f"n{i}")
         for port in gates:
             wait_for(port, protocol, redis_answers)
         # A short probe finds how many requests fill the time.
@@ -77,6 +123,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=17, help="connections at each replica")
     parser.add_argument("--pipeline", type=int, default=16)
+    parser.add_argument("--cores", type=float, help="the share of a core that each replica gets; all, if not given")
     parser.add_argument("--protocols", default=",".join(PROTOCOLS))
     parser.add_argument("--dir", default=str(ROOT / "target"), help="where the data directories go")
     parser.add_argument("--format", choices=["text", "json"], default="text")
@@ -86,7 +133,7 @@ def main():
     for i in range(a.rounds):
         for (protocol, keys), runs in cases.items():
             print(f"round {i + 1} of {a.rounds}: {protocol}, {keys} keys", file=sys.stderr, flush=True)
-            runs.append(run(a.dir, binary, protocol, a.seconds, a.clients, a.pipeline, keys))
+            runs.append(run(a.dir, binary, protocol, a.seconds, a.clients, a.pipeline, keys, a.cores))
     rows = [
         {"protocol": protocol, "contention_percent": 100 if keys == 1 else 0,
          **{figure: statistics.median(r[figure] for r in runs) for figure in runs[0]}}
@@ -95,7 +142,8 @@ def main():
     if a.format == "json":
         print(json.dumps(rows))
         return
-    print(f"{a.clients} connections at each of {REPLICAS} replicas, pipeline {a.pipeline}; {os.cpu_count()} cores; "
+    share = f"{a.cores} of a core for each replica" if a.cores else f"{os.cpu_count()} cores for all"
+    print(f"{a.clients} connections at each of {REPLICAS} replicas, pipeline {a.pipeline}; {share}; "
           f"medians of {a.rounds} rounds\n")
     print(f"{'protocol':12} {'contention':>10} {'writes/s':>10} {'p50 ms':>8} {'server CPU us':>14}")
     for row in rows:
