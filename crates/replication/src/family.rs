@@ -60,8 +60,8 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
 pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     /// The defaults for replicas and clients that are at most this far apart.
     fn for_rtt(rtt_max: Span) -> Self;
-    /// Reads over these defaults; the caller finishes the reader.
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>);
+    /// Reads over these defaults, in a keyspace that replies so; the caller finishes the reader.
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply);
     /// The bugs that can be planted.
     fn bugs() -> Vec<&'static str>;
     /// Plants the bug of this name; false where there is none.

@@ -75,7 +75,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let (mut service, mut parameters) = (Service::for_rtt(rtt_max), F::Parameters::for_rtt(rtt_max));
         let mut reader = keyspace.parameters.read();
         service.read_from(&mut reader, F::COMMITS);
-        parameters.read_from(&mut reader);
+        parameters.read_from(&mut reader, service.reply);
         let names = reader.text("spares", "");
         let mut spares = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -38,6 +38,8 @@ pub enum Extra {
 /// The parameters of Domino.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
+    /// When the keyspace answers writes: commits are told only where somebody is answered then.
+    pub reply: Reply,
     /// How often replicas announce their clocks. Execution waits for announcements.
     pub heartbeat: Span,
     /// How often clients probe each replica. A client that was idle for long probes ten times more rarely.
@@ -99,6 +101,7 @@ impl Tuning for Parameters {
         let heartbeat = Span::from_millis(10);
         let suspect = (rtt_max * 3 + heartbeat * 5).max(Span::from_millis(500));
         Parameters {
+            reply: Reply::Execute,
             heartbeat,
             probe: Span::from_millis(10),
             window: Span::from_secs(1),
@@ -130,10 +133,10 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
-        let replies = [("execute", Reply::Execute), ("commit", Reply::Commit)];
-        if reader.choice("reply", Reply::Execute, &replies) == Reply::Commit {
+        self.reply = reply;
+        if reply == Reply::Commit {
             // Commits come as soon without it, and nobody waits for the execution.
             (self.extra, self.learners) = (Extra::Fixed(Span::ZERO), Learners::Sole);
         }

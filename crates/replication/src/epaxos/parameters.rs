@@ -2,12 +2,15 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
 /// The parameters of EPaxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
+    /// When the keyspace answers writes: commits are told only where somebody is answered then.
+    pub reply: Reply,
     /// How often a replica says that it lives and what it has executed.
     pub heartbeat: Span,
     /// How long a replica is silent until its instances are recovered by others. Several heartbeats and the
@@ -52,6 +55,7 @@ impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         let heartbeat = Span::from_millis(100);
         Parameters {
+            reply: Reply::Execute,
             heartbeat,
             // On a LAN not less than a busy machine may stand still.
             patience: heartbeat * 4 + rtt_max,
@@ -73,8 +77,9 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        self.reply = reply;
         self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
         self.patience = reader.span("suspect_after", self.patience, least, most);
         if self.patience <= self.heartbeat {

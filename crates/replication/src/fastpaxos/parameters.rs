@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
@@ -76,9 +77,9 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
-        self.cast = reader.choice("reply", self.cast, &[("execute", false), ("commit", true)]);
+        self.cast = reply == Reply::Commit;
         // A client that learns by itself does not wait for a replica to learn.
         let usual = if self.cast { Learners::Sole } else { self.learners };
         let learners = [("sole", Learners::Sole), ("all", Learners::All)];

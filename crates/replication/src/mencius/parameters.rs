@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
@@ -73,7 +74,7 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
         self.patience = reader.span("suspect_after", self.patience, least, most);
@@ -84,7 +85,7 @@ impl Tuning for Parameters {
         self.skip_delay = reader.span("skip_delay", self.skip_delay, Span::ZERO, most);
         self.skip_limit = reader.integer("skip_limit", self.skip_limit, 0, 1 << 20);
         self.revoke_turns = reader.integer("revoke_turns", self.revoke_turns, 2, 1 << 32);
-        self.early = reader.choice("reply", self.early, &[("execute", false), ("commit", true)]);
+        self.early = reply == Reply::Commit;
         self.batch_commands =
             reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
         self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;

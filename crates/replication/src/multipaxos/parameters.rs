@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
 
@@ -90,7 +91,7 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, _: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         let forms = [("slots", Form::Slots), ("prefix", Form::Prefix)];
         self.form = reader.choice("form", self.form, &forms);

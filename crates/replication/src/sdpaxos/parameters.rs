@@ -2,12 +2,15 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
 
 /// The parameters of SDPaxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
+    /// When the keyspace answers writes: commits are told only where somebody is answered then.
+    pub reply: Reply,
     /// How often everyone tells everyone that it lives; what is lazy leaves then, and what is late is looked for.
     pub heartbeat: Span,
     /// A silence that makes a suspect: the longest round trip, so that a lease of this length lasts from one
@@ -59,6 +62,7 @@ impl Tuning for Parameters {
         // On a LAN not less than a busy machine may stand still.
         let election = (heartbeat * 4 + rtt_max).max(Span::from_millis(400));
         Parameters {
+            reply: Reply::Execute,
             heartbeat,
             election,
             campaign: rtt_max * 2 + Span::from_millis(400),
@@ -83,8 +87,9 @@ impl Tuning for Parameters {
         }
     }
 
-    fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(600));
+        self.reply = reply;
         self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
         self.election = reader.span("election", self.election, least, most);
         if self.election <= self.heartbeat {

@@ -5,6 +5,7 @@ use super::message::{Entry, Objects, Part, Value};
 use super::order::{Order, Pending};
 use crate::order::{Ordered, Step};
 use crate::request::Refusal;
+use crate::service::Reply;
 use isochrone_core::{Ballot, Instant, ReplicaId, ReplicaSet, Slot, SlotLog, Span};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -358,6 +359,9 @@ impl<V: Ordered> Order<V> {
             && !proposal.ready
         {
             proposal.ready = true;
+            if self.knobs.0.reply != Reply::Commit {
+                return;
+            }
             let spans = proposal.spans(now);
             let values = proposal.values.clone();
             self.steps.extend(values.iter().map(|value| Step::Committed(value.clone(), spans)));

@@ -9,6 +9,7 @@ use super::{Mutation, Order, Parameters};
 use crate::family::Tuning as _;
 use crate::order::{Member, Order as _, Ordered, Setup, Step};
 use crate::request::Change;
+use crate::service::Reply;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
@@ -88,7 +89,8 @@ impl Group {
         Group::with(count, parameters)
     }
 
-    fn with(count: usize, parameters: Parameters) -> Group {
+    fn with(count: usize, mut parameters: Parameters) -> Group {
+        parameters.reply = Reply::Commit;
         let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
         let members = (0..count).map(member).collect();
         let setup = Setup { members, preferred: Some(ReplicaId(0)), continues: false, parameters };

@@ -4,6 +4,7 @@ use super::super::Mutation;
 use super::super::message::{Item, Record};
 use super::Order;
 use crate::order::{Ordered, Step};
+use crate::service::Reply;
 use isochrone_core::{Ballot, Count, Effects, Instant, ReplicaId, Span, Tally, wire};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -195,7 +196,7 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_accepted(&mut self, from: usize, stamps: &[u64], effects: &mut Effects<Self>) {
-        let now = effects.now();
+        let (now, reply) = (effects.now(), self.parameters().reply);
         for at in stamps {
             let Some(flight) = self.owner.flights.get_mut(at) else { continue };
             if from == self.me {
@@ -210,6 +211,7 @@ impl<V: Ordered> Order<V> {
                 Some(id) => {
                     self.told.entry(id.client).or_default().committed.push((id.sequence, *at));
                 }
+                None if reply == Reply::Execute => {}
                 None => {
                     let own = flight.own.unwrap_or(now);
                     let spans = [

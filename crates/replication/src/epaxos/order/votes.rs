@@ -5,6 +5,7 @@ use super::super::message::{Attributes, Committed, Content, InstanceId, Message,
 use super::recovery::{Drive, Stage};
 use super::{Order, replica};
 use crate::order::{Ordered, Step};
+use crate::service::Reply;
 use isochrone_core::{Ballot, Effects, ProcessId, ReplicaSet, wire};
 use std::collections::BTreeMap;
 
@@ -229,7 +230,7 @@ impl<V: Ordered> Order<V> {
                     self.notes.push("given_up");
                     self.flights.remove(&id.number);
                     self.queue.retry(&batch, queued);
-                } else {
+                } else if self.parameters.reply == Reply::Commit {
                     let spans =
                         [proposed.since(queued), Default::default(), now.since(proposed), Default::default()];
                     for value in batch.iter() {

@@ -83,6 +83,7 @@ impl Driver<Replicated<Machine, Family>> for Own {
 pub fn tune_commit(placement: &mut Placement<Machine>, random: &mut Random) {
     tune(placement, random);
     placement.service.reply = At::Commit;
+    placement.parameters.reply = At::Commit;
     // Sessions whose commands time out say nothing about order.
     placement.service.limit = Span::from_secs(20);
 }

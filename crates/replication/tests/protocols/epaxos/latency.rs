@@ -100,6 +100,7 @@ fn contended(matrix: &Matrix, replicas: &[RegionId]) -> Vec<(NodeId, Span)> {
     let deployment = Deployment::of_matrix(matrix.clone(), "epaxos", replicas);
     let mut placement = Placement::<Machine>::of(&deployment, &deployment.keyspaces()[0]).unwrap();
     placement.service.reply = When::Commit;
+    placement.parameters.reply = When::Commit;
     placement.clients.retain(|(node, _)| replicas.contains(&RegionId(node.0)));
     let names: Vec<&str> = matrix.names().collect();
     let delay = |from, to| matrix.one_way(RegionId(from), RegionId(to));

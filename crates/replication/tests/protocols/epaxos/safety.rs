@@ -31,6 +31,7 @@ fn replies_at_commit_keep_each_key_linearizable() {
         Case::<Family>::new(replicas, faults, |placement, random| {
             tune(placement, random);
             placement.service.reply = Reply::Commit;
+            placement.parameters.reply = Reply::Commit;
         })
     };
     hold(&case(3), 0, 40);

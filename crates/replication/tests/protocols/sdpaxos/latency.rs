@@ -1,10 +1,16 @@
 //! Without load a command waits what the closed form says, at every member.
 
 use crate::latency::{Measured, groups, matrices};
+use crate::machine::Machine;
 use isochrone_core::{Matrix, NodeId, RegionId, Span};
 use isochrone_plan::{Client, Group, sdpaxos};
 use isochrone_replication::sdpaxos::Family;
 use isochrone_replication::service::Reply;
+
+fn at_commit(placement: &mut isochrone_replication::Placement<Machine, Family>) {
+    placement.service.reply = Reply::Commit;
+    placement.parameters.reply = Reply::Commit;
+}
 
 #[test]
 fn every_region_waits_what_the_closed_form_says_on_every_matrix() {
@@ -13,9 +19,9 @@ fn every_region_waits_what_the_closed_form_says_on_every_matrix() {
             for leader in [replicas[0], replicas[replicas.len() - 1]] {
                 for thrifty in [true, false] {
                     let tune: fn(&mut isochrone_replication::Placement<_, Family>) = match thrifty {
-                        true => |placement| placement.service.reply = Reply::Commit,
+                        true => at_commit,
                         false => |placement| {
-                            placement.service.reply = Reply::Commit;
+                            at_commit(placement);
                             placement.parameters.thrifty = false;
                         },
                     };
@@ -40,9 +46,8 @@ fn a_read_waits_for_the_sequencer_only() {
 
 /// What everyone beside a live replica waits for commands when these are dead.
 fn degraded(matrix: &Matrix, replicas: &[RegionId], dead: &[NodeId]) -> Vec<(RegionId, Span)> {
-    let tune: fn(&mut isochrone_replication::Placement<_, Family>) =
-        |placement| placement.service.reply = Reply::Commit;
-    let measured = Measured::<Family> { dead: dead.to_vec(), tune, ..Measured::new(matrix, replicas) };
+    let measured =
+        Measured::<Family> { dead: dead.to_vec(), tune: at_commit, ..Measured::new(matrix, replicas) };
     let (waits, _) = measured.waits();
     let waits = waits.into_iter().map(|(node, wait)| (RegionId(node.0), wait));
     waits.filter(|(client, _)| replicas.contains(client)).collect()

@@ -23,5 +23,6 @@ fn tune(placement: &mut Placement<Machine, Family>, random: &mut Random) {
     parameters.keep_slots = [2, 16, 8_192][random.below(3) as usize];
     if random.chance(0.3) {
         placement.service.reply = Reply::Commit;
+        placement.parameters.reply = Reply::Commit;
     }
 }
