@@ -30,8 +30,6 @@ pub struct Setup<P> {
     pub members: Arc<[Member]>,
     /// The member that leads first, where there is a leader, sequencer or coordinator.
     pub preferred: Option<ReplicaId>,
-    /// Whether this group continues another by stop and hand-over: its first members have the state already.
-    pub continues: bool,
     /// The knobs.
     pub parameters: P,
 }

@@ -43,7 +43,7 @@ fn process(node: usize) -> ProcessId {
 
 fn setup(count: usize, parameters: Parameters) -> Setup<Parameters> {
     let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
-    Setup { members: (0..count).map(member).collect(), preferred: None, continues: false, parameters }
+    Setup { members: (0..count).map(member).collect(), preferred: None, parameters }
 }
 
 /// What happens at a time.

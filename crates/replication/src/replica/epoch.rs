@@ -137,7 +137,6 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         order::Setup {
             members: self.members.clone(),
             preferred: self.preferred.filter(|seat| usize::from(seat.0) < self.members.len()),
-            continues: self.epoch > 0,
             parameters: self.knobs.0,
         }
     }

@@ -339,7 +339,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     fn open(identity: Identity, setup: &Self::Setup) -> Replica<S, O> {
         let members = setup.members.clone();
         let (preferred, parameters) = (setup.preferred, setup.parameters);
-        let inner = order::Setup { members: members.clone(), preferred, continues: false, parameters };
+        let inner = order::Setup { members: members.clone(), preferred, parameters };
         Replica {
             identity,
             preferred,

@@ -93,7 +93,7 @@ impl Group {
         parameters.reply = Reply::Commit;
         let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
         let members = (0..count).map(member).collect();
-        let setup = Setup { members, preferred: Some(ReplicaId(0)), continues: false, parameters };
+        let setup = Setup { members, preferred: Some(ReplicaId(0)), parameters };
         let open = |node| Order::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let mut group = Group {
             orders: (0..count).map(open).collect(),

@@ -84,7 +84,7 @@ impl<O: Order<Value = Letter>> World<O> {
     pub fn new(replicas: usize, parameters: O::Parameters) -> World<O> {
         let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
         let (members, preferred) = ((0..replicas).map(member).collect(), Some(ReplicaId(0)));
-        let setup = order::Setup { members, preferred, continues: false, parameters };
+        let setup = order::Setup { members, preferred, parameters };
         let open = |node| O::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let orders = (0..replicas).map(open).collect();
         let mut world = World {

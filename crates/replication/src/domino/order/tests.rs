@@ -56,7 +56,7 @@ impl World {
         tune(&mut parameters);
         let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node as u16) };
         let members: Arc<[Member]> = (0..replicas).map(member).collect();
-        let setup = Setup { members, preferred: None, continues: false, parameters };
+        let setup = Setup { members, preferred: None, parameters };
         let identity = |node: usize| Identity { process: process(node as u16), incarnation: 1 };
         let orders: Vec<_> = (0..replicas).map(|node| Order::open(identity(node), &setup)).collect();
         let mut world = World {

@@ -25,7 +25,7 @@ fn setup(form: Form) -> Setup<Parameters> {
     let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
     parameters.form = form;
-    Setup { members: (0..3).map(member).collect(), preferred: None, continues: false, parameters }
+    Setup { members: (0..3).map(member).collect(), preferred: None, parameters }
 }
 
 impl Follower {

@@ -52,7 +52,7 @@ impl World {
         parameters.delegate = false;
         (parameters.patience, parameters.stagger) = (Span::ZERO, Span::ZERO);
         let members = (0..count).map(member).collect();
-        let setup = Setup { members, preferred: None, continues: false, parameters };
+        let setup = Setup { members, preferred: None, parameters };
         let open = |node| Replica::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let mut world = World {
             replicas: (0..count).map(open).collect(),

@@ -37,7 +37,7 @@ impl Table {
         let mut parameters = Parameters::for_rtt(Span::from_millis(10));
         (parameters.mutation, parameters.cast) = (mutation, true);
         let members: Arc<[Member]> = (0..replicas).map(member).collect();
-        let setup = Setup { members, preferred: Some(ReplicaId(0)), continues: false, parameters };
+        let setup = Setup { members, preferred: Some(ReplicaId(0)), parameters };
         let open = |node| Order::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let mut table = Table {
             orders: (0..replicas).map(open).collect(),

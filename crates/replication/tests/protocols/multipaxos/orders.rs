@@ -68,7 +68,7 @@ impl World {
         (parameters.form, parameters.mutation, parameters.lease) = (form, mutation, false);
         let preferred = Some(ReplicaId(0));
         let members = (0..3).map(member).collect();
-        let setup = order::Setup { members, preferred, continues: false, parameters };
+        let setup = order::Setup { members, preferred, parameters };
         let open = |node| Log::open(Identity { process: process(node), incarnation: 1 }, &setup);
         let logs = (0..3).map(open).collect();
         let mut world = World {
