@@ -8,6 +8,7 @@
 pub mod client;
 pub mod directory;
 pub mod domino;
+mod election;
 pub mod epaxos;
 mod family;
 pub mod fastpaxos;

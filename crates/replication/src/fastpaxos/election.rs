@@ -6,6 +6,7 @@ use super::coordinator::Reign;
 use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote};
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
+use crate::election::patience;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{
@@ -345,17 +346,10 @@ impl<V: Ordered> Order<V> {
         effects.arm(Timer::Watch, self.patience);
     }
 
-    /// At least the time after which silence is suspect, later by turns: members poll in the order of their
-    /// seats behind the coordinator's, each within a random part of its turn, so that two seldom campaign at
-    /// once.
     pub(super) fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let at = |seat| self.members.iter().position(|member| member.replica == seat).unwrap_or(0);
         let coordinator = self.coordinator.map_or(0, |ballot| at(ballot.owner));
-        let count = self.members.len().max(1);
-        let rank = (at(self.me) + count - coordinator + count - 1) % count;
-        let turn = self.parameters.suspect / 4;
-        let within = Span::from_nanos(effects.random().below(turn.as_nanos()));
-        self.parameters.suspect + turn * rank as u64 + within
+        patience(self.parameters.suspect, at(self.me), coordinator, self.members.len(), effects.random())
     }
 
     /// Lets another replica coordinate.

@@ -13,6 +13,7 @@ use super::space::{Announcement, Proposal, Space};
 use super::straggler::Straggler;
 use super::view::{Campaign, Poll, Stashed, Task};
 use super::{Mutation, Parameters};
+use crate::election::patience;
 use crate::order::{Knobs, Member, Ordered, Setup, Step};
 use isochrone_core::{
     Ballot, Blob, Effects, Identity, Instant, Lease, Malformed, Process, ProcessId, Quorums, ReplicaId,
@@ -418,10 +419,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let count = self.count().max(1);
         let head = usize::from(self.installed.owner.0) % count;
-        let rank = (usize::from(self.me) + count - head + count - 1) % count;
-        let turn = self.parameters().election / 4;
-        let within = Span::from_nanos(effects.random().below(turn.as_nanos()));
-        self.parameters().election + turn * rank as u64 + within
+        patience(self.parameters().election, usize::from(self.me), head, count, effects.random())
     }
 }
 

@@ -44,6 +44,7 @@ use configuration::NO_SEAT;
 pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 
 use super::{Form, Mutation, Parameters};
+use crate::election::patience;
 use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use election::Campaign;
@@ -619,16 +620,10 @@ impl<V: Wire> Log<V> {
         effects.arm(Timer::Watch, self.patience);
     }
 
-    /// Above one election timeout, later by turns: members poll in the order of their seats behind the
-    /// leader's, each within a random part of its turn, so that two seldom campaign at once.
     fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let members = self.configuration.members();
         let at = |seat| members.iter().position(|member| member.replica == seat).unwrap_or(0);
         let leader = self.leader.map_or(0, |ballot| at(ballot.owner));
-        let count = members.len().max(1);
-        let rank = (at(self.me) + count - leader + count - 1) % count;
-        let turn = self.parameters.election / 4;
-        let within = Span::from_nanos(effects.random().below(turn.as_nanos()));
-        self.parameters.election + turn * rank as u64 + within
+        patience(self.parameters.election, at(self.me), leader, members.len(), effects.random())
     }
 }

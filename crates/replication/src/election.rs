@@ -1,0 +1,33 @@
+//! When members come forward to lead, where one of them does.
+
+use isochrone_core::{Random, Span};
+
+/// How long the member at place `own` hears nobody lead before it asks whether others hear as little: at least
+/// `silence`, later by turns. Members come in the order of their places behind the leader's, each within a
+/// random part of its turn, so that two seldom campaign at once.
+pub(crate) fn patience(silence: Span, own: usize, leader: usize, count: usize, random: &mut Random) -> Span {
+    let count = count.max(1);
+    let rank = (own + count - leader + count - 1) % count;
+    let turn = silence / 4;
+    let within = Span::from_nanos(random.below(turn.as_nanos()));
+    silence + turn * rank as u64 + within
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_next_behind_the_leader_is_patient_for_the_shortest_time() {
+        let (silence, turn) = (Span::from_millis(400), Span::from_millis(100));
+        let mut random = Random::seeded(1);
+        // The leader is at 3; it comes last itself.
+        for (own, rank) in [(4, 0), (0, 1), (1, 2), (2, 3), (3, 4)] {
+            let least = silence + turn * rank;
+            for _ in 0..20 {
+                let patience = patience(silence, own, 3, 5, &mut random);
+                assert!(patience >= least && patience < least + turn, "{own}: {patience}");
+            }
+        }
+    }
+}
