@@ -22,11 +22,12 @@ use super::coordinator::Reign;
 use super::election::Campaign;
 use super::message::{Message, NO_SEAT, Name, Note, Record, Timer, Values, Vote};
 use super::{Learners, Mutation, Parameters};
+use crate::chunks::fill;
 use crate::order::{Decided, Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, Quorums,
-    ReplicaId, Slot, SlotLog, Snapshot, Span, Tally, Ticket, machine::CHUNK_MAX, wire,
+    ReplicaId, Slot, SlotLog, Snapshot, Span, Tally, Ticket, wire,
 };
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
@@ -558,22 +559,11 @@ impl<V: Ordered> Process for Order<V> {
                 return None;
             }
             first = false;
-            let (mut image, mut size) = (head.clone(), 0);
+            let mut size = 0;
             // Votes before outcomes: an index that is decided takes no vote.
-            while size < CHUNK_MAX
-                && let Some(vote) = votes.pop_front()
-            {
-                size += wire::encoded_size(&vote);
-                image.votes.push(vote);
-            }
-            while size < CHUNK_MAX
-                && votes.is_empty()
-                && let Some(outcome) = outcomes.pop_front()
-            {
-                size += wire::encoded_size(&outcome);
-                image.outcomes.push(outcome);
-            }
-            Some(Blob::from(wire::encode(&image)))
+            let votes = fill(&mut votes, &mut size);
+            let outcomes = fill(&mut outcomes, &mut size);
+            Some(Blob::from(wire::encode(&Image { votes, outcomes, ..head.clone() })))
         })))
     }
 

@@ -3,8 +3,9 @@
 use super::Mutation;
 use super::message::{Held, Message, Rank, Record, Turn};
 use super::order::{Order, RESERVE};
+use crate::chunks::chunked;
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Blob, Effects, Malformed, Slot, Snapshot, machine::CHUNK_MAX, wire};
+use isochrone_core::{Ballot, Effects, Malformed, Slot, Snapshot, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -100,21 +101,7 @@ impl<V: Ordered> Order<V> {
             let from = self.deal.turn(lane, self.delivered);
             held.extend(of.report(from..of.end()).into_iter().map(|held| (lane as Rank, held)));
         }
-        let mut first = true;
-        Box::new(std::iter::from_fn(move || {
-            if !first && held.is_empty() {
-                return None;
-            }
-            first = false;
-            let (mut image, mut size) = (head.clone(), 0);
-            while size < CHUNK_MAX
-                && let Some(one) = held.pop_front()
-            {
-                size += wire::encoded_size(&one);
-                image.held.push(one);
-            }
-            Some(Blob::from(wire::encode(&image)))
-        }))
+        chunked(held, move |held| Image { held, ..head.clone() })
     }
 
     /// What a former life may have left in its turns is found out by revoking them; the first own turn of

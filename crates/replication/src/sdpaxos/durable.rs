@@ -5,8 +5,8 @@ use super::assignment::{Assignment, Image, Rank};
 use super::message::{Entry, Value};
 use super::order::Order;
 use super::space::Cell;
+use crate::chunks::fill;
 use crate::order::{Ordered, Step};
-use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{Ballot, Blob, Instant, Malformed, Slot, Snapshot, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -68,13 +68,7 @@ impl<V: Ordered> Order<V> {
             if let Some(frame) = first.take() {
                 return Some(Blob::from(wire::encode(&frame)));
             }
-            let (mut chunk, mut size) = (Vec::new(), 0);
-            while size < CHUNK_MAX
-                && let Some(vote) = votes.pop_front()
-            {
-                size += wire::encoded_size(&vote);
-                chunk.push(vote);
-            }
+            let chunk = fill(&mut votes, &mut 0);
             (!chunk.is_empty()).then(|| Blob::from(wire::encode(&Chunk::Votes(chunk))))
         }))
     }

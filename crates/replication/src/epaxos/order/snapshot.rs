@@ -4,9 +4,9 @@ use super::super::Mutation;
 use super::super::message::{Attributes, Content, InstanceId, Phase, Record, SEATS};
 use super::instances::Executed;
 use super::{Instance, Order};
+use crate::chunks::chunked;
 use crate::order::{Order as _, Ordered};
-use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::{Ballot, Blob, Malformed, Snapshot, wire};
+use isochrone_core::{Ballot, Malformed, Snapshot, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,21 +62,7 @@ impl<V: Ordered> Order<V> {
             let here = space.from(0).map(|(number, instance)| (InstanceId::at(seat, number), held(instance)));
             instances.extend(here);
         }
-        let mut first = true;
-        Box::new(std::iter::from_fn(move || {
-            if !first && instances.is_empty() {
-                return None;
-            }
-            first = false;
-            let (mut image, mut size) = (head.clone(), 0);
-            while size < CHUNK_MAX
-                && let Some(instance) = instances.pop_front()
-            {
-                size += wire::encoded_size(&instance);
-                image.instances.push(instance);
-            }
-            Some(Blob::from(wire::encode(&image)))
-        }))
+        chunked(instances, move |instances| Image { instances, ..head.clone() })
     }
 
     pub(super) fn restore_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {

@@ -44,13 +44,14 @@ use configuration::NO_SEAT;
 pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 
 use super::{Form, Mutation, Parameters};
+use crate::chunks::chunked;
 use crate::election::patience;
 use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use election::Campaign;
 use isochrone_core::{
     Admit, Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaId, Slot,
-    SlotLog, Snapshot, Span, Tally, Ticket, Wire, machine::CHUNK_MAX, wire,
+    SlotLog, Snapshot, Span, Tally, Ticket, Wire, wire,
 };
 use leader::Reign;
 use serde::{Deserialize, Serialize};
@@ -535,23 +536,8 @@ impl<V: Wire> Process for Log<V> {
             configuration: self.configuration.clone(),
             votes: Vec::new(),
         };
-        let mut votes =
-            self.votes.range(from).map(|(s, v)| (s, v.ballot, v.value.clone())).collect::<VecDeque<_>>();
-        let mut first = true;
-        Some(Box::new(std::iter::from_fn(move || {
-            if !first && votes.is_empty() {
-                return None;
-            }
-            first = false;
-            let (mut image, mut size) = (head.clone(), 0);
-            while size < CHUNK_MAX
-                && let Some(vote) = votes.pop_front()
-            {
-                size += wire::encoded_size(&vote);
-                image.votes.push(vote);
-            }
-            Some(Blob::from(wire::encode(&image)))
-        })))
+        let votes = self.votes.range(from).map(|(s, v)| (s, v.ballot, v.value.clone())).collect();
+        Some(chunked(votes, move |votes| Image { votes, ..head.clone() }))
     }
 
     fn check(&self) {
