@@ -4,7 +4,7 @@ use super::super::Mutation;
 use super::super::message::{Item, Message, Opening, Record, Reject, Round, Turn};
 use super::Order;
 use crate::order::Ordered;
-use isochrone_core::{Effects, Instant, IntervalMap, ProcessId, Span, Stamp};
+use isochrone_core::{CommandId, Effects, Instant, IntervalMap, ProcessId, Span, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -66,10 +66,23 @@ impl<V: Ordered> Acceptor<V> {
         (self.epoch, self.open) = (epoch, false);
     }
 
-    /// The classic votes of a new coordinator, and the beginning of its epoch.
+    /// The classic votes of a new coordinator, and the beginning of its epoch. A command that it proposes at or
+    /// above the beginning is told to learners like a fast vote: or they would take the clock that passes it
+    /// for a vote for no-op.
     pub(super) fn open(&mut self, opening: &Opening<V>) {
         (self.epoch, self.open, self.from) = (opening.round.epoch, true, opening.high);
         self.vote_round(&opening.round);
+        for (at, value) in opening.round.values.iter().filter(|(at, _)| *at >= opening.high) {
+            if let Some(vote) = self.votes.get_mut(at) {
+                vote.fast.clone_from(value);
+            }
+        }
+    }
+
+    /// The fast votes of the open epoch from a stamp on, by name.
+    pub(super) fn fast_votes(&self, from: u64) -> Vec<(u64, CommandId)> {
+        let votes = self.votes.range(from..).map(|(at, _)| *at);
+        votes.filter_map(|at| Some((at, self.fast_vote(at)?.id()?))).collect()
     }
 
     /// Classic votes for a round of this epoch.

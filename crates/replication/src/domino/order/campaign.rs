@@ -236,9 +236,13 @@ impl<V: Ordered> Order<V> {
             self.journal.push(Record::Opened(opening.clone()));
             self.rounds.insert(0, Arc::new(opening.round.clone()));
             self.moved.0 = effects.now();
+            let votes = self.acceptor.fast_votes(opening.high);
             for seat in 0..self.n() {
                 if self.learns(seat) {
                     self.say(seat, Item::Cover { epoch, base: opening.high });
+                    if !votes.is_empty() {
+                        self.say(seat, Item::Vote { votes: votes.clone() });
+                    }
                 }
             }
         }

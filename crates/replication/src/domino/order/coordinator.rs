@@ -50,6 +50,19 @@ impl<V: Ordered> Reign<V> {
         }
         self.losers.insert(id)
     }
+
+    /// Whether it has proposed something for a position that may not be decided yet: its ballot must not see
+    /// another value there.
+    fn has_proposed(&self, at: u64) -> bool {
+        let within = |ranges: &[(u64, u64)]| ranges.iter().any(|(from, until)| (*from..*until).contains(&at));
+        let opened = self.opening.as_ref().is_some_and(|opening| {
+            at < opening.high || opening.round.values.binary_search_by_key(&at, |(at, _)| *at).is_ok()
+        });
+        opened
+            || self.recovering.contains(&at)
+            || within(&self.ranges)
+            || self.flights.values().any(|flight| within(&flight.round.ranges))
+    }
 }
 
 impl<V: Ordered> Order<V> {
@@ -128,8 +141,10 @@ impl<V: Ordered> Order<V> {
     pub(super) fn recover(&mut self, at: u64, known: &Known, effects: &mut Effects<Self>) {
         let (n, wrong) = (self.n(), self.parameters().mutated(Mutation::HighThreshold));
         let Some(reign) = &self.reign else { return };
-        // It proposes one value for a position, and none in an epoch that is not its own any more.
-        if reign.epoch != self.acceptor.epoch || reign.recovering.contains(&at) {
+        // It proposes one value for a position, and none in an epoch that is not its own any more, or by votes
+        // of another one.
+        let own = reign.epoch == self.acceptor.epoch && reign.epoch == self.learner.epoch();
+        if !own || reign.has_proposed(at) {
             return;
         }
         let threshold = Quorums::recovery(n, known.count) + usize::from(wrong) * n;
@@ -188,7 +203,8 @@ impl<V: Ordered> Order<V> {
         let most = self.learner.passed(self.majority(), frontier);
         let lag = self.parameters().lag_max.as_nanos();
         let few = self.n() - self.suspects.len() < self.supermajority();
-        if most <= frontier || !(few || most.saturating_sub(fast) > lag) {
+        let stale = self.learner.epoch() != self.acceptor.epoch;
+        if stale || most <= frontier || !(few || most.saturating_sub(fast) > lag) {
             return;
         }
         // Whoever is unknown here is not waited for.

@@ -64,6 +64,11 @@ impl Learner {
         Learner { epoch: 0, covers: vec![Cover::default(); members], tally: BTreeMap::new() }
     }
 
+    /// The epoch whose votes it counts.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// How many positions are open.
     pub(super) fn len(&self) -> usize {
         self.tally.len()

@@ -164,9 +164,7 @@ impl<V: Ordered> Order<V> {
         if acceptor.open && self.learns(seat) {
             let base = acceptor.from.max(self.tracks[0].frontier());
             items.push(Item::Cover { epoch: acceptor.epoch, base });
-            let votes = acceptor.votes.range(base..).map(|(at, _)| *at);
-            let votes = votes.filter_map(|at| Some((at, acceptor.fast_vote(at)?.id()?)));
-            let votes: Vec<_> = votes.collect();
+            let votes = acceptor.fast_votes(base);
             if !votes.is_empty() {
                 items.push(Item::Vote { votes });
             }

@@ -397,7 +397,7 @@ impl<V: Ordered> Process for Order<V> {
         // The own replica is told like any other, without a link.
         self.out[self.me] = self.resync(self.me);
         if self.coordinator(self.acceptor.epoch) == self.me {
-            if self.restarted {
+            if self.restarted || self.incarnation > 1 {
                 // What an earlier life proposed in this epoch is not known, so a new one is opened.
                 self.campaign(effects);
             } else {

@@ -3,6 +3,7 @@
 mod commit;
 mod latency;
 mod mutations;
+mod orders;
 mod safety;
 
 use crate::machine::Machine;
