@@ -46,14 +46,6 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
             Reply::Commit => Guarantee::Sequenced,
         }
     }
-
-    /// Why these members cannot be, if they cannot.
-    ///
-    /// # Errors
-    /// What is wrong and what would be right.
-    fn admits(_members: usize) -> Result<(), (String, String)> {
-        Ok(())
-    }
 }
 
 /// The knobs of an order.

@@ -8,7 +8,9 @@
 use crate::family::Tuning;
 use crate::request::{Change, Refusal};
 use isochrone_core::command::Touch;
-use isochrone_core::{CommandId, Effects, Instant, Process, ProcessId, ReplicaId, Span, Ticket, Wire};
+use isochrone_core::{
+    CommandId, Effects, Instant, Process, ProcessId, ReplicaId, ReplicaSet, Span, Ticket, Wire,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -140,14 +142,8 @@ pub trait Order:
     const DEFERS: bool = false;
     /// How its members change.
     const MEMBERSHIP: Membership;
-
-    /// Whether a group of this many can be.
-    ///
-    /// # Errors
-    /// [`Refusal::Impossible`] where it cannot.
-    fn admits(members: usize) -> Result<(), Refusal> {
-        if members == 0 { Err(Refusal::Impossible) } else { Ok(()) }
-    }
+    /// How many members a group may have.
+    const MEMBERS_MAX: usize = ReplicaSet::SEATS as usize;
 
     /// Where commands are to be taken.
     fn takes(&self) -> Takes;

@@ -1,7 +1,7 @@
 //! Where a protocol of this crate stands, read from a deployment.
 
-use crate::family::{CLIENT, Family, REPLICA, Tuning};
-use crate::order::Member;
+use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
+use crate::order::{Member, Order as _};
 use crate::service::Service;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Role, StateMachine};
@@ -96,7 +96,11 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             let right = "remove partitions, or make several keyspaces".to_owned();
             return Err(refuse(format!("{} has no partitions", F::NAME), right));
         }
-        F::admits(replicas.len()).map_err(|(wrong, right)| refuse(wrong, right))?;
+        let most = OrderOf::<F, S>::MEMBERS_MAX;
+        if replicas.len() > most {
+            let wrong = format!("{} replicas, but {} takes {most} at most", replicas.len(), F::NAME);
+            return Err(refuse(wrong, format!("list at most {most} nodes, an odd number")));
+        }
         let clients = nodes().map(|client| {
             let mut nearest = replicas.clone();
             nearest.sort_by_key(|replica| far(client, *replica));

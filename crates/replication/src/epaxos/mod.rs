@@ -167,12 +167,4 @@ impl crate::Family for Family {
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = AskingClient<Family, S>;
-
-    fn admits(members: usize) -> Result<(), (String, String)> {
-        if members <= SEATS {
-            return Ok(());
-        }
-        let wrong = format!("{members} replicas, but dependencies are kept for {SEATS} at most");
-        Err((wrong, format!("list at most {SEATS} nodes, an odd number")))
-    }
 }

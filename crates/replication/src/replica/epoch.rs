@@ -108,8 +108,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             Change::Remove(node) => processes.retain(|process| process.node != node),
             Change::Add(_) | Change::Lead(_) | Change::Resign => {}
         }
-        if processes.len() != self.members.len() {
-            O::admits(processes.len())?;
+        if processes.len() != self.members.len() && !(1..=O::MEMBERS_MAX).contains(&processes.len()) {
+            return Err(Refusal::Impossible);
         }
         let seat = |(at, process): (usize, &ProcessId)| {
             let replica = u8::try_from(at).map_err(|_| Refusal::Impossible)?;

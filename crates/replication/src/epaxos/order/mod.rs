@@ -395,10 +395,7 @@ impl<V: Ordered> Orders for Order<V> {
 
     const TOTAL: bool = false;
     const MEMBERSHIP: Membership = Membership::StopAndHandOver;
-
-    fn admits(members: usize) -> Result<(), Refusal> {
-        if (1..=SEATS).contains(&members) { Ok(()) } else { Err(Refusal::Impossible) }
-    }
+    const MEMBERS_MAX: usize = SEATS;
 
     fn takes(&self) -> Takes {
         match (self.is_member(), self.members.first()) {
