@@ -16,6 +16,7 @@ pub mod fastpaxos;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;
+mod mutations;
 pub mod order;
 mod placement;
 pub mod replica;

@@ -1,55 +1,25 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
-/// One planted bug; it acts only where the crate is built with the feature `mutations`.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
-pub enum Mutation {
+use crate::mutations::mutations;
+
+mutations! {
     /// Fast votes of different reigns are counted together.
-    CountReignsTogether,
+    CountReignsTogether = "count-reigns-together",
     /// One vote more than needed must be equal before a recovery feels obliged.
-    ThresholdOffByOne,
+    ThresholdOffByOne = "threshold-off-by-one",
     /// A vote leaves before its record is durable, so that votes of replicas that have forgotten them add up
     /// (stray votes).
-    VoteBeforeDurable,
+    VoteBeforeDurable = "vote-before-durable",
     /// A restart forgets what was promised.
-    ForgetPromise,
+    ForgetPromise = "forget-promise",
     /// A command that is asked for again gets a new name, so nothing tells it from its first copy.
-    RetryUnderNewName,
+    RetryUnderNewName = "retry-under-new-name",
     /// A coordinator goes on in its reign after a restart.
-    ReignOn,
+    ReignOn = "reign-on",
     /// One vote less than a fast quorum decides.
-    FastQuorumTooSmall,
+    FastQuorumTooSmall = "fast-quorum-too-small",
     /// A new coordinator lets fast votes begin at what it knows to be decided, not behind all votes.
-    OpenTooLow,
+    OpenTooLow = "open-too-low",
     /// A new coordinator takes any value that was voted for, not that of the highest ballot.
-    AdoptAny,
-}
-
-impl Mutation {
-    /// All of them.
-    pub const ALL: [Mutation; 9] = [
-        Mutation::CountReignsTogether,
-        Mutation::ThresholdOffByOne,
-        Mutation::VoteBeforeDurable,
-        Mutation::ForgetPromise,
-        Mutation::RetryUnderNewName,
-        Mutation::ReignOn,
-        Mutation::FastQuorumTooSmall,
-        Mutation::OpenTooLow,
-        Mutation::AdoptAny,
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mutation::CountReignsTogether => "count-reigns-together",
-            Mutation::ThresholdOffByOne => "threshold-off-by-one",
-            Mutation::VoteBeforeDurable => "vote-before-durable",
-            Mutation::ForgetPromise => "forget-promise",
-            Mutation::RetryUnderNewName => "retry-under-new-name",
-            Mutation::ReignOn => "reign-on",
-            Mutation::FastQuorumTooSmall => "fast-quorum-too-small",
-            Mutation::OpenTooLow => "open-too-low",
-            Mutation::AdoptAny => "adopt-any",
-        }
-    }
+    AdoptAny = "adopt-any",
 }

@@ -99,11 +99,11 @@ impl Tuning for Parameters {
     }
 
     fn bugs() -> Vec<&'static str> {
-        Mutation::ALL.map(Mutation::name).to_vec()
+        Mutation::names()
     }
 
     fn plant(&mut self, bug: &str) -> bool {
-        self.mutation = Mutation::ALL.into_iter().find(|mutation| mutation.name() == bug);
+        self.mutation = Mutation::named(bug);
         self.mutation.is_some()
     }
 
@@ -115,6 +115,6 @@ impl Tuning for Parameters {
 impl Parameters {
     /// Whether this bug is planted.
     pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
-        cfg!(feature = "mutations") && self.mutation == Some(mutation)
+        mutation.acts(self.mutation)
     }
 }
