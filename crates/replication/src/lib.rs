@@ -13,6 +13,7 @@ mod election;
 pub mod epaxos;
 mod family;
 pub mod fastpaxos;
+mod knobs;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;

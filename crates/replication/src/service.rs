@@ -1,5 +1,6 @@
 //! What is tuned alike in every protocol: how clients ask and are answered.
 
+use crate::knobs::{LEAST, MOST};
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
@@ -49,7 +50,6 @@ impl Service {
     /// Reads over these defaults; the caller finishes the reader. `commits` says whether the protocol knows
     /// of a commit before the execution.
     pub fn read_from(&mut self, reader: &mut ParameterReader<'_>, commits: bool) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         if commits {
             let replies = [("execute", Reply::Execute), ("commit", Reply::Commit)];
             self.reply = reader.choice("reply", self.reply, &replies);
@@ -57,8 +57,8 @@ impl Service {
         let routes = [("forward", true), ("redirect", false)];
         self.forward = reader.choice("route", self.forward, &routes);
         self.session_idle = reader.span("session_idle", self.session_idle, Span::from_secs(1), Span::MAX);
-        self.retry = reader.span("retry", self.retry, least, most);
-        self.limit = reader.span("time_limit", self.limit, least, Span::from_secs(3_600));
+        self.retry = reader.span("retry", self.retry, LEAST, MOST);
+        self.limit = reader.span("time_limit", self.limit, LEAST, Span::from_secs(3_600));
         self.outstanding = reader.integer("outstanding", self.outstanding as u64, 1, 1 << 24) as usize;
     }
 }

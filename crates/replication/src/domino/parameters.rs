@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
@@ -134,27 +135,22 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.reply = reply;
         if reply == Reply::Commit {
             // Commits come as soon without it, and nobody waits for the execution.
             (self.extra, self.learners) = (Extra::Fixed(Span::ZERO), Learners::Sole);
         }
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, Span::from_secs(1));
-        self.probe = reader.span("probe", self.probe, least, Span::from_secs(1));
-        self.window = reader.span("window", self.window, least, most);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, Span::from_secs(1));
+        self.probe = reader.span("probe", self.probe, LEAST, Span::from_secs(1));
+        self.window = reader.span("window", self.window, LEAST, MOST);
         self.percentile = reader.integer("percentile", u64::from(self.percentile), 1, 100) as u32;
         self.samples = reader.integer("samples", self.samples as u64, 1, 1_000) as usize;
         if self.probe * self.samples as u64 > self.window {
             let right = format!("use at least {}, or probe more often", self.probe * self.samples as u64);
             reader.reject("window", "holds too few probes for a prediction", &right);
         }
-        self.suspect = reader.span("suspect_after", self.suspect, least, most);
-        self.probe_timeout = reader.span("probe_timeout", self.probe_timeout, least, most);
-        if self.suspect <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("suspect_after", "is not above the heartbeat", &right);
-        }
+        knobs::silence(reader, "suspect_after", &mut self.suspect, self.heartbeat);
+        self.probe_timeout = reader.span("probe_timeout", self.probe_timeout, LEAST, MOST);
         let extra = reader.text("extra_delay", "");
         if extra == "auto" {
             self.extra = Extra::Auto;
@@ -169,23 +165,19 @@ impl Tuning for Parameters {
         self.learners = reader.choice("learners", self.learners, &learners);
         let ways = [("auto", Way::Auto), ("fast", Way::Fast), ("led", Way::Led)];
         self.way = reader.choice("way", self.way, &ways);
-        self.hysteresis = reader.span("hysteresis", self.hysteresis, Span::ZERO, most);
-        self.reserve = reader.span("reserve", self.reserve, least, most);
-        self.future_max = reader.span("future_max", self.future_max, least, most);
-        self.revoke = reader.span("revoke", self.revoke, least, most);
-        self.lag_max = reader.span("lag_max", self.lag_max, least, most);
-        self.margin = reader.span("margin", self.margin, Span::ZERO, most);
-        self.resend = reader.span("resend", self.resend, least, most);
+        self.hysteresis = reader.span("hysteresis", self.hysteresis, Span::ZERO, MOST);
+        self.reserve = reader.span("reserve", self.reserve, LEAST, MOST);
+        self.future_max = reader.span("future_max", self.future_max, LEAST, MOST);
+        self.revoke = reader.span("revoke", self.revoke, LEAST, MOST);
+        self.lag_max = reader.span("lag_max", self.lag_max, LEAST, MOST);
+        self.margin = reader.span("margin", self.margin, Span::ZERO, MOST);
+        self.resend = reader.span("resend", self.resend, LEAST, MOST);
         self.slow_window = reader.integer("slow_window", u64::from(self.slow_window), 1, 1 << 20) as u32;
         self.slow_threshold = reader.integer("slow_threshold", u64::from(self.slow_threshold), 0, 100) as u32;
-        self.slow_backoff = reader.span("slow_backoff", self.slow_backoff, Span::ZERO, most);
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
-        self.keep_commands = reader.integer("keep_commands", self.keep_commands as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        self.slow_backoff = reader.span("slow_backoff", self.slow_backoff, Span::ZERO, MOST);
+        knobs::batch_commands(reader, &mut self.batch_commands);
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
+        knobs::keep(reader, "keep_commands", &mut self.keep_commands, &mut self.keep_bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

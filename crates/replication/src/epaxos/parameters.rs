@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
@@ -78,28 +79,17 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.reply = reply;
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.patience = reader.span("suspect_after", self.patience, least, most);
-        if self.patience <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("suspect_after", "is not above the heartbeat", &right);
-        }
-        self.resend = reader.span("resend", self.resend, least, most);
-        self.stagger = reader.span("stagger", self.stagger, least, most);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "suspect_after", &mut self.patience, self.heartbeat);
+        self.resend = reader.span("resend", self.resend, LEAST, MOST);
+        self.stagger = reader.span("stagger", self.stagger, LEAST, MOST);
         self.thrifty = reader.boolean("thrifty", self.thrifty);
         self.delegate = reader.boolean("delegate", self.delegate);
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
-        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         self.window = reader.integer("window", self.window, 1, 4_096);
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
-        self.keep_instances =
-            reader.integer("keep_instances", self.keep_instances as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
+        knobs::keep(reader, "keep_instances", &mut self.keep_instances, &mut self.keep_bytes);
         self.keep_attributes = reader.integer("keep_attributes", self.keep_attributes, 1_024, 1 << 24);
     }
 

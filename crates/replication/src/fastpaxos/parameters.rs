@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
@@ -78,28 +79,19 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.cast = reply == Reply::Commit;
         // A client that learns by itself does not wait for a replica to learn.
         let usual = if self.cast { Learners::Sole } else { self.learners };
         let learners = [("sole", Learners::Sole), ("all", Learners::All)];
         self.learners = reader.choice("learners", usual, &learners);
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.suspect = reader.span("suspect_after", self.suspect, least, most);
-        if self.suspect <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("suspect_after", "is not above the heartbeat", &right);
-        }
-        self.campaign = reader.span("campaign", self.campaign, least, most);
-        self.late = reader.span("late", self.late, least, most);
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "suspect_after", &mut self.suspect, self.heartbeat);
+        self.campaign = reader.span("campaign", self.campaign, LEAST, MOST);
+        self.late = reader.span("late", self.late, LEAST, MOST);
+        knobs::batch_commands(reader, &mut self.batch_commands);
         self.window = reader.integer("window", self.window, 1, 1 << 20);
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
-        self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
+        knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
@@ -75,27 +76,17 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.patience = reader.span("suspect_after", self.patience, least, most);
-        if self.patience <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("suspect_after", "is not above the heartbeat", &right);
-        }
-        self.skip_delay = reader.span("skip_delay", self.skip_delay, Span::ZERO, most);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "suspect_after", &mut self.patience, self.heartbeat);
+        self.skip_delay = reader.span("skip_delay", self.skip_delay, Span::ZERO, MOST);
         self.skip_limit = reader.integer("skip_limit", self.skip_limit, 0, 1 << 20);
         self.revoke_turns = reader.integer("revoke_turns", self.revoke_turns, 2, 1 << 32);
         self.early = reply == Reply::Commit;
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
-        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         self.window = reader.integer("window", self.window, 1, 1 << 20);
-        self.window_bytes = reader.bytes("window_bytes", self.window_bytes as u64, 1, 64 << 20) as usize;
-        self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
+        knobs::window_bytes(reader, &mut self.window_bytes);
+        knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
@@ -92,34 +93,20 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, _: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         let forms = [("slots", Form::Slots), ("prefix", Form::Prefix)];
         self.form = reader.choice("form", self.form, &forms);
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.election = reader.span("election", self.election, least, most);
-        if self.election <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("election", "is not above the heartbeat", &right);
-        }
-        self.campaign = reader.span("campaign", self.campaign, least, most);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "election", &mut self.election, self.heartbeat);
+        self.campaign = reader.span("campaign", self.campaign, LEAST, MOST);
         self.lease = reader.boolean("lease", self.lease);
-        self.lease_length = reader.span("lease_length", self.lease_length.min(self.election), least, most);
-        if self.lease_length > self.election {
-            let right = format!("use at most the election timeout, {}", self.election);
-            reader.reject("lease_length", "is above the election timeout", &right);
-        }
+        knobs::lease_length(reader, &mut self.lease_length, self.election);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
-        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         self.gather = reader.boolean("gather", self.gather);
         self.window = reader.integer("window", self.window, 1, 1 << 20);
-        self.window_bytes = reader.bytes("window_bytes", self.window_bytes as u64, 1, 64 << 20) as usize;
-        self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
+        knobs::window_bytes(reader, &mut self.window_bytes);
+        knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
@@ -88,39 +89,25 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
-        let (least, most) = (Span::from_millis(1), Span::from_secs(600));
         self.reply = reply;
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, least, most);
-        self.election = reader.span("election", self.election, least, most);
-        if self.election <= self.heartbeat {
-            let right = format!("use more than the heartbeat, {}", self.heartbeat);
-            reader.reject("election", "is not above the heartbeat", &right);
-        }
-        self.campaign = reader.span("campaign", self.campaign, least, most);
-        self.resend = reader.span("resend", self.resend, least, most);
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "election", &mut self.election, self.heartbeat);
+        self.campaign = reader.span("campaign", self.campaign, LEAST, MOST);
+        self.resend = reader.span("resend", self.resend, LEAST, MOST);
         self.lease = reader.boolean("lease", self.lease);
-        self.lease_length = reader.span("lease_length", self.lease_length.min(self.election), least, most);
-        if self.lease_length > self.election {
-            let right = format!("use at most the election timeout, {}", self.election);
-            reader.reject("lease_length", "is above the election timeout", &right);
-        }
+        knobs::lease_length(reader, &mut self.lease_length, self.election);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
         self.thrifty = reader.boolean("thrifty", self.thrifty);
         self.batch = reader.boolean("batch", self.batch);
-        self.batch_commands =
-            reader.integer("batch_commands", self.batch_commands as u64, 1, 1 << 20) as usize;
-        self.batch_bytes = reader.bytes("batch_bytes", self.batch_bytes as u64, 1, 64 << 20) as usize;
+        knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         // The bound keeps it within the type.
         self.order_batch = reader.integer("order_batch", u64::from(self.order_batch), 1, 1 << 16) as u32;
         self.window = reader.integer("window", self.window, 1, 1 << 20);
-        self.queue_commands =
-            reader.integer("queue_commands", self.queue_commands as u64, 1, 1 << 24) as usize;
-        self.queue_bytes = reader.bytes("queue_bytes", self.queue_bytes as u64, 1, 4 << 30) as usize;
-        self.keep_slots = reader.integer("keep_slots", self.keep_slots as u64, 0, 1 << 24) as usize;
-        self.keep_bytes = reader.bytes("keep_bytes", self.keep_bytes as u64, 0, 4 << 30) as usize;
+        knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
+        knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
         self.straggler = reader.boolean("straggler", self.straggler);
-        self.straggler_window = reader.span("straggler_window", self.straggler_window, least, most);
-        self.straggler_rest = reader.span("straggler_rest", self.straggler_rest, least, most);
+        self.straggler_window = reader.span("straggler_window", self.straggler_window, LEAST, MOST);
+        self.straggler_rest = reader.span("straggler_rest", self.straggler_rest, LEAST, MOST);
     }
 
     fn bugs() -> Vec<&'static str> {
