@@ -212,7 +212,7 @@ impl<V: Wire> Log<V> {
     fn gathers(&self) -> bool {
         let Role::Leader(reign) = &self.role else { return false };
         self.parameters.gather
-            && reign.next > reign.durable
+            && reign.next > self.decided.min(reign.durable)
             && self.queue.values.len() < self.parameters.batch_commands
             && self.queue.bytes < self.parameters.batch_bytes
     }
