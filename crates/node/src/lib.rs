@@ -5,6 +5,7 @@
 //! together from a deployment and a table of [`protocols`].
 
 pub mod cert;
+mod certificates;
 pub mod clock;
 pub mod gateway;
 pub mod hosted;

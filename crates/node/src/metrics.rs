@@ -3,11 +3,12 @@
 //! Cardinality: every series is per keyspace, per peer or per limit of the deployment, never per key or
 //! client; see [`crate::limits::Limits::metric_series`].
 
+use crate::certificates::Expiries;
 use crate::journal::{DurationHistogram, JournalMetrics};
 use isochrone_core::{Path, Phase, Quorums, Span};
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const SUB_BITS: u32 = 5;
 const LOW_BITS: u32 = 10;
@@ -201,6 +202,23 @@ pub struct NodeMetrics {
     pub in_flight: AtomicU64,
     /// Client connections.
     pub clients: AtomicU64,
+    /// When the certificates in use run out.
+    pub certificates: CertificateMetrics,
+}
+
+/// When certificates run out, as last loaded.
+#[derive(Default)]
+pub struct CertificateMetrics(Mutex<Expiries>);
+
+impl CertificateMetrics {
+    pub(crate) fn set(&self, expiries: Expiries) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = expiries;
+    }
+
+    /// As last loaded.
+    pub(crate) fn get(&self) -> Expiries {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The page of one scrape, in the text format of Prometheus.

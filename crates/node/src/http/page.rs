@@ -280,6 +280,16 @@ pub(super) fn page(state: &State) -> String {
         metrics.misaddressed.load(Relaxed) as f64,
     );
 
+    for (which, at) in metrics.certificates.get().named() {
+        page.value(
+            "isochrone_certificate_expiry_timestamp_seconds",
+            gauge,
+            "When a certificate in use runs out, in seconds since 1970.",
+            &[("certificate", which)],
+            at as f64,
+        );
+    }
+
     page.value("isochrone_clients", gauge, "Client connections.", &[], metrics.clients.load(Relaxed) as f64);
     page.value(
         "isochrone_requests_in_flight",

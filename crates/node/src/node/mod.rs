@@ -9,6 +9,7 @@ pub use recovery::process_incarnation;
 use handle::ORDERS;
 use recovery::{Recovered, recover};
 
+use crate::certificates::{Files, Watch};
 use crate::clock::Clock;
 use crate::gateway::{Gateway, KeyspaceView, NodeView};
 use crate::http;
@@ -21,7 +22,7 @@ use crate::reactor::{
     Board, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
 };
 use crate::resolver::Resolver;
-use crate::security::{self, SecurityError};
+use crate::security::SecurityError;
 use crate::shard::{SNAPSHOT_BYTES, Shard};
 use crate::snapshots::SnapshotError;
 use crate::transport::emulation::Emulation;
@@ -183,20 +184,18 @@ impl Node {
 
         let mut random = system_random()?;
         let security = deployment.security();
-        let peer_tls = match &security.peer {
-            None => None,
-            Some(files) => {
-                let files = files.of(&me);
-                Some(security::peer_tls(&files.ca, &files.cert, &files.key)?)
-            }
+        let files = Files {
+            peer: security.peer.as_ref().map(|files| files.of(&me)),
+            client: security.client.as_ref().map(|files| files.of(&me)),
         };
-        let client_acceptor = match &security.client {
-            None => Acceptor::Plain,
-            Some(files) => {
-                let files = files.of(&me);
-                Acceptor::Tls(security::client_tls(&files.cert, &files.key)?)
-            }
+        let loaded = files.load()?;
+        metrics.certificates.set(loaded.expiries);
+        let certificates = match (&files.peer, &files.client) {
+            (None, None) => None,
+            _ => Some(Watch::start(files, loaded.expiries, Arc::clone(&waker))?),
         };
+        let peer_tls = loaded.peer;
+        let client_acceptor = loaded.client.map_or(Acceptor::Plain, Acceptor::Tls);
         if security.insecure {
             tracing::warn!("INSECURE: plain text beyond loopback was allowed in the deployment file");
         }
@@ -317,6 +316,7 @@ impl Node {
             control,
             killed: Arc::clone(&killed),
             snapshots: Some(snapshots),
+            certificates,
             origins: Origins::default(),
             scratch: Reactor::scratch(),
             next_tick: Instant::ZERO,

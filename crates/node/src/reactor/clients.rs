@@ -13,9 +13,11 @@ use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, ProcessId, Random, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
+use rustls::ServerConfig;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 2;
@@ -127,6 +129,13 @@ impl Clients {
             verifier,
             late: VecDeque::new(),
             failures: BTreeMap::new(),
+        }
+    }
+
+    /// Connections from now on are shown this.
+    pub fn renew(&mut self, tls: &Arc<ServerConfig>) {
+        for listener in &mut self.listeners {
+            listener.acceptor = Acceptor::Tls(Arc::clone(tls));
         }
     }
 

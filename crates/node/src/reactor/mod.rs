@@ -19,6 +19,7 @@ pub(crate) use clients::Clients;
 pub(crate) use peers::Peers;
 pub(crate) use status::{Reporter, Served};
 
+use crate::certificates::Watch;
 use crate::clock::Clock;
 use crate::hosted::Hosted;
 use crate::io::{Answer, Reply};
@@ -117,6 +118,7 @@ pub struct Reactor {
     pub(crate) control: Receiver<Control>,
     pub(crate) killed: Arc<AtomicBool>,
     pub(crate) snapshots: Option<SnapshotThread>,
+    pub(crate) certificates: Option<Watch>,
     pub(crate) origins: Origins,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) next_tick: Instant,
@@ -328,7 +330,20 @@ impl Reactor {
         self.clients.flush(&mut self.shard, &mut self.origins, now, registry);
     }
 
+    /// Connections from now on use certificates that were renewed.
+    fn renew_certificates(&mut self) {
+        let Some(renewed) = self.certificates.as_ref().and_then(Watch::renewed) else { return };
+        if let Some(tls) = &renewed.peer {
+            self.peers.renew(tls);
+        }
+        if let Some(tls) = renewed.client {
+            self.clients.renew(&tls);
+        }
+        self.peers.metrics.certificates.set(renewed.expiries);
+    }
+
     fn tick(&mut self, now: Instant) {
+        self.renew_certificates();
         let registry = self.poller.registry();
         self.peers.tick(now, registry);
         let times = (now, self.clients.request_time());

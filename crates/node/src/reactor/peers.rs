@@ -6,7 +6,7 @@ use crate::metrics::NodeMetrics;
 use crate::poller::Ready;
 use crate::reactor::slab::Slab;
 use crate::resolver::Resolver;
-use crate::security;
+use crate::security::{self, PeerTls};
 use crate::shard::{Refused, Shard};
 use crate::transport::emulation::Emulation;
 use crate::transport::frame::{self, Frame, FrameBuffer, FrameError, Hello, MAGIC, VERSION};
@@ -95,6 +95,12 @@ impl Peers {
             generation: 0,
             incarnations: BTreeMap::new(),
         }
+    }
+
+    /// Connections from now on show and demand this.
+    pub fn renew(&mut self, tls: &PeerTls) {
+        self.acceptor = Acceptor::Tls(Arc::clone(&tls.server));
+        self.links.values_mut().for_each(|link| link.renew(Arc::clone(&tls.client)));
     }
 
     /// Takes every connection that waits.

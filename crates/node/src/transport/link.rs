@@ -176,6 +176,11 @@ impl Link {
         self.delay = delay;
     }
 
+    /// The next dial shows and demands this.
+    pub fn renew(&mut self, tls: Arc<ClientConfig>) {
+        self.tls = Some(tls);
+    }
+
     /// The peer's name was looked up. News are tried at once.
     pub fn resolved(&mut self, now: Instant, news: Result<SocketAddr, String>) {
         if let Target::Name { found, .. } = &mut self.address

@@ -133,6 +133,54 @@ fn redis_commands_survive_kills_and_a_moved_leader() {
     }
 }
 
+/// A client that trusts one authority.
+fn secure(
+    cluster: &Cluster,
+    node: u16,
+    authority: &cert::Issued,
+) -> Client<rustls::StreamOwned<rustls::ClientConnection, TcpStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connection =
+        rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
+    Client(BufReader::new(rustls::StreamOwned::new(connection, dial(cluster, node))))
+}
+
+#[test]
+fn renewed_certificates_are_taken_up_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (pem, key) = (directory.path().join("server.pem"), directory.path().join("server.key"));
+    let [old, new] = [30, 60].map(|days| cert::authority("test", days).unwrap());
+    let issue = |authority: &cert::Issued| {
+        cert::server(authority, "test", "server", vec!["localhost".to_owned()], 60).unwrap()
+    };
+    let (first, second) = (issue(&old), issue(&new));
+    std::fs::write(&pem, &first.certificate).unwrap();
+    std::fs::write(&key, &first.key).unwrap();
+    let security = "[security]\nclient_cert = \"server.pem\"\nclient_key = \"server.key\"\n";
+    let cluster = cluster(security, Some(directory));
+    let mut before = secure(&cluster, 0, &old);
+    assert_eq!(before.call("SET a 1"), "+OK");
+    // In the middle of being replaced the two do not fit together, and nothing changes.
+    std::fs::write(&pem, &second.certificate).unwrap();
+    std::fs::write(&key, &second.key).unwrap();
+    let trusts = |authority: &cert::Issued| {
+        let mut client = secure(&cluster, 0, authority);
+        let mut line = String::new();
+        let asked = client.0.get_mut().write_all(b"PING\r\n").is_ok();
+        asked && client.0.read_line(&mut line).is_ok() && line == "+PONG\r\n"
+    };
+    eventually("new connections are shown the new certificate", || trusts(&new).then_some(()));
+    assert!(!trusts(&old), "the old one is shown to nobody");
+    assert_eq!(before.call("GET a"), "1", "a connection that stands goes on");
+}
+
 #[test]
 fn clients_log_in_over_tls() {
     let directory = tempfile::tempdir().unwrap();
@@ -146,17 +194,7 @@ fn clients_log_in_over_tls() {
     );
     let cluster = cluster(&security, Some(directory));
 
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connection =
-        rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
-    let mut client = Client(BufReader::new(rustls::StreamOwned::new(connection, dial(&cluster, 1))));
+    let mut client = secure(&cluster, 1, &ca);
     assert!(client.call("GET a").starts_with("-NOAUTH"));
     assert!(client.call("AUTH app wrong").starts_with("-WRONGPASS"));
     assert_eq!(client.call("AUTH app s3same"), "+OK");

@@ -1,0 +1,206 @@
+//! Certificates that are renewed while the node runs, and the warning that they run out (`trust.md` S1).
+//!
+//! A thread looks at the files now and then. When they have changed and fit together, new connections use what
+//! they hold; those that stand go on. Files that do not fit together, as in the middle of being replaced, change
+//! nothing: what was loaded last stays in use.
+
+use crate::security::{self, PeerTls, SecurityError};
+use isochrone_core::deployment::{PeerIdentity, ServerIdentity};
+use mio::Waker;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// From so long before a certificate runs out on, there is a warning, now and then.
+const WARN_BEFORE: u64 = 30 * DAY;
+const DAY: u64 = 24 * 60 * 60;
+
+/// The files of one node.
+#[derive(Clone, Default)]
+pub(crate) struct Files {
+    /// What it shows to its peers, and demands of them.
+    pub peer: Option<PeerIdentity>,
+    /// What it shows to its clients.
+    pub client: Option<ServerIdentity>,
+}
+
+/// What the files held.
+pub(crate) struct Loaded {
+    pub peer: Option<PeerTls>,
+    pub client: Option<Arc<ServerConfig>>,
+    pub expiries: Expiries,
+}
+
+/// When certificates run out, in seconds since 1970; nothing where there is none.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct Expiries {
+    /// That of the authority.
+    pub authority: Option<u64>,
+    /// The one that peers are shown.
+    pub peer: Option<u64>,
+    /// The one that clients are shown.
+    pub client: Option<u64>,
+}
+
+impl Expiries {
+    /// Each with its name.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [("authority", self.authority), ("peer", self.peer), ("client", self.client)];
+        all.into_iter().filter_map(|(name, at)| Some((name, at?)))
+    }
+}
+
+/// The thread that looks; it ends with this.
+pub(crate) struct Watch {
+    renewed: Receiver<Loaded>,
+    /// Dropped, it ends the thread.
+    _alive: Sender<()>,
+}
+
+impl Files {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let peer = self.peer.iter().flat_map(|files| [&files.ca, &files.cert, &files.key]);
+        peer.chain(self.client.iter().flat_map(|files| [&files.cert, &files.key]))
+    }
+
+    /// What tells whether any of them was replaced.
+    fn print(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let print = |path: &PathBuf| {
+            let data = std::fs::metadata(path).ok()?;
+            Some((data.modified().ok()?, data.len()))
+        };
+        self.paths().map(print).collect()
+    }
+
+    /// Reads them all.
+    ///
+    /// # Errors
+    /// One is missing, or they do not fit together.
+    pub fn load(&self) -> Result<Loaded, SecurityError> {
+        let mut expiries = Expiries::default();
+        let mut loaded = Loaded { peer: None, client: None, expiries };
+        if let Some(files) = &self.peer {
+            loaded.peer = Some(security::peer_tls(&files.ca, &files.cert, &files.key)?);
+            expiries.authority = Some(expiry(&files.ca)?);
+            expiries.peer = Some(expiry(&files.cert)?);
+        }
+        if let Some(files) = &self.client {
+            loaded.client = Some(security::client_tls(&files.cert, &files.key)?);
+            expiries.client = Some(expiry(&files.cert)?);
+        }
+        loaded.expiries = expiries;
+        Ok(loaded)
+    }
+}
+
+impl Watch {
+    /// Begins to look at files that were loaded already.
+    ///
+    /// # Errors
+    /// The operating system gave no thread.
+    pub fn start(files: Files, expiries: Expiries, waker: Arc<Waker>) -> std::io::Result<Watch> {
+        let (news, renewed) = channel();
+        let (alive, ended) = channel::<()>();
+        std::thread::Builder::new().name("certificates".into()).spawn(move || {
+            let (mut known, mut expiries, mut warned) = (files.print(), expiries, 0);
+            loop {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                if now >= warned + DAY {
+                    warned = now;
+                    warn(expiries, now);
+                }
+                match ended.recv_timeout(LOOK) {
+                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
+                let print = files.print();
+                if print == known {
+                    continue;
+                }
+                known = print;
+                match files.load() {
+                    Ok(loaded) => {
+                        (expiries, warned) = (loaded.expiries, 0);
+                        tracing::info!("the certificates have changed; new connections use the new ones");
+                        if news.send(loaded).is_err() {
+                            return;
+                        }
+                        // A poll that is gone needs no waking.
+                        let _ = waker.wake();
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the certificates have changed and do not fit together; the old ones stay in use");
+                    }
+                }
+            }
+        })?;
+        Ok(Watch { renewed, _alive: alive })
+    }
+
+    /// What was loaded since the last call, if anything was.
+    pub fn renewed(&self) -> Option<Loaded> {
+        self.renewed.try_iter().last()
+    }
+}
+
+fn warn(expiries: Expiries, now: u64) {
+    for (which, at) in expiries.named() {
+        if at <= now {
+            tracing::error!(
+                which,
+                "the certificate has run out: connections that check it fail; `isochrone cert` makes new ones"
+            );
+        } else if at - now < WARN_BEFORE {
+            let days = (at - now) / DAY;
+            tracing::warn!(
+                which,
+                days,
+                "the certificate runs out soon; `isochrone cert` makes new ones, which are taken up without a restart"
+            );
+        }
+    }
+}
+
+/// When the first certificate of a file runs out.
+fn expiry(path: &Path) -> Result<u64, SecurityError> {
+    let certificates = security::certificates(path)?;
+    let first = certificates.first().map(CertificateDer::as_ref).unwrap_or_default();
+    let (_, parsed) = x509_parser::parse_x509_certificate(first)
+        .map_err(|error| SecurityError::Unfit { path: path.to_owned(), cause: error.to_string() })?;
+    Ok(u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cert;
+
+    #[test]
+    fn files_say_when_they_run_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = cert::authority("test", 90).unwrap();
+        let issued = cert::server(&authority, "test", "server", vec!["localhost".to_owned()], 7).unwrap();
+        let (cert, key) = (directory.path().join("server.pem"), directory.path().join("server.key"));
+        std::fs::write(&cert, &issued.certificate).unwrap();
+        std::fs::write(&key, &issued.key).unwrap();
+        let files =
+            Files { peer: None, client: Some(ServerIdentity { cert: cert.clone(), key: key.clone() }) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let expiries = files.load().unwrap().expiries;
+        let left: Vec<_> = expiries.named().map(|(name, at)| (name, (at - now).div_ceil(DAY))).collect();
+        assert_eq!(left, [("client", 7)]);
+
+        let print = files.print();
+        std::fs::write(&key, "no key").unwrap();
+        assert_ne!(files.print(), print, "a replaced file shows");
+        let error = files.load().err().unwrap().to_string();
+        assert!(error.contains("server.key: cannot read the private key"), "{error}");
+        std::fs::write(&cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+        assert!(expiry(&cert).is_err());
+    }
+}
