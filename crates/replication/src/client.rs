@@ -1,6 +1,7 @@
 //! The client role of protocols whose clients ask a replica: it numbers commands, finds the leader or the
 //! nearest replica that answers, asks again, and gives up in time.
 
+use crate::changes::{Answered, Changes};
 use crate::family::Tuning;
 use crate::message::{Ask, Message, Note, Spans, Told};
 use crate::order::Member;
@@ -10,7 +11,6 @@ use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
     ProcessId, Series, Snapshot, Span, Ticket, Wire,
 };
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub struct Client<C, R, M, P> {
     tickets: Series<u64>,
     /// Numbers to be sent to the target in `settle`.
     fresh: Vec<u64>,
-    changes: BTreeMap<u64, Asked<Change>>,
+    changes: Changes,
     sweeping: bool,
     spoken: PhantomData<Spoken<R, M, P>>,
 }
@@ -256,13 +256,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             // Its number is below all that are outstanding from now on, so a late copy is not executed.
             self.finish(sequence, Outcome::Unknown, effects);
         }
-        let over: Vec<u64> =
-            self.changes.iter().filter(|(_, asked)| old(asked.at)).map(|(number, _)| *number).collect();
-        for number in over {
-            self.finish_change(number, Outcome::Unknown, effects);
+        for ticket in self.changes.expire(now, &self.service) {
+            effects.complete(ticket, Outcome::Unknown);
         }
-        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now)
-            || self.changes.values().any(|asked| asked.due <= now);
+        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }
@@ -273,15 +270,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 self.fresh.push(sequence);
             }
         }
-        let mut again = Vec::new();
-        for (number, asked) in &mut self.changes {
-            if asked.due <= now {
-                asked.attempts += 1;
-                asked.due = now + self.service.retry;
-                again.push((*number, asked.what));
-            }
-        }
-        for (number, change) in again {
+        for (number, change) in self.changes.due(now, &self.service) {
             effects.send(self.target, Message::Administer { number, change });
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
@@ -314,15 +303,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let now = effects.now();
         let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         self.next += 1;
-        let due = now + self.service.retry;
-        self.changes.insert(
-            number,
-            Asked { ticket: Some(ticket), what: change, at: now, due, attempts: 0, touching: false },
-        );
+        self.changes.begin(number, ticket, change, effects.now(), &self.service);
         effects.send(self.target, Message::Administer { number, change });
         self.sweep_soon(effects);
     }
@@ -335,27 +319,22 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
-        let Some(asked) = self.changes.get_mut(&number) else { return };
-        match result {
-            Ok(()) => {
-                self.answered = effects.now();
-                self.finish_change(number, Outcome::Changed, effects);
+        let now = effects.now();
+        match self.changes.answered(number, result) {
+            Some(Answered::Over(ticket, outcome)) => {
+                if matches!(outcome, Outcome::Changed) {
+                    self.answered = now;
+                }
+                effects.complete(ticket, outcome);
             }
-            Err(Refusal::NotLeader) => match leader {
+            Some(Answered::Elsewhere(change)) => match leader {
                 Some(leader) if leader != from => {
                     self.target = leader;
-                    let change = asked.what;
                     effects.send(leader, Message::Administer { number, change });
                 }
-                _ => asked.due = effects.now() + self.service.retry / SWEEPS,
+                _ => self.changes.hasten(number, now, &self.service),
             },
-            Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
-        }
-    }
-
-    fn finish_change(&mut self, number: u64, outcome: Outcome<R>, effects: &mut Effects<Self>) {
-        if let Some(Asked { ticket: Some(ticket), .. }) = self.changes.remove(&number) {
-            effects.complete(ticket, outcome);
+            None => {}
         }
     }
 }
@@ -400,7 +379,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             outstanding: Series::default(),
             tickets: Series::default(),
             fresh: Vec::new(),
-            changes: BTreeMap::new(),
+            changes: Changes::default(),
             sweeping: false,
             spoken: PhantomData,
         }
@@ -441,7 +420,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
         if let Some(sequence) = self.tickets.remove(ticket.0) {
             self.outstanding.remove(sequence);
         }
-        self.changes.retain(|_, asked| asked.ticket != Some(ticket));
+        self.changes.cancel(ticket);
     }
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {

@@ -11,6 +11,7 @@
 use super::message::{Message as OrderMessage, Reject};
 use super::predict::{Choice, Predictor};
 use super::{Family, Mutation, Parameters};
+use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::MessageOf;
 use crate::message::{Entry, Message, Note, Spans, Told};
@@ -19,7 +20,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
-    Quorums, ReplicaId, ReplicaSet, Snapshot, Span, StateMachine, Ticket,
+    Quorums, ReplicaId, ReplicaSet, Series, Snapshot, Span, StateMachine, Ticket,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,10 +42,11 @@ pub struct Client<S: StateMachine> {
     next: u64,
     /// The highest stamp of anything sent or known to be committed: what comes next lies behind it.
     last: u64,
-    outstanding: BTreeMap<u64, Asked<S::Command>>,
-    tickets: BTreeMap<Ticket, u64>,
+    outstanding: Series<Asked<S::Command>>,
+    /// By the ticket's number.
+    tickets: Series<u64>,
     fresh: Vec<u64>,
-    changes: BTreeMap<u64, Changing>,
+    changes: Changes,
     /// The replica that is asked for changes.
     target: usize,
     sweeping: bool,
@@ -79,14 +81,6 @@ enum Way {
     Led,
 }
 
-#[derive(Clone, Hash, Debug)]
-struct Changing {
-    ticket: Option<Ticket>,
-    change: Change,
-    at: Instant,
-    due: Instant,
-}
-
 /// The timers of a client.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub enum Timer {
@@ -115,7 +109,7 @@ impl<S: StateMachine> Client<S> {
 
     /// The first command that is not finished: the replicas may forget those before it.
     fn below(&self) -> u64 {
-        self.outstanding.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+        self.outstanding.first().map_or(self.next, |(sequence, _)| sequence)
     }
 
     fn say(&self, seat: usize, message: OrderMessage<Entry<S::Command>>, effects: &mut Effects<Self>) {
@@ -143,7 +137,7 @@ impl<S: StateMachine> Client<S> {
             way: Way::Unsent,
         };
         self.outstanding.insert(sequence, asked);
-        self.tickets.insert(ticket, sequence);
+        self.tickets.insert(ticket.0, sequence);
         self.fresh.push(sequence);
         self.sweep_soon(effects);
     }
@@ -183,12 +177,12 @@ impl<S: StateMachine> Client<S> {
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let above = self.last;
         for sequence in std::mem::take(&mut self.fresh) {
-            let Some(attempts) = self.outstanding.get(&sequence).map(|asked| asked.attempts) else {
+            let Some(attempts) = self.outstanding.get(sequence).map(|asked| asked.attempts) else {
                 continue;
             };
             let again = self.fallback(attempts, now);
             let shard = u64::from(self.me.process.node.0) % SHARDS;
-            let Some(asked) = self.outstanding.get_mut(&sequence) else { continue };
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let (id, command) = (CommandId { client: self.me, sequence }, asked.command.clone());
             let entry = match S::reads_only(&command) && !asked.touching {
                 true => Entry::Read { id, below, command },
@@ -230,7 +224,7 @@ impl<S: StateMachine> Client<S> {
         let need = Quorums::supermajority(self.members.len());
         let epoch = if self.knobs.0.mutated(Mutation::EpochsTogether) { 0 } else { epoch };
         for (at, sequence) in votes {
-            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
             let Way::Fast { stamp, votes, judged, .. } = &mut asked.way else { continue };
             if stamp != at {
                 continue;
@@ -251,7 +245,7 @@ impl<S: StateMachine> Client<S> {
         let (n, now) = (self.members.len(), effects.now());
         let need = Quorums::supermajority(n);
         for (at, sequence, reject) in votes {
-            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
             let Way::Fast { stamp, rejected, judged, .. } = &mut asked.way else { continue };
             if stamp != at {
                 continue;
@@ -284,12 +278,12 @@ impl<S: StateMachine> Client<S> {
         if self.service.reply != Reply::Commit {
             return;
         }
-        let Some(asked) = self.outstanding.get_mut(&sequence) else { return };
+        let Some(asked) = self.outstanding.get_mut(sequence) else { return };
         let Some(reply) = S::blind(&asked.command) else { return };
         let Some(ticket) = asked.ticket.take() else { return };
         asked.committed = true;
         let total = effects.now().since(asked.at);
-        self.tickets.remove(&ticket);
+        self.tickets.remove(ticket.0);
         effects.complete(ticket, Outcome::Replied(reply));
         let id = CommandId { client: self.me, sequence };
         let phases = [Span::ZERO; Phase::ALL.len()];
@@ -298,7 +292,7 @@ impl<S: StateMachine> Client<S> {
 
     fn on_committed(&mut self, places: &[(u64, u64)], effects: &mut Effects<Self>) {
         for (sequence, at) in places {
-            let path = match self.outstanding.get(sequence).map(|asked| &asked.way) {
+            let path = match self.outstanding.get(*sequence).map(|asked| &asked.way) {
                 Some(Way::Fast { stamp, .. }) if stamp == at => Path::Slow,
                 _ => Path::Leader,
             };
@@ -314,7 +308,7 @@ impl<S: StateMachine> Client<S> {
     ) {
         let now = effects.now();
         for (sequence, told) in answers {
-            let Some(asked) = self.outstanding.get_mut(&sequence) else { continue };
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let outcome = match told {
                 Told::Done(reply) | Told::Read(reply) => Outcome::Replied(reply),
                 Told::Forgotten => Outcome::Unknown,
@@ -333,9 +327,9 @@ impl<S: StateMachine> Client<S> {
                 }
             };
             let known = matches!(outcome, Outcome::Replied(_));
-            let Some(asked) = self.outstanding.remove(&sequence) else { continue };
+            let Some(asked) = self.outstanding.remove(sequence) else { continue };
             let Some(ticket) = asked.ticket else { continue };
-            self.tickets.remove(&ticket);
+            self.tickets.remove(ticket.0);
             effects.complete(ticket, outcome);
             if !known {
                 continue;
@@ -362,10 +356,10 @@ impl<S: StateMachine> Client<S> {
         self.target = 0;
         // What the old order had not executed is lost with it.
         let now = effects.now();
-        for (sequence, asked) in &mut self.outstanding {
+        for (sequence, asked) in self.outstanding.iter_mut() {
             asked.attempts += 1;
             (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);
-            self.fresh.push(*sequence);
+            self.fresh.push(sequence);
         }
     }
 
@@ -376,38 +370,24 @@ impl<S: StateMachine> Client<S> {
         let limit = self.service.limit;
         let old = |asked: &Asked<S::Command>| now.since(asked.at) >= limit && !asked.committed;
         let over: Vec<u64> =
-            self.outstanding.iter().filter(|(_, asked)| old(asked)).map(|(sequence, _)| *sequence).collect();
+            self.outstanding.iter().filter(|(_, asked)| old(asked)).map(|(sequence, _)| sequence).collect();
         for sequence in over {
-            if let Some(Asked { ticket: Some(ticket), .. }) = self.outstanding.remove(&sequence) {
-                self.tickets.remove(&ticket);
+            if let Some(Asked { ticket: Some(ticket), .. }) = self.outstanding.remove(sequence) {
+                self.tickets.remove(ticket.0);
                 effects.complete(ticket, Outcome::Unknown);
             }
         }
-        for (sequence, asked) in &mut self.outstanding {
+        for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
-                self.fresh.push(*sequence);
+                self.fresh.push(sequence);
             }
         }
-        let over: Vec<u64> = self
-            .changes
-            .iter()
-            .filter(|(_, changing)| now.since(changing.at) >= limit)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in over {
-            self.finish_change(number, Outcome::Unknown, effects);
+        for ticket in self.changes.expire(now, &self.service) {
+            effects.complete(ticket, Outcome::Unknown);
         }
-        let due: Vec<(u64, Change)> = self
-            .changes
-            .iter_mut()
-            .filter(|(_, changing)| changing.due <= now)
-            .map(|(number, changing)| {
-                changing.due = now + self.service.retry;
-                (*number, changing.change)
-            })
-            .collect();
+        let due = self.changes.due(now, &self.service);
         if !due.is_empty() {
             self.target = (self.target + 1) % self.members.len().max(1);
         }
@@ -432,12 +412,10 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let now = effects.now();
         let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         self.next += 1;
-        let changing = Changing { ticket: Some(ticket), change, at: now, due: now + self.service.retry };
-        self.changes.insert(number, changing);
+        self.changes.begin(number, ticket, change, effects.now(), &self.service);
         self.send_change(number, change, effects);
         self.sweep_soon(effects);
     }
@@ -456,24 +434,15 @@ impl<S: StateMachine> Client<S> {
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
-        let retry = self.service.retry;
-        let Some(changing) = self.changes.get_mut(&number) else { return };
-        match result {
-            Ok(()) => self.finish_change(number, Outcome::Changed, effects),
-            Err(Refusal::NotLeader) => match leader {
+        match self.changes.answered(number, result) {
+            Some(Answered::Over(ticket, outcome)) => effects.complete(ticket, outcome),
+            Some(Answered::Elsewhere(change)) => match leader {
                 Some(leader) if leader != from => {
-                    let change = changing.change;
                     effects.send(leader, Message::Administer { number, change });
                 }
-                _ => changing.due = effects.now() + retry / SWEEPS,
+                _ => self.changes.hasten(number, effects.now(), &self.service),
             },
-            Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
-        }
-    }
-
-    fn finish_change(&mut self, number: u64, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
-        if let Some(Changing { ticket: Some(ticket), .. }) = self.changes.remove(&number) {
-            effects.complete(ticket, outcome);
+            None => {}
         }
     }
 }
@@ -500,10 +469,10 @@ impl<S: StateMachine> Process for Client<S> {
             predictor: Predictor::new(setup.parameters, processes),
             next: 1,
             last: 0,
-            outstanding: BTreeMap::new(),
-            tickets: BTreeMap::new(),
+            outstanding: Series::default(),
+            tickets: Series::default(),
             fresh: Vec::new(),
-            changes: BTreeMap::new(),
+            changes: Changes::default(),
             target: 0,
             sweeping: false,
             asked: Instant::ZERO,
@@ -568,10 +537,10 @@ impl<S: StateMachine> Process for Client<S> {
     }
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
-        if let Some(sequence) = self.tickets.remove(&ticket) {
-            self.outstanding.remove(&sequence);
+        if let Some(sequence) = self.tickets.remove(ticket.0) {
+            self.outstanding.remove(sequence);
         }
-        self.changes.retain(|_, changing| changing.ticket != Some(ticket));
+        self.changes.cancel(ticket);
     }
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {

@@ -7,7 +7,8 @@
 
 use super::message::Message as Said;
 use super::{Mutation, Parameters};
-use crate::client::{Nothing, Setup, phases};
+use crate::changes::{Answered, Changes};
+use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::message::{Ask, Entry, Message, Note, Spans, Told};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
@@ -16,7 +17,6 @@ use isochrone_core::{
     Ballot, Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process,
     ProcessId, Quorums, Series, Slot, Snapshot, Span, StateMachine, Ticket,
 };
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Client<S: StateMachine> {
     tickets: Series<u64>,
     /// Numbers to be sent to all in `settle`.
     fresh: Vec<u64>,
-    changes: BTreeMap<u64, Administered>,
+    changes: Changes,
     /// Whom to ask for a change.
     target: usize,
     /// When the members were last asked for.
@@ -76,15 +76,6 @@ struct Votes {
     voters: Vec<ProcessId>,
 }
 
-/// A change that was asked for and not answered.
-#[derive(Clone, Hash, Debug)]
-struct Administered {
-    ticket: Ticket,
-    change: Change,
-    at: Instant,
-    due: Instant,
-}
-
 /// The one timer of a client: it sweeps over everything outstanding.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub enum Timer {
@@ -92,8 +83,6 @@ pub enum Timer {
     Sweep,
 }
 
-/// Sweeps in one retry interval.
-const SWEEPS: u64 = 16;
 /// How often a busy client asks who the members are: a change does not stop it, only slows it down.
 const GREET: Span = Span::from_secs(2);
 /// Different copies of a command whose votes are counted: one more for each time it was asked for.
@@ -339,14 +328,8 @@ impl<S: StateMachine> Client<S> {
             self.answer(sequence, Outcome::Unknown, None, None, effects);
             self.outstanding.remove(sequence);
         }
-        let over: Vec<u64> = self
-            .changes
-            .iter()
-            .filter(|(_, change)| now.since(change.at) >= limit)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in over {
-            self.finish_change(number, Outcome::Unknown, effects);
+        for ticket in self.changes.expire(now, &self.service) {
+            effects.complete(ticket, Outcome::Unknown);
         }
         let mut again = false;
         for (sequence, asked) in self.outstanding.iter_mut() {
@@ -387,13 +370,7 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn change_again(&mut self, now: Instant, effects: &mut Effects<Self>) {
-        let mut again = Vec::new();
-        for (number, asked) in &mut self.changes {
-            if asked.due <= now {
-                asked.due = now + self.service.retry;
-                again.push((*number, asked.change));
-            }
-        }
+        let again = self.changes.due(now, &self.service);
         if !again.is_empty() {
             self.target = (self.target + 1) % self.replicas.len();
         }
@@ -403,12 +380,10 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let now = effects.now();
         let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         self.next += 1;
-        let due = now + self.service.retry;
-        self.changes.insert(number, Administered { ticket, change, at: now, due });
+        self.changes.begin(number, ticket, change, effects.now(), &self.service);
         effects.send(self.replicas[self.target], Message::Administer { number, change });
         self.sweep_soon(effects);
     }
@@ -420,23 +395,16 @@ impl<S: StateMachine> Client<S> {
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
-        let Some(asked) = self.changes.get_mut(&number) else { return };
-        match result {
-            Ok(()) => self.finish_change(number, Outcome::Changed, effects),
-            Err(Refusal::NotLeader) => {
-                asked.due = effects.now() + self.service.retry / SWEEPS;
+        match self.changes.answered(number, result) {
+            Some(Answered::Over(ticket, outcome)) => effects.complete(ticket, outcome),
+            Some(Answered::Elsewhere(_)) => {
+                self.changes.hasten(number, effects.now(), &self.service);
                 if let Some(at) = self.replicas.iter().position(|replica| Some(*replica) == leader) {
                     // The sweep goes on from the one before.
                     self.target = (at + self.replicas.len() - 1) % self.replicas.len();
                 }
             }
-            Err(refusal) => self.finish_change(number, Outcome::Refused(refusal), effects),
-        }
-    }
-
-    fn finish_change(&mut self, number: u64, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
-        if let Some(asked) = self.changes.remove(&number) {
-            effects.complete(asked.ticket, outcome);
+            None => {}
         }
     }
 }
@@ -462,7 +430,7 @@ impl<S: StateMachine> Process for Client<S> {
             outstanding: Series::default(),
             tickets: Series::default(),
             fresh: Vec::new(),
-            changes: BTreeMap::new(),
+            changes: Changes::default(),
             target: 0,
             greeted: Instant::ZERO,
             sweeping: false,
@@ -511,7 +479,7 @@ impl<S: StateMachine> Process for Client<S> {
         {
             self.outstanding.remove(sequence);
         }
-        self.changes.retain(|_, asked| asked.ticket != ticket);
+        self.changes.cancel(ticket);
     }
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
