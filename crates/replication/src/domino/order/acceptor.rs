@@ -180,7 +180,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Whether a request is voted for, and if so whether it was not before.
-    fn judge_request(&self, at: u64, value: &V, clock: u64) -> Result<bool, Reject> {
+    pub(super) fn judge_request(&self, at: u64, value: &V, clock: u64) -> Result<bool, Reject> {
         let acceptor = &self.acceptor;
         let future = self.parameters().future_max.as_nanos();
         if !acceptor.open || !self.clock.is_set() || at < acceptor.from {

@@ -56,7 +56,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Phase 1 for the lane from its frontier to `until`.
-    fn revoke(&mut self, lane: u8, until: u64, now: Instant) {
+    pub(super) fn revoke(&mut self, lane: u8, until: u64, now: Instant) {
         let seat = usize::from(lane);
         let from = self.tracks[seat + 1].frontier();
         let known = &mut self.lanes[seat];

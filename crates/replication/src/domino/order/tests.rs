@@ -1,7 +1,12 @@
-//! Small worlds of orders: messages arrive at once and in order, and time is what the test says.
+//! Small worlds of orders: messages arrive at once and in order, unless a test says otherwise, and time is what
+//! it says. Whoever sends something has every replica held to what it said before.
+
+mod contenders;
+mod positions;
+mod restarts;
 
 use super::super::Mutation;
-use super::super::message::{Message, Turn};
+use super::super::message::{Message, Round, Turn};
 use super::learner::Known;
 use super::*;
 use crate::family::Tuning;
@@ -43,8 +48,73 @@ struct World {
     executed: Vec<Vec<u64>>,
     /// A replica whose messages are lost, both ways.
     cut: Option<usize>,
+    /// Links on which everything is lost, from and to.
+    lost: Vec<(usize, usize)>,
+    /// What is on the way is taken in any order where this is there.
+    shuffle: Option<Random>,
+    /// A replica that stops after so many more effects.
+    fuse: Option<(usize, usize)>,
+    /// It has stopped.
+    down: Option<usize>,
     /// What clients were told.
     voted: Vec<(usize, u64)>,
+    /// What each place was decided to hold.
+    places: BTreeMap<u64, u64>,
+    said: Vec<Said>,
+}
+
+/// What a replica has said, in all its lives.
+#[derive(Clone, Default)]
+struct Said {
+    /// The highest clock announced in the fast lane, and in its own.
+    clock: u64,
+    skip: u64,
+    /// Fast votes that clients were told of: by epoch and stamp.
+    votes: BTreeMap<(u32, u64), u64>,
+    /// Proposals in its own lane.
+    proposals: BTreeMap<u64, u64>,
+}
+
+impl Said {
+    /// A replica never votes below a clock that it announced, nor twice at one stamp in an epoch
+    /// (`specs/domino.md` 4.7, I2, I3); the owner of a lane proposes one value for a position, at rising
+    /// stamps, and never below what it has skipped (I6).
+    fn hear(&mut self, message: &Message<Word>) {
+        match message {
+            Message::Voted { epoch, votes, .. } => {
+                for (at, word) in votes {
+                    let known = self.votes.insert((*epoch, *at), *word);
+                    assert!(known.is_none_or(|known| known == *word), "votes twice at {at}");
+                    assert!(known.is_some() || *at >= self.clock, "votes at {at}, below {}", self.clock);
+                }
+            }
+            Message::Flow { items: Some(numbered), .. } => {
+                for item in numbered.item.iter() {
+                    match item {
+                        Item::Tick { clock, skip } => {
+                            self.clock = self.clock.max(clock.unwrap_or(0));
+                            self.skip = self.skip.max(*skip);
+                        }
+                        Item::Accept { values } => {
+                            for (at, value) in
+                                values.iter().filter_map(|(at, value)| Some((at, value.as_ref()?)))
+                            {
+                                let last = self.proposals.last_key_value().map_or(0, |(at, _)| *at);
+                                let known = self.proposals.insert(*at, value.0);
+                                assert!(known.is_none_or(|known| known == value.0), "proposes twice at {at}");
+                                assert!(
+                                    known.is_some() || (*at > last && *at >= self.skip),
+                                    "proposes at {at}"
+                                );
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 const WALL: u64 = 1_000_000_000_000_000;
@@ -69,7 +139,13 @@ impl World {
             wrong: 0,
             executed: vec![Vec::new(); replicas],
             cut: None,
+            lost: Vec::new(),
+            shuffle: None,
+            fuse: None,
+            down: None,
             voted: Vec::new(),
+            places: BTreeMap::new(),
+            said: vec![Said::default(); replicas],
         };
         (0..replicas).for_each(|node| world.act(node, |order, effects| order.start(effects)));
         world.deliver();
@@ -81,6 +157,10 @@ impl World {
     }
 
     fn act(&mut self, node: usize, input: impl FnOnce(&mut Order<Word>, &mut Effects<Order<Word>>)) {
+        if self.down == Some(node) {
+            return;
+        }
+        let sound = self.setup.parameters.mutation.is_none();
         let mut outbox = Outbox::new(process(node as u16), Random::seeded(1));
         let effects = outbox.input(Instant::from_nanos(self.time * MS), Stamp::from_nanos(self.wall()));
         let order = &mut self.orders[node];
@@ -90,9 +170,22 @@ impl World {
         while let Some(step) = order.step(Instant::ZERO) {
             if let Step::Decided(decided) = step {
                 self.executed[node].extend(decided.values.iter().map(|word| word.0));
+                let word = decided.values.first().map_or(0, |word| word.0);
+                let known = *self.places.entry(decided.position).or_insert(word);
+                assert!(known == word || !sound, "{known} and {word} at {}", decided.position);
             }
         }
         for effect in outbox.drain() {
+            if let Some((_, left)) = self.fuse.as_mut().filter(|(fused, _)| *fused == node) {
+                if *left == 0 {
+                    (self.fuse, self.down) = (None, Some(node));
+                    return;
+                }
+                *left -= 1;
+            }
+            if let (true, Effect::Send { message, .. }) = (sound, &effect) {
+                self.said[node].hear(message);
+            }
             match effect {
                 Effect::Record { record, .. } => self.records[node].push(record),
                 Effect::Send { to, message: Message::Voted { votes, .. }, .. } if to == process(9) => {
@@ -108,7 +201,13 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        while let Some((to, from, message)) = self.network.pop_front() {
+        while !self.network.is_empty() {
+            let count = self.network.len() as u64;
+            let next = self.shuffle.as_mut().map_or(0, |random| random.below(count) as usize);
+            let Some((to, from, message)) = self.network.remove(next) else { return };
+            if self.lost.contains(&(usize::from(from.node.0), to)) {
+                continue;
+            }
             let apart = |node: usize| self.cut == Some(node) && process(to as u16) != from;
             if apart(to) || apart(usize::from(from.node.0)) {
                 continue;
@@ -137,24 +236,97 @@ impl World {
         self.deliver();
     }
 
+    /// A request that some replicas get, in this order.
+    fn propose_to(&mut self, nodes: impl IntoIterator<Item = usize>, at: u64, word: u64) {
+        for node in nodes {
+            let values = vec![(at, Word(word))];
+            self.act(node, |order, effects| order.receive(process(9), Message::Propose { values }, effects));
+        }
+    }
+
+    fn lead(&mut self, node: usize, word: u64) {
+        self.act(node, |order, _| order.propose(Word(word), 8, Instant::ZERO).expect("room"));
+    }
+
+    /// The position of a place, as the oracle knows it.
+    fn position(&self, at: u64, lane: u64) -> u64 {
+        at * (self.orders.len() as u64 + 1) + lane
+    }
+
     /// All crash and come back.
     fn restart(&mut self) {
         self.network.clear();
         for node in 0..self.orders.len() {
-            self.lives[node] += 1;
-            let identity = Identity { process: process(node as u16), incarnation: self.lives[node] };
-            let mut order = Order::open(identity, &self.setup);
-            for record in self.records[node].clone() {
-                order.replay(record);
-                while order.step(Instant::ZERO).is_some() {}
-            }
-            self.orders[node] = order;
+            self.reopen(node);
         }
         for node in 0..self.orders.len() {
             self.act(node, |order, effects| order.start(effects));
         }
         self.deliver();
     }
+
+    /// One crashes, if it has not, and comes back; what it had sent is on the way.
+    fn restart_one(&mut self, node: usize) {
+        (self.fuse, self.down) = (None, None);
+        self.reopen(node);
+        self.act(node, |order, effects| order.start(effects));
+        self.deliver();
+    }
+
+    fn reopen(&mut self, node: usize) {
+        self.lives[node] += 1;
+        // What it says to itself is lost with it.
+        self.network.retain(|(to, from, _)| *to != node || *from != process(node as u16));
+        let identity = Identity { process: process(node as u16), incarnation: self.lives[node] };
+        let mut order = Order::open(identity, &self.setup);
+        self.executed[node].clear();
+        for record in self.records[node].clone() {
+            order.replay(record);
+            while let Some(step) = order.step(Instant::ZERO) {
+                if let Step::Decided(decided) = step {
+                    self.executed[node].extend(decided.values.iter().map(|word| word.0));
+                }
+            }
+        }
+        self.orders[node] = order;
+    }
+
+    /// All have executed the same, these words among it, each as often as it was given a place; nobody is
+    /// stuck, and no coordinator has proposed two values for one position in one ballot.
+    fn agrees(&self, words: &[u64]) {
+        for (node, executed) in self.executed.iter().enumerate() {
+            assert_eq!(executed, &self.executed[0], "replica {node}");
+            for word in words {
+                assert!(executed.contains(word), "{word} is lost: {executed:?}");
+            }
+        }
+        let frontiers = self.orders.iter().flat_map(Order::frontiers);
+        let behind = frontiers.map(|at| self.wall().saturating_sub(at)).max().unwrap_or(0);
+        assert!(behind < 1_000 * MS, "a lane stands still");
+        let mut rounds: BTreeMap<(u32, u64), &Round<Word>> = BTreeMap::new();
+        for record in self.records.iter().flatten() {
+            let round = match record {
+                Record::Recovered(round) => round.as_ref(),
+                Record::Opened(opening) => &opening.round,
+                _ => continue,
+            };
+            let known = *rounds.entry((round.epoch, round.number)).or_insert(round);
+            assert_eq!(known, round, "one number for two rounds");
+        }
+        for ((epoch, number), round) in &rounds {
+            let later = rounds.range((*epoch, number + 1)..(epoch + 1, 0));
+            for (_, later) in later {
+                let both = round.values.iter().find(|(at, _)| proposes(later, *at));
+                let both = both.or_else(|| later.values.iter().find(|(at, _)| proposes(round, *at)));
+                assert_eq!(both, None, "proposed twice in epoch {epoch}");
+            }
+        }
+    }
+}
+
+fn proposes(round: &Round<Word>, at: u64) -> bool {
+    round.values.iter().any(|(stamp, _)| *stamp == at)
+        || round.ranges.iter().any(|(from, until)| (*from..*until).contains(&at))
 }
 
 #[test]

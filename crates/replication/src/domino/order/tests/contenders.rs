@@ -1,0 +1,65 @@
+//! Several who act for the same: two coordinators, two revokers, an owner that lives while its lane is closed
+//! (`specs/domino.md` 8, S13). Messages are taken in any order that links allow.
+
+use super::*;
+
+const SEEDS: u64 = 60;
+
+fn world(seed: u64) -> World {
+    let mut world = World::new(3, |parameters| parameters.heartbeat = Span::from_millis(20));
+    world.pass(1_000);
+    world.shuffle = Some(Random::seeded(seed));
+    world
+}
+
+#[test]
+fn two_coordinators_at_once_decide_one_value_for_each_position() {
+    let mut later = 0;
+    for seed in 0..SEEDS {
+        let mut world = world(seed);
+        let at = world.wall() + 30 * MS;
+        // Some votes are cast before anyone campaigns, one behind all that an epoch begins with.
+        world.propose_to([0, 1, 2], at, 1);
+        world.propose_to([1, 2], at + 1, 2);
+        world.propose_to([2, 0], at + 700 * MS, 3);
+        for node in [1, 2] {
+            world.act(node, |order, effects| order.campaign(effects));
+        }
+        world.propose_to([0, 1, 2], at + 2, 4);
+        world.deliver();
+        world.propose(world.wall() + 300 * MS, 5);
+        world.pass(5_000);
+        // What was refused everywhere its client asks for again.
+        world.agrees(&[1, 2, 3]);
+        let epochs: Vec<_> = world.orders.iter().map(Order::epoch).collect();
+        assert!(epochs.iter().all(|epoch| *epoch == epochs[0] && epoch.1), "{epochs:?}");
+        later += u64::from(epochs[0].0 > 1);
+    }
+    assert!(later > 0, "the second one won at times");
+}
+
+#[test]
+fn two_revokers_at_once_and_the_owner_give_each_position_one_value() {
+    let mut contested = 0;
+    for seed in 0..SEEDS {
+        let mut world = world(seed);
+        let until = world.wall() + 800 * MS;
+        let now = Instant::from_nanos(world.time * MS);
+        world.lead(2, 1);
+        for node in [0, 1] {
+            world.act(node, |order, _| order.revoke(2, until + node as u64, now));
+        }
+        world.lead(2, 2);
+        world.deliver();
+        world.lead(2, 3);
+        world.pass(100);
+        world.lead(2, 4);
+        world.deliver();
+        world.pass(4_000);
+        world.agrees(&[1, 2, 3, 4]);
+        contested += usize::from(world.executed[0].len() > 4);
+        let behind = world.places.iter().filter(|(position, _)| *position % 4 == 3).map(|(_, word)| *word);
+        assert!(behind.clone().any(|word| word == 4), "the owner is back in its lane");
+    }
+    println!("{contested} of {SEEDS} proposed something twice");
+}

@@ -1,0 +1,132 @@
+//! What becomes of one position: two requests for it, requests that are late or reach a few only, copies
+//! (`specs/domino.md` 8, S8 to S11).
+
+use super::super::super::message::Reject;
+use super::*;
+
+fn world(replicas: usize, learners: Learners) -> World {
+    let mut world = World::new(replicas, |parameters| {
+        parameters.heartbeat = Span::from_millis(20);
+        parameters.learners = learners;
+    });
+    world.pass(1_000);
+    world
+}
+
+#[test]
+fn of_two_requests_for_one_stamp_one_gets_it_and_the_other_a_place_in_a_lane() {
+    for (replicas, learners) in
+        [(3, Learners::All), (3, Learners::Sole), (5, Learners::All), (5, Learners::Sole)]
+    {
+        for pattern in 0..1u32 << replicas {
+            let mut world = world(replicas, learners);
+            let at = world.wall() + 30 * MS;
+            for node in 0..replicas {
+                let (first, second) = if pattern & 1 << node == 0 { (1, 2) } else { (2, 1) };
+                world.propose_to([node], at, first);
+                world.propose_to([node], at, second);
+            }
+            world.deliver();
+            world.pass(1_000);
+            let (twos, need) = (pattern.count_ones() as usize, Quorums::supermajority(replicas));
+            match twos {
+                // Every replica has refused the other one: its client sees to it.
+                0 => world.agrees(&[1]),
+                twos if twos == replicas => world.agrees(&[2]),
+                _ => world.agrees(&[1, 2]),
+            }
+            let voted_for = 2 - usize::from(twos == 0 || twos == replicas);
+            assert_eq!(world.executed[0].len(), voted_for, "each once");
+            let winner = world.places.get(&world.position(at, 0)).copied();
+            // Whoever was first at a supermajority has the place.
+            let forced = [(replicas - twos, 1), (twos, 2)].into_iter().find(|(votes, _)| *votes >= need);
+            assert!(winner.is_some() && forced.is_none_or(|(_, word)| winner == Some(word)), "{pattern:b}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_late_everywhere_leaves_a_noop_and_goes_through_a_leader_once() {
+    let mut world = world(3, Learners::All);
+    let at = world.wall() - 100 * MS;
+    assert!(world.orders[0].frontiers()[0] > at, "the no-op is decided");
+    world.propose(at, 1);
+    for order in &world.orders {
+        let clock = order.clock.last();
+        assert_eq!(order.judge_request(at, &Word(1), clock), Err(Reject::Late));
+    }
+    world.lead(1, 1);
+    world.deliver();
+    world.pass(1_000);
+    world.agrees(&[1]);
+    assert_eq!((world.executed[0].len(), world.voted.len()), (1, 0));
+    assert_eq!(world.places.get(&world.position(at, 0)), None);
+}
+
+#[test]
+fn a_request_whose_client_died_after_reaching_some_is_executed_once_or_never_and_nothing_waits_for_it() {
+    for (replicas, learners) in
+        [(3, Learners::All), (3, Learners::Sole), (5, Learners::All), (5, Learners::Sole)]
+    {
+        for reached in 1..1usize << replicas {
+            let mut world = world(replicas, learners);
+            let at = world.wall() + 30 * MS;
+            world.propose_to((0..replicas).filter(|node| reached & 1 << node != 0), at, 1);
+            world.deliver();
+            world.pass(1_500);
+            world.agrees(&[]);
+            let holds = world.places.get(&world.position(at, 0)).is_some();
+            if holds || reached & 1 != 0 {
+                assert_eq!(world.executed[0], [1], "{reached:b} of {replicas}: the coordinator sees to it");
+            } else {
+                assert_eq!(world.executed[0], [], "{reached:b} of {replicas}: the coordinator never had it");
+            }
+            let votes = reached.count_ones() as usize;
+            let noop = replicas - votes >= Quorums::supermajority(replicas);
+            assert_eq!(holds, !noop, "a no-op where a supermajority has passed it");
+        }
+    }
+}
+
+#[test]
+fn copies_of_a_request_change_nothing_that_is_decided() {
+    for learners in [Learners::All, Learners::Sole] {
+        let mut world = world(3, learners);
+        let (held, noop) = (world.wall() + 30 * MS, world.wall() + 31 * MS);
+        world.propose(held, 1);
+        world.pass(40);
+        for after in [0, 20, 100, 2_000] {
+            world.pass(after);
+            let (places, told) = (world.places.clone(), world.voted.len());
+            for (at, word) in [(held, 1), (held, 2), (noop, 3)] {
+                world.propose(at, word);
+            }
+            world.pass(500);
+            world.agrees(&[1]);
+            assert_eq!((&world.places, &world.executed[0]), (&places, &vec![1]));
+            let told = &world.voted[told..];
+            assert!(told.iter().all(|(_, word)| *word == 1), "only a repeat is told the same again");
+        }
+    }
+}
+
+/// A vote comes behind a round of no-ops that is in flight: the ballot keeps its value there.
+#[test]
+fn a_vote_behind_a_round_of_noops_is_too_late_in_that_ballot() {
+    let mut world = world(3, Learners::All);
+    world.lost = vec![(2, 0)];
+    world.pass(2_000);
+    assert!(world.orders[0].suspected(2), "two of three: the coordinator goes on by rounds");
+    let at = world.wall() + 30 * MS;
+    world.propose_to([2], at, 7);
+    // Its round reaches nobody; then the vote does.
+    world.lost.push((0, 1));
+    world.pass(60);
+    world.propose_to([0], at, 7);
+    world.lost = vec![(0, 1)];
+    world.pass(400);
+    world.lost.clear();
+    world.pass(4_000);
+    world.agrees(&[7]);
+    assert_eq!(world.places.get(&world.position(at, 0)), None, "it has another place");
+}
