@@ -31,6 +31,8 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Silent {
 pub struct Talk<F: Family> {
     pub cluster: Cluster<F>,
     pub answers: Silent,
+    /// What of a message is shown; nothing of one that is left out.
+    pub show: fn(&str) -> Option<String>,
     clients: Vec<ProcessId>,
     tickets: u64,
     told: usize,
@@ -55,6 +57,7 @@ impl<F: Family> Talk<F> {
         Talk {
             cluster,
             answers: Silent::default(),
+            show: |label| Some(label.to_owned()),
             clients: (0..nodes).map(|node| placement.client(NodeId(node))).collect(),
             tickets: 0,
             told: 0,
@@ -94,12 +97,13 @@ impl<F: Family> Talk<F> {
                     if ["Heartbeat", "Heard", "Beat"].iter().any(|name| label.starts_with(name)) {
                         continue;
                     }
+                    let Some(label) = (self.show)(label) else { continue };
                     let how = match (*ahead, *held > Span::ZERO) {
                         (true, _) => " (ahead)",
                         (_, true) => " (behind a record)",
                         _ => "",
                     };
-                    text += &format!("{at} {} -> {}{how}: {}\n", name(from), name(to), brief(label));
+                    text += &format!("{at} {} -> {}{how}: {}\n", name(from), name(to), brief(&label));
                 }
                 FlowEvent::Answer(answer) => text += &format!("{at} answer: {answer}\n"),
                 FlowEvent::Mark(mark) if mark.contains("Leads") => {

@@ -1,10 +1,15 @@
 //! Domino.
 
 mod commit;
+mod conversations;
+mod failover;
+mod lab;
 mod latency;
 mod mutations;
 mod orders;
+mod real_time;
 mod safety;
+mod timing;
 
 use crate::machine::Machine;
 use isochrone_core::{Random, Span};
