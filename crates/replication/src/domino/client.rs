@@ -79,6 +79,9 @@ enum Way {
     Fast { stamp: u64, votes: BTreeMap<u32, ReplicaSet>, rejected: ReplicaSet, judged: Option<bool> },
     /// Through a leader.
     Led,
+    /// So many have refused it that nobody can choose it any more, or only by recovery: it goes through the
+    /// best leader at once.
+    Refused,
 }
 
 /// The timers of a client.
@@ -176,6 +179,7 @@ impl<S: StateMachine> Client<S> {
         let mut fast: Vec<(u64, Entry<S::Command>)> = Vec::new();
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let above = self.last;
+        let best = self.predictor.leader(now).map_or(fallback, |(_, seat)| seat);
         for sequence in std::mem::take(&mut self.fresh) {
             let Some(attempts) = self.outstanding.get(sequence).map(|asked| asked.attempts) else {
                 continue;
@@ -205,8 +209,9 @@ impl<S: StateMachine> Client<S> {
                     led.entry(seat).or_default().push(entry);
                 }
                 _ => {
+                    let seat = if matches!(asked.way, Way::Refused) { best } else { again };
                     asked.way = Way::Led;
-                    led.entry(again).or_default().push(entry);
+                    led.entry(seat).or_default().push(entry);
                 }
             }
         }
@@ -263,11 +268,10 @@ impl<S: StateMachine> Client<S> {
                 effects.mark(Note::Fact(Fact::Counted(name)));
             }
             if count >= need {
-                // Nobody can choose it there any more, or only by recovery: it goes through a leader.
                 asked.attempts += 1;
                 asked.due = now + self.service.retry;
                 self.fresh.push(*sequence);
-                asked.way = Way::Unsent;
+                asked.way = Way::Refused;
             }
         }
     }
@@ -337,7 +341,7 @@ impl<S: StateMachine> Client<S> {
             let path = match &asked.way {
                 Way::Fast { judged: Some(true), .. } => Path::Fast,
                 Way::Fast { .. } => Path::Slow,
-                Way::Led | Way::Unsent => Path::Leader,
+                Way::Led | Way::Unsent | Way::Refused => Path::Leader,
             };
             let total = now.since(asked.at);
             let id = CommandId { client: self.me, sequence };

@@ -88,7 +88,7 @@ pub use message::{
 };
 pub use mutation::Mutation;
 pub use order::{Held, Order};
-pub use parameters::{Extra, Learners, Parameters, Way};
+pub use parameters::{Estimate, Extra, Learners, Parameters, Way};
 pub use predict::Predictor;
 
 use crate::family::Replicated;

@@ -27,6 +27,17 @@ pub enum Way {
     Led,
 }
 
+/// How a client predicts when a request arrives.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Estimate {
+    /// From the replica's clock at the arrival of probes: delays that differ by direction, and clocks that are
+    /// off, are in it.
+    OneWay,
+    /// Half of a round trip, for comparison: right only where both directions take equally long and both
+    /// clocks show the same.
+    HalfRoundTrip,
+}
+
 /// What is added to the stamp of a fast request, so that fewer arrive late.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub enum Extra {
@@ -49,6 +60,8 @@ pub struct Parameters {
     pub window: Span,
     /// The percentile of the measurements that is taken for a prediction.
     pub percentile: u32,
+    /// What is taken for the way to a replica.
+    pub estimate: Estimate,
     /// Measurements in the window that a prediction needs.
     pub samples: usize,
     /// A replica that answers no probe for this long counts as infinitely far.
@@ -107,6 +120,7 @@ impl Tuning for Parameters {
             probe: Span::from_millis(10),
             window: Span::from_secs(1),
             percentile: 95,
+            estimate: Estimate::OneWay,
             samples: 10,
             probe_timeout: suspect,
             // Above the largest misprediction that the source measured, 6.24 ms.
@@ -144,6 +158,8 @@ impl Tuning for Parameters {
         self.probe = reader.span("probe", self.probe, LEAST, Span::from_secs(1));
         self.window = reader.span("window", self.window, LEAST, MOST);
         self.percentile = reader.integer("percentile", u64::from(self.percentile), 1, 100) as u32;
+        let estimates = [("one_way", Estimate::OneWay), ("half_rtt", Estimate::HalfRoundTrip)];
+        self.estimate = reader.choice("estimate", self.estimate, &estimates);
         self.samples = reader.integer("samples", self.samples as u64, 1, 1_000) as usize;
         if self.probe * self.samples as u64 > self.window {
             let right = format!("use at least {}, or probe more often", self.probe * self.samples as u64);

@@ -86,17 +86,17 @@ fn a_request_that_is_late_everywhere_goes_through_a_leader() {
         1500 replica C -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
         1510 replica A -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
         1510 replica B -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
-        1520 client C -> replica A: ProposeLed above: @1210.000002, tell: true, values: [Command id: n2#1, sequence: 1, be..
-        1531 replica A -> replica A (behind a record): [Accepted stamps: [@1550.000000]]
-        1531 replica A -> replica B (behind a record): [Accept values: [(@1550.000000, Some(Command ..
-        1531 replica A -> replica C (behind a record): [Accept values: [(@1550.000000, Some(Command ..
-        1542 replica B -> replica A (behind a record): [Accepted stamps: [@1550.000000]]), recei..
-        1542 replica C -> replica A (behind a record): [Accepted stamps: [@1550.000000]]), recei..
-        1552 replica A -> replica B: [Commit stamps: [@1550.000000]]), receive..
-        1552 replica A -> replica C: [Commit stamps: [@1550.000000]]), receive..
-        1552 replica A -> client C (ahead): Committed incarnation: 1, places: [(1, @1550.000000)]
-        1562 answer: Replied(Ok)
-        1570 replica A -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 18000, 0]), answers: [(1, Done(Ok))]
+        1520 client C -> replica C: ProposeLed above: @1210.000002, tell: true, values: [Command id: n2#1, sequence: 1, be..
+        1521 replica C -> replica A (behind a record): [Accept values: [(@1537.500000, Some(Command ..
+        1521 replica C -> replica B (behind a record): [Accept values: [(@1537.500000, Some(Command ..
+        1521 replica C -> replica C (behind a record): [Accepted stamps: [@1537.500000]]
+        1532 replica A -> replica C (behind a record): [Accepted stamps: [@1537.500000]]), recei..
+        1532 replica B -> replica C (behind a record): [Accepted stamps: [@1537.500000]]), recei..
+        1542 replica C -> replica A: [Commit stamps: [@1537.500000]]), receive..
+        1542 replica C -> replica B: [Commit stamps: [@1537.500000]]), receive..
+        1542 replica C -> client C (ahead): Committed incarnation: 1, places: [(1, @1537.500000)]
+        1542 answer: Replied(Ok)
+        1580 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 38000, 0]), answers: [(1, Done(Ok))]
     "#]]);
 }
 

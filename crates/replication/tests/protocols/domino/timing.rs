@@ -4,7 +4,7 @@ use super::lab::{Done, Plan, mean};
 use crate::machine::Machine;
 use crate::talk::set;
 use isochrone_core::{NodeId, Path, Random, Span};
-use isochrone_replication::domino::{Extra, Learners, Placement, Way};
+use isochrone_replication::domino::{Estimate, Extra, Learners, Placement, Way};
 use isochrone_replication::service::Reply;
 use isochrone_sim::Jitter;
 use std::sync::Arc;
@@ -192,6 +192,21 @@ fn a_clock_that_is_stepped_costs_the_fast_way_for_a_window() {
         assert!(window.len() == 100 && after.len() == 50 && all_fast(&after), "{node} {nanos}: {after:?}");
     }
     assert!(slowed > 0, "a step shows");
+}
+
+/// Half-RTT estimation, for comparison, is late wherever the way there takes longer than the way back.
+#[test]
+fn half_a_round_trip_is_a_bad_guess_where_directions_differ() {
+    for (estimate, fast) in [(Estimate::OneWay, true), (Estimate::HalfRoundTrip, false)] {
+        let delays = vec![vec![0, 5, 5, 10], vec![5, 0, 5, 10], vec![5, 5, 0, 10], vec![40, 40, 40, 0]];
+        let mut lab = Plan::new(delays, 3).open(|placement| {
+            at_commit(0)(placement);
+            (placement.parameters.way, placement.parameters.estimate) = (Way::Fast, estimate);
+        });
+        lab.pass(MS(1_500));
+        let done = lab.series(3, 20, MS(13), &set("x"));
+        assert!(done.len() == 20 && done.iter().all(|done| (done.path == Path::Fast) == fast), "{done:?}");
+    }
 }
 
 /// L9: a percentile of 95 makes one request in twenty late at the farthest replica, and 8 ms more next to none

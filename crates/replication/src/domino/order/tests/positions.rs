@@ -75,7 +75,7 @@ fn a_request_whose_client_died_after_reaching_some_is_executed_once_or_never_and
             world.deliver();
             world.pass(1_500);
             world.agrees(&[]);
-            let holds = world.places.get(&world.position(at, 0)).is_some();
+            let holds = world.places.contains_key(&world.position(at, 0));
             if holds || reached & 1 != 0 {
                 assert_eq!(world.executed[0], [1], "{reached:b} of {replicas}: the coordinator sees to it");
             } else {

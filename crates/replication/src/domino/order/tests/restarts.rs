@@ -46,6 +46,32 @@ fn a_crash_between_any_two_effects_takes_back_nothing_that_was_said() {
     }
 }
 
+/// The published flaw (`flaws.md`, stray votes): each replica votes and crashes before the next one votes, so
+/// a client counts a supermajority of which nobody is left. How many replicas have executed the request.
+fn stray_votes(durable: bool) -> usize {
+    let mut world = world(Learners::All);
+    let at = world.wall() + 200 * MS;
+    for node in [1, 2, 0] {
+        world.propose_to([node], at, 7);
+        if !durable {
+            // Without waiting for the disk, a power loss leaves nothing of it.
+            world.records[node].clear();
+        }
+        world.network.clear();
+        world.reopen(node);
+        world.act(node, |order, effects| order.start(effects));
+    }
+    assert_eq!(world.voted, [(1, 7), (2, 7), (0, 7)], "its client was told of all");
+    world.pass(5_000);
+    world.executed.iter().filter(|executed| executed.contains(&7)).count()
+}
+
+#[test]
+fn votes_that_were_counted_are_lost_only_where_they_were_not_durable() {
+    assert_eq!(stray_votes(true), 3);
+    assert_eq!(stray_votes(false), 0, "what fsync = \"off\" risks");
+}
+
 /// All replicas have voted for a request and its client knows it; the coordinator lacks a vote, and then
 /// something happens. The request keeps its place.
 fn unheard(learners: Learners, then: impl FnOnce(&mut World)) {
