@@ -13,6 +13,17 @@ pub(crate) fn patience(silence: Span, own: usize, leader: usize, count: usize, r
     silence + turn * rank as u64 + within
 }
 
+/// How long who polled or campaigned in vain waits before it tries again: not a whole patience, since nobody
+/// leads. Drawn apart, further with each failure, so that two do not meet for ever.
+pub(crate) fn recess(silence: Span, failures: u32, random: &mut Random) -> Span {
+    Span::from_nanos(random.below(silence.as_nanos() * u64::from(failures.min(4))))
+}
+
+/// How long a candidate waits for promises where the first attempt takes `wait`: doubled for each that failed.
+pub(crate) fn campaign(wait: Span, failures: u32) -> Span {
+    wait * (1 << failures.min(3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,6 +39,18 @@ mod tests {
                 let patience = patience(silence, own, 3, 5, &mut random);
                 assert!(patience >= least && patience < least + turn, "{own}: {patience}");
             }
+        }
+    }
+
+    #[test]
+    fn failures_make_attempts_longer_and_rarer_up_to_a_bound() {
+        let (span, mut random) = (Span::from_millis(100), Random::seeded(2));
+        for (failures, times) in [(1, 1), (2, 2), (4, 4), (40, 4)] {
+            let longest = (0..200).map(|_| recess(span, failures, &mut random)).max().unwrap_or_default();
+            assert!(longest < span * times && longest > span * times / 2, "{failures}: {longest}");
+        }
+        for (failures, times) in [(0, 1), (1, 2), (3, 8), (40, 8)] {
+            assert_eq!(campaign(span, failures), span * times);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::coordinator::Reign;
 use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote};
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
-use crate::election::patience;
+use crate::election;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{
@@ -160,9 +160,7 @@ impl<V: Ordered> Order<V> {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
             self.failures += 1;
             self.step_down(effects);
-            // Not a whole patience again: nobody coordinates. Drawn apart, so that two do not meet for ever.
-            let spread = self.parameters.suspect.as_nanos() * u64::from(self.failures.min(4));
-            self.patience = Span::from_nanos(effects.random().below(spread));
+            self.patience = election::recess(self.parameters.suspect, self.failures, effects.random());
             self.heard = effects.now();
             effects.arm(Timer::Watch, self.patience);
         }
@@ -221,7 +219,7 @@ impl<V: Ordered> Order<V> {
             effects.send(member.process, Message::Prepare { reign, from });
         }
         self.role = Role::Candidate(Campaign { reign, from, reports: Vec::new(), end });
-        effects.arm(Timer::Campaign, self.parameters.campaign * (1 << self.failures.min(3)));
+        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
     }
 
     pub(super) fn on_prepare(
@@ -349,7 +347,13 @@ impl<V: Ordered> Order<V> {
     pub(super) fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let at = |seat| self.members.iter().position(|member| member.replica == seat).unwrap_or(0);
         let coordinator = self.coordinator.map_or(0, |ballot| at(ballot.owner));
-        patience(self.parameters.suspect, at(self.me), coordinator, self.members.len(), effects.random())
+        election::patience(
+            self.parameters.suspect,
+            at(self.me),
+            coordinator,
+            self.members.len(),
+            effects.random(),
+        )
     }
 
     /// Lets another replica coordinate.

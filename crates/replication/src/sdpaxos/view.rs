@@ -9,6 +9,7 @@ use super::assignment::{Assignment, Image, Rank};
 use super::message::{Entry, Message, Note, Objects, Part, Timer};
 use super::order::{Order, Pending};
 use super::rebuild::{Report, rebuild};
+use crate::election;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Ticket};
@@ -61,11 +62,10 @@ impl<V: Ordered> Order<V> {
             return;
         }
         if self.poll.take().is_some() || self.campaign.take().is_some() {
-            // It has come to nothing. Drawn apart, so that two do not meet for ever.
+            // It has come to nothing.
             self.failures += 1;
-            let spread = self.parameters().election.as_nanos() * u64::from(self.failures.min(4));
             self.since = now;
-            self.patience = Span::from_nanos(effects.random().below(spread));
+            self.patience = election::recess(self.parameters().election, self.failures, effects.random());
             return effects.arm(Timer::Watch, self.patience);
         }
         let follows = self.view == self.installed;
@@ -137,8 +137,7 @@ impl<V: Ordered> Order<V> {
         for rank in self.peers() {
             effects.send(self.process_of(rank), Message::ViewRequest { view, released });
         }
-        let patience = self.parameters().campaign * (1 << self.failures.min(3));
-        effects.arm(Timer::Watch, patience);
+        effects.arm(Timer::Watch, election::campaign(self.parameters().campaign, self.failures));
         effects.mark(Note::Counted("elections"));
     }
 
@@ -481,8 +480,7 @@ impl<V: Ordered> Order<V> {
         if self.campaign.as_ref().is_some_and(|campaign| campaign.view < view) {
             self.campaign = None;
             self.since = effects.now();
-            let within = self.parameters().election.as_nanos();
-            self.patience = Span::from_nanos(effects.random().below(within));
+            self.patience = election::recess(self.parameters().election, 1, effects.random());
             effects.arm(Timer::Watch, self.patience);
         }
     }

@@ -1,6 +1,7 @@
 //! Polls, campaigns, promises: how a replica comes to lead.
 
 use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, Timer, Value};
+use crate::election;
 use isochrone_core::{
     Admit, Ballot, Count, Effects, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
 };
@@ -97,9 +98,7 @@ impl<V: Wire> Log<V> {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
             self.failures += 1;
             self.step_down(effects);
-            // Not a whole patience again: nobody leads. Drawn apart, so that two do not meet for ever.
-            let spread = self.parameters.election.as_nanos() * u64::from(self.failures.min(4));
-            self.patience = Span::from_nanos(effects.random().below(spread));
+            self.patience = election::recess(self.parameters.election, self.failures, effects.random());
             self.heard = effects.now();
             effects.arm(Timer::Watch, self.patience);
         }
@@ -168,7 +167,7 @@ impl<V: Wire> Log<V> {
             effects.send(peer.process, Message::Prepare { ballot, from });
         }
         self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked });
-        effects.arm(Timer::Campaign, self.parameters.campaign * (1 << self.failures.min(3)));
+        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
     }
 
     pub(super) fn on_prepare(
