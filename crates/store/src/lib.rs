@@ -17,12 +17,15 @@
 //!
 //! Cost of the common commands, one core, a million keys: see `benches/store.rs`.
 
+mod bits;
+mod encoding;
 mod export;
 mod glob;
 mod hash;
 mod hashes;
 mod keys;
 mod lists;
+mod locks;
 mod number;
 mod random;
 mod sequence;
@@ -172,6 +175,12 @@ impl Store {
                 self.zrandmember(key, *count, *seed, *with_scores)
             }
             ZScan { key, cursor, count, pattern } => self.zscan(key, *cursor, *count, pattern.as_ref()),
+
+            GetBit { key, offset } => self.getbit(key, *offset),
+            BitCount { key, range } => self.bitcount(key, *range),
+            BitPos { key, on, range, open } => self.bitpos(key, *on, *range, *open),
+            BitField { key, steps } if operation.is_read() => self.bitfield_read(key, steps),
+            Encoding { key } => Ok(self.encoding(key)),
 
             Transaction { watched, operations } if operation.is_read() => {
                 if watched.iter().any(|(key, version)| self.version(key) != *version) {

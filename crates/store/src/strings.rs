@@ -196,19 +196,28 @@ impl Turn<'_> {
         })
     }
 
-    /// Replaces a string by what `edit` makes of it, unless that is `None`; answers the length it tells.
     fn edit_string(
         &mut self,
         mark: &mut Mark<'_>,
         key: &Blob,
         edit: impl FnOnce(Option<Blob>) -> Result<(Option<Blob>, usize), Refusal>,
     ) -> Result<Response, Refusal> {
+        self.replace_string(mark, key, edit).map(Response::count)
+    }
+
+    /// Replaces a string by what `edit` makes of it, unless that is `None`; gives what it tells beside.
+    pub(crate) fn replace_string<R>(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        edit: impl FnOnce(Option<Blob>) -> Result<(Option<Blob>, R), Refusal>,
+    ) -> Result<R, Refusal> {
         self.slot(key, |slot, books| {
             let held = match slot.get_mut() {
                 Some(entry) => Some(entry.value.bytes()?),
                 None => None,
             };
-            let (value, len) = edit(held)?;
+            let (value, told) = edit(held)?;
             match (value, slot.get_mut()) {
                 (None, _) => {}
                 (Some(value), Some(entry)) => {
@@ -217,7 +226,7 @@ impl Turn<'_> {
                 }
                 (Some(value), None) => books.put(slot, mark, Value::String(value), Stamp::MAX, Stamp::ZERO),
             }
-            Ok(Response::count(len))
+            Ok(told)
         })
     }
 }

@@ -148,6 +148,12 @@ impl<'a> Turn<'a> {
             ZRemRange { key, range } => self.zremrange(mark, key, range),
             ZCombineStore { target, inputs } => self.zcombinestore(mark, target, inputs),
 
+            SetBit { key, offset, on } => self.setbit(mark, key, *offset, *on),
+            BitOp { combine, target, keys } => self.bitop(mark, *combine, target, keys),
+            BitField { key, steps } => self.bitfield(mark, key, steps),
+            DelIf { key, value } => Ok(self.del_if(key, value)),
+            ExpireIf { key, value, deadline } => Ok(self.expire_if(mark, key, value, *deadline)),
+
             // Whatever only reads has been answered, and transactions are taken apart above.
             _ => unreachable!("{} changes nothing", operation.name()),
         }

@@ -15,8 +15,9 @@ mod score;
 mod sets;
 
 pub use operation::{
-    Aggregate, Combine, Condition, End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs,
-    ScoreBound, ScoreCondition, Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
+    Aggregate, BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Combine, Condition, DeadlineChange,
+    End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,
+    Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
 pub use response::{Kind, Refusal, Response};
 pub use score::{NotANumber, Score};

@@ -218,6 +218,31 @@ pub enum Operation {
     /// all with the command's stamp; the nil array, and no change, where a watched key's version (see
     /// `Version`) is no longer the one given.
     Transaction { watched: Arc<[(Blob, u64)]>, operations: Arc<[Operation]> },
+
+    // Bitmaps: strings whose bit 0 is the highest of the first byte.
+    /// Sets one bit, padding with zero bytes. The bit that was there.
+    SetBit { key: Blob, offset: u64, on: bool },
+    /// One bit; 0 beyond the end.
+    GetBit { key: Blob, offset: u64 },
+    /// How many bits are 1.
+    BitCount { key: Blob, range: Option<BitRange> },
+    /// The first bit like this one, or -1. Where the range is `open` to the right, the string goes on with
+    /// zeros.
+    BitPos { key: Blob, on: bool, range: BitRange, open: bool },
+    /// Combines strings bit by bit, shorter ones padded with zeros. The length of the result, bytes; an
+    /// empty one deletes the target.
+    BitOp { combine: BitCombine, target: Blob, keys: Keys },
+    /// Reads and changes numbers of any width, in order: the answers, nil for each that would overflow and
+    /// may not. Changes first pad the string to the end of the last number changed.
+    BitField { key: Blob, steps: Arc<[BitStep]> },
+
+    // What objects and locks are asked.
+    /// The name that Redis has for the form in which it would keep this value, or nil.
+    Encoding { key: Blob },
+    /// Deletes a key if it holds this string. 1 or 0.
+    DelIf { key: Blob, value: Blob },
+    /// Moves the deadline of a key if it holds this string. 1 or 0.
+    ExpireIf { key: Blob, value: Blob, deadline: DeadlineChange },
 }
 
 impl Operation {
@@ -319,6 +344,15 @@ impl Operation {
             ZRandMember { .. } => "zrandmember",
             ZScan { .. } => "zscan",
             Transaction { .. } => "exec",
+            SetBit { .. } => "setbit",
+            GetBit { .. } => "getbit",
+            BitCount { .. } => "bitcount",
+            BitPos { .. } => "bitpos",
+            BitOp { .. } => "bitop",
+            BitField { .. } => "bitfield",
+            Encoding { .. } => "object",
+            DelIf { .. } => "delif",
+            ExpireIf { .. } => "expireif",
         }
     }
 }
@@ -517,4 +551,73 @@ pub struct Limit {
     pub offset: i64,
     /// How many are given; negative gives all.
     pub count: i64,
+}
+
+/// A range of a bitmap, both ends included; negative positions count from the end.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct BitRange {
+    /// The first.
+    pub start: i64,
+    /// The last.
+    pub end: i64,
+    /// Whether positions count bits, not bytes.
+    pub bits: bool,
+}
+
+/// How bitmaps are combined.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub enum BitCombine {
+    /// What is 1 in all.
+    And,
+    /// What is 1 in any.
+    Or,
+    /// What is 1 in an odd number of them.
+    Xor,
+    /// What is 0 in the first; there is only one.
+    Not,
+}
+
+/// A number in a bitmap.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct BitNumber {
+    /// The position of its highest bit.
+    pub offset: u64,
+    /// How many bits it has: 1 to 64, to 63 where it is unsigned.
+    pub width: u8,
+    /// Whether its highest bit is its sign.
+    pub signed: bool,
+}
+
+/// One step of `BITFIELD`.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum BitStep {
+    /// The number.
+    Get(BitNumber),
+    /// Replaces the number. What it was.
+    Set(BitNumber, i64, BitOverflow),
+    /// Adds to the number. The sum.
+    IncrBy(BitNumber, i64, BitOverflow),
+}
+
+/// What becomes of a number that is too large for its width.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum BitOverflow {
+    /// Its lowest bits.
+    #[default]
+    Wrap,
+    /// The largest or smallest there is.
+    Saturate,
+    /// Nothing is changed.
+    Fail,
+}
+
+/// How a deadline is moved.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum DeadlineChange {
+    /// To this; one at or before the command's stamp deletes the key.
+    To(Stamp),
+    /// To this, only where there is one.
+    MoveTo(Stamp),
+    /// By so many milliseconds, only where there is one.
+    MoveBy(i64),
 }

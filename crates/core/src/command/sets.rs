@@ -1,6 +1,6 @@
 //! Which keys an operation touches, and when two operations do not commute.
 
-use super::{Condition, Expiry, Operation};
+use super::{BitStep, Condition, Expiry, Operation};
 use crate::Blob;
 
 /// What is done to a key. An operation that looks at what it overwrites is of both kinds.
@@ -80,7 +80,11 @@ impl Operation {
             | ZRange { key, .. }
             | ZRank { key, .. }
             | ZRandMember { key, .. }
-            | ZScan { key, .. } => visit(self::Touch::Key(key, Read)),
+            | ZScan { key, .. }
+            | GetBit { key, .. }
+            | BitCount { key, .. }
+            | BitPos { key, .. }
+            | Encoding { key } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -124,7 +128,10 @@ impl Operation {
             | ZIncrBy { key, .. }
             | ZRem { key, .. }
             | ZPop { key, .. }
-            | ZRemRange { key, .. } => visit(self::Touch::Key(key, Update)),
+            | ZRemRange { key, .. }
+            | SetBit { key, .. }
+            | DelIf { key, .. }
+            | ExpireIf { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 
@@ -143,6 +150,14 @@ impl Operation {
             SCombineStore { target, keys, .. } => {
                 visit(self::Touch::Key(target, Write));
                 keys.iter().for_each(|key| visit(self::Touch::Key(key, Read)));
+            }
+            BitOp { target, keys, .. } => {
+                visit(self::Touch::Key(target, Write));
+                keys.iter().for_each(|key| visit(self::Touch::Key(key, Read)));
+            }
+            BitField { key, steps } => {
+                let reads = steps.iter().all(|step| matches!(step, BitStep::Get(_)));
+                visit(self::Touch::Key(key, if reads { Read } else { Update }));
             }
             ZRangeStore { target, source, .. } => {
                 visit(self::Touch::Key(target, Write));

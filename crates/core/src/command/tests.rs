@@ -77,6 +77,18 @@ fn operation() -> impl Strategy<Value = Operation> {
             target,
             keys
         }),
+        (key(), any::<u64>()).prop_map(|(key, offset)| Operation::SetBit { key, offset, on: true }),
+        (key(), keys()).prop_map(|(target, keys)| Operation::BitOp {
+            combine: BitCombine::Xor,
+            target,
+            keys
+        }),
+        (key(), any::<bool>()).prop_map(|(key, get)| {
+            let number = BitNumber { offset: 3, width: 5, signed: true };
+            let step = if get { BitStep::Get(number) } else { BitStep::IncrBy(number, 1, BitOverflow::Fail) };
+            Operation::BitField { key, steps: [step].into() }
+        }),
+        key().prop_map(|key| Operation::DelIf { key, value: "v".into() }),
         Just(Operation::DbSize),
         Just(Operation::Flush),
         Just(Operation::Sweep { limit: 3 }),

@@ -312,6 +312,7 @@ fn title(group: Group) -> &'static str {
         Group::Scripting => "Scripts",
         Group::Generic => "Keys",
         Group::String => "Strings",
+        Group::Bitmap => "Bitmaps",
         Group::Hash => "Hashes",
         Group::List => "Lists",
         Group::Set => "Sets",

@@ -27,6 +27,8 @@ pub(crate) enum Shape {
     Yes,
     /// `OK` whatever was counted (HMSET).
     Ok,
+    /// This number if there is anything, else nothing (OBJECT REFCOUNT).
+    IfAny(i64),
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
     /// The answer to a password check, written elsewhere.
@@ -75,6 +77,8 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::Yes, Response::Ok) => reply.integer(1),
         (Shape::Yes, Response::Nil) => reply.integer(0),
         (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
+        (Shape::IfAny(_), Response::Integer(0)) => reply.null(),
+        (Shape::IfAny(number), _) => reply.integer(number),
         (Shape::Nested, response) => plain(response, true, reply),
         (Shape::Exec(items), Response::Array(responses)) => {
             reply.array(items.len());

@@ -1,6 +1,6 @@
 //! All commands, and how one is found by its name.
 
-use super::commands::{hashes, keys, lists, server, sets, sorted_sets, strings};
+use super::commands::{bitmaps, hashes, keys, lists, server, sets, sorted_sets, strings};
 use super::complaint::Complaint;
 use super::request::Args;
 use super::spec::{Action, Spec};
@@ -15,6 +15,7 @@ pub(crate) static COMMANDS: &[&[Spec]] = &[
     server::SCRIPTING,
     keys::COMMANDS,
     strings::COMMANDS,
+    bitmaps::COMMANDS,
     hashes::COMMANDS,
     lists::COMMANDS,
     sets::COMMANDS,

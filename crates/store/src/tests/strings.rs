@@ -226,3 +226,159 @@ fn transactions_are_one_step() {
     store.run(Operation::SAdd { key: b("set"), members: names("a c") });
     assert_ne!(version(&mut store, "set"), first);
 }
+
+#[test]
+fn bits_are_set_counted_found_and_combined() {
+    use isochrone_core::command::{BitCombine, BitRange};
+    let mut store = Store::default();
+    let setbit = |offset, on| Operation::SetBit { key: b("b"), offset, on };
+    assert_eq!(store.run(setbit(9, true)), Response::Integer(0));
+    assert_eq!(store.run(Operation::Get { key: b("b") }), Response::bulk(&[0, 0x40]));
+    assert_eq!(store.run(setbit(9, true)), Response::Integer(1));
+    assert_eq!(store.run(setbit(9, false)), Response::Integer(1));
+    assert_eq!(store.run(Operation::StrLen { key: b("b") }), Response::Integer(2));
+    store.run(Operation::Set {
+        key: b("b"),
+        value: Blob::new(&[0xff, 0xf0, 0x0f]),
+        condition: Condition::Always,
+        expiry: Expiry::Clear,
+        get: false,
+    });
+    let count =
+        |start, end, bits| Operation::BitCount { key: b("b"), range: Some(BitRange { start, end, bits }) };
+    for (start, end, bits, ones) in [
+        (0, -1, false, 16),
+        (1, 1, false, 4),
+        (-1, -1, false, 4),
+        (5, 9, true, 5),
+        (9, 21, true, 5),
+        (2, 3, true, 2),
+        (8, 15, true, 4),
+        (-2, -1, true, 2),
+        (5, 2, false, 0),
+        (3, 9, false, 0),
+    ] {
+        assert_eq!(store.run(count(start, end, bits)), Response::Integer(ones), "{start} {end} {bits}");
+    }
+    let find = |on, start, end, bits, open| Operation::BitPos {
+        key: b("b"),
+        on,
+        range: BitRange { start, end, bits },
+        open,
+    };
+    for (on, start, end, bits, open, place) in [
+        (false, 0, -1, false, true, 12),
+        (true, 1, -1, false, true, 8),
+        (true, 2, -1, false, false, 20),
+        (false, 0, 0, false, false, -1),
+        (false, 0, 0, false, true, 8),
+        (true, 12, 19, true, false, -1),
+        (true, 13, 20, true, false, 20),
+        (false, 9, 2, false, false, -1),
+    ] {
+        assert_eq!(
+            store.run(find(on, start, end, bits, open)),
+            Response::Integer(place),
+            "{on} {start} {end}"
+        );
+    }
+    store.run(set("s", "ab"));
+    let combine = |combine, keys: &str| Operation::BitOp { combine, target: b("t"), keys: names(keys) };
+    for (how, keys, bytes) in [
+        (BitCombine::And, "b s", [0x61, 0x60, 0]),
+        (BitCombine::Or, "b s none", [0xff, 0xf2, 0x0f]),
+        (BitCombine::Xor, "b s", [0x9e, 0x92, 0x0f]),
+        (BitCombine::Not, "b", [0, 0x0f, 0xf0]),
+    ] {
+        assert_eq!(store.run(combine(how, keys)), Response::Integer(3));
+        assert_eq!(store.run(Operation::Get { key: b("t") }), Response::bulk(&bytes), "{how:?}");
+    }
+    assert_eq!(store.run(combine(BitCombine::Or, "none")), Response::Integer(0));
+    assert_eq!(store.run(Operation::Exists { keys: names("t") }), Response::Integer(0));
+    store.run(push("l", "a"));
+    assert_eq!(store.run(combine(BitCombine::Or, "s l")), Refusal::WrongType.into());
+    assert_eq!(
+        store.run(Operation::SetBit { key: b("b"), offset: u64::MAX, on: true }),
+        Refusal::StringTooLong.into()
+    );
+}
+
+#[test]
+fn numbers_in_bitmaps_wrap_saturate_or_stay() {
+    use isochrone_core::command::{BitNumber, BitOverflow, BitStep};
+    let mut store = Store::default();
+    let mut run = |step| match store.run(Operation::BitField { key: b("b"), steps: [step].into() }) {
+        Response::Array(mut answers) => answers.remove(0),
+        other => other,
+    };
+    let number = |width, signed| BitNumber { offset: 3, width, signed };
+    let (u2, i5, i64_, u63) = (number(2, false), number(5, true), number(64, true), number(63, false));
+    use BitOverflow::{Fail, Saturate, Wrap};
+    for (step, answer) in [
+        (BitStep::Get(i64_), Some(0)),
+        (BitStep::Set(u2, 7, Wrap), Some(0)),
+        (BitStep::Get(u2), Some(3)),
+        (BitStep::IncrBy(u2, 2, Wrap), Some(1)),
+        (BitStep::IncrBy(u2, 9, Saturate), Some(3)),
+        (BitStep::IncrBy(u2, -9, Saturate), Some(0)),
+        (BitStep::IncrBy(u2, 4, Fail), None),
+        (BitStep::Set(i5, 100, Saturate), Some(0)),
+        (BitStep::Get(i5), Some(15)),
+        (BitStep::IncrBy(i5, 1, Wrap), Some(-16)),
+        (BitStep::Set(i64_, i64::MIN, Wrap), Some(i64::MIN)),
+        (BitStep::IncrBy(i64_, -1, Wrap), Some(i64::MAX)),
+        (BitStep::IncrBy(i64_, 1, Saturate), Some(i64::MAX)),
+        (BitStep::Set(u63, -1, Saturate), Some(i64::MAX >> 1)),
+        (BitStep::Get(u63), Some(i64::MAX)),
+    ] {
+        assert_eq!(run(step), answer.map_or(Response::Nil, Response::Integer), "{step:?}");
+    }
+}
+
+#[test]
+fn a_lock_is_changed_by_its_holder_only() {
+    use isochrone_core::command::DeadlineChange::{MoveBy, MoveTo, To};
+    let mut store = Store::default();
+    store.run(set("lock", "me"));
+    let release = |who: &str| Operation::DelIf { key: b("lock"), value: b(who) };
+    let extend = |who: &str, deadline| Operation::ExpireIf { key: b("lock"), value: b(who), deadline };
+    let ttl =
+        || Operation::Ttl { key: b("lock"), unit: isochrone_core::command::TtlUnit::Millis, absolute: true };
+    let (yes, no) = (Response::Integer(1), Response::Integer(0));
+    assert_eq!(store.run(release("you")), no);
+    assert_eq!(store.run(extend("me", MoveBy(5))), no, "there is no deadline to move");
+    assert_eq!(store.run(extend("you", To(at(500)))), no);
+    assert_eq!(store.run(extend("me", To(at(500)))), yes);
+    assert_eq!(store.run(extend("me", MoveBy(250))), yes);
+    assert_eq!(store.run(ttl()), Response::Integer(750));
+    assert_eq!(store.run(extend("me", MoveTo(at(600)))), yes);
+    assert_eq!(store.run(ttl()), Response::Integer(600));
+    assert_eq!(store.run(release("me")), yes);
+    assert_eq!(store.run(release("me")), no);
+    store.run(set("lock", "me"));
+    assert_eq!(store.run(extend("me", To(at(0)))), yes, "a deadline in the past deletes");
+    assert_eq!(store.run(Operation::Exists { keys: names("lock") }), no);
+    store.run(push("lock", "me"));
+    assert_eq!(store.run(release("me")), no);
+}
+
+#[test]
+fn encodings_have_the_names_of_redis() {
+    let mut store = one_of_each();
+    store.run(set("int", "17"));
+    store.run(set("long", &"x".repeat(45)));
+    store.run(Operation::SAdd { key: b("ints"), members: names("1 2 3") });
+    store.run(Operation::HSet { key: b("large"), pairs: pairs(&format!("f {}", "x".repeat(65))) });
+    let mut text = String::new();
+    for key in ["string", "int", "long", "hash", "large", "list", "set", "ints", "zset", "none"] {
+        text.push_str(&match store.run(Operation::Encoding { key: b(key) }) {
+            Response::Bulk(name) => format!("{key} {}\n", String::from_utf8_lossy(&name)),
+            other => format!("{key} {other:?}\n"),
+        });
+    }
+    assert_eq!(
+        text,
+        "string embstr\nint int\nlong raw\nhash listpack\nlarge hashtable\nlist quicklist\nset hashtable\n\
+         ints intset\nzset listpack\nnone Nil\n"
+    );
+}

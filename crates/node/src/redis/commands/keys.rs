@@ -2,10 +2,12 @@
 
 use super::Understood;
 use crate::redis::args::{Time, blob, blobs, is, number, scan_options};
+use crate::redis::catalog;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
-use crate::redis::spec::flag::{DANGEROUS, DENYOOM, FAST, READ, WRITE};
-use crate::redis::spec::{ALL, Given, Group, Keys, ONE, Parse, Spec, TWO};
+use crate::redis::shape::{Plan, Shape};
+use crate::redis::spec::flag::{DANGEROUS, DENYOOM, FAST, LOADING, READ, STALE, WRITE};
+use crate::redis::spec::{ALL, Action, Given, Group, Keys, ONE, Parse, Spec, TWO};
 use isochrone_core::command::{ExpiryCondition, Kind, Operation, TtlUnit};
 
 #[allow(clippy::too_many_arguments)]
@@ -66,6 +68,16 @@ pub(crate) static COMMANDS: &[Spec] = &[
     row("keys", 2, READ | DANGEROUS, Keys::None, "1.0.0", "pattern", "All keys that match", |args, _| {
         Ok(Operation::Keys { pattern: blob(args.at(1)) }.into())
     }),
+    Spec::here(
+        Group::Generic,
+        "object",
+        -2,
+        0,
+        "2.2.3",
+        "",
+        "About the form of values",
+        Action::Container(OBJECT),
+    ),
     row("persist", 2, WRITE | FAST, ONE, "2.2.0", "key", "Takes the expiry away", |args, _| {
         Ok(Operation::Persist { key: blob(args.at(1)) }.into())
     }),
@@ -142,6 +154,45 @@ pub(crate) static COMMANDS: &[Spec] = &[
         Ok(Operation::Del { keys: blobs(args, 1) }.into())
     }),
 ];
+
+/// The key behind a subcommand.
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+
+static OBJECT: &[Spec] = &[
+    row("object|encoding", 3, READ, SECOND, "2.2.3", "key", "The form in which a value is kept", |args, _| {
+        Ok(Operation::Encoding { key: blob(args.at(2)) }.into())
+    })
+    .differs("the name that Redis' default settings lead to for such contents; nothing here is kept that way"),
+    row("object|freq", 3, READ, SECOND, "4.0.0", "key", "How often a key is used", |_, _| {
+        Err(Complaint::text(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ))
+    })
+    .differs("answers with the error for it: nothing is evicted, so nothing is counted"),
+    Spec::here(
+        Group::Generic,
+        "object|help",
+        2,
+        LOADING | STALE,
+        "6.2.0",
+        "",
+        "This help",
+        Action::Local(catalog::help),
+    ),
+    row("object|idletime", 3, READ, SECOND, "2.2.3", "key", "The seconds since a key was used", |args, _| {
+        Ok(if_any(args, 0))
+    })
+    .differs("0 for any key: nothing remembers when a key was used"),
+    row("object|refcount", 3, READ, SECOND, "2.2.3", "key", "How often a value is shared", |args, _| {
+        Ok(if_any(args, 1))
+    })
+    .differs("1 for any key"),
+];
+
+fn if_any(args: Args<'_>, number: i64) -> Plan {
+    Plan { operation: Operation::Exists { keys: [blob(args.at(2))].into() }, shape: Shape::IfAny(number) }
+}
 
 fn copy(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     let mut replace = false;

@@ -1,5 +1,6 @@
 //! The commands on data, a chapter a file: each a row of the table and the function that understands it.
 
+pub(crate) mod bitmaps;
 pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod lists;
