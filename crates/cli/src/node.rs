@@ -110,7 +110,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::Missing { .. }
             | JournalError::Locked { .. }),
         ) => error.to_string(),
-        error @ StartError::Security(_) => error.to_string(),
+        error @ (StartError::Security(_) | StartError::Layout { .. }) => error.to_string(),
         other => return other.into(),
     };
     Usage(usage).into()

@@ -14,6 +14,17 @@ pub fn key_hash(keyspace: KeyspaceId, key: &[u8]) -> u64 {
     hash ^ hash >> 33
 }
 
+/// The part of a key that decides where it lies: what stands between its first `{` and the next `}`, if
+/// anything does, as Redis Cluster has it; else all of it. Keys with one tag lie together.
+pub fn key_tag(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let from = key.iter().position(|byte| *byte == b'{')? + 1;
+        let length = key[from..].iter().position(|byte| *byte == b'}')?;
+        (length > 0).then(|| &key[from..from + length])
+    };
+    tag().unwrap_or(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +37,22 @@ mod tests {
     }
 
     const EXPECTED: [u64; 3] = [0x15bf9278ef24affe, 0x16787974593a8c20, 0x3e0c6f130dd786e9];
+
+    #[test]
+    fn a_tag_is_the_first_that_is_not_empty_between_braces() {
+        let pairs = [
+            ("a", "a"),
+            ("{user1000}.following", "user1000"),
+            ("foo{}{bar}", "foo{}{bar}"),
+            ("foo{{bar}}zap", "{bar"),
+            ("foo{bar}{zap}", "bar"),
+            ("foo{bar", "foo{bar"),
+            ("}{", "}{"),
+        ];
+        for (key, tag) in pairs {
+            assert_eq!(key_tag(key.as_bytes()), tag.as_bytes(), "{key}");
+        }
+    }
 
     #[test]
     fn short_keys_spread_evenly() {

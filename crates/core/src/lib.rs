@@ -49,7 +49,7 @@ pub use effects::{Effect, Effects, Lane, Loan, Outbox, Wrap};
 pub use frontier::Frontier;
 pub use graph::{Closed, Graph};
 pub use guarantee::Guarantee;
-pub use hash::key_hash;
+pub use hash::{key_hash, key_tag};
 pub use id::{
     ClientId, CommandId, Identity, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, ReplicaId, Role,
     Ticket,

@@ -3,6 +3,7 @@
 use crate::client::{self, Client};
 use crate::message::{Entry, Message};
 use crate::order::{Order, Ordered};
+use crate::partitions::Divided;
 use crate::placement::Placement;
 use crate::replica::{self, Replica};
 use crate::request::{Outcome, Request};
@@ -91,27 +92,37 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
     }
 
     fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>) {
-        let members = placement.members();
-        let preferred: Option<ReplicaId> = placement.seat(placement.leader);
-        for node in placement.replicas.iter().chain(&placement.spares) {
-            let setup = replica::Setup {
-                members: members.clone(),
-                preferred,
-                service: placement.service,
-                parameters: placement.parameters,
-                machine: placement.machine.clone(),
-            };
-            host.server::<Replica<S, OrderOf<F, S>>>(placement.replica(*node), setup);
+        for partition in placement.partitions() {
+            let members = placement.members(partition);
+            let preferred: Option<ReplicaId> = placement.seat(placement.leader(partition));
+            for node in placement.replicas.iter().chain(&placement.spares) {
+                let setup = replica::Setup {
+                    members: members.clone(),
+                    preferred,
+                    service: placement.service,
+                    parameters: placement.parameters,
+                    machine: placement.machine.clone(),
+                };
+                host.server::<Replica<S, OrderOf<F, S>>>(placement.replica(partition, *node), setup);
+            }
         }
         for (node, nearest) in &placement.clients {
-            let setup = client::Setup {
-                replicas: nearest.iter().map(|node| placement.replica(*node)).collect(),
-                members: members.clone(),
-                leader: F::LED.then(|| placement.replica(placement.leader)),
+            let setup = |partition| client::Setup {
+                replicas: nearest.iter().map(|node| placement.replica(partition, *node)).collect(),
+                members: placement.members(partition),
+                leader: F::LED.then(|| placement.replica(partition, placement.leader(partition))),
                 service: placement.service,
                 parameters: placement.parameters,
             };
-            host.client::<F::Client<S>>(placement.client(*node), setup);
+            let mut setups: Vec<_> = placement.partitions().map(setup).collect();
+            let id = placement.client(*node);
+            match (setups.len(), setups.pop()) {
+                (1, Some(setup)) => host.client::<F::Client<S>>(id, setup),
+                (_, last) => {
+                    setups.extend(last);
+                    host.client::<Divided<F::Client<S>>>(id, setups);
+                }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
 use crate::order::{Member, Order as _};
 use crate::service::Service;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
-use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Role, StateMachine};
+use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, StateMachine};
 use std::sync::Arc;
 
 /// Where the replicas and clients of one keyspace stand.
@@ -18,7 +18,9 @@ pub struct Placement<S, F: Family> {
     pub spares: Vec<NodeId>,
     /// The nodes with a client, and for each the replicas' nodes, nearest first.
     pub clients: Vec<(NodeId, Vec<NodeId>)>,
-    /// Who leads first, where anybody does.
+    /// How many partitions the keyspace has, each a group over the same nodes; at least 1.
+    pub partitions: u16,
+    /// Who leads the first partition first, where anybody does.
     pub leader: NodeId,
     /// The knobs of sessions.
     pub service: Service,
@@ -29,14 +31,26 @@ pub struct Placement<S, F: Family> {
 }
 
 impl<S, F: Family> Placement<S, F> {
-    /// The process of a replica.
-    pub fn replica(&self, node: NodeId) -> ProcessId {
-        self.process(node, REPLICA)
+    /// The partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<S, F> {
+        (0..self.partitions).map(PartitionId)
     }
 
-    /// The process of a client.
+    /// The process of a partition's replica.
+    pub fn replica(&self, partition: PartitionId, node: NodeId) -> ProcessId {
+        ProcessId { node, keyspace: self.keyspace, partition, role: REPLICA, instance: 0 }
+    }
+
+    /// The process of a client, which is one for all partitions.
     pub fn client(&self, node: NodeId) -> ProcessId {
-        self.process(node, CLIENT)
+        let partition = PartitionId(0);
+        ProcessId { node, keyspace: self.keyspace, partition, role: CLIENT, instance: 0 }
+    }
+
+    /// Who leads a partition first: its turn goes around the replicas, beginning with [`Placement::leader`].
+    pub fn leader(&self, partition: PartitionId) -> NodeId {
+        let first = self.replicas.iter().position(|node| *node == self.leader).unwrap_or(0);
+        self.replicas[(first + usize::from(partition.0)) % self.replicas.len()]
     }
 
     /// The seat of a node among the first members.
@@ -45,18 +59,14 @@ impl<S, F: Family> Placement<S, F> {
         u8::try_from(at).ok().map(ReplicaId)
     }
 
-    /// The first members.
-    pub fn members(&self) -> Arc<[Member]> {
+    /// The first members of a partition.
+    pub fn members(&self, partition: PartitionId) -> Arc<[Member]> {
         let seat = |(at, node): (usize, &NodeId)| Member {
             // A deployment has at most 7 replicas of a keyspace.
             replica: ReplicaId(at as u8),
-            process: self.replica(*node),
+            process: self.replica(partition, *node),
         };
         self.replicas.iter().enumerate().map(seat).collect()
-    }
-
-    fn process(&self, node: NodeId, role: Role) -> ProcessId {
-        ProcessId { node, keyspace: self.keyspace, partition: PartitionId(0), role, instance: 0 }
     }
 }
 
@@ -65,7 +75,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
     /// replica leads that gives the clients the least mean latency.
     ///
     /// # Errors
-    /// Unknown or impossible parameters, more than one partition, an unknown spare node.
+    /// Unknown or impossible parameters, an unknown spare node.
     pub fn of(deployment: &Deployment, keyspace: &Keyspace) -> Result<Placement<S, F>, ConfigErrors> {
         let replicas = keyspace.replicas.clone();
         let nodes = || deployment.nodes().iter().map(|node| node.id);
@@ -92,10 +102,6 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             let wrong = format!("keyspace {:?}: {wrong}", keyspace.name);
             ConfigErrors::one(deployment.file(), keyspace.line, wrong, right)
         };
-        if keyspace.partitions != 1 {
-            let right = "remove partitions, or make several keyspaces".to_owned();
-            return Err(refuse(format!("{} has no partitions", F::NAME), right));
-        }
         let most = OrderOf::<F, S>::MEMBERS_MAX;
         if replicas.len() > most {
             let wrong = format!("{} replicas, but {} takes {most} at most", replicas.len(), F::NAME);
@@ -111,6 +117,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             clients: clients.collect(),
             replicas,
             spares,
+            partitions: keyspace.partitions,
             leader: keyspace.leader.unwrap_or_else(|| isochrone_plan::leader(deployment, keyspace)),
             service,
             parameters,

@@ -67,6 +67,12 @@ pub enum Refusal {
          set reply = \"execute\" first"
     )]
     RepliesAtCommit,
+    /// The command touches keys of several partitions; the words are those of Redis Cluster.
+    #[error("CROSSSLOT Keys in request don't hash to the same slot")]
+    Apart,
+    /// The command touches all keys, and they are in several partitions.
+    #[error("ERR this command touches the whole keyspace, which is divided into partitions")]
+    Whole,
     /// The change was given up: the replica it needs did not catch up or answer in time.
     #[error("the replica that the change needs did not catch up in time")]
     TimedOut,

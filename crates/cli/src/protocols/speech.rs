@@ -1,7 +1,7 @@
 //! How a protocol of `replication` is spoken with, by trials and by nodes.
 
 use isochrone_core::command::Response;
-use isochrone_core::{NodeId, Random};
+use isochrone_core::{NodeId, PartitionId, Random};
 use isochrone_node::gateway;
 use isochrone_node::protocols::{Administration, Registration};
 use isochrone_replication::{Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _};
@@ -43,9 +43,14 @@ pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
     }
 }
 
-/// One change, drawn; every replica is asked, and the one that leads makes it.
+/// One change of one partition, drawn; every replica is asked, and the one that leads makes it.
 fn orders<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Vec<Admin> {
     let nodes: Vec<NodeId> = placement.replicas.iter().chain(&placement.spares).copied().collect();
+    let partition = match placement.partitions {
+        1 => PartitionId(0),
+        // At most 1,024.
+        partitions => PartitionId(random.below(u64::from(partitions)) as u16),
+    };
     let member = nodes[random.below(placement.replicas.len() as u64) as usize];
     let change = match (random.below(4), placement.spares.first()) {
         (0 | 1, Some(&spare)) => Change::Add(spare),
@@ -55,7 +60,7 @@ fn orders<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Ve
     };
     nodes
         .into_iter()
-        .map(|node| Admin::Request { process: placement.replica(node), request: Box::new(change) })
+        .map(|node| Admin::Request { process: placement.replica(partition, node), request: Box::new(change) })
         .collect()
 }
 

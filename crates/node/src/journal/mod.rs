@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! DIR/LOCK                              held while a process has the directory open
+//! DIR/KEYSPACES                         which keyspaces its streams belong to (`node::layout`)
 //! DIR/IDENTITY                          whose it is; written last, so a directory without it was never used
 //! DIR/journal/segment-…0001.journal     zero-filled ahead, so that a sync changes no length
 //! DIR/journal/spare-…0007.journal       given back segments and ones made ahead of time

@@ -1,6 +1,7 @@
 //! A node: built from a deployment, run on its own threads, held by a [`NodeHandle`].
 
 mod handle;
+mod layout;
 mod recovery;
 
 pub use handle::{NodeHandle, Orders};
@@ -86,6 +87,14 @@ pub enum StartError {
     /// The snapshots in it.
     #[error(transparent)]
     Snapshots(#[from] SnapshotError),
+    /// The data is of other keyspaces than the deployment has, or what says so cannot be read.
+    #[error("{path}: {cause}")]
+    Layout {
+        /// The file that says which.
+        path: PathBuf,
+        /// What does not fit.
+        cause: String,
+    },
     /// Certificates and keys.
     #[error(transparent)]
     Security(#[from] SecurityError),

@@ -1,6 +1,6 @@
 //! Bringing the processes of a node back from its data directory.
 
-use super::{NodeConfig, StartError, system_random};
+use super::{NodeConfig, StartError, layout, system_random};
 use crate::hosted::Hosted;
 use crate::journal::{DataDirectory, Fsync, JournalOptions, JournalThread, StreamId};
 use crate::protocols::Placement;
@@ -30,6 +30,7 @@ pub(super) fn recover(
     let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
     options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
     let mut start = Start::open(directory, options)?;
+    layout::keep(&config.data, deployment)?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();

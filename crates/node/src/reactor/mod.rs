@@ -5,6 +5,7 @@
 //! is bounded per round, so that nobody has the loop alone.
 
 mod clients;
+mod orders;
 mod peers;
 mod slab;
 mod status;
@@ -233,25 +234,29 @@ impl Reactor {
         }
     }
 
-    /// Asks this node's replica; a keyspace of several partitions asks the first, which is the one with a log.
+    /// Asks this node's replica; of a keyspace in partitions, that of each.
     fn administer(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
         let Some((protocol, servers)) = self.reporter.servers(keyspace) else {
             return respond(Err(format!("this node holds no replica of {keyspace}")));
         };
+        let mut asked = Vec::new();
         for of in servers {
             let Some(request) = self.protocols.administer(protocol, what) else {
                 return respond(Err(format!("protocol {protocol} cannot do this")));
             };
             let ticket = self.origins.ticket();
             match self.shard.request(of, ticket, request) {
-                Ok(()) => {
-                    self.origins.waiting.insert(ticket, Origin::Order { protocol, responder: respond });
-                    return;
-                }
+                Ok(()) => asked.push((ticket, of.partition)),
                 Err(error) => tracing::debug!(%error, "not asked"),
             }
         }
-        respond(Err(format!("no replica of {keyspace} on this node takes this")));
+        if asked.is_empty() {
+            return respond(Err(format!("no replica of {keyspace} on this node takes this")));
+        }
+        let partitions: Vec<_> = asked.iter().map(|(_, partition)| *partition).collect();
+        for ((ticket, _), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
+            self.origins.waiting.insert(ticket, Origin::Order { protocol, responder });
+        }
     }
 
     fn begin_stop(&mut self, now: Instant) {

@@ -133,6 +133,31 @@ fn redis_commands_survive_kills_and_a_moved_leader() {
     }
 }
 
+#[test]
+fn a_keyspace_in_partitions_serves_what_lies_together() {
+    let cluster = cluster("partitions = 3\n", None);
+    let mut client = client(&cluster, 1);
+    for number in 0..60 {
+        assert_eq!(client.call(&format!("SET key:{number} {number}")), "+OK");
+    }
+    for number in 0..60 {
+        assert_eq!(client.call(&format!("GET key:{number}")), number.to_string());
+    }
+    let apart = client.call("MSET key:0 a key:1 b key:2 c key:3 d key:4 e key:5 f");
+    assert_eq!(apart, "-CROSSSLOT Keys in request don't hash to the same slot");
+    assert_eq!(client.call("GET key:0"), "0", "nothing of it was done");
+    assert_eq!(client.call("MSET {u}:1 a {u}:2 b"), "+OK");
+    assert_eq!(client.call("GET {u}:2"), "b");
+    let whole = client.call("DBSIZE");
+    assert_eq!(whole, "-ERR this command touches the whole keyspace, which is divided into partitions");
+    let leads = |node: &isochrone_node::node::NodeHandle| {
+        node.status().processes.iter().filter(|process| process.leads.is_some()).count()
+    };
+    eventually("each node leads one partition", || {
+        cluster.nodes.values().all(|node| leads(node) == 1).then_some(())
+    });
+}
+
 /// A client that trusts one authority.
 fn secure(
     cluster: &Cluster,

@@ -2,7 +2,7 @@
 
 use crate::driver::Loops;
 use crate::machine::Machine;
-use isochrone_core::{KeyspaceId, NodeId, Random, Span};
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, Random, Span};
 use isochrone_replication::service::Service;
 use isochrone_replication::{Family, Placement, Replicated, Tuning as _};
 use isochrone_sim::{
@@ -29,6 +29,7 @@ pub fn placement<S: Default, F: Family>(
         replicas: all(0, replicas),
         spares: all(replicas, replicas + spares),
         clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
+        partitions: 1,
         leader: NodeId(0),
         service: Service::for_rtt(rtt),
         parameters: F::Parameters::for_rtt(rtt),
@@ -220,7 +221,8 @@ impl<F: Family> Case<F> {
         loops.sets = self.hot;
         loops.heir = self.usurped.then_some(NodeId(1));
         loops.keys = if self.hot { 2 } else { 8 };
-        loops.replicas = (0..nodes).map(|node| placement.replica(NodeId(node))).collect();
+        // Of the first partition, where there are several.
+        loops.replicas = (0..nodes).map(|node| placement.replica(PartitionId(0), NodeId(node))).collect();
         loops.members = placement.replicas.clone();
         (cluster, loops)
     }

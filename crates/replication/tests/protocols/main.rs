@@ -12,6 +12,7 @@ mod machine;
 mod mencius;
 mod multipaxos;
 mod mutations;
+mod partitions;
 mod safety;
 mod sdpaxos;
 mod straggler;

@@ -221,7 +221,8 @@ fn hold(replicas: u16, seeds: std::ops::Range<u64>, machine: &Directory) -> (usi
         let mut simulation = Simulation::<Protocol>::new(config, &placement);
         let shape = simulation.shape(usize::from(replicas - 1) / 2);
         simulation.set_faults(FaultPlan::draw(seed, FaultSet::ALL, &shape));
-        let members = placement.replicas.iter().map(|node| placement.replica(*node)).collect();
+        let members =
+            placement.replicas.iter().map(|node| placement.replica(PartitionId(0), *node)).collect();
         let mut rivals = Rivals::new(seed, members);
         let report = simulation.run(&mut rivals);
         assert_eq!(report.violations, [], "seed {seed}");

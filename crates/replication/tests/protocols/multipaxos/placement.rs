@@ -72,12 +72,6 @@ fn mistakes_are_named_with_their_line_and_cure() {
         test.toml:19: keyspace "main": parameter spares = "a" names a node twice or a replica
           name other nodes"#]],
     );
-    refused(
-        "partitions = 4\n",
-        expect![[r#"
-        test.toml:15: keyspace "main": multipaxos has no partitions
-          remove partitions, or make several keyspaces"#]],
-    );
 }
 
 #[test]
