@@ -37,6 +37,7 @@ fn commands(criterion: &mut Criterion) {
             leader: None,
             leads: false,
         }];
+        let mut hub = isochrone_node::hub::Hub::default();
         let mut context = Context {
             now: Instant::ZERO,
             stamp: Stamp::ZERO,
@@ -49,6 +50,7 @@ fn commands(criterion: &mut Criterion) {
             login: Login::Open,
             clients: &mut clients,
             counters: &mut counters,
+            hub: &mut hub,
         };
         let mut connection = Connection::new(&context);
         let (mut out, mut requests) = (Vec::new(), Vec::new());

@@ -13,11 +13,13 @@
 //!    holds; otherwise the shard stops reading the socket, so that the peer feels it.
 //! 3. Every [`Request`] gets exactly one [`Session::answer`], in any order, unless the connection ends
 //!    first. Then the shard cancels what is under way at the processes.
+//!    What connections tell each other ([`Context::hub`]) goes to [`Session::notify`].
 //! 4. [`Session::tick`] is called at least every 100 ms.
 //! 5. After each of these calls the shard sends what is in `out`, as soon as the socket takes it; what
 //!    the socket has not taken is counted in [`Context::unsent`].
 //! 6. Once [`Session::closing`] holds, the shard flushes `out` and closes.
 
+use crate::hub::{Hub, Notice};
 use crate::limits::Limits;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp};
@@ -51,6 +53,15 @@ pub trait Session: Send {
         &mut self,
         id: u64,
         outcome: Outcome,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    );
+
+    /// Another connection, here or at another node, has told this one something.
+    fn notify(
+        &mut self,
+        notice: Notice,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
         requests: &mut Vec<Request>,
@@ -172,6 +183,8 @@ pub struct Context<'a> {
     pub clients: &'a mut BTreeMap<u64, ClientView>,
     /// What the gateway counts.
     pub counters: &'a mut Counters,
+    /// What connections tell each other.
+    pub hub: &'a mut Hub,
 }
 
 /// Whether clients must log in.

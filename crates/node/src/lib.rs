@@ -10,6 +10,7 @@ pub mod clock;
 pub mod gateway;
 pub mod hosted;
 mod http;
+pub mod hub;
 pub mod io;
 pub mod journal;
 pub mod limits;

@@ -1,6 +1,7 @@
 //! Messages on their way to other nodes: encoded once, straight into the receiver's buffer, and dropped
 //! where that is full, as a network may.
 
+use crate::hub::News;
 use crate::transport::frame;
 use isochrone_core::wire::encode_into;
 use isochrone_core::{NodeId, ProcessId, Random, Wire};
@@ -71,6 +72,21 @@ impl Outgoing {
     /// The queue of one peer.
     pub fn peer(&mut self, node: NodeId) -> Option<&mut PeerQueue> {
         self.peers.get_mut(usize::from(node.0))?.as_mut()
+    }
+
+    /// Encodes news into the queue of every peer that has a link, or drops them, as messages are.
+    pub fn tell(&mut self, news: &News) {
+        for peer in self.peers.iter_mut().flatten() {
+            let begin = peer.frames.len();
+            let lost = peer.loss > 0.0 && peer.random.chance(peer.loss);
+            if !peer.open || lost || begin + peer.backlog >= peer.queue_bytes {
+                continue;
+            }
+            frame::news(&mut peer.frames, news);
+            if peer.frames.len() - begin > peer.frame_bytes {
+                peer.frames.truncate(begin);
+            }
+        }
     }
 
     /// Encodes a message into its receiver's queue, or drops and counts it.

@@ -6,6 +6,7 @@ use super::{Kind, Origins, token};
 use crate::gateway::{
     Ask, ClientView, Context, Counters, Gateway, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
+use crate::hub::Hub;
 use crate::limits::Limits;
 use crate::poller::Ready;
 use crate::shard::Shard;
@@ -47,6 +48,10 @@ pub(crate) struct Clients {
     connections: Slab<Connection>,
     views: BTreeMap<u64, ClientView>,
     pub(crate) counters: Counters,
+    /// What connections tell each other.
+    pub(crate) hub: Hub,
+    /// Where each connection stands, by its number.
+    places: BTreeMap<u64, usize>,
     limits: Limits,
     keyspaces: Vec<KeyspaceView>,
     /// For each keyspace, the process here that takes its commands.
@@ -116,6 +121,8 @@ impl Clients {
             connections: Slab::default(),
             views: BTreeMap::new(),
             counters: Counters::default(),
+            hub: Hub::default(),
+            places: BTreeMap::new(),
             limits,
             keyspaces,
             hosts,
@@ -230,7 +237,9 @@ impl Clients {
                 login: self.login,
                 clients: &mut self.views,
                 counters: &mut self.counters,
+                hub: &mut self.hub,
             };
+            self.places.insert(number, index);
             let session = self.gateway.accept(&mut context);
             self.connections.insert(Connection {
                 stream,
@@ -264,7 +273,7 @@ impl Clients {
 
     /// Whether input waits that [`Clients::serve`] could take at once.
     pub fn pending(&self) -> bool {
-        !self.readable.is_empty() || !self.dirty.is_empty()
+        !self.readable.is_empty() || !self.dirty.is_empty() || self.hub.has_mail()
     }
 
     /// Reads from those who have sent something, as long as there is room for what they ask.
@@ -328,6 +337,17 @@ impl Clients {
         {
             connection.queued = true;
             self.readable.push_back(index);
+        }
+    }
+
+    /// Hands over what connections tell each other. What they tell then comes with the next round, so that
+    /// nobody has the loop alone.
+    pub fn deliver(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
+        for (number, notice) in self.hub.take_mail() {
+            let Some(index) = self.places.get(&number).copied() else { continue };
+            self.call(index, shard, origins, now, |session, context, out, requests| {
+                session.notify(notice, context, out, requests);
+            });
         }
     }
 
@@ -444,6 +464,8 @@ impl Clients {
             connection.stream.close();
             connection.stream.deregister(registry);
             self.views.remove(&connection.number);
+            self.places.remove(&connection.number);
+            self.hub.leave(connection.number);
             if connection.in_flight > 0 {
                 origins.forget(connection.number, shard);
             }
@@ -483,6 +505,7 @@ impl Clients {
             login: self.login,
             clients: &mut self.views,
             counters: &mut self.counters,
+            hub: &mut self.hub,
         };
         call(&mut *connection.session, &mut context, connection.stream.out(), &mut requests);
         connection.in_flight += requests.len() as u32;

@@ -168,7 +168,11 @@ impl Reactor {
             self.next_tick = now + TICK;
             self.tick(now);
         }
+        for news in std::mem::take(&mut self.peers.news) {
+            self.clients.hub.hear(news, now);
+        }
         self.clients.serve(&mut self.shard, &mut self.origins, now, &mut self.scratch);
+        self.clients.deliver(&mut self.shard, &mut self.origins, now);
         // A few times: what sessions ask on hearing an answer is part of this round, but not for ever.
         for _ in 0..4 {
             let more = self.shard.turn()?;
@@ -330,6 +334,9 @@ impl Reactor {
     }
 
     fn write(&mut self, now: Instant) {
+        for news in self.clients.hub.take_news() {
+            self.shard.io().outgoing.tell(&news);
+        }
         let registry = self.poller.registry();
         self.peers.flush(&mut self.shard, now, registry, &mut self.scratch);
         self.clients.flush(&mut self.shard, &mut self.origins, now, registry);

@@ -1,6 +1,7 @@
 //! The links to peers and the connections that come from them.
 
 use super::{Kind, token};
+use crate::hub::News;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
 use crate::poller::Ready;
@@ -37,6 +38,8 @@ pub(crate) struct Peers {
     pub resolver: Option<Resolver>,
     /// How often each link had failed when its peer's name was last looked up.
     looked_up: BTreeMap<NodeId, u64>,
+    /// What the connections of other nodes have told since they were last taken.
+    pub news: Vec<News>,
     inbound: Slab<Inbound>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
@@ -90,6 +93,7 @@ impl Peers {
             limits,
             resolver: None,
             looked_up: BTreeMap::new(),
+            news: Vec::new(),
             inbound: Slab::default(),
             again: Vec::new(),
             generation: 0,
@@ -160,7 +164,8 @@ impl Peers {
     fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
         let (hello, leaders) = (&self.hello, &mut self.leaders);
-        let context = Reading { hello, leaders, incarnations: &mut self.incarnations, limits: &self.limits };
+        let (incarnations, news) = (&mut self.incarnations, &mut self.news);
+        let context = Reading { hello, leaders, incarnations, limits: &self.limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         match outcome {
@@ -296,6 +301,7 @@ struct Reading<'a> {
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     incarnations: &'a mut BTreeMap<NodeId, u32>,
     limits: &'a Limits,
+    news: &'a mut Vec<News>,
 }
 
 impl Reading<'_> {
@@ -319,6 +325,10 @@ impl Reading<'_> {
                     })?;
                     *node = Some(hello.from);
                     frame::welcome(stream.out());
+                    Ok(())
+                }
+                (Frame::News(news), Some(_)) => {
+                    self.news.push(news);
                     Ok(())
                 }
                 (Frame::Ping(ping), Some(peer)) => {

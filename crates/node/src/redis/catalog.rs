@@ -309,6 +309,7 @@ fn title(group: Group) -> &'static str {
         Group::Server => "Server",
         Group::Cluster => "Cluster",
         Group::Transactions => "Transactions",
+        Group::PubSub => "Publish and subscribe",
         Group::Scripting => "Scripts",
         Group::Generic => "Keys",
         Group::String => "Strings",

@@ -72,7 +72,7 @@ fn shown(bytes: &[u8], most: usize) -> Cow<'_, str> {
 
 /// The code of an error text, from a bounded set so that it can be counted.
 pub(crate) fn code(text: &str) -> &'static str {
-    const CODES: [&str; 16] = [
+    const CODES: [&str; 17] = [
         "ERR",
         "WRONGTYPE",
         "NOAUTH",
@@ -89,6 +89,7 @@ pub(crate) fn code(text: &str) -> &'static str {
         "REFUSED",
         "OOM",
         "NOPERM",
+        "UNBLOCKED",
     ];
     let word = text.split(' ').next().unwrap_or_default();
     CODES.into_iter().find(|code| *code == word).unwrap_or("ERR")

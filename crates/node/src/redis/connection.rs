@@ -1,8 +1,10 @@
 //! One client connection: from bytes to requests, from outcomes to bytes.
 
+use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::login;
 use super::pipeline::{Pipeline, Waiting};
+use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
@@ -10,7 +12,8 @@ use super::spec::{Action, Given, flag};
 use super::table;
 use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, Context, Login, Outcome, Request, Session};
-use isochrone_core::command::{Command, Operation};
+use crate::hub::Notice;
+use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{Instant, KeyspaceId, Span};
 
 /// One connection of a Redis client.
@@ -39,6 +42,10 @@ pub(crate) struct State {
     pub(crate) watches: Watches,
     /// CLIENT REPLY.
     pub(crate) mute: Mute,
+    /// The command that waits for something to pop. Nothing more is taken up before it has ended.
+    pub(crate) blocked: Option<Box<Blocked>>,
+    /// How many channels and patterns this connection has subscribed to.
+    pub(crate) subscribed: usize,
     /// The name of the command in hand, or of the last one.
     pub(crate) last_command: &'static str,
     /// Nothing more is taken up; the connection closes when what is owed has been written.
@@ -138,6 +145,8 @@ impl Connection {
                 queue: None,
                 watches: Watches::default(),
                 mute: Mute::Off,
+                blocked: None,
+                subscribed: 0,
                 last_command: "",
                 quitting: false,
                 closing: false,
@@ -232,11 +241,47 @@ impl Session for Connection {
     ) {
         let before = out.len();
         self.state.unsent = context.unsent;
-        self.state.answered(id, outcome, context, out);
+        if let Some(outcome) = self.state.heard(id, outcome, context, requests) {
+            self.state.answered(id, outcome, context, out);
+        }
+        self.advance(before, context, out, requests);
+    }
+
+    fn notify(
+        &mut self,
+        notice: Notice,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        requests: &mut Vec<Request>,
+    ) {
+        let before = out.len();
+        let state = &mut self.state;
+        state.unsent = context.unsent;
+        match notice {
+            Notice::Message { .. } if state.closing => {}
+            Notice::Message { .. } => {
+                let write =
+                    |bytes: &mut Vec<u8>| pubsub::write(&notice, &mut Reply::new(bytes, state.version));
+                // Behind the confirmation of its subscription; but what waits for hours holds up nothing.
+                if state.blocked.is_some() { write(out) } else { state.pipeline.write(out, write) }
+            }
+            Notice::Filled => {
+                if let Some(blocked) = &mut state.blocked {
+                    blocked.filled(context, requests);
+                }
+            }
+            Notice::Unblock { error } => {
+                let end = state.blocked.as_mut().and_then(|blocked| blocked.unblock(error, context.now));
+                state.unblock(end, context, out);
+            }
+        }
         self.advance(before, context, out, requests);
     }
 
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
+        let before = out.len();
+        let end = self.state.blocked.as_mut().and_then(|blocked| blocked.tick(context, requests));
+        self.state.unblock(end, context, out);
         let state = &mut self.state;
         if let Some(allowance) = state.allowance
             && context.now.since(allowance.since) > context.limits.login_time
@@ -259,7 +304,7 @@ impl Session for Connection {
         } else {
             state.clogged = None;
         }
-        self.advance(out.len(), context, out, requests);
+        self.advance(before, context, out, requests);
     }
 
     fn wants_input(&self) -> bool {
@@ -280,6 +325,7 @@ impl State {
         !self.quitting
             && !self.closing
             && self.login.is_none()
+            && self.blocked.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
             && self.unsent + self.pipeline.ready() <= self.output_max
@@ -308,6 +354,10 @@ impl State {
             self.reject(&Complaint::text(text), context, sink.out);
             return Step::Taken;
         }
+        if let Err(complaint) = pubsub::allowed(self, spec.name) {
+            self.complain(&complaint, context, sink.out);
+            return Step::Taken;
+        }
         self.last_command = spec.name;
         let step = match spec.action {
             Action::Control(control) => self.control(control, args, context, sink),
@@ -315,12 +365,16 @@ impl State {
                 transaction::enqueue(self, spec, args, context, sink);
                 Step::Taken
             }
+            Action::Blocking(parse) => {
+                let mut given = given(context);
+                match parse(args, &mut given) {
+                    Ok((plan, patience)) => blocking::begin(self, plan, patience, context, sink),
+                    Err(complaint) => self.complain(&complaint, context, sink.out),
+                }
+                Step::Taken
+            }
             Action::Data(parse) => {
-                let mut given = Given {
-                    stamp: context.stamp,
-                    random: &mut *context.random,
-                    bulk_max: context.limits.bulk_bytes,
-                };
+                let mut given = given(context);
                 match parse(args, &mut given) {
                     Ok(plan) => self.ask(plan, context, sink),
                     Err(complaint) => self.complain(&complaint, context, sink.out),
@@ -399,8 +453,9 @@ impl State {
         let reads = operation.is_read();
         let in_order = reads && self.pipeline.ordered() > 0;
         let ordered = in_order || !reads;
-        let id =
-            self.pipeline.wait(Waiting { shape, version: self.version, bytes: sink.bytes, muted, ordered });
+        let fills = Fills::of(keyspace, &operation);
+        let (version, bytes) = (self.version, sink.bytes);
+        let id = self.pipeline.wait(Waiting { shape, version, bytes, muted, ordered, fills });
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
     }
@@ -414,6 +469,7 @@ impl State {
             bytes: sink.bytes,
             muted,
             ordered: false,
+            fills: Fills::Nothing,
         });
         sink.requests.push(Request { id, ask });
         id
@@ -536,6 +592,35 @@ impl State {
         }
     }
 
+    /// An outcome has come. It is kept back where it is of a command that goes on waiting.
+    fn heard(
+        &mut self,
+        id: u64,
+        outcome: Outcome,
+        context: &mut Context<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Option<Outcome> {
+        let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.id() == id) else {
+            return Some(outcome);
+        };
+        match blocking::heard(blocked, outcome, context, requests) {
+            Heard::Waits => None,
+            Heard::Ends(outcome) => {
+                self.blocked = None;
+                context.hub.unwait(self.number);
+                Some(outcome)
+            }
+        }
+    }
+
+    /// The command that waits ends like this, if it does.
+    fn unblock(&mut self, end: Option<Outcome>, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let Some(outcome) = end else { return };
+        let Some(blocked) = self.blocked.take() else { return };
+        context.hub.unwait(self.number);
+        self.answered(blocked.id(), outcome, context, out);
+    }
+
     /// An outcome has come.
     fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(waiting) = self.pipeline.take(id) else { return };
@@ -549,6 +634,9 @@ impl State {
             self.closing = true;
             return;
         }
+        if matches!(&outcome, Outcome::Done(response) if !response.is_error()) {
+            waiting.fills.tell(context);
+        }
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;
         match (&mut shape, &outcome) {
@@ -558,6 +646,9 @@ impl State {
                 login::verified(self, accepted, context, &mut reply);
             }
             (Shape::Watch(watch), outcome) => self.watches.learn(watch, outcome),
+            (Shape::Exec(items), Outcome::Done(Response::Array(_))) => {
+                transaction::publish(items, waiting.version, context);
+            }
             _ => {}
         }
         let version = waiting.version;
@@ -577,6 +668,11 @@ impl State {
             }
         });
     }
+}
+
+/// What requests are understood with.
+pub(crate) fn given<'a>(context: &'a mut Context<'_>) -> Given<'a> {
+    Given { stamp: context.stamp, random: &mut *context.random, bulk_max: context.limits.bulk_bytes }
 }
 
 /// Counts an error reply by its code.

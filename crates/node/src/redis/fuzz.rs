@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::gateway::{Ask, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session};
+use crate::hub::Hub;
 use crate::limits::Limits;
 use isochrone_core::command::Response;
 use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp};
@@ -27,6 +28,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
         leads: false,
     }];
     let (mut random, mut clients, mut counters) = (Random::seeded(1), BTreeMap::new(), Counters::default());
+    let mut hub = Hub::default();
     let mut context = Context {
         now: Instant::ZERO,
         stamp: Stamp::from_nanos(1_700_000_000_000_000_000),
@@ -39,6 +41,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
         login: if bytes.len().is_multiple_of(5) { Login::Required } else { Login::Open },
         clients: &mut clients,
         counters: &mut counters,
+        hub: &mut hub,
     };
     let mut connection = Connection::new(&context);
     let (mut out, mut requests) = (Vec::new(), Vec::new());

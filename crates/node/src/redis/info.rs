@@ -3,7 +3,7 @@
 use super::complaint::Complaint;
 use super::connection::State;
 use super::login::REDIS_VERSION;
-use super::reply::Reply;
+use super::reply::{Reply, Version};
 use super::request::{Args, integer};
 use crate::gateway::{Context, KeyspaceView};
 use std::fmt::Write as _;
@@ -196,8 +196,14 @@ pub(crate) fn cluster_info(_: &mut State, _: Args<'_>, _: &mut Context<'_>, repl
 }
 
 /// `PING [message]`
-pub(crate) fn ping(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+pub(crate) fn ping(state: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     match args.len() {
+        // Among messages of RESP2 it looks like one.
+        1 | 2 if state.subscribed > 0 && state.version == Version::Two => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(if args.len() == 2 { args.at(1) } else { b"" });
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
         _ => return Err(Complaint::Arity("ping")),

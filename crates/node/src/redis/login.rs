@@ -191,6 +191,8 @@ fn greet(number: u64, reply: &mut Reply<'_>) {
 pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
     state.queue = None;
     state.watches.clear();
+    context.hub.leave(state.number);
+    state.subscribed = 0;
     state.mute = Mute::Off;
     state.version = Version::Two;
     select(state, 0, context);

@@ -19,6 +19,7 @@
 //! nothing else is allocated in steady state.
 
 mod args;
+mod blocking;
 mod catalog;
 mod clients;
 mod commands;
@@ -30,6 +31,7 @@ pub mod glob;
 mod info;
 mod login;
 mod pipeline;
+mod pubsub;
 mod reply;
 mod request;
 mod shape;

@@ -1,5 +1,6 @@
 //! Replies in the order of their requests, whatever the order of the outcomes.
 
+use super::blocking::Fills;
 use super::reply::Version;
 use super::shape::Shape;
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub(crate) struct Waiting {
     pub(crate) muted: bool,
     /// Whether it is executed in its place among the writes.
     pub(crate) ordered: bool,
+    /// What it may give to those who wait for a key.
+    pub(crate) fills: Fills,
 }
 
 impl Pipeline {

@@ -152,6 +152,14 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// Opens a message that answers nothing, or a subscription; a list in RESP2.
+    pub fn push(&mut self, length: usize) {
+        match self.version {
+            Version::Two => self.array(length),
+            Version::Three => self.header(b'>', length as i64),
+        }
+    }
+
     /// Replies already encoded in this version.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);

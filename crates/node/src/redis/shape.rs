@@ -3,6 +3,7 @@
 use super::reply::{Reply, Version};
 use super::transaction::Watch;
 use crate::gateway::Outcome;
+use isochrone_core::Blob;
 use isochrone_core::command::{Operation, Response};
 
 /// What a request asks of its keyspace, and how the answer is laid out.
@@ -29,6 +30,8 @@ pub(crate) enum Shape {
     Ok,
     /// This number if there is anything, else nothing (OBJECT REFCOUNT).
     IfAny(i64),
+    /// A key with one element that was popped from it, flat (BLPOP, BZPOPMIN).
+    Popped,
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
     /// The answer to a password check, written elsewhere.
@@ -46,6 +49,8 @@ pub(crate) enum Item {
     Asked(Shape),
     /// Written already.
     Done(Vec<u8>),
+    /// A message to be published once the transaction has been executed.
+    Publish(Blob, Blob),
 }
 
 /// Writes the reply to an outcome.
@@ -79,6 +84,7 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
         (Shape::IfAny(_), Response::Integer(0)) => reply.null(),
         (Shape::IfAny(number), _) => reply.integer(number),
+        (Shape::Popped, Response::Array(parts)) => popped(parts, reply),
         (Shape::Nested, response) => plain(response, true, reply),
         (Shape::Exec(items), Response::Array(responses)) => {
             reply.array(items.len());
@@ -86,6 +92,8 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             for item in items {
                 match item {
                     Item::Done(bytes) => reply.raw(&bytes),
+                    // Published before this is laid out.
+                    Item::Publish(..) => reply.integer(0),
                     Item::Asked(shape) => match responses.next() {
                         Some(response) => lay_out(shape, response, reply),
                         // The keyspace answers each operation; a client waits for each item.
@@ -97,6 +105,24 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             }
         }
         (_, response) => plain(response, false, reply),
+    }
+}
+
+/// The key, and behind it the element or the member and its score.
+fn popped(parts: &[Response], reply: &mut Reply<'_>) {
+    match parts {
+        [key, Response::Pairs(pairs)] if pairs.len() == 1 => {
+            reply.array(3);
+            plain(key, false, reply);
+            plain(&pairs[0].0, false, reply);
+            plain(&pairs[0].1, false, reply);
+        }
+        [key, Response::Array(elements)] if elements.len() == 1 => {
+            reply.array(2);
+            plain(key, false, reply);
+            plain(&elements[0], false, reply);
+        }
+        _ => reply.error("ERR one pop answered with another number of elements; this is a bug"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the table says of one command.
 
+use super::blocking::Patience;
 use super::complaint::Complaint;
 use super::connection::{Control, State};
 use super::reply::Reply;
@@ -38,6 +39,8 @@ pub(crate) struct Spec {
 pub(crate) enum Action {
     /// An operation on the selected keyspace, decided from the arguments and the stamp alone.
     Data(Parse),
+    /// The same, asked again while there is nothing to pop.
+    Blocking(ParseBlocking),
     /// An answer from what the connection and the node know.
     Local(Local),
     /// A change to how the connection goes on.
@@ -48,6 +51,9 @@ pub(crate) enum Action {
 
 /// Understands a request.
 pub(crate) type Parse = fn(Args<'_>, &mut Given<'_>) -> Result<Plan, Complaint>;
+
+/// Understands a request that may wait: what it asks, and for how long.
+pub(crate) type ParseBlocking = fn(Args<'_>, &mut Given<'_>) -> Result<(Plan, Patience), Complaint>;
 
 /// What a request is understood with beside its arguments: whatever would make two replicas differ is
 /// decided here.
@@ -87,16 +93,20 @@ pub(crate) mod flag {
     pub(crate) const NO_MULTI: u16 = 1 << 10;
     pub(crate) const MOVABLE_KEYS: u16 = 1 << 11;
     pub(crate) const SKIP_SLOWLOG: u16 = 1 << 12;
+    pub(crate) const BLOCKING: u16 = 1 << 13;
+    pub(crate) const PUBSUB: u16 = 1 << 14;
     /// No flag of Redis: in the `@dangerous` category.
     pub(crate) const DANGEROUS: u16 = 1 << 15;
 
     /// Their names in Redis.
-    pub(crate) const NAMES: [(u16, &str); 13] = [
+    pub(crate) const NAMES: [(u16, &str); 15] = [
         (WRITE, "write"),
         (READ, "readonly"),
         (DENYOOM, "denyoom"),
         (ADMIN, "admin"),
+        (PUBSUB, "pubsub"),
         (NOSCRIPT, "noscript"),
+        (BLOCKING, "blocking"),
         (LOADING, "loading"),
         (STALE, "stale"),
         (SKIP_SLOWLOG, "skip_slowlog"),
@@ -162,6 +172,7 @@ pub(crate) enum Group {
     Server,
     Cluster,
     Transactions,
+    PubSub,
     Scripting,
     Generic,
     String,
@@ -180,6 +191,7 @@ impl Group {
             Group::Server => "server",
             Group::Cluster => "cluster",
             Group::Transactions => "transactions",
+            Group::PubSub => "pubsub",
             Group::Scripting => "scripting",
             Group::Generic => "generic",
             Group::String => "string",
@@ -196,6 +208,7 @@ impl Group {
         match self {
             Group::Connection => Some("@connection"),
             Group::Transactions => Some("@transaction"),
+            Group::PubSub => Some("@pubsub"),
             Group::Scripting => Some("@scripting"),
             Group::Generic => Some("@keyspace"),
             Group::String => Some("@string"),
@@ -208,6 +221,10 @@ impl Group {
         }
     }
 }
+
+/// How commands that wait differ.
+const WAITING: &str = "those who wait at one node are served in their order, those at different nodes in any; \
+                       a time-out may come 100 ms late";
 
 impl Spec {
     /// A command on a keyspace.
@@ -225,6 +242,23 @@ impl Spec {
     ) -> Spec {
         let action = Action::Data(parse);
         Spec { name, arity, flags, keys, group, since, syntax, summary, differs: "", action }
+    }
+
+    /// A command on a keyspace that may wait.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) const fn blocking(
+        group: Group,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        keys: Keys,
+        since: &'static str,
+        syntax: &'static str,
+        summary: &'static str,
+        parse: ParseBlocking,
+    ) -> Spec {
+        let action = Action::Blocking(parse);
+        Spec { name, arity, flags, keys, group, since, syntax, summary, differs: WAITING, action }
     }
 
     /// A command that the gateway answers or obeys itself.
@@ -285,6 +319,9 @@ impl Spec {
         }
         if self.is(flag::ADMIN) || self.is(flag::DANGEROUS) {
             found.push("@dangerous");
+        }
+        if self.is(flag::BLOCKING) {
+            found.push("@blocking");
         }
         found.push(if self.is(flag::FAST) { "@fast" } else { "@slow" });
         found

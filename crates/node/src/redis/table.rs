@@ -12,6 +12,7 @@ pub(crate) static COMMANDS: &[&[Spec]] = &[
     server::SERVER,
     server::CLUSTER,
     server::TRANSACTIONS,
+    server::PUBLISHING,
     server::SCRIPTING,
     keys::COMMANDS,
     strings::COMMANDS,

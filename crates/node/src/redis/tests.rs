@@ -5,12 +5,14 @@ mod garbage;
 mod limits;
 mod page;
 mod redis_texts;
+mod waiting;
 mod wire;
 
 use super::Connection;
 use crate::gateway::{
     Ask, ClientView, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
+use crate::hub::Hub;
 use crate::limits::Limits;
 use isochrone_core::command::{Kind, Refusal, Response, Score};
 use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
@@ -30,6 +32,7 @@ struct World {
     login: Login,
     clients: BTreeMap<u64, ClientView>,
     counters: Counters,
+    hub: Hub,
     unsent: usize,
     out: Vec<u8>,
     requests: Vec<Request>,
@@ -50,6 +53,7 @@ macro_rules! with_context {
             login: $world.login,
             clients: &mut $world.clients,
             counters: &mut $world.counters,
+            hub: &mut $world.hub,
         };
         $call
     }};
@@ -100,6 +104,7 @@ impl World {
                 login,
                 clients: &mut BTreeMap::new(),
                 counters: &mut Counters::default(),
+                hub: &mut Hub::default(),
             }),
             now: Instant::ZERO + Span::from_secs(100),
             stamp: Stamp::from_nanos(1_700_000_000_000_000_000),
@@ -121,6 +126,7 @@ impl World {
             login,
             clients: BTreeMap::from([(7, client), (9, other)]),
             counters: Counters::default(),
+            hub: Hub::default(),
             unsent: 0,
             out: Vec::new(),
             requests: Vec::new(),
@@ -150,6 +156,20 @@ impl World {
         with_context!(self, context => self.connection.tick(context, &mut out, &mut requests));
         self.out.append(&mut out);
         self.requests.append(&mut requests);
+    }
+
+    /// Hands over what the connection is told by others, itself included.
+    fn deliver(&mut self) {
+        for (number, notice) in self.hub.take_mail() {
+            if number == 7 {
+                let (mut out, mut requests) = (Vec::new(), Vec::new());
+                with_context!(self, context => {
+                    self.connection.notify(notice, context, &mut out, &mut requests);
+                });
+                self.out.append(&mut out);
+                self.requests.append(&mut requests);
+            }
+        }
     }
 
     /// What was asked and written since the last call.
@@ -206,7 +226,7 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// Plays a script and returns it with what it led to. In a reply `·` is a line end.
 ///
 /// `> a b` sends a request; `> a ; b` two in one piece; `| bytes` sends bytes with escapes; `< 3 int 1`
-/// answers request 3; `+ 5` lets seconds pass.
+/// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do.
 fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
 }
@@ -228,8 +248,16 @@ fn play(world: &mut World, script: &str) -> String {
                 world.answer(id.parse().unwrap(), parse_outcome(outcome));
             }
             "+" => world.pass(Span::from_secs(rest.parse().unwrap())),
-            other => panic!("a line of a script begins with > | < or +, not {other}"),
+            "!" => match rest.split(' ').collect::<Vec<_>>()[..] {
+                ["fill", key] => world.hub.filled(KeyspaceId(1), &key.into(), 1, world.now),
+                ["publish", channel, payload] => {
+                    world.hub.publish(channel.into(), payload.into());
+                }
+                _ => panic!("others fill or publish, not {rest}"),
+            },
+            other => panic!("a line of a script begins with > | < + or !, not {other}"),
         }
+        world.deliver();
         text.push_str(&world.transcript());
     }
     text
@@ -275,6 +303,11 @@ fn parse_response(text: &str) -> Response {
                 parts[0].clone(),
                 Response::Pairs(vec![(parts[1].clone(), parts[2].clone())]),
             ])
+        }
+        "popped" => {
+            let mut parts = list();
+            let elements = parts.split_off(1);
+            Response::Array(vec![parts.remove(0), Response::Array(elements)])
         }
         "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
         "wrongtype" => Response::Error(Refusal::WrongType),

@@ -6,10 +6,10 @@
 
 use super::complaint::Complaint;
 use super::connection::{Sink, State, Step};
-use super::reply::Reply;
+use super::reply::{Reply, Version};
 use super::request::{Args, Kept};
 use super::shape::{Item, Shape};
-use super::spec::{Action, Given, Spec, flag};
+use super::spec::{Action, Spec, flag};
 use crate::gateway::{Context, Outcome};
 use isochrone_core::command::{Operation, Response};
 use isochrone_core::{Blob, KeyspaceId};
@@ -196,6 +196,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     }
     sink.bytes += queue.kept.bytes();
     if operations.is_empty() && watches.keys.is_empty() {
+        publish(&mut items, state.version, context);
         state.reply(sink.out, |reply| {
             reply.array(items.len());
             for item in &items {
@@ -212,6 +213,18 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     Step::Taken
 }
 
+/// Publishes what a transaction that was executed publishes.
+pub(crate) fn publish(items: &mut [Item], version: Version, context: &mut Context<'_>) {
+    for item in items {
+        if let Item::Publish(channel, payload) = item {
+            let count = context.hub.publish(channel.clone(), payload.clone());
+            let mut bytes = Vec::new();
+            Reply::new(&mut bytes, version).count(count);
+            *item = Item::Done(bytes);
+        }
+    }
+}
+
 /// One command of a transaction: an operation, or a reply at once.
 fn understand(
     state: &mut State,
@@ -222,19 +235,25 @@ fn understand(
 ) -> Item {
     let mut bytes = Vec::new();
     let result = match spec.action {
-        Action::Data(parse) => {
-            let mut given = Given {
-                stamp: context.stamp,
-                random: &mut *context.random,
-                bulk_max: context.limits.bulk_bytes,
+        Action::Data(_) | Action::Blocking(_) => {
+            let mut given = super::connection::given(context);
+            let plan = match spec.action {
+                Action::Data(parse) => parse(args, &mut given),
+                // Nothing waits within a transaction.
+                Action::Blocking(parse) => parse(args, &mut given).map(|(plan, _)| plan),
+                _ => Err(Complaint::Syntax),
             };
-            match parse(args, &mut given) {
+            match plan {
                 Ok(plan) => {
                     operations.push(plan.operation);
                     return Item::Asked(plan.shape);
                 }
                 Err(complaint) => Err(complaint),
             }
+        }
+        // What is published goes out when the transaction has been executed, and only then.
+        Action::Local(_) if spec.name == "publish" => {
+            return Item::Publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
         }
         Action::Local(answer) => answer(state, args, context, &mut Reply::new(&mut bytes, state.version)),
         // Neither is ever queued.

@@ -6,10 +6,11 @@
 //!   Hello {magic, version, cluster,
 //!          from, to, incarnation}   ->
 //!                                   <-  Welcome {version}     or  Refuse "why", and the end
-//!   Message, Message, Ping ...      ->
+//!   Message, News, Ping ...         ->
 //!                                   <-  Pong ...
 //! ```
 
+use crate::hub::News;
 use isochrone_core::wire::{decode, encode_into};
 use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,8 @@ pub enum Frame<'a> {
     Ping(Ping),
     /// The answer to a ping.
     Pong(u64),
+    /// What the connections of one node tell those of another.
+    News(News),
 }
 
 /// Bytes that are no frame. The connection they came on is closed.
@@ -137,6 +140,11 @@ pub fn pong(out: &mut Vec<u8>, number: u64) {
     frame(out, 6, |out| out.extend_from_slice(&number.to_le_bytes()));
 }
 
+/// Appends news.
+pub fn news(out: &mut Vec<u8>, news: &News) {
+    frame(out, 7, |out| encode_into(news, out));
+}
+
 /// Reads the frame at the front of `bytes`: it and its size, or `None` where it is not all there.
 ///
 /// # Errors
@@ -170,6 +178,7 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
         }
         5 => Frame::Ping(decode(content).map_err(|_| FrameError::Content("ping"))?),
         6 => Frame::Pong(u64::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("pong"))?)),
+        7 => Frame::News(decode(content).map_err(|_| FrameError::Content("news"))?),
         other => return Err(FrameError::Kind(*other)),
     };
     Ok(Some((frame, 4 + length)))
@@ -277,6 +286,8 @@ mod tests {
         let asked = Ping { number: 5, leads: vec![(KeyspaceId(1), PartitionId(0), 4)] };
         ping(&mut bytes, &asked);
         pong(&mut bytes, 6);
+        let told = News::Published { channel: "channel".into(), payload: "payload".into() };
+        news(&mut bytes, &told);
         let expected = [
             Frame::Hello(greeting),
             Frame::Welcome(VERSION),
@@ -284,6 +295,7 @@ mod tests {
             Frame::Message { from: process(1), to: process(2), body: b"body" },
             Frame::Ping(asked),
             Frame::Pong(6),
+            Frame::News(told),
         ];
         for size in 1..bytes.len() {
             let (mut buffer, mut seen) = (FrameBuffer::default(), 0);

@@ -254,6 +254,15 @@ impl Session for Line {
         }
     }
 
+    fn notify(
+        &mut self,
+        _: isochrone_node::hub::Notice,
+        _: &mut Context<'_>,
+        _: &mut Vec<u8>,
+        _: &mut Vec<Request>,
+    ) {
+    }
+
     fn answer(
         &mut self,
         _: u64,

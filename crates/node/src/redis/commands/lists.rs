@@ -2,10 +2,12 @@
 
 use super::Understood;
 use crate::redis::args::{blob, blobs, counted_keys, is, number, positive};
+use crate::redis::blocking::Patience;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::{Args, integer};
-use crate::redis::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READ, WRITE};
-use crate::redis::spec::{Given, Group, Keys, ONE, Parse, Spec, TWO};
+use crate::redis::shape::{Plan, Shape};
+use crate::redis::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READ, WRITE};
+use crate::redis::spec::{Given, Group, Keys, ONE, Parse, ParseBlocking, Spec, TWO};
 use isochrone_core::command::{Operation, Side};
 
 const fn row(
@@ -20,7 +22,90 @@ const fn row(
     Spec::data(Group::List, name, arity, flags, ONE, since, syntax, summary, parse)
 }
 
+#[allow(clippy::too_many_arguments)]
+const fn waiting(
+    name: &'static str,
+    arity: i32,
+    flags: u16,
+    keys: Keys,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+    parse: ParseBlocking,
+) -> Spec {
+    Spec::blocking(Group::List, name, arity, flags | WRITE | BLOCKING, keys, since, syntax, summary, parse)
+}
+
 pub(crate) static COMMANDS: &[Spec] = &[
+    waiting(
+        "blmove",
+        6,
+        DENYOOM,
+        TWO,
+        "6.2.0",
+        "source destination LEFT|RIGHT LEFT|RIGHT timeout",
+        "Moves an element between lists, and waits for one",
+        |args, _| {
+            let (from, to) = (side(args.at(3))?, side(args.at(4))?);
+            let patience = Patience::parse(args.at(5))?;
+            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+            Ok((Operation::LMove { source, target, from, to }.into(), patience))
+        },
+    ),
+    waiting(
+        "blmpop",
+        -5,
+        MOVABLE_KEYS,
+        Keys::Counted { at: 2, target: false },
+        "7.0.0",
+        "timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+        "Pops from the first list that has elements, and waits for one",
+        |args, _| {
+            let patience = Patience::parse(args.at(1))?;
+            let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
+            if behind == args.len() {
+                return Err(Complaint::Syntax);
+            }
+            let side = side(args.at(behind))?;
+            let count = pop_count(args, behind + 1)?;
+            Ok((Operation::LMPop { keys: keys.into(), side, count }.into(), patience))
+        },
+    ),
+    waiting(
+        "blpop",
+        -3,
+        NOSCRIPT,
+        BUT_LAST,
+        "2.0.0",
+        "key [key ...] timeout",
+        "Pops from the head, and waits for an element",
+        |args, _| pop_one(args, Side::Left),
+    ),
+    waiting(
+        "brpop",
+        -3,
+        NOSCRIPT,
+        BUT_LAST,
+        "2.0.0",
+        "key [key ...] timeout",
+        "Pops from the tail, and waits for an element",
+        |args, _| pop_one(args, Side::Right),
+    ),
+    waiting(
+        "brpoplpush",
+        4,
+        DENYOOM | NOSCRIPT,
+        TWO,
+        "2.2.0",
+        "source destination timeout",
+        "Moves the last element to another list, and waits for one",
+        |args, _| {
+            let patience = Patience::parse(args.at(3))?;
+            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+            let operation = Operation::LMove { source, target, from: Side::Right, to: Side::Left };
+            Ok((operation.into(), patience))
+        },
+    ),
     row("lindex", 3, READ, "1.0.0", "key index", "One element", |args, _| {
         Ok(Operation::LIndex { key: blob(args.at(1)), index: number(args.at(2))? }.into())
     }),
@@ -152,6 +237,17 @@ pub(crate) static COMMANDS: &[Spec] = &[
         |args, _| push(args, Side::Right, true),
     ),
 ];
+
+/// All strings but the last are keys.
+pub(crate) const BUT_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
+
+fn pop_one(args: Args<'_>, side: Side) -> Result<(Plan, Patience), Complaint> {
+    let last = args.len() - 1;
+    let patience = Patience::parse(args.at(last))?;
+    let keys = (1..last).map(|place| blob(args.at(place))).collect();
+    let operation = Operation::LMPop { keys, side, count: 1 };
+    Ok((Plan { operation, shape: Shape::Popped }, patience))
+}
 
 fn side(arg: &[u8]) -> Result<Side, Complaint> {
     match () {

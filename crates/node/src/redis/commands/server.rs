@@ -2,6 +2,7 @@
 
 use super::Understood;
 use crate::redis::args::is;
+use crate::redis::blocking;
 use crate::redis::catalog;
 use crate::redis::clients;
 use crate::redis::complaint::Complaint;
@@ -9,9 +10,11 @@ use crate::redis::config;
 use crate::redis::connection::Control;
 use crate::redis::info;
 use crate::redis::login;
+use crate::redis::pubsub;
 use crate::redis::request::Args;
 use crate::redis::spec::flag::{
-    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NOSCRIPT, READ, SKIP_SLOWLOG, STALE, WRITE,
+    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ, SKIP_SLOWLOG,
+    STALE, WRITE,
 };
 use crate::redis::spec::{ALL, Action, Given, Group, Keys, Local, Spec};
 use isochrone_core::command::Operation;
@@ -227,6 +230,17 @@ static CLIENT: &[Spec] = &[
         "Names this connection",
         clients::set_name,
     ),
+    local(
+        Group::Connection,
+        "client|unblock",
+        -3,
+        ALWAYS | ADMIN,
+        "5.0.0",
+        "client-id [TIMEOUT|ERROR]",
+        "Ends the wait of a connection",
+        blocking::unblock,
+    )
+    .differs("connections of the same shard"),
 ];
 
 pub(crate) static SERVER: &[Spec] = &[
@@ -468,6 +482,120 @@ pub(crate) static TRANSACTIONS: &[Spec] = &[
         Control::Watch,
     )
     .with_keys(ALL),
+];
+
+/// Subscribing is not queued by MULTI: EXEC has one reply, a subscription one for each name.
+const SUBSCRIBES: u16 = PUBSUB | NOSCRIPT | LOADING | STALE | NO_MULTI;
+
+pub(crate) static PUBLISHING: &[Spec] = &[
+    local(
+        Group::PubSub,
+        "psubscribe",
+        -2,
+        SUBSCRIBES,
+        "2.0.0",
+        "pattern [pattern ...]",
+        "Subscribes to the channels that match",
+        pubsub::psubscribe,
+    )
+    .differs(NOT_IN_MULTI),
+    local(
+        Group::PubSub,
+        "publish",
+        3,
+        PUBSUB | LOADING | STALE | FAST,
+        "2.0.0",
+        "channel message",
+        "Tells a message to whoever has subscribed",
+        pubsub::publish,
+    )
+    .differs(
+        "reaches subscribers at every node, at most once; the answer counts those at this node; \
+         within MULTI it is published only when the transaction was executed",
+    ),
+    Spec::here(
+        Group::PubSub,
+        "pubsub",
+        -2,
+        0,
+        "2.8.0",
+        "",
+        "About subscriptions",
+        Action::Container(PUBSUB_CHILDREN),
+    ),
+    local(
+        Group::PubSub,
+        "punsubscribe",
+        -1,
+        SUBSCRIBES,
+        "2.0.0",
+        "[pattern [pattern ...]]",
+        "Ends subscriptions to patterns",
+        pubsub::punsubscribe,
+    )
+    .differs(NOT_IN_MULTI),
+    local(
+        Group::PubSub,
+        "subscribe",
+        -2,
+        SUBSCRIBES,
+        "2.0.0",
+        "channel [channel ...]",
+        "Subscribes to channels",
+        pubsub::subscribe,
+    )
+    .differs(NOT_IN_MULTI),
+    local(
+        Group::PubSub,
+        "unsubscribe",
+        -1,
+        SUBSCRIBES,
+        "2.0.0",
+        "[channel [channel ...]]",
+        "Ends subscriptions to channels",
+        pubsub::unsubscribe,
+    )
+    .differs(NOT_IN_MULTI),
+];
+
+const NOT_IN_MULTI: &str = "not within MULTI";
+const THIS_NODE: &str = "of this node's connections";
+
+static PUBSUB_CHILDREN: &[Spec] = &[
+    local(
+        Group::PubSub,
+        "pubsub|channels",
+        -2,
+        PUBSUB | LOADING | STALE,
+        "2.8.0",
+        "[pattern]",
+        "The channels that somebody has subscribed to",
+        pubsub::channels,
+    )
+    .differs(THIS_NODE),
+    local(Group::PubSub, "pubsub|help", 2, LOADING | STALE, "6.2.0", "", "This help", catalog::help),
+    local(
+        Group::PubSub,
+        "pubsub|numpat",
+        2,
+        PUBSUB | LOADING | STALE,
+        "2.8.0",
+        "",
+        "How many patterns somebody has subscribed to",
+        pubsub::numpat,
+    )
+    .differs(THIS_NODE),
+    local(
+        Group::PubSub,
+        "pubsub|numsub",
+        -2,
+        PUBSUB | LOADING | STALE,
+        "2.8.0",
+        "[channel [channel ...]]",
+        "How many have subscribed to channels",
+        pubsub::numsub,
+    )
+    .differs(THIS_NODE),
 ];
 
 pub(crate) static SCRIPTING: &[Spec] = &[

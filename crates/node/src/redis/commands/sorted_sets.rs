@@ -2,13 +2,14 @@
 
 use super::Understood;
 use super::hashes::random_count;
-use super::lists::{not_negative, pop_count};
+use super::lists::{BUT_LAST, not_negative, pop_count};
 use super::sets::inter_card;
 use crate::redis::args::{blob, blobs, counted_keys, float, is, number, scan_options, score};
+use crate::redis::blocking::Patience;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
-use crate::redis::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READ, WRITE};
+use crate::redis::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READ, WRITE};
 use crate::redis::spec::{Given, Group, Keys, ONE, Parse, Spec, TWO};
 use isochrone_core::command::{
     Aggregate, Combine, Condition, End, LexBound, Limit, Operation, Score, ScoreBound, ScoreCondition,
@@ -36,7 +37,51 @@ const COMBINE_STORE: &str =
     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM|MIN|MAX]";
 const WRITES: u16 = WRITE | DENYOOM;
 
+const WAITS: u16 = WRITE | BLOCKING;
+
 pub(crate) static COMMANDS: &[Spec] = &[
+    Spec::blocking(
+        Group::SortedSet,
+        "bzmpop",
+        -5,
+        WAITS | MOVABLE_KEYS,
+        Keys::Counted { at: 2, target: false },
+        "7.0.0",
+        "timeout numkeys key [key ...] MIN|MAX [COUNT count]",
+        "Pops from the first sorted set that has members, and waits for one",
+        |args, _| {
+            let patience = Patience::parse(args.at(1))?;
+            let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
+            if behind == args.len() {
+                return Err(Complaint::Syntax);
+            }
+            let end = end(args.at(behind))?;
+            let operation = Operation::ZMPop { keys: keys.into(), end, count: pop_count(args, behind + 1)? };
+            Ok((Plan { operation, shape: Shape::Nested }, patience))
+        },
+    ),
+    Spec::blocking(
+        Group::SortedSet,
+        "bzpopmax",
+        -3,
+        WAITS | FAST | NOSCRIPT,
+        BUT_LAST,
+        "5.0.0",
+        "key [key ...] timeout",
+        "Pops the greatest member, and waits for one",
+        |args, _| pop_one(args, End::Greatest),
+    ),
+    Spec::blocking(
+        Group::SortedSet,
+        "bzpopmin",
+        -3,
+        WAITS | FAST | NOSCRIPT,
+        BUT_LAST,
+        "5.0.0",
+        "key [key ...] timeout",
+        "Pops the least member, and waits for one",
+        |args, _| pop_one(args, End::Least),
+    ),
     row(
         "zadd",
         -4,
@@ -119,11 +164,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         "Pops from the first sorted set that has members",
         |args, _| {
             let (keys, behind) = counted_keys(args, 1, "ERR numkeys should be greater than 0")?;
-            let end = match () {
-                () if is(args.at(behind), "MIN") => End::Least,
-                () if is(args.at(behind), "MAX") => End::Greatest,
-                () => return Err(Complaint::Syntax),
-            };
+            let end = end(args.at(behind))?;
             let count = pop_count(args, behind + 1)?;
             Ok(Plan { operation: Operation::ZMPop { keys: keys.into(), end, count }, shape: Shape::Nested })
         },
@@ -286,6 +327,21 @@ pub(crate) static COMMANDS: &[Spec] = &[
     })
     .with_keys(COUNTED_STORE),
 ];
+
+fn end(arg: &[u8]) -> Result<End, Complaint> {
+    match () {
+        () if is(arg, "MIN") => Ok(End::Least),
+        () if is(arg, "MAX") => Ok(End::Greatest),
+        () => Err(Complaint::Syntax),
+    }
+}
+
+fn pop_one(args: Args<'_>, end: End) -> Result<(Plan, Patience), Complaint> {
+    let last = args.len() - 1;
+    let patience = Patience::parse(args.at(last))?;
+    let keys = (1..last).map(|place| blob(args.at(place))).collect();
+    Ok((Plan { operation: Operation::ZMPop { keys, end, count: 1 }, shape: Shape::Popped }, patience))
+}
 
 fn add(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     let (mut absent, mut present, mut greater, mut less) = (false, false, false, false);

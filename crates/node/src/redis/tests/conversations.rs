@@ -421,29 +421,29 @@ fn errors_are_those_of_redis() {
             > EVALSHA abc 0
               -NOSCRIPT No matching script: scripts are not executed here, by design·
             > SUBSCRIBE c
-              -ERR unknown command 'SUBSCRIBE', with args beginning with: 'c' ·
+              *3·$9·subscribe·$1·c·:1·
             > HELLO 4
-              -NOPROTO unsupported protocol version·
+              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > HELLO x
-              -ERR Protocol version is not an integer or out of range·
+              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > HELLO 2 FOO
-              -ERR Syntax error in HELLO option 'FOO'·
+              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > SELECT 9
-              -ERR DB index is out of range·
+              -ERR Can't execute 'select': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > SELECT x
-              -ERR value is not an integer or out of range·
+              -ERR Can't execute 'select': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > AUTH pw
-              -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?·
+              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > AUTH default pw
-              +OK·
+              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > AUTH other pw
-              -WRONGPASS invalid username-password pair or user is disabled.·
+              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > CONFIG SET maxmemory 100
-              -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config: it is '0' here; the deployment file decides·
+              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > CONFIG SET foo bar
-              -ERR Unknown option or number of arguments for CONFIG SET - 'foo'·
+              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
             > CONFIG SET save x y
-              -ERR wrong number of arguments for 'config|set' command·
+              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
         "#]],
     );
 }
@@ -488,7 +488,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :159·
+              :173·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
@@ -500,9 +500,9 @@ fn questions_about_the_node_are_answered() {
             > COMMAND DOCS getrange
               *2·$8·getrange·*8·$7·summary·$18·A part of a string·$5·since·$5·2.4.0·$5·group·$6·string·$9·arguments·*3·*6·$4·name·$3·key·$4·type·$6·string·$12·display_text·$3·key·*6·$4·name·$5·start·$4·type·$6·string·$12·display_text·$5·start·*6·$4·name·$3·end·$4·type·$6·string·$12·display_text·$3·end·
             > COMMAND LIST FILTERBY PATTERN *pop*
-              *8·$5·lmpop·$4·lpop·$4·rpop·$9·rpoplpush·$4·spop·$5·zmpop·$7·zpopmax·$7·zpopmin·
+              *15·$6·blmpop·$5·blpop·$5·brpop·$10·brpoplpush·$5·lmpop·$4·lpop·$4·rpop·$9·rpoplpush·$4·spop·$6·bzmpop·$8·bzpopmax·$8·bzpopmin·$5·zmpop·$7·zpopmax·$7·zpopmin·
             > CLIENT HELP
-              *25·+CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·
+              *27·+CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·+UNBLOCK client-id [TIMEOUT|ERROR]·+    Ends the wait of a connection·
             > CLIENT LIST
               $611·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\nid=9 addr=127.0.0.1:50001 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\n·
             > CLIENT KILL ID 9

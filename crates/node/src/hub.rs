@@ -1,0 +1,404 @@
+//! What the connections of a node tell each other, and the nodes of a cluster: messages of publish and
+//! subscribe, and that a key has something to pop.
+//!
+//! Nothing here is replicated or kept: news are told at most once, and whoever is away misses them. A
+//! connection that waits for a key therefore also looks again on its own ([`RETRY`]); a message that was
+//! missed is gone, as in Redis.
+//!
+//! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
+//! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
+
+use isochrone_core::{Blob, Instant, KeyspaceId, Span};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How often a connection that waits for a key looks for itself, and other nodes are reminded that it waits.
+pub const RETRY: Span = Span::from_secs(1);
+
+/// How long another node is believed to wait for a key that it said it waits for.
+const BELIEVED: Span = Span::from_secs(3);
+
+/// Keys that other nodes wait for, at most; beyond that their clients find out by looking.
+const REMOTE_MAX: usize = 100_000;
+
+/// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
+const NEWS_MAX: usize = 16 << 20;
+
+/// What one node tells all others. The order of the variants is the wire format.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub enum News {
+    /// A message for whoever has subscribed.
+    Published {
+        /// Where it was published.
+        channel: Blob,
+        /// What.
+        payload: Blob,
+    },
+    /// Somebody on the telling node waits for one of these keys.
+    Waiting {
+        /// Of this keyspace.
+        keyspace: KeyspaceId,
+        /// The keys.
+        keys: Vec<Blob>,
+    },
+    /// A key was given so many elements.
+    Filled {
+        /// Of this keyspace.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: Blob,
+        /// How many elements, roughly.
+        count: u32,
+    },
+}
+
+/// What one connection is told.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Notice {
+    /// A message of a channel, by a pattern where that is how it was subscribed to.
+    Message {
+        /// The pattern that fits the channel.
+        pattern: Option<Blob>,
+        /// The channel.
+        channel: Blob,
+        /// The message.
+        payload: Blob,
+    },
+    /// A key that it waits for was given something.
+    Filled,
+    /// CLIENT UNBLOCK: it is to wait no longer, and is told so with an error or as by a time-out.
+    Unblock {
+        /// With an error.
+        error: bool,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Hub {
+    channels: BTreeMap<Blob, BTreeSet<u64>>,
+    patterns: BTreeMap<Blob, BTreeSet<u64>>,
+    members: BTreeMap<u64, Member>,
+    /// The connections that wait for a key, the one that has waited longest first.
+    waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
+    /// The keys that other nodes wait for, and until when that is believed.
+    remote: BTreeMap<(KeyspaceId, Blob), Instant>,
+    mail: VecDeque<(u64, Notice)>,
+    news: Vec<News>,
+    news_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    channels: BTreeSet<Blob>,
+    patterns: BTreeSet<Blob>,
+    waits: Vec<(KeyspaceId, Blob)>,
+}
+
+impl Member {
+    fn is_idle(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty()
+    }
+}
+
+/// Whether a name is a channel's or a pattern for names of channels.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Topic {
+    /// The name of a channel.
+    Channel,
+    /// A pattern.
+    Pattern,
+}
+
+impl Hub {
+    /// Subscribes a connection.
+    pub fn subscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
+        let member = self.members.entry(connection).or_default();
+        let (own, all) = match topic {
+            Topic::Channel => (&mut member.channels, &mut self.channels),
+            Topic::Pattern => (&mut member.patterns, &mut self.patterns),
+        };
+        own.insert(name.clone());
+        all.entry(name.clone()).or_default().insert(connection);
+    }
+
+    /// Ends a subscription, if there is one.
+    pub fn unsubscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
+        let Some(member) = self.members.get_mut(&connection) else { return };
+        let (own, all) = match topic {
+            Topic::Channel => (&mut member.channels, &mut self.channels),
+            Topic::Pattern => (&mut member.patterns, &mut self.patterns),
+        };
+        own.remove(name);
+        if let Some(others) = all.get_mut(name) {
+            others.remove(&connection);
+            if others.is_empty() {
+                all.remove(name);
+            }
+        }
+        self.forget_idle(connection);
+    }
+
+    /// What a connection has subscribed to.
+    pub fn subscriptions(&self, connection: u64, topic: Topic) -> Vec<Blob> {
+        let names = self.members.get(&connection).map(|member| match topic {
+            Topic::Channel => &member.channels,
+            Topic::Pattern => &member.patterns,
+        });
+        names.map(|names| names.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// How many channels and how many patterns a connection has subscribed to.
+    pub fn counts(&self, connection: u64) -> (usize, usize) {
+        self.members.get(&connection).map_or((0, 0), |member| (member.channels.len(), member.patterns.len()))
+    }
+
+    /// The channels that somebody here has subscribed to by name, with how many have.
+    pub fn channels(&self) -> impl Iterator<Item = (&Blob, usize)> {
+        self.channels.iter().map(|(name, members)| (name, members.len()))
+    }
+
+    /// How many connections have subscribed to a channel by its name.
+    pub fn subscribers(&self, channel: &[u8]) -> usize {
+        self.channels.get(channel).map_or(0, BTreeSet::len)
+    }
+
+    /// How many patterns somebody here has subscribed to.
+    pub fn patterns(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Publishes a message here and on the other nodes. How many subscriptions here get it.
+    pub fn publish(&mut self, channel: Blob, payload: Blob) -> usize {
+        self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
+        self.deliver(&channel, &payload)
+    }
+
+    fn deliver(&mut self, channel: &Blob, payload: &Blob) -> usize {
+        let before = self.mail.len();
+        for connection in self.channels.get(channel).into_iter().flatten() {
+            let notice =
+                Notice::Message { pattern: None, channel: channel.clone(), payload: payload.clone() };
+            self.mail.push_back((*connection, notice));
+        }
+        for (pattern, connections) in &self.patterns {
+            if crate::redis::glob::fits(pattern, channel) {
+                for connection in connections {
+                    let (channel, payload) = (channel.clone(), payload.clone());
+                    let notice = Notice::Message { pattern: Some(pattern.clone()), channel, payload };
+                    self.mail.push_back((*connection, notice));
+                }
+            }
+        }
+        self.mail.len() - before
+    }
+
+    /// A connection waits for one of these keys from now on.
+    pub fn wait(&mut self, connection: u64, keyspace: KeyspaceId, keys: &[Blob]) {
+        let member = self.members.entry(connection).or_default();
+        for key in keys {
+            let place = (keyspace, key.clone());
+            if !member.waits.contains(&place) {
+                self.waiting.entry(place.clone()).or_default().push_back(connection);
+                member.waits.push(place);
+            }
+        }
+    }
+
+    /// It waits no longer.
+    pub fn unwait(&mut self, connection: u64) {
+        let Some(member) = self.members.get_mut(&connection) else { return };
+        for place in std::mem::take(&mut member.waits) {
+            if let Some(queue) = self.waiting.get_mut(&place) {
+                queue.retain(|other| *other != connection);
+                if queue.is_empty() {
+                    self.waiting.remove(&place);
+                }
+            }
+        }
+        self.forget_idle(connection);
+    }
+
+    /// Whether a connection waits for a key.
+    pub fn waits(&self, connection: u64) -> bool {
+        self.members.get(&connection).is_some_and(|member| !member.waits.is_empty())
+    }
+
+    /// How many connections wait for a key.
+    pub fn waiters(&self) -> usize {
+        self.members.values().filter(|member| !member.waits.is_empty()).count()
+    }
+
+    /// Tells the other nodes that somebody here waits for these keys.
+    pub fn announce(&mut self, keyspace: KeyspaceId, keys: &[Blob]) {
+        self.tell(News::Waiting { keyspace, keys: keys.to_vec() });
+    }
+
+    /// A key was given so many elements by a command of this node: those who wait for it are told, the one
+    /// that has waited longest first, as many as there are elements.
+    pub fn filled(&mut self, keyspace: KeyspaceId, key: &Blob, count: usize, now: Instant) {
+        let place = (keyspace, key.clone());
+        self.wake(&place, count);
+        match self.remote.get(&place) {
+            Some(until) if *until > now => {
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                self.tell(News::Filled { keyspace, key: key.clone(), count });
+            }
+            Some(_) => {
+                self.remote.remove(&place);
+            }
+            None => {}
+        }
+    }
+
+    fn wake(&mut self, place: &(KeyspaceId, Blob), count: usize) {
+        for connection in self.waiting.get(place).into_iter().flatten().take(count) {
+            self.mail.push_back((*connection, Notice::Filled));
+        }
+    }
+
+    /// Tells one connection something.
+    pub fn notify(&mut self, connection: u64, notice: Notice) {
+        self.mail.push_back((connection, notice));
+    }
+
+    /// A connection has ended, or is as new.
+    pub fn leave(&mut self, connection: u64) {
+        self.unwait(connection);
+        let Some(member) = self.members.remove(&connection) else { return };
+        for (all, names) in [(&mut self.channels, member.channels), (&mut self.patterns, member.patterns)] {
+            for name in names {
+                if let Some(others) = all.get_mut(&name) {
+                    others.remove(&connection);
+                    if others.is_empty() {
+                        all.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Another node has told something.
+    pub fn hear(&mut self, news: News, now: Instant) {
+        match news {
+            News::Published { channel, payload } => {
+                self.deliver(&channel, &payload);
+            }
+            News::Waiting { keyspace, keys } => {
+                for key in keys {
+                    if self.remote.len() >= REMOTE_MAX {
+                        self.remote.retain(|_, until| *until > now);
+                    }
+                    if self.remote.len() < REMOTE_MAX {
+                        self.remote.insert((keyspace, key), now + BELIEVED);
+                    }
+                }
+            }
+            News::Filled { keyspace, key, count } => self.wake(&(keyspace, key), count as usize),
+        }
+    }
+
+    /// What connections are to be told, in order.
+    pub fn take_mail(&mut self) -> VecDeque<(u64, Notice)> {
+        std::mem::take(&mut self.mail)
+    }
+
+    /// Whether a connection is to be told something.
+    pub fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
+    /// What the other nodes are to be told.
+    pub fn take_news(&mut self) -> Vec<News> {
+        self.news_bytes = 0;
+        std::mem::take(&mut self.news)
+    }
+
+    fn tell(&mut self, news: News) {
+        let bytes = match &news {
+            News::Published { channel, payload } => channel.len() + payload.len(),
+            News::Waiting { keys, .. } => keys.iter().map(|key| key.len()).sum(),
+            News::Filled { key, .. } => key.len(),
+        };
+        if self.news_bytes + bytes <= NEWS_MAX {
+            self.news_bytes += bytes + size_of::<News>();
+            self.news.push(news);
+        }
+    }
+
+    fn forget_idle(&mut self, connection: u64) {
+        if self.members.get(&connection).is_some_and(Member::is_idle) {
+            self.members.remove(&connection);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPACE: KeyspaceId = KeyspaceId(1);
+
+    fn mail(hub: &mut Hub) -> String {
+        let mut text = String::new();
+        for (connection, notice) in hub.take_mail() {
+            text.push_str(&format!("{connection} {notice:?}; "));
+        }
+        text
+    }
+
+    #[test]
+    fn a_message_reaches_each_subscription_here_and_every_other_node() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        here.subscribe(1, Topic::Channel, &"news".into());
+        here.subscribe(1, Topic::Pattern, &"n*".into());
+        here.subscribe(2, Topic::Pattern, &"x*".into());
+        there.subscribe(9, Topic::Channel, &"news".into());
+        assert_eq!(here.publish("news".into(), "hi".into()), 2);
+        assert_eq!(
+            mail(&mut here),
+            "1 Message { pattern: None, channel: \"news\", payload: \"hi\" }; \
+             1 Message { pattern: Some(\"n*\"), channel: \"news\", payload: \"hi\" }; "
+        );
+        for news in here.take_news() {
+            there.hear(news, Instant::ZERO);
+        }
+        assert_eq!(mail(&mut there), "9 Message { pattern: None, channel: \"news\", payload: \"hi\" }; ");
+        assert!(there.take_news().is_empty(), "what was heard is not told again");
+        here.leave(1);
+        assert_eq!((here.publish("news".into(), "hi".into()), here.patterns()), (0, 1));
+    }
+
+    #[test]
+    fn whoever_has_waited_longest_is_told_first() {
+        let mut hub = Hub::default();
+        for connection in [3, 1, 2] {
+            hub.wait(connection, SPACE, &["a".into(), "b".into(), "a".into()]);
+        }
+        hub.filled(SPACE, &"a".into(), 2, Instant::ZERO);
+        assert_eq!(mail(&mut hub), "3 Filled; 1 Filled; ");
+        hub.unwait(3);
+        assert!(!hub.waits(3) && hub.waits(1));
+        hub.filled(SPACE, &"b".into(), 1, Instant::ZERO);
+        hub.filled(KeyspaceId(2), &"b".into(), 9, Instant::ZERO);
+        assert_eq!(mail(&mut hub), "1 Filled; ");
+        assert!(hub.take_news().is_empty(), "nobody elsewhere waits");
+    }
+
+    #[test]
+    fn a_node_that_waits_is_told_for_as_long_as_it_is_believed_to() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        there.wait(9, SPACE, &["a".into()]);
+        there.announce(SPACE, &["a".into()]);
+        for news in there.take_news() {
+            here.hear(news, Instant::ZERO);
+        }
+        here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(2));
+        for news in here.take_news() {
+            there.hear(news, Instant::ZERO);
+        }
+        assert_eq!(mail(&mut there), "9 Filled; ");
+        here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(4));
+        assert!(here.take_news().is_empty());
+    }
+}

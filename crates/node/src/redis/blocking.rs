@@ -1,0 +1,291 @@
+//! Commands that wait for something to pop: BLPOP and its kin.
+//!
+//! Such a command is first asked like its kin that does not wait. Where nothing was there, the connection
+//! takes up nothing more, and asks again when a key is said to have been given something ([`crate::hub`]).
+//! Since news may be lost and keys be filled where nobody notices (by a restore, a rename on a node that has
+//! not heard of us), it also looks once a second whether a key exists. Every attempt is an ordinary command
+//! of the keyspace's protocol: what it pops is popped once.
+
+use super::connection::State;
+use super::reply::Reply;
+use super::request::Args;
+use super::{complaint::Complaint, shape::Plan};
+use crate::gateway::{Ask, Context, Outcome, Request};
+use crate::hub::RETRY;
+use isochrone_core::command::{Command, Operation, Refusal, Response};
+use isochrone_core::{Blob, Instant, KeyspaceId, Span};
+
+/// How long a command may wait.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) struct Patience {
+    /// Zero: for ever.
+    pub(crate) time: Span,
+}
+
+impl Patience {
+    /// A time in seconds, with a fraction.
+    pub(crate) fn parse(text: &[u8]) -> Result<Patience, Complaint> {
+        let seconds = super::args::score(text).map(|score| score.get()).filter(|time| time.is_finite());
+        let seconds = seconds.ok_or(Complaint::text("ERR timeout is not a float or out of range"))?;
+        if seconds < 0.0 {
+            return Err(Complaint::text("ERR timeout is negative"));
+        }
+        // Thirty years are as good as for ever.
+        let millis = (seconds * 1000.0).ceil().min(1e12) as u64;
+        Ok(Patience { time: Span::from_millis(millis) })
+    }
+}
+
+/// A command that waits.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    /// Its place in the order of replies.
+    id: u64,
+    keyspace: KeyspaceId,
+    operation: Operation,
+    keys: Box<[Blob]>,
+    until: Option<Instant>,
+    retry: Instant,
+    step: Step,
+    /// A key was given something while an attempt was under way.
+    again: bool,
+    /// CLIENT UNBLOCK came while an attempt was under way: with an error or without.
+    unblocked: Option<bool>,
+    /// The first attempt has failed.
+    waits: bool,
+}
+
+/// What is under way.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+enum Step {
+    Nothing,
+    /// Whether a key exists.
+    Look,
+    /// The command itself.
+    Attempt,
+}
+
+/// What an answer means to a command that waits.
+pub(crate) enum Heard {
+    /// It goes on waiting.
+    Waits,
+    /// It ends with this.
+    Ends(Outcome),
+}
+
+/// Takes up a command that may wait.
+pub(crate) fn begin(
+    state: &mut State,
+    plan: Plan,
+    patience: Patience,
+    context: &mut Context<'_>,
+    sink: &mut super::connection::Sink<'_>,
+) {
+    let mut keys = Vec::new();
+    plan.operation.visit(&mut |touch| {
+        if let isochrone_core::command::Touch::Key(key, _) = touch {
+            keys.push(key.clone());
+        }
+    });
+    // What an element is moved to is not waited for.
+    if let Operation::LMove { source, .. } = &plan.operation {
+        keys = vec![source.clone()];
+    }
+    let operation = plan.operation.clone();
+    let before = sink.requests.len();
+    state.ask(plan, context, sink);
+    let Some(Request { id, ask: Ask::Execute { keyspace, .. } }) = sink.requests.get(before) else { return };
+    context.hub.wait(state.number, *keyspace, &keys);
+    state.blocked = Some(Box::new(Blocked {
+        id: *id,
+        keyspace: *keyspace,
+        operation,
+        keys: keys.into(),
+        until: (patience.time > Span::ZERO).then(|| context.now + patience.time),
+        retry: context.now + RETRY,
+        step: Step::Attempt,
+        again: false,
+        unblocked: None,
+        waits: false,
+    }));
+}
+
+/// An answer has come for the command that waits.
+pub(crate) fn heard(
+    blocked: &mut Blocked,
+    outcome: Outcome,
+    context: &mut Context<'_>,
+    requests: &mut Vec<Request>,
+) -> Heard {
+    let step = std::mem::replace(&mut blocked.step, Step::Nothing);
+    let empty = match (&outcome, step) {
+        (Outcome::Done(Response::Integer(0)), Step::Look) => true,
+        (Outcome::Done(Response::Integer(_)), Step::Look) => {
+            blocked.ask(Step::Attempt, context, requests);
+            return Heard::Waits;
+        }
+        // A look that failed is one that saw nothing.
+        (_, Step::Look) => true,
+        (Outcome::Done(Response::Nil | Response::NilArray), _) => true,
+        // Whoever waits already goes on where a key now holds another type, or the keyspace is away.
+        (Outcome::Done(Response::Error(Refusal::WrongType)) | Outcome::Refused(_), _) => blocked.waits,
+        _ => false,
+    };
+    if !empty {
+        return Heard::Ends(outcome);
+    }
+    if let Some(end) = blocked.end(context.now) {
+        return Heard::Ends(end);
+    }
+    if !blocked.waits {
+        blocked.waits = true;
+        context.hub.announce(blocked.keyspace, &blocked.keys);
+    }
+    if std::mem::take(&mut blocked.again) {
+        blocked.ask(Step::Attempt, context, requests);
+    }
+    Heard::Waits
+}
+
+impl Blocked {
+    /// Its place in the order of replies.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A key was given something.
+    pub(crate) fn filled(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) {
+        match self.step {
+            Step::Nothing => self.ask(Step::Attempt, context, requests),
+            Step::Look | Step::Attempt => self.again = true,
+        }
+    }
+
+    /// CLIENT UNBLOCK. How it ends, unless it does when an attempt under way is answered.
+    pub(crate) fn unblock(&mut self, error: bool, now: Instant) -> Option<Outcome> {
+        self.unblocked = Some(error);
+        if self.step == Step::Attempt { None } else { self.end(now) }
+    }
+
+    /// Time has passed. How it ends, where it does.
+    pub(crate) fn tick(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
+        if self.step == Step::Attempt {
+            return None;
+        }
+        if let Some(end) = self.end(context.now) {
+            return Some(end);
+        }
+        if self.step == Step::Nothing && self.retry <= context.now {
+            self.retry = context.now + RETRY;
+            context.hub.announce(self.keyspace, &self.keys);
+            self.ask(Step::Look, context, requests);
+        }
+        None
+    }
+
+    /// How it ends if nothing is there to pop: not at all, while there is time.
+    fn end(&self, now: Instant) -> Option<Outcome> {
+        match self.unblocked {
+            Some(true) => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                return Some(Outcome::Refused(text.to_owned()));
+            }
+            Some(false) => {}
+            None if self.until.is_some_and(|until| until <= now) => {}
+            None => return None,
+        }
+        Some(Outcome::Done(Response::NilArray))
+    }
+
+    fn ask(&mut self, step: Step, context: &mut Context<'_>, requests: &mut Vec<Request>) {
+        self.step = step;
+        let operation = match step {
+            Step::Look => Operation::Exists { keys: self.keys.iter().cloned().collect() },
+            _ => self.operation.clone(),
+        };
+        let command = Command::new(context.stamp, operation);
+        requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
+    }
+}
+
+/// What a command may give keys to pop: told to whoever waits once the command was executed.
+#[derive(Debug, Default)]
+pub(crate) enum Fills {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// One key so many elements.
+    One(KeyspaceId, Blob, usize),
+    /// These keys an element or more each.
+    Many(KeyspaceId, Vec<Blob>),
+}
+
+impl Fills {
+    /// What this operation may give.
+    pub(crate) fn of(keyspace: KeyspaceId, operation: &Operation) -> Fills {
+        match operation {
+            Operation::Transaction { operations, .. } => {
+                let keys = operations.iter().filter_map(filled).map(|(key, _)| key.clone());
+                let keys: Vec<Blob> = keys.collect();
+                if keys.is_empty() { Fills::Nothing } else { Fills::Many(keyspace, keys) }
+            }
+            operation => match filled(operation) {
+                Some((key, count)) => Fills::One(keyspace, key.clone(), count),
+                None => Fills::Nothing,
+            },
+        }
+    }
+
+    /// Tells whoever waits.
+    pub(crate) fn tell(&self, context: &mut Context<'_>) {
+        match self {
+            Fills::Nothing => {}
+            Fills::One(keyspace, key, count) => context.hub.filled(*keyspace, key, *count, context.now),
+            Fills::Many(keyspace, keys) => {
+                keys.iter().for_each(|key| context.hub.filled(*keyspace, key, 1, context.now));
+            }
+        }
+    }
+}
+
+fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
+    match operation {
+        Operation::Push { key, values, .. } => Some((key, values.len())),
+        Operation::LInsert { key, .. } => Some((key, 1)),
+        Operation::ZAdd { key, members, .. } => Some((key, members.len())),
+        Operation::ZIncrBy { key, .. } => Some((key, 1)),
+        Operation::LMove { target, .. } => Some((target, 1)),
+        // However much there is, everybody may have some.
+        Operation::Rename { target, .. }
+        | Operation::Copy { target, .. }
+        | Operation::ZRangeStore { target, .. }
+        | Operation::ZCombineStore { target, .. } => Some((target, usize::MAX)),
+        _ => None,
+    }
+}
+
+/// `CLIENT UNBLOCK client-id [TIMEOUT|ERROR]`
+pub(crate) fn unblock(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    let error = match args.len() {
+        3 => false,
+        4 if super::args::is(args.at(3), "TIMEOUT") => false,
+        4 if super::args::is(args.at(3), "ERROR") => true,
+        4 => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(Complaint::text(text));
+        }
+        _ => return Err(Complaint::Arity("client|unblock")),
+    };
+    let number = super::args::number(args.at(2))?;
+    let waits = u64::try_from(number).ok().filter(|number| context.hub.waits(*number));
+    if let Some(number) = waits {
+        context.hub.notify(number, crate::hub::Notice::Unblock { error });
+    }
+    reply.integer(i64::from(waits.is_some()));
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Publish and subscribe: at most once, to whoever is connected anywhere in the cluster.
+
+use super::complaint::Complaint;
+use super::connection::State;
+use super::glob;
+use super::reply::{Reply, Version};
+use super::request::Args;
+use crate::gateway::Context;
+use crate::hub::{Notice, Topic};
+use isochrone_core::Blob;
+
+type Answer = Result<(), Complaint>;
+
+/// `SUBSCRIBE channel ...`
+pub(crate) fn subscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    add(state, args, context, reply, Topic::Channel)
+}
+
+/// `PSUBSCRIBE pattern ...`
+pub(crate) fn psubscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    add(state, args, context, reply, Topic::Pattern)
+}
+
+/// `UNSUBSCRIBE [channel ...]`
+pub(crate) fn unsubscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    remove(state, args, context, reply, Topic::Channel);
+    Ok(())
+}
+
+/// `PUNSUBSCRIBE [pattern ...]`
+pub(crate) fn punsubscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    remove(state, args, context, reply, Topic::Pattern);
+    Ok(())
+}
+
+fn add(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+    topic: Topic,
+) -> Answer {
+    if state.subscribed + args.len() > context.limits.elements {
+        return Err(Complaint::text("ERR too many subscriptions of one connection"));
+    }
+    for name in args.from(1).iter() {
+        let name = Blob::new(name);
+        context.hub.subscribe(state.number, topic, &name);
+        state.subscribed = count(state, context);
+        confirm(word(topic, "subscribe", "psubscribe"), Some(&name), state.subscribed, reply);
+    }
+    Ok(())
+}
+
+fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>, topic: Topic) {
+    let names = match args.len() {
+        1 => context.hub.subscriptions(state.number, topic),
+        _ => args.from(1).iter().map(Blob::new).collect(),
+    };
+    let word = word(topic, "unsubscribe", "punsubscribe");
+    if names.is_empty() {
+        confirm(word, None, state.subscribed, reply);
+    }
+    for name in names {
+        context.hub.unsubscribe(state.number, topic, &name);
+        state.subscribed = count(state, context);
+        confirm(word, Some(&name), state.subscribed, reply);
+    }
+}
+
+fn count(state: &State, context: &Context<'_>) -> usize {
+    let (channels, patterns) = context.hub.counts(state.number);
+    channels + patterns
+}
+
+fn word(topic: Topic, channel: &'static str, pattern: &'static str) -> &'static str {
+    match topic {
+        Topic::Channel => channel,
+        Topic::Pattern => pattern,
+    }
+}
+
+fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>) {
+    reply.push(3);
+    reply.bulk(word.as_bytes());
+    match name {
+        Some(name) => reply.bulk(name),
+        None => reply.null(),
+    }
+    reply.count(count);
+}
+
+/// `PUBLISH channel message`
+pub(crate) fn publish(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    reply.count(context.hub.publish(Blob::new(args.at(1)), Blob::new(args.at(2))));
+    Ok(())
+}
+
+/// `PUBSUB CHANNELS [pattern]`
+pub(crate) fn channels(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let pattern = match args.len() {
+        2 => None,
+        3 => Some(args.at(2)),
+        _ => return Err(Complaint::Arity("pubsub|channels")),
+    };
+    let names = context.hub.channels().map(|(name, _)| name);
+    let found: Vec<&Blob> =
+        names.filter(|name| pattern.is_none_or(|pattern| glob::fits(pattern, name))).collect();
+    reply.array(found.len());
+    found.into_iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+/// `PUBSUB NUMSUB [channel ...]`
+pub(crate) fn numsub(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    reply.array(2 * (args.len() - 2));
+    for channel in args.from(2).iter() {
+        reply.bulk(channel);
+        reply.count(context.hub.subscribers(channel));
+    }
+    Ok(())
+}
+
+/// `PUBSUB NUMPAT`
+pub(crate) fn numpat(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.count(context.hub.patterns());
+    Ok(())
+}
+
+/// What RESP2 allows while there are subscriptions: replies and messages look alike there.
+pub(crate) fn allowed(state: &State, name: &str) -> Answer {
+    let fine = state.version == Version::Three
+        || state.subscribed == 0
+        || matches!(
+            name,
+            "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" | "ping" | "quit" | "reset"
+        );
+    match fine {
+        true => Ok(()),
+        false => Err(Complaint::text(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+             allowed in this context"
+        ))),
+    }
+}
+
+/// Writes a message.
+pub(crate) fn write(notice: &Notice, reply: &mut Reply<'_>) {
+    let Notice::Message { pattern, channel, payload } = notice else { return };
+    match pattern {
+        None => {
+            reply.push(3);
+            reply.bulk(b"message");
+        }
+        Some(pattern) => {
+            reply.push(4);
+            reply.bulk(b"pmessage");
+            reply.bulk(pattern);
+        }
+    }
+    reply.bulk(channel);
+    reply.bulk(payload);
+}

@@ -1,0 +1,268 @@
+//! Commands that wait, and messages: what others do reaches a connection.
+
+use super::{World, play, talk};
+use crate::gateway::Login;
+use expect_test::{Expect, expect};
+
+#[track_caller]
+fn check(script: &str, expected: Expect) {
+    expected.assert_eq(&talk(Login::Open, script));
+}
+
+#[test]
+fn a_pop_waits_until_a_key_is_filled() {
+    check(
+        "> BLPOP a b 0 ; GET x
+         < 0 nilarray
+         + 0
+         ! fill c
+         ! fill b
+         < 0 popped bulk b, bulk v
+         < 1 nil",
+        expect![[r#"
+            > BLPOP a b 0 ; GET x
+              ask 0 k1 LMPop { keys: ["a", "b"], side: Left, count: 1 }
+              reads no further
+            < 0 nilarray
+              reads no further
+            + 0
+              reads no further
+            ! fill c
+              reads no further
+            ! fill b
+              ask 0 k1 LMPop { keys: ["a", "b"], side: Left, count: 1 }
+              reads no further
+            < 0 popped bulk b, bulk v
+              ask 1 k1 Get { key: "x" }
+              *2·$1·b·$1·v·
+            < 1 nil
+              $-1·
+        "#]],
+    );
+}
+
+#[test]
+fn a_pop_that_waits_looks_for_itself_and_gives_up_in_time() {
+    check(
+        "> BZPOPMIN z 2.5
+         < 0 nilarray
+         + 1
+         < 0 int 0
+         + 1
+         < 0 int 1
+         < 0 nilarray
+         + 1
+         > BLMOVE a b LEFT RIGHT 1
+         + 2
+         < 1 nil
+         > HELLO 3 ; BRPOPLPUSH a b 1
+         < 2 nil
+         + 1",
+        expect![[r#"
+            > BZPOPMIN z 2.5
+              ask 0 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              reads no further
+            < 0 nilarray
+              reads no further
+            + 1
+              ask 0 k1 Exists { keys: ["z"] }
+              reads no further
+            < 0 int 0
+              reads no further
+            + 1
+              ask 0 k1 Exists { keys: ["z"] }
+              reads no further
+            < 0 int 1
+              ask 0 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              reads no further
+            < 0 nilarray
+              reads no further
+            + 1
+              *-1·
+            > BLMOVE a b LEFT RIGHT 1
+              ask 1 k1 LMove { source: "a", target: "b", from: Left, to: Right }
+              reads no further
+            + 2
+              reads no further
+            < 1 nil
+              *-1·
+            > HELLO 3 ; BRPOPLPUSH a b 1
+              ask 2 k1 LMove { source: "a", target: "b", from: Right, to: Left }
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+              reads no further
+            < 2 nil
+              reads no further
+            + 1
+              _·
+        "#]],
+    );
+}
+
+#[test]
+fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
+    check(
+        "> BRPOP a 0
+         ! fill a
+         < 0 nilarray
+         < 0 wrongtype
+         ! fill a
+         < 0 refused NOLEADER no leader
+         ! fill a
+         < 0 unknown the leader is lost
+         > BRPOP a 0
+         < 1 wrongtype
+         > BRPOP a 0
+         < 2 refused NOLEADER no leader",
+        expect![[r#"
+            > BRPOP a 0
+              ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            ! fill a
+              reads no further
+            < 0 nilarray
+              ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            < 0 wrongtype
+              reads no further
+            ! fill a
+              ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            < 0 refused NOLEADER no leader
+              reads no further
+            ! fill a
+              ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            < 0 unknown the leader is lost
+              -UNKNOWN the outcome is not known, the command may yet take effect: the leader is lost·
+            > BRPOP a 0
+              ask 1 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            < 1 wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > BRPOP a 0
+              ask 2 k1 LMPop { keys: ["a"], side: Right, count: 1 }
+              reads no further
+            < 2 refused NOLEADER no leader
+              -NOLEADER no leader·
+        "#]],
+    );
+}
+
+#[test]
+fn a_wait_is_ended_from_outside() {
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> BLPOP a 0\n< 0 nilarray");
+    assert!(world.hub.waits(7));
+    world.hub.notify(7, crate::hub::Notice::Unblock { error: true });
+    assert_eq!(play(&mut world, "+ 0"), "+ 0\n  -UNBLOCKED client unblocked via CLIENT UNBLOCK·\n");
+    assert!(!world.hub.waits(7));
+    play(&mut world, "> BLMPOP 0 1 a LEFT");
+    world.hub.notify(7, crate::hub::Notice::Unblock { error: false });
+    assert_eq!(play(&mut world, "+ 0"), "+ 0\n  reads no further\n");
+    assert_eq!(play(&mut world, "< 1 nilarray"), "< 1 nilarray\n  *-1·\n");
+    assert_eq!(play(&mut world, "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x"), {
+        "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x\n  :0·-ERR value is not an integer or out of range·\n"
+    });
+}
+
+#[test]
+fn nothing_waits_within_a_transaction() {
+    check(
+        "> MULTI ; BLPOP a 0 ; BLMOVE a b LEFT LEFT 0 ; PUBLISH c m ; EXEC
+         < 0 array nilarray, nil",
+        expect![[r#"
+            > MULTI ; BLPOP a 0 ; BLMOVE a b LEFT LEFT 0 ; PUBLISH c m ; EXEC
+              ask 0 k1 Transaction { watched: [], operations: [LMPop { keys: ["a"], side: Left, count: 1 }, LMove { source: "a", target: "b", from: Left, to: Left }] }
+              +OK·+QUEUED·+QUEUED·+QUEUED·
+            < 0 array nilarray, nil
+              *3·*-1·$-1·:0·
+        "#]],
+    );
+}
+
+#[test]
+fn pushes_are_told_to_those_who_wait() {
+    let mut world = World::new(Login::Open);
+    for (connection, key) in [(20, "l"), (21, "z"), (22, "t"), (23, "l")] {
+        world.hub.wait(connection, isochrone_core::KeyspaceId(1), &[key.into()]);
+    }
+    let mut raw = |script: &str, id: usize| {
+        world.receive(&super::encode_line(script));
+        world.requests.clear();
+        world.answer(id as u64, super::parse_outcome("int 1"));
+        world.hub.take_mail().into_iter().map(|(number, _)| number).collect::<Vec<_>>()
+    };
+    assert_eq!(raw("RPUSH l 1", 0), [20]);
+    assert_eq!(raw("LPUSH l 1 2 3", 1), [20, 23]);
+    assert_eq!(raw("ZADD z 1 a", 2), [21]);
+    assert_eq!(raw("RENAME x t", 3), [22]);
+    assert!(raw("SET l 1", 4).is_empty());
+}
+
+#[test]
+fn subscribers_are_told_what_is_published() {
+    check(
+        "> SUBSCRIBE a b ; PSUBSCRIBE n*s
+         ! publish a hi
+         ! publish news x
+         ! publish c lost
+         > GET k ; PING ; PING x ; PUBSUB NUMPAT
+         > UNSUBSCRIBE b ; UNSUBSCRIBE b ; PUNSUBSCRIBE
+         > UNSUBSCRIBE ; UNSUBSCRIBE ; PUBSUB CHANNELS
+         > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
+         > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody",
+        expect![[r#"
+            > SUBSCRIBE a b ; PSUBSCRIBE n*s
+              *3·$9·subscribe·$1·a·:1·*3·$9·subscribe·$1·b·:2·*3·$10·psubscribe·$3·n*s·:3·
+            ! publish a hi
+              *3·$7·message·$1·a·$2·hi·
+            ! publish news x
+              *4·$8·pmessage·$3·n*s·$4·news·$1·x·
+            ! publish c lost
+            > GET k ; PING ; PING x ; PUBSUB NUMPAT
+              -ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·*2·$4·pong·$0··*2·$4·pong·$1·x·-ERR Can't execute 'pubsub|numpat': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+            > UNSUBSCRIBE b ; UNSUBSCRIBE b ; PUNSUBSCRIBE
+              *3·$11·unsubscribe·$1·b·:2·*3·$11·unsubscribe·$1·b·:2·*3·$12·punsubscribe·$3·n*s·:1·
+            > UNSUBSCRIBE ; UNSUBSCRIBE ; PUBSUB CHANNELS
+              *3·$11·unsubscribe·$1·a·:0·*3·$11·unsubscribe·$-1·:0·*0·
+            > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·a·:1·*1·$1·a·*4·$1·a·:1·$1·b·:0·:1·>3·$7·message·$1·a·$2·me·
+            > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
+              +RESET·*0·:0·
+        "#]],
+    );
+}
+
+#[test]
+fn a_transaction_publishes_only_when_it_was_executed() {
+    check(
+        "> HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
+         < 0 array ok
+         > WATCH a
+         < 1 int 3
+         > MULTI ; SET a 1 ; PUBLISH c m ; EXEC
+         < 2 nilarray
+         > MULTI ; PUBLISH c alone ; EXEC
+         > MULTI ; SUBSCRIBE d ; EXEC",
+        expect![[r#"
+            > HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
+              ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·c·:1·+OK·+QUEUED·+QUEUED·
+            < 0 array ok
+              *2·+OK·:1·>3·$7·message·$1·c·$1·m·
+            > WATCH a
+              ask 1 k1 Version { key: "a" }
+            < 1 int 3
+              +OK·
+            > MULTI ; SET a 1 ; PUBLISH c m ; EXEC
+              ask 2 k1 Transaction { watched: [("a", 3)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·+QUEUED·
+            < 2 nilarray
+              _·
+            > MULTI ; PUBLISH c alone ; EXEC
+              +OK·+QUEUED·*1·:1·>3·$7·message·$1·c·$5·alone·
+            > MULTI ; SUBSCRIBE d ; EXEC
+              +OK·-ERR Command not allowed inside a transaction·-EXECABORT Transaction discarded because of previous errors.·
+        "#]],
+    );
+}
