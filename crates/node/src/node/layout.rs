@@ -157,7 +157,9 @@ mod tests {
         );
         refused(
             &[begun[1], begun[0]],
-            expect![[r#"KEYSPACES: keyspace "log" stands in the deployment file where "main" stood, and data is found by that place; keep the order, and add keyspaces at the end"#]],
+            expect![[
+                r#"KEYSPACES: keyspace "log" stands in the deployment file where "main" stood, and data is found by that place; keep the order, and add keyspaces at the end"#
+            ]],
         );
         refused(
             &[("other", "multipaxos", 3)],

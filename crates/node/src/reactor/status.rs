@@ -234,8 +234,12 @@ impl Reporter {
                 if status.leads.take().is_some() {
                     tracing::info!(%process, "no longer leads");
                 }
+                // Of several partitions it may lead another one still.
+                let of = process.keyspace;
+                let leads =
+                    self.processes.iter().any(|(id, status)| id.keyspace == of && status.leads.is_some());
                 if let Some(metrics) = metrics {
-                    metrics.leads.store(false, Relaxed);
+                    metrics.leads.store(leads, Relaxed);
                 }
             }
             Fact::Committed { path, total, phases, .. } => {
