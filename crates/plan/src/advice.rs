@@ -1,6 +1,6 @@
 //! The plan of a keyspace: its floors, what each choice of protocol and leader costs, and which to take.
 
-use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
+use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace, leader_in_turn};
 use isochrone_core::{Guarantee, KeyspaceId, Matrix, NodeId, RegionId, Span};
 use serde::{Serialize, Serializer};
 
@@ -51,7 +51,7 @@ pub struct Recommendation {
     pub replicas: Vec<String>,
     /// Its mean over the clients; none where the choice leaves the leader open or its closed form is not known.
     pub mean_ms: Option<f64>,
-    /// Why, in a sentence; empty for what is configured.
+    /// Why, in a sentence; of what is configured, how its mean comes about where there are partitions.
     pub reason: String,
 }
 
@@ -176,20 +176,33 @@ fn configured(
 ) -> Recommendation {
     let led = rows.iter().any(|row| row.protocol == keyspace.protocol && row.leader.is_some());
     let chosen = keyspace.leader.or_else(|| led.then(|| leader(deployment, keyspace)));
-    let leader = chosen.map(|id| deployment.node(id).region);
-    let named = leader.map(|region| deployment.region(region).name.clone());
-    let same = |row: &&Row| {
-        row.rank.is_some()
-            && row.protocol == keyspace.protocol
-            && (row.leader.is_none() || row.leader == leader)
+    let region = |id: NodeId| deployment.node(id).region;
+    let named = chosen.map(|id| deployment.region(region(id)).name.clone());
+    let mean = |leader: Option<RegionId>| {
+        let same = |row: &&Row| {
+            row.rank.is_some()
+                && row.protocol == keyspace.protocol
+                && (row.leader.is_none() || row.leader == leader)
+        };
+        rows.iter().find(same).map(|row| demand.mean(&row.commits))
     };
-    let mean_ms = rows.iter().find(same).map(|row| demand.mean(&row.commits));
+    let in_turn = |first: NodeId| {
+        let leaders = keyspace.partition_ids().map(|at| leader_in_turn(&keyspace.replicas, first, at));
+        let means: Option<Vec<f64>> = leaders.map(|leader| mean(Some(region(leader)))).collect();
+        means.map(|means| means.iter().sum::<f64>() / means.len() as f64)
+    };
+    let divided = led && keyspace.partitions > 1;
+    let reason = if divided {
+        format!("the mean over its {} partitions, which the replicas lead in turn", keyspace.partitions)
+    } else {
+        String::new()
+    };
     Recommendation {
         protocol: keyspace.protocol.clone(),
         leader: named,
         replicas,
-        mean_ms,
-        reason: String::new(),
+        mean_ms: chosen.map_or_else(|| mean(None), in_turn),
+        reason,
     }
 }
 

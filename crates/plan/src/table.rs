@@ -85,7 +85,11 @@ impl Plan {
         }
         match (self.configured.mean_ms, best.mean_ms) {
             (Some(mean), Some(lowest)) if mean > lowest => {
-                writeln!(f, "configured:  {}, {:.1} ms slower", self.configured, mean - lowest)
+                writeln!(f, "configured:  {}, {:.1} ms slower", self.configured, mean - lowest)?;
+                if self.configured.reason.is_empty() {
+                    return Ok(());
+                }
+                writeln!(f, "  {}", self.configured.reason)
             }
             _ => Ok(()),
         }

@@ -172,6 +172,24 @@ fn a_configured_leader_that_is_slower_is_said() {
 }
 
 #[test]
+fn partitions_are_led_in_turn_and_the_mean_is_over_them() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml"));
+    let text =
+        text.unwrap().replace("protocol = \"multipaxos\"", "protocol = \"multipaxos\"\npartitions = 3");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
+    let deployment = Deployment::parse(&text, "x.toml", Path::new(folder), &Known::names(&["multipaxos"]));
+    let plan = planned(&deployment.unwrap());
+    let means = plan.protocols.iter().filter(|row| row.protocol == "multipaxos").map(|row| row.mean_ms);
+    let means: Vec<f64> = means.collect();
+    assert_eq!(means.len(), 3);
+    let mean = plan.configured.mean_ms.unwrap();
+    assert!((mean - means.iter().sum::<f64>() / 3.0).abs() < 1e-9, "{mean} of {means:?}");
+    let last = "  the mean over its 3 partitions, which the replicas lead in turn";
+    assert_eq!(plan.to_string().lines().last(), Some(last));
+}
+
+#[test]
 fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
     for entry in std::fs::read_dir(folder).unwrap() {

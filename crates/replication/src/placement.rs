@@ -3,7 +3,7 @@
 use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
 use crate::order::{Member, Order as _};
 use crate::service::Service;
-use isochrone_core::deployment::{ConfigErrors, Keyspace};
+use isochrone_core::deployment::{ConfigErrors, Keyspace, leader_in_turn};
 use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, StateMachine};
 use std::sync::Arc;
 
@@ -49,8 +49,7 @@ impl<S, F: Family> Placement<S, F> {
 
     /// Who leads a partition first: its turn goes around the replicas, beginning with [`Placement::leader`].
     pub fn leader(&self, partition: PartitionId) -> NodeId {
-        let first = self.replicas.iter().position(|node| *node == self.leader).unwrap_or(0);
-        self.replicas[(first + usize::from(partition.0)) % self.replicas.len()]
+        leader_in_turn(&self.replicas, self.leader, partition)
     }
 
     /// The seat of a node among the first members.

@@ -119,6 +119,12 @@ pub struct Keyspace {
     pub line: u32,
 }
 
+/// Who leads a partition first: the replicas take turns, beginning with the leader of the first.
+pub fn leader_in_turn(replicas: &[NodeId], first: NodeId, partition: PartitionId) -> NodeId {
+    let at = replicas.iter().position(|node| *node == first).unwrap_or(0);
+    replicas.get((at + usize::from(partition.0)) % replicas.len().max(1)).copied().unwrap_or(first)
+}
+
 impl Keyspace {
     /// Replicas whose crash the keyspace survives: a minority.
     pub fn crashes_max(&self) -> usize {
