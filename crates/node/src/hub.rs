@@ -8,6 +8,7 @@
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
 //! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
 
+use crate::redis::Scripts;
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -84,6 +85,8 @@ pub struct Hub {
     /// The keys that other nodes wait for, and until when that is believed.
     remote: BTreeMap<(KeyspaceId, Blob), Instant>,
     mail: VecDeque<(u64, Notice)>,
+    /// The scripts that this node was sent.
+    pub scripts: Scripts,
     news: Vec<News>,
     news_bytes: usize,
 }

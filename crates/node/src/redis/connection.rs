@@ -672,7 +672,12 @@ impl State {
 
 /// What requests are understood with.
 pub(crate) fn given<'a>(context: &'a mut Context<'_>) -> Given<'a> {
-    Given { stamp: context.stamp, random: &mut *context.random, bulk_max: context.limits.bulk_bytes }
+    Given {
+        stamp: context.stamp,
+        random: &mut *context.random,
+        scripts: &mut context.hub.scripts,
+        bulk_max: context.limits.bulk_bytes,
+    }
 }
 
 /// Counts an error reply by its code.

@@ -285,15 +285,3 @@ pub(crate) fn unwatch(state: &mut State, _: Args<'_>, _: &mut Context<'_>, reply
     reply.ok();
     Ok(())
 }
-
-/// EVAL and its family: there is no interpreter, on purpose (`docs/redis.md`).
-pub(crate) fn no_scripts(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) -> Answer {
-    Err(Complaint::text(
-        "ERR scripts are not executed here: there is no interpreter, by design; use MULTI/EXEC with WATCH",
-    ))
-}
-
-/// EVALSHA: no script is known by any name.
-pub(crate) fn no_such_script(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) -> Answer {
-    Err(Complaint::text("NOSCRIPT No matching script: scripts are not executed here, by design"))
-}

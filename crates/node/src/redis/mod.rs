@@ -34,6 +34,7 @@ mod pipeline;
 mod pubsub;
 mod reply;
 mod request;
+mod scripts;
 mod shape;
 mod spec;
 mod table;
@@ -42,6 +43,7 @@ mod transaction;
 pub use catalog::page;
 pub use connection::Connection;
 pub use fuzz::fuzz_resp;
+pub use scripts::Scripts;
 
 use crate::gateway::{Context, Gateway, Session};
 

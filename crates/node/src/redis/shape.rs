@@ -32,6 +32,8 @@ pub(crate) enum Shape {
     IfAny(i64),
     /// A key with one element that was popped from it, flat (BLPOP, BZPOPMIN).
     Popped,
+    /// Whether a key existed, and whether it was deleted: 1 for yes, -1 where there was none.
+    Released,
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
     /// The answer to a password check, written elsewhere.
@@ -85,6 +87,11 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::IfAny(_), Response::Integer(0)) => reply.null(),
         (Shape::IfAny(number), _) => reply.integer(number),
         (Shape::Popped, Response::Array(parts)) => popped(parts, reply),
+        (Shape::Released, Response::Array(parts)) => reply.integer(match parts[..] {
+            [Response::Integer(0), _] => -1,
+            [_, Response::Integer(deleted)] => deleted,
+            _ => 0,
+        }),
         (Shape::Nested, response) => plain(response, true, reply),
         (Shape::Exec(items), Response::Array(responses)) => {
             reply.array(items.len());
@@ -110,20 +117,19 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
 
 /// The key, and behind it the element or the member and its score.
 fn popped(parts: &[Response], reply: &mut Reply<'_>) {
-    match parts {
-        [key, Response::Pairs(pairs)] if pairs.len() == 1 => {
-            reply.array(3);
-            plain(key, false, reply);
-            plain(&pairs[0].0, false, reply);
-            plain(&pairs[0].1, false, reply);
-        }
-        [key, Response::Array(elements)] if elements.len() == 1 => {
-            reply.array(2);
-            plain(key, false, reply);
-            plain(&elements[0], false, reply);
-        }
-        _ => reply.error("ERR one pop answered with another number of elements; this is a bug"),
-    }
+    let [key, Response::Array(elements)] = parts else {
+        return reply.error("ERR a pop answered with something else than a key and elements; this is a bug");
+    };
+    let flat: Vec<&Response> = elements
+        .iter()
+        .flat_map(|element| match element {
+            Response::Array(pair) => pair.iter().collect(),
+            element => vec![element],
+        })
+        .collect();
+    reply.array(1 + flat.len());
+    plain(key, false, reply);
+    flat.into_iter().for_each(|part| plain(part, false, reply));
 }
 
 fn plain(response: &Response, nested: bool, reply: &mut Reply<'_>) {

@@ -5,6 +5,7 @@ use super::complaint::Complaint;
 use super::connection::{Control, State};
 use super::reply::Reply;
 use super::request::Args;
+use super::scripts::Scripts;
 use super::shape::Plan;
 use crate::gateway::Context;
 use isochrone_core::{Random, Stamp};
@@ -62,6 +63,8 @@ pub(crate) struct Given<'a> {
     pub(crate) stamp: Stamp,
     /// Where seeds come from.
     pub(crate) random: &'a mut Random,
+    /// The scripts that this node was sent.
+    pub(crate) scripts: &'a mut Scripts,
     /// The longest string that a command may make, bytes.
     pub(crate) bulk_max: usize,
 }

@@ -309,6 +309,11 @@ fn parse_response(text: &str) -> Response {
             let elements = parts.split_off(1);
             Response::Array(vec![parts.remove(0), Response::Array(elements)])
         }
+        "scored" => {
+            let mut parts = list();
+            let pair = Response::Array(parts.split_off(1));
+            Response::Array(vec![parts.remove(0), Response::Array(vec![pair])])
+        }
         "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
         "wrongtype" => Response::Error(Refusal::WrongType),
         other => panic!("no response is called {other}"),

@@ -234,3 +234,60 @@ fn clients_log_in_over_tls() {
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"-") && !answer.starts_with(b"$"), "{answer:?}");
 }
+
+/// One command that may wait long, on a thread of its own; its reply's lines, flat.
+fn wait_for(
+    cluster: &Cluster,
+    node: u16,
+    command: &str,
+    lines: usize,
+) -> std::thread::JoinHandle<Vec<String>> {
+    let mut client = client(cluster, node);
+    let command = command.to_owned();
+    std::thread::spawn(move || {
+        let first = client.call(&command);
+        std::iter::once(first).chain((1..lines).map(|_| client.line())).collect()
+    })
+}
+
+#[test]
+fn pops_wait_at_every_node_and_messages_reach_every_node() {
+    const EACH: usize = 40;
+    let cluster = cluster("", None);
+    let mut producer = client(&cluster, 0);
+    assert_eq!(producer.call("SET warm up"), "+OK");
+    let workers: Vec<_> = (0..3)
+        .map(|node| {
+            let mut client = client(&cluster, node);
+            std::thread::spawn(move || {
+                let mut popped = Vec::new();
+                for _ in 0..EACH {
+                    assert_eq!(client.call("BLPOP none queue 20"), "*2");
+                    assert_eq!(client.line(), "queue");
+                    popped.push(client.line());
+                }
+                popped
+            })
+        })
+        .collect();
+    for number in 0..3 * EACH {
+        producer.call(&format!("RPUSH queue {number}"));
+    }
+    let mut popped: Vec<usize> =
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).map(|n| n.parse().unwrap()).collect();
+    popped.sort_unstable();
+    assert_eq!(popped, (0..3 * EACH).collect::<Vec<_>>(), "each element is popped once");
+
+    let waits = wait_for(&cluster, 2, "BZPOPMIN scores 20", 4);
+    client(&cluster, 1).call("ZADD scores 1.5 a");
+    assert_eq!(waits.join().unwrap(), ["*3", "scores", "a", "1.5"]);
+
+    let mut listener = client(&cluster, 1);
+    assert_eq!(listener.call("SUBSCRIBE news"), "*3");
+    assert_eq!([listener.line(), listener.line(), listener.line()], ["subscribe", "news", ":1"]);
+    assert_eq!(client(&cluster, 2).call("PUBLISH news hello"), ":0", "nobody at that node");
+    let heard: Vec<String> = (0..4).map(|_| listener.line()).collect();
+    assert_eq!(heard, ["*3", "message", "news", "hello"]);
+    let mut here = client(&cluster, 1);
+    assert_eq!(here.call("PUBLISH news again"), ":1");
+}

@@ -12,9 +12,10 @@ use crate::redis::info;
 use crate::redis::login;
 use crate::redis::pubsub;
 use crate::redis::request::Args;
+use crate::redis::scripts;
 use crate::redis::spec::flag::{
-    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ, SKIP_SLOWLOG,
-    STALE, WRITE,
+    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ,
+    SKIP_SLOWLOG, STALE, WRITE,
 };
 use crate::redis::spec::{ALL, Action, Given, Group, Keys, Local, Spec};
 use isochrone_core::command::Operation;
@@ -599,45 +600,84 @@ static PUBSUB_CHILDREN: &[Spec] = &[
 ];
 
 pub(crate) static SCRIPTING: &[Spec] = &[
-    local(
+    Spec::data(
         Group::Scripting,
         "eval",
         -3,
-        NOSCRIPT | STALE,
+        NOSCRIPT | STALE | MOVABLE_KEYS,
+        SCRIPT_KEYS,
         "2.6.0",
         "script numkeys [key [key ...]] [arg [arg ...]]",
         "Executes a script",
-        info::no_scripts,
+        scripts::eval,
     )
-    .with_keys(SCRIPT_KEYS)
-    .differs(NO_SCRIPTS),
-    local(
+    .differs(LOCKS_ONLY),
+    Spec::data(
         Group::Scripting,
         "evalsha",
         -3,
-        NOSCRIPT | STALE,
+        NOSCRIPT | STALE | MOVABLE_KEYS,
+        SCRIPT_KEYS,
         "2.6.0",
         "sha1 numkeys [key [key ...]] [arg [arg ...]]",
         "Executes a script by its digest",
-        info::no_such_script,
+        scripts::evalsha,
     )
-    .with_keys(SCRIPT_KEYS)
-    .differs(NO_SCRIPTS),
+    .differs(LOCKS_ONLY),
+    Spec::here(Group::Scripting, "script", -2, 0, "2.6.0", "", "About scripts", Action::Container(SCRIPT)),
+];
+
+static SCRIPT: &[Spec] = &[
     local(
         Group::Scripting,
-        "script",
+        "script|exists",
+        -3,
+        NOSCRIPT,
+        "2.6.0",
+        "sha1 [sha1 ...]",
+        "Whether scripts are known",
+        scripts::exists,
+    ),
+    local(
+        Group::Scripting,
+        "script|flush",
         -2,
         NOSCRIPT,
         "2.6.0",
-        "subcommand [arg [arg ...]]",
-        "About scripts",
-        info::no_scripts,
+        "[ASYNC|SYNC]",
+        "Forgets scripts",
+        scripts::flush,
     )
-    .differs(NO_SCRIPTS),
+    .differs("those that are known by themselves stay known"),
+    local(Group::Scripting, "script|help", 2, LOADING | STALE, "5.0.0", "", "This help", catalog::help),
+    local(
+        Group::Scripting,
+        "script|kill",
+        2,
+        NOSCRIPT | ALLOW_BUSY,
+        "2.6.0",
+        "",
+        "Stops a script",
+        scripts::kill,
+    )
+    .differs("there is never one to stop"),
+    local(
+        Group::Scripting,
+        "script|load",
+        3,
+        NOSCRIPT | STALE,
+        "2.6.0",
+        "script",
+        "Makes a script known",
+        scripts::load,
+    )
+    .differs(LOCKS_ONLY),
 ];
 
 const SCRIPT_KEYS: Keys = Keys::Counted { at: 2, target: false };
-const NO_SCRIPTS: &str = "answers with an error: there is no interpreter, by design";
+const LOCKS_ONLY: &str = "there is no interpreter, by design: the lock scripts of redis-py (release, extend, \
+                          reacquire), Redlock (release, extend) and redsync (release) are known and executed as \
+                          operations, any other is refused";
 
 fn flush(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     match args.len() {

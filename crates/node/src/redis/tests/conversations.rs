@@ -391,7 +391,8 @@ fn errors_are_those_of_redis() {
          > DEBUG SLEEP 1
          > EVAL return 0
          > EVALSHA abc 0
-         > SUBSCRIBE c
+         > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
+         > SORT c
          > HELLO 4
          > HELLO x
          > HELLO 2 FOO
@@ -417,33 +418,35 @@ fn errors_are_those_of_redis() {
             > DEBUG SLEEP 1
               -ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' ·
             > EVAL return 0
-              -ERR scripts are not executed here: there is no interpreter, by design; use MULTI/EXEC with WATCH·
+              -ERR this script is not known here: there is no interpreter, by design, only lock scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·
             > EVALSHA abc 0
-              -NOSCRIPT No matching script: scripts are not executed here, by design·
-            > SUBSCRIBE c
-              *3·$9·subscribe·$1·c·:1·
+              -NOSCRIPT No matching script. Please use EVAL.·
+            > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
+              -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only lock scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
+            > SORT c
+              -ERR unknown command 'SORT', with args beginning with: 'c' ·
             > HELLO 4
-              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -NOPROTO unsupported protocol version·
             > HELLO x
-              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR Protocol version is not an integer or out of range·
             > HELLO 2 FOO
-              -ERR Can't execute 'hello': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR Syntax error in HELLO option 'FOO'·
             > SELECT 9
-              -ERR Can't execute 'select': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR DB index is out of range·
             > SELECT x
-              -ERR Can't execute 'select': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR value is not an integer or out of range·
             > AUTH pw
-              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?·
             > AUTH default pw
-              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              +OK·
             > AUTH other pw
-              -ERR Can't execute 'auth': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -WRONGPASS invalid username-password pair or user is disabled.·
             > CONFIG SET maxmemory 100
-              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config: it is '0' here; the deployment file decides·
             > CONFIG SET foo bar
-              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR Unknown option or number of arguments for CONFIG SET - 'foo'·
             > CONFIG SET save x y
-              -ERR Can't execute 'config|set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+              -ERR wrong number of arguments for 'config|set' command·
         "#]],
     );
 }
@@ -545,4 +548,62 @@ fn a_read_behind_a_write_of_its_connection_keeps_its_place() {
               ask 4 k1 Get { key: "a" }
         "#]],
     );
+}
+
+#[test]
+fn lock_scripts_are_operations() {
+    check(
+        Login::Open,
+        "> EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
+         < 0 int 1
+         > EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 lock me 5000 0
+         < 1 int 1
+         > EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 lock me 5000 1
+         < 2 int 0
+         > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 5000
+         < 3 int 1
+         > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me
+         > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 2 lock me 5000
+         > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me soon
+         > MULTI ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EXEC
+         < 4 array int 1",
+        expect![[r#"
+            > EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
+              ask 0 k1 DelIf { key: "lock", value: "me" }
+            < 0 int 1
+              :1·
+            > EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 lock me 5000 0
+              ask 1 k1 ExpireIf { key: "lock", value: "me", deadline: MoveBy(5000) }
+            < 1 int 1
+              :1·
+            > EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 lock me 5000 1
+              ask 2 k1 ExpireIf { key: "lock", value: "me", deadline: MoveTo(1700000005000.000ms) }
+            < 2 int 0
+              :0·
+            > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 5000
+              ask 3 k1 ExpireIf { key: "lock", value: "me", deadline: To(1700000005000.000ms) }
+            < 3 int 1
+              :1·
+            > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me
+              -ERR this script takes 1 key and 2 arguments·
+            > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 2 lock me 5000
+              -ERR this script takes 1 key and 2 arguments·
+            > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me soon
+              -ERR value is not an integer or out of range·
+            > MULTI ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EXEC
+              ask 4 k1 Transaction { watched: [], operations: [DelIf { key: "lock", value: "me" }] }
+              +OK·+QUEUED·
+            < 4 array int 1
+              *1·:1·
+        "#]],
+    );
+    let mut world = super::World::new(Login::Open);
+    let text = b"local val = redis.call('GET', KEYS[1])\nif val == ARGV[1] then\n return redis.call('DEL', KEYS[1])\n\
+                 elseif val == false then\n return -1\nelse\n return 0\nend";
+    for (outcome, reply) in [("int 0, int 0", ":-1"), ("int 1, int 0", ":0"), ("int 1, int 1", ":1")] {
+        world.receive(&super::encode(&[b"EVAL", text, b"1", b"lock", b"me"]));
+        let id = world.requests.pop().unwrap().id;
+        world.answer(id, super::parse_outcome(&format!("array {outcome}")));
+        assert_eq!(std::mem::take(&mut world.out), format!("{reply}\r\n").as_bytes());
+    }
 }

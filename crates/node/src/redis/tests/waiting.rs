@@ -166,6 +166,29 @@ fn a_wait_is_ended_from_outside() {
 }
 
 #[test]
+fn a_member_comes_with_its_score() {
+    check(
+        "> BZPOPMAX z 0
+         < 0 scored bulk z, bulk a, double 1.5
+         > HELLO 3 ; BZPOPMAX z 0
+         < 1 scored bulk z, bulk a, double 1.5",
+        expect![[r#"
+            > BZPOPMAX z 0
+              ask 0 k1 ZMPop { keys: ["z"], end: Greatest, count: 1 }
+              reads no further
+            < 0 scored bulk z, bulk a, double 1.5
+              *3·$1·z·$1·a·$3·1.5·
+            > HELLO 3 ; BZPOPMAX z 0
+              ask 1 k1 ZMPop { keys: ["z"], end: Greatest, count: 1 }
+              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+              reads no further
+            < 1 scored bulk z, bulk a, double 1.5
+              *3·$1·z·$1·a·,1.5·
+        "#]],
+    );
+}
+
+#[test]
 fn nothing_waits_within_a_transaction() {
     check(
         "> MULTI ; BLPOP a 0 ; BLMOVE a b LEFT LEFT 0 ; PUBLISH c m ; EXEC

@@ -1,0 +1,343 @@
+//! Scripts that libraries of locks send, as operations. There is no interpreter, on purpose: a script is
+//! known or it is refused.
+//!
+//! A script is known by its text, whatever its blanks, quotes and letter case of commands, and by the
+//! SHA-1 of a text that was published with its library or has been sent to this node before.
+
+use super::args::{Time, blob, number};
+use super::commands::Understood;
+use super::complaint::Complaint;
+use super::connection::State;
+use super::reply::Reply;
+use super::request::{Args, integer};
+use super::shape::{Plan, Shape};
+use super::spec::Given;
+use crate::gateway::Context;
+use isochrone_core::command::{DeadlineChange, Operation};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// What a known script does.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Native {
+    /// Deletes a lock that holds ARGV\[1\]: 1 or 0.
+    Release,
+    /// The same: -1 where there is no lock.
+    ReleaseOrMissing,
+    /// Moves the deadline of a lock that holds ARGV\[1\] and has one: by ARGV\[2\] milliseconds, or to that
+    /// many from now where ARGV\[3\] is not "0".
+    Extend,
+    /// Sets the deadline of a lock that holds ARGV\[1\]: ARGV\[2\] milliseconds from now.
+    ExpireMillis,
+    /// The same in seconds.
+    ExpireSeconds,
+}
+
+/// Scripts of redis-py (`redis/lock.py`, unchanged since version 3; used by kombu and celery too): it sends
+/// their digests, and a text only where the digest is not known.
+const DIGESTS: [(&str, Native); 3] = [
+    ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
+    ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
+    ("1cac51482acf5858da00f6d685d68f886cd6b6b2", Native::ExpireMillis),
+];
+
+/// Scripts that libraries write alike.
+const TEXTS: &[(Native, &str)] = &[
+    // The page on distributed locks of the Redis documentation, and most libraries named Redlock.
+    (
+        Native::Release,
+        "if redis.call(\"get\",KEYS[1]) == ARGV[1] then\n    return redis.call(\"del\",KEYS[1])\nelse\n    return 0\nend",
+    ),
+    (
+        Native::Release,
+        "if redis.call(\"get\", KEYS[1]) == ARGV[1] then return redis.call(\"del\", KEYS[1]) else return 0 end",
+    ),
+    (
+        Native::ExpireMillis,
+        "if redis.call(\"get\", KEYS[1]) == ARGV[1] then return redis.call(\"pexpire\", KEYS[1], ARGV[2]) else return 0 end",
+    ),
+    (
+        Native::ExpireSeconds,
+        "if redis.call(\"get\", KEYS[1]) == ARGV[1] then return redis.call(\"expire\", KEYS[1], ARGV[2]) else return 0 end",
+    ),
+    // redsync for Go.
+    (
+        Native::ReleaseOrMissing,
+        "local val = redis.call(\"GET\", KEYS[1]) if val == ARGV[1] then return redis.call(\"DEL\", KEYS[1]) \
+         elseif val == false then return -1 else return 0 end",
+    ),
+];
+
+/// Texts beyond these are not remembered by their SHA-1: there are few ways to write a known script.
+const LEARNED_MAX: usize = 1024;
+/// A longer text is no known script.
+const TEXT_MAX: usize = 4096;
+
+static BY_TEXT: LazyLock<BTreeMap<Vec<u8>, Native>> =
+    LazyLock::new(|| TEXTS.iter().map(|(native, text)| (canonical(text.as_bytes()), *native)).collect());
+
+static BY_DIGEST: LazyLock<BTreeMap<String, Native>> = LazyLock::new(|| {
+    let texts = TEXTS.iter().map(|(native, text)| (sha1(text.as_bytes()), *native));
+    texts.chain(DIGESTS.iter().map(|(digest, native)| ((*digest).to_owned(), *native))).collect()
+});
+
+/// The scripts that this node was sent, by their SHA-1: known ones only.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    learned: BTreeMap<String, Native>,
+}
+
+impl Scripts {
+    /// The script of this text, which is remembered.
+    fn learn(&mut self, text: &[u8]) -> Result<(String, Native), Complaint> {
+        let digest = sha1(text);
+        let laid_out = || (text.len() <= TEXT_MAX).then(|| BY_TEXT.get(&canonical(text))).flatten();
+        let native = BY_DIGEST.get(&digest).or_else(laid_out);
+        let native = *native.ok_or(Complaint::text(
+            "ERR this script is not known here: there is no interpreter, by design, only lock scripts of \
+             well-known libraries are executed; use MULTI/EXEC with WATCH",
+        ))?;
+        if self.learned.len() < LEARNED_MAX {
+            self.learned.insert(digest.clone(), native);
+        }
+        Ok((digest, native))
+    }
+
+    fn find(&self, digest: &[u8]) -> Option<Native> {
+        let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
+        self.learned.get(&digest).or_else(|| BY_DIGEST.get(&digest)).copied()
+    }
+}
+
+/// `EVAL script numkeys [key ...] [arg ...]`
+pub(crate) fn eval(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let keys = keys(args)?;
+    let (_, native) = given.scripts.learn(args.at(1))?;
+    plan(native, keys, args, given)
+}
+
+/// `EVALSHA sha1 numkeys [key ...] [arg ...]`
+pub(crate) fn evalsha(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let keys = keys(args)?;
+    let native = given.scripts.find(args.at(1));
+    let native = native.ok_or(Complaint::text("NOSCRIPT No matching script. Please use EVAL."))?;
+    plan(native, keys, args, given)
+}
+
+/// How many keys there are.
+fn keys(args: Args<'_>) -> Result<usize, Complaint> {
+    let count = number(args.at(2))?;
+    match usize::try_from(count) {
+        Err(_) => Err(Complaint::text("ERR Number of keys can't be negative")),
+        Ok(count) if count > args.len() - 3 => {
+            Err(Complaint::text("ERR Number of keys can't be greater than number of args"))
+        }
+        Ok(count) => Ok(count),
+    }
+}
+
+fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Understood {
+    let wanted = match native {
+        Native::Release | Native::ReleaseOrMissing => 1,
+        Native::ExpireMillis | Native::ExpireSeconds => 2,
+        Native::Extend => 3,
+    };
+    if keys != 1 || args.len() < 4 + wanted {
+        let text = format!("ERR this script takes 1 key and {wanted} arguments");
+        return Err(Complaint::text(text));
+    }
+    let (key, value) = (blob(args.at(3)), blob(args.at(4)));
+    let deadline = |time: Time| {
+        let units = integer(args.at(5)).ok_or(Complaint::NotInteger)?;
+        let command = if time == Time::Seconds { "expire" } else { "pexpire" };
+        time.deadline(units, given.stamp).ok_or(Complaint::Expire(command))
+    };
+    let change = match native {
+        Native::Release => return Ok(Operation::DelIf { key, value }.into()),
+        Native::ReleaseOrMissing => {
+            let operations =
+                [Operation::Exists { keys: [key.clone()].into() }, Operation::DelIf { key, value }];
+            let operation = Operation::Transaction { watched: [].into(), operations: operations.into() };
+            return Ok(Plan { operation, shape: Shape::Released });
+        }
+        Native::Extend if args.at(6) == b"0" => {
+            DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)
+        }
+        Native::Extend => DeadlineChange::MoveTo(deadline(Time::Millis)?),
+        Native::ExpireMillis => DeadlineChange::To(deadline(Time::Millis)?),
+        Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds)?),
+    };
+    Ok(Operation::ExpireIf { key, value, deadline: change }.into())
+}
+
+/// `SCRIPT LOAD script`
+pub(crate) fn load(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    let (digest, _) = context.hub.scripts.learn(args.at(2))?;
+    reply.bulk(digest.as_bytes());
+    Ok(())
+}
+
+/// `SCRIPT EXISTS sha1 ...`
+pub(crate) fn exists(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    reply.array(args.len() - 2);
+    for digest in args.from(2).iter() {
+        reply.integer(i64::from(context.hub.scripts.find(digest).is_some()));
+    }
+    Ok(())
+}
+
+/// `SCRIPT FLUSH [ASYNC|SYNC]`
+pub(crate) fn flush(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    match args.len() {
+        2 => {}
+        3 if super::args::is(args.at(2), "ASYNC") || super::args::is(args.at(2), "SYNC") => {}
+        _ => return Err(Complaint::text("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
+    }
+    context.hub.scripts.learned.clear();
+    reply.ok();
+    Ok(())
+}
+
+/// `SCRIPT KILL`: a known script is one operation, which nothing can stop.
+pub(crate) fn kill(
+    _: &mut State,
+    _: Args<'_>,
+    _: &mut Context<'_>,
+    _: &mut Reply<'_>,
+) -> Result<(), Complaint> {
+    Err(Complaint::text("NOTBUSY No scripts in execution right now."))
+}
+
+/// A text without what does not matter: blanks but for one between words, semicolons, the kind of quotes, the
+/// letter case within them (in known scripts these are names of commands).
+fn canonical(text: &[u8]) -> Vec<u8> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut result: Vec<u8> = Vec::with_capacity(text.len());
+    let mut quote = None;
+    let mut blank = false;
+    for byte in text.iter().copied() {
+        match quote {
+            Some(end) if byte == end => {
+                quote = None;
+                result.push(b'"');
+            }
+            Some(_) => result.push(byte.to_ascii_lowercase()),
+            None if byte.is_ascii_whitespace() || byte == b';' => blank = true,
+            None => {
+                if blank && word(byte) && result.last().is_some_and(|last| word(*last)) {
+                    result.push(b' ');
+                }
+                blank = false;
+                if byte == b'"' || byte == b'\'' {
+                    quote = Some(byte);
+                    result.push(b'"');
+                } else {
+                    result.push(byte);
+                }
+            }
+        }
+    }
+    result
+}
+
+/// SHA-1 (FIPS 180-4), in hexadecimal digits: the name of a script, no protection of anything.
+fn sha1(bytes: &[u8]) -> String {
+    let mut state: [u32; 5] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476, 0xC3D2_E1F0];
+    let mut message = bytes.to_vec();
+    message.push(0x80);
+    while message.len() % 64 != 56 {
+        message.push(0);
+    }
+    message.extend_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
+    let (blocks, _) = message.as_chunks::<64>();
+    for block in blocks {
+        let mut words = [0u32; 80];
+        let (fours, _) = block.as_chunks::<4>();
+        for (word, four) in words.iter_mut().zip(fours) {
+            *word = u32::from_be_bytes(*four);
+        }
+        for at in 16..80 {
+            words[at] = (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16]).rotate_left(1);
+        }
+        let [mut a, mut b, mut c, mut d, mut e] = state;
+        for (at, word) in words.iter().enumerate() {
+            let (mixed, constant) = match at {
+                0..20 => ((b & c) | (!b & d), 0x5A82_7999),
+                20..40 => (b ^ c ^ d, 0x6ED9_EBA1),
+                40..60 => ((b & c) | (b & d) | (c & d), 0x8F1B_BCDC),
+                _ => (b ^ c ^ d, 0xCA62_C1D6u32),
+            };
+            let next = a
+                .rotate_left(5)
+                .wrapping_add(mixed)
+                .wrapping_add(e)
+                .wrapping_add(constant)
+                .wrapping_add(*word);
+            (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
+        }
+        for (sum, word) in state.iter_mut().zip([a, b, c, d, e]) {
+            *sum = sum.wrapping_add(word);
+        }
+    }
+    state.iter().map(|word| format!("{word:08x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_the_standard() {
+        assert_eq!(sha1(b""), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+        assert_eq!(sha1(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        let long = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+        assert_eq!(sha1(long), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
+    }
+
+    /// The digests that redis-py sends before it has ever sent a text.
+    #[test]
+    fn scripts_of_redis_py_are_known_by_their_digests() {
+        let scripts = Scripts::default();
+        for (digest, native) in [
+            ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
+            ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
+            // A digest may come in capitals.
+            ("1CAC51482ACF5858DA00F6D685D68F886CD6B6B2", Native::ExpireMillis),
+        ] {
+            assert_eq!(scripts.find(digest.as_bytes()), Some(native));
+        }
+        assert_eq!(scripts.find(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn a_script_is_known_however_it_is_laid_out() {
+        let mut scripts = Scripts::default();
+        let text = b"if redis.call('GET',KEYS[1])==ARGV[1]\n then\treturn redis.call('DEL',KEYS[1]); else return 0 end;";
+        let (digest, native) = scripts.learn(text).unwrap();
+        assert_eq!((native, scripts.find(digest.as_bytes())), (Native::Release, Some(Native::Release)));
+        for other in [
+            "return 1",
+            "if redis.call('get',KEYS[2])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
+            "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('d el',KEYS[1]) else return 0 end",
+            "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 e nd",
+            "",
+        ] {
+            assert!(scripts.learn(other.as_bytes()).is_err(), "{other}");
+        }
+    }
+}
