@@ -1,6 +1,6 @@
 //! Hashes: fields with values.
 
-use crate::keys::page;
+use crate::keys::scanned;
 use crate::turn::{Changed, Mark, Turn};
 use crate::value::Hashes;
 use crate::{Store, number, random};
@@ -58,18 +58,22 @@ impl Store {
         with_values: bool,
     ) -> Result<Response, Refusal> {
         let hash = self.view::<Hashes>(key)?;
-        let Some(count) = count else {
-            let chosen = hash.and_then(|hash| hash.nth(random::one(seed, hash.len())));
-            return Ok(found(chosen.map(|(field, _)| field)));
-        };
-        let Some(hash) = hash else { return Ok(Response::Array(Vec::new())) };
-        let chosen = random::several(seed, hash.len(), count).into_iter().filter_map(|at| hash.nth(at));
         let bulk = |bytes: &Blob| Response::Bulk(bytes.clone());
-        Ok(if with_values {
-            Response::Pairs(chosen.map(|(field, value)| (bulk(field), bulk(value))).collect())
-        } else {
-            Response::Array(chosen.map(|(field, _)| bulk(field)).collect())
-        })
+        let len = hash.map_or(0, |hash| hash.len());
+        let nth = |at| hash.and_then(|hash| hash.nth(at));
+        Ok(random::answer(
+            seed,
+            len,
+            count,
+            nth,
+            |(field, _)| bulk(field),
+            |chosen| match with_values && len > 0 {
+                true => {
+                    Response::Pairs(chosen.iter().map(|(field, value)| (bulk(field), bulk(value))).collect())
+                }
+                false => Response::Array(chosen.iter().map(|(field, _)| bulk(field)).collect()),
+            },
+        ))
     }
 
     pub(crate) fn hscan(
@@ -79,11 +83,9 @@ impl Store {
         count: u64,
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
-        let mut items = Vec::new();
-        let cursor = self.view::<Hashes>(key)?.map_or(0, |hash| {
-            page(hash, cursor, count, pattern, |entry| items.extend([entry.key.clone(), entry.value.clone()]))
-        });
-        Ok(Response::Scan { cursor, items })
+        Ok(scanned(self.view::<Hashes>(key)?, cursor, count, pattern, |entry, items| {
+            items.extend([entry.key.clone(), entry.value.clone()]);
+        }))
     }
 }
 

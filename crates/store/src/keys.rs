@@ -58,14 +58,26 @@ impl Store {
         pattern: Option<&Blob>,
         kind: Option<Kind>,
     ) -> Response {
-        let mut items = Vec::new();
-        let cursor = page(&self.keys, cursor, count, pattern, |entry| {
+        scanned(Some(&self.keys), cursor, count, pattern, |entry, items| {
             if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
                 items.push(entry.key.clone());
             }
-        });
-        Response::Scan { cursor, items }
+        })
     }
+}
+
+/// One page of a collection, if there is one, as the answer to a scan; `list` adds what stands for an entry.
+pub(crate) fn scanned<'a, V>(
+    trie: Option<&'a Trie<V>>,
+    cursor: u64,
+    count: u64,
+    pattern: Option<&Blob>,
+    mut list: impl FnMut(Listed<'a, V>, &mut Vec<Blob>),
+) -> Response {
+    let mut items = Vec::new();
+    let cursor =
+        trie.map_or(0, |trie| page(trie, cursor, count, pattern, |entry| list(entry, &mut items)));
+    Response::Scan { cursor, items }
 }
 
 /// How many low bits of a hash a cursor leaves out, so that it fits a double.
@@ -76,7 +88,7 @@ const CURSOR_SHIFT: u32 = 12;
 ///
 /// A cursor is a hash, so entries that stay are listed exactly once whatever comes and goes, and a cursor
 /// made by one replica is good on another.
-pub(crate) fn page<'a, V>(
+fn page<'a, V>(
     trie: &'a Trie<V>,
     cursor: u64,
     count: u64,

@@ -1,7 +1,25 @@
 //! Choices that a seed makes.
 
 use isochrone_core::Random;
+use isochrone_core::command::Response;
 use std::collections::BTreeSet;
+
+/// The answer of a command that chooses among `len` elements: one of them alone, or nil, where it names no
+/// count; else a list, as [`several`] chooses.
+pub(crate) fn answer<T>(
+    seed: u64,
+    len: usize,
+    count: Option<i64>,
+    nth: impl Fn(usize) -> Option<T>,
+    alone: impl FnOnce(T) -> Response,
+    listed: impl FnOnce(Vec<T>) -> Response,
+) -> Response {
+    match count {
+        Some(count) => listed(several(seed, len, count).into_iter().filter_map(nth).collect()),
+        None if len == 0 => Response::Nil,
+        None => nth(one(seed, len)).map_or(Response::Nil, alone),
+    }
+}
 
 /// One of `len` positions; `len` is not 0.
 pub(crate) fn one(seed: u64, len: usize) -> usize {
@@ -10,7 +28,7 @@ pub(crate) fn one(seed: u64, len: usize) -> usize {
 
 /// Positions as `SRANDMEMBER`, `HRANDFIELD` and `ZRANDMEMBER` want them: `count` different ones, or all;
 /// for a negative count that many with repetition.
-pub(crate) fn several(seed: u64, len: usize, count: i64) -> Vec<usize> {
+fn several(seed: u64, len: usize, count: i64) -> Vec<usize> {
     if len == 0 {
         return Vec::new();
     }

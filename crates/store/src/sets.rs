@@ -1,6 +1,6 @@
 //! Sets: distinct members.
 
-use crate::keys::page;
+use crate::keys::scanned;
 use crate::turn::{Changed, Mark, Turn};
 use crate::value::{Collection, Members};
 use crate::{Store, hash, random};
@@ -32,13 +32,9 @@ impl Store {
 
     pub(crate) fn srandmember(&self, key: &[u8], count: Option<i64>, seed: u64) -> Result<Response, Refusal> {
         let set = self.view::<Members>(key)?;
-        let Some(count) = count else {
-            let chosen = set.and_then(|set| set.nth(random::one(seed, set.len())));
-            return Ok(chosen.map_or(Response::Nil, |(member, ())| Response::Bulk(member.clone())));
-        };
-        let Some(set) = set else { return Ok(Response::Array(Vec::new())) };
-        let chosen = random::several(seed, set.len(), count).into_iter().filter_map(|at| set.nth(at));
-        Ok(Response::Array(chosen.map(|(member, ())| Response::Bulk(member.clone())).collect()))
+        let nth = |at| set?.nth(at).map(|(member, ())| Response::Bulk(member.clone()));
+        let len = set.map_or(0, |set| set.len());
+        Ok(random::answer(seed, len, count, nth, |member| member, Response::Array))
     }
 
     pub(crate) fn scombine(&self, combine: Combine, keys: &[Blob]) -> Result<Response, Refusal> {
@@ -57,11 +53,8 @@ impl Store {
         count: u64,
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
-        let mut items = Vec::new();
-        let cursor = self
-            .view::<Members>(key)?
-            .map_or(0, |set| page(set, cursor, count, pattern, |entry| items.push(entry.key.clone())));
-        Ok(Response::Scan { cursor, items })
+        let set = self.view::<Members>(key)?;
+        Ok(scanned(set, cursor, count, pattern, |entry, items| items.push(entry.key.clone())))
     }
 
     /// The sets under these keys. All are looked at, so that a wrong type is refused wherever it stands.

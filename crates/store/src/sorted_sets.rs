@@ -1,6 +1,6 @@
 //! Sorted sets: distinct members in the order of their scores.
 
-use crate::keys::page;
+use crate::keys::scanned;
 use crate::sorted::SortedSet;
 use crate::turn::{Changed, Mark, Turn};
 use crate::value::{Collection, Members};
@@ -113,13 +113,10 @@ impl Store {
         with_scores: bool,
     ) -> Result<Response, Refusal> {
         let set = self.view::<SortedSet>(key)?;
-        let Some(count) = count else {
-            let chosen = set.and_then(|set| set.order().get(random::one(seed, set.len())));
-            return Ok(chosen.map_or(Response::Nil, |(_, member)| Response::Bulk(member.clone())));
-        };
-        let Some(set) = set else { return Ok(members([].iter(), with_scores)) };
-        let chosen = random::several(seed, set.len(), count).into_iter().filter_map(|at| set.order().get(at));
-        Ok(members(chosen, with_scores))
+        let len = set.map_or(0, |set| set.len());
+        let nth = |at| set?.order().get(at);
+        let alone = |(_, member): &(Score, Blob)| Response::Bulk(member.clone());
+        Ok(random::answer(seed, len, count, nth, alone, |chosen| members(chosen.into_iter(), with_scores)))
     }
 
     pub(crate) fn zscan(
@@ -129,13 +126,10 @@ impl Store {
         count: u64,
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
-        let mut items = Vec::new();
-        let cursor = self.view::<SortedSet>(key)?.map_or(0, |set| {
-            page(set.by_hash(), cursor, count, pattern, |entry| {
-                items.extend([entry.key.clone(), Blob::from(entry.value.to_string())]);
-            })
-        });
-        Ok(Response::Scan { cursor, items })
+        let scores = self.view::<SortedSet>(key)?.map(SortedSet::by_hash);
+        Ok(scanned(scores, cursor, count, pattern, |entry, items| {
+            items.extend([entry.key.clone(), Blob::from(entry.value.to_string())]);
+        }))
     }
 
     pub(crate) fn zcombine(&self, inputs: &WeightedInputs, with_scores: bool) -> Result<Response, Refusal> {
