@@ -1,5 +1,6 @@
 //! COMMAND and its subcommands, and the HELP of every container: the table told to clients.
 
+use super::absent::ABSENT;
 use super::complaint::Complaint;
 use super::connection::State;
 use super::glob;
@@ -8,6 +9,7 @@ use super::request::Args;
 use super::spec::{Group, Keys, Spec, flag};
 use super::table::{self, COMMANDS};
 use crate::gateway::Context;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Answer = Result<(), Complaint>;
 
@@ -256,6 +258,37 @@ pub(crate) fn list(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
     Ok(())
 }
 
+/// `ACL CAT [category]`
+pub(crate) fn acl_categories(
+    _: &mut State,
+    args: Args<'_>,
+    _: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let all =
+        || COMMANDS.iter().copied().flatten().flat_map(|spec| std::iter::once(spec).chain(spec.children()));
+    // Without the sign that tells a category from a command.
+    let of = |spec: &Spec| spec.categories().into_iter().map(|category| &category[1..]).collect::<Vec<_>>();
+    let found: Vec<&str> = match args.len() {
+        2 => all().flat_map(of).collect::<BTreeSet<_>>().into_iter().collect(),
+        3 => {
+            let category = args.at(2).to_ascii_lowercase();
+            all()
+                .filter(|spec| of(spec).iter().any(|name| name.as_bytes() == category))
+                .map(|spec| spec.name)
+                .collect()
+        }
+        _ => return Err(Complaint::Arity("acl|cat")),
+    };
+    if found.is_empty() {
+        let category = String::from_utf8_lossy(args.at(2)).into_owned();
+        return Err(Complaint::text(format!("ERR Unknown category '{category}'")));
+    }
+    reply.array(found.len());
+    found.into_iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
 /// `X HELP`
 pub(crate) fn help(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     let Some(container) = table::by_name(args.at(0)) else { return Err(Complaint::Syntax) };
@@ -276,31 +309,45 @@ pub(crate) fn help(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
 /// `docs/redis.md`: a word before, and the table of commands.
 pub fn page() -> String {
     let mut page = include_str!("page.md").to_owned();
-    let mut group: Option<Group> = None;
-    for spec in COMMANDS.iter().copied().flatten() {
-        if group != Some(spec.group) {
-            group = Some(spec.group);
-            page.push_str(&format!("\n### {}\n\n", title(spec.group)));
-            page.push_str("| Command | Arguments | Differs from Redis |\n|---|---|---|\n");
+    // Chapters in the order of the table, then those of which nothing is here.
+    let mut groups: Vec<Group> = Vec::new();
+    let here = COMMANDS.iter().copied().flatten().map(|spec| spec.group);
+    for group in here.chain(ABSENT.iter().map(|absent| absent.group)) {
+        if !groups.contains(&group) {
+            groups.push(group);
         }
-        row(spec, &mut page);
-        for child in spec.children() {
-            row(child, &mut page);
+    }
+    for group in groups {
+        page.push_str(&format!("\n### {}\n\n| Command | Arguments | State |\n|---|---|---|\n", title(group)));
+        let mut rows: BTreeMap<&str, String> = BTreeMap::new();
+        for spec in COMMANDS.iter().copied().flatten().filter(|spec| spec.group == group) {
+            match spec.children() {
+                [] => drop(rows.insert(spec.name, row(spec))),
+                children => rows.extend(children.iter().map(|child| (child.name, row(child)))),
+            }
         }
+        for absent in ABSENT.iter().filter(|absent| absent.group == group) {
+            rows.insert(absent.name, format!("| {} |  | absent: {} |\n", shown(absent.name), absent.why));
+        }
+        rows.into_values().for_each(|row| page.push_str(&row));
     }
     page
 }
 
-fn row(spec: &Spec, page: &mut String) {
-    if !spec.children().is_empty() {
-        return;
-    }
-    let name = spec.name.to_ascii_uppercase().replace('|', " ");
+fn row(spec: &Spec) -> String {
     let syntax = match spec.syntax {
         "" => String::new(),
         syntax => format!("`{}`", syntax.replace('|', "\\|")),
     };
-    page.push_str(&format!("| {name} | {syntax} | {} |\n", spec.differs));
+    let state = match spec.differs {
+        "" => "supported".to_owned(),
+        how => format!("differs: {how}"),
+    };
+    format!("| {} | {syntax} | {state} |\n", shown(spec.name))
+}
+
+fn shown(name: &str) -> String {
+    name.to_ascii_uppercase().replace('|', " ")
 }
 
 fn title(group: Group) -> &'static str {
@@ -318,5 +365,8 @@ fn title(group: Group) -> &'static str {
         Group::List => "Lists",
         Group::Set => "Sets",
         Group::SortedSet => "Sorted sets",
+        Group::Stream => "Streams",
+        Group::HyperLogLog => "HyperLogLog",
+        Group::Geo => "Places",
     }
 }

@@ -5,6 +5,7 @@ use super::connection::{Mute, State};
 use super::reply::Reply;
 use super::request::{Args, integer};
 use crate::gateway::{ClientView, Context};
+use crate::hub::Hub;
 use isochrone_core::Instant;
 use std::fmt::Write as _;
 
@@ -24,9 +25,21 @@ pub(crate) fn info(
     let mut text = String::new();
     if let Some(client) = context.clients.get_mut(&state.number) {
         client.last_command = state.last_command;
-        line(&mut text, state.number, client, context.now);
+        line(&mut text, state.number, client, context.now, context.hub);
     }
     reply.verbatim(&text);
+    Ok(())
+}
+
+/// `ACL WHOAMI`
+pub(crate) fn who_am_i(
+    state: &mut State,
+    _: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let user = context.clients.get(&state.number).map_or("default", |client| &client.user);
+    reply.bulk(user.as_bytes());
     Ok(())
 }
 
@@ -60,7 +73,7 @@ pub(crate) fn list(
             client.last_command = state.last_command;
         }
         if wanted.as_ref().is_none_or(|wanted| wanted.contains(number)) {
-            line(&mut text, *number, client, context.now);
+            line(&mut text, *number, client, context.now, context.hub);
         }
     }
     reply.verbatim(&text);
@@ -78,12 +91,18 @@ fn is_normal(kind: &[u8]) -> Result<bool, Complaint> {
     }
 }
 
-fn line(text: &mut String, number: u64, client: &ClientView, now: Instant) {
+fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
+    let (channels, patterns) = hub.counts(number);
+    let flags = match () {
+        () if hub.waits(number) => "b",
+        () if channels + patterns > 0 => "P",
+        () => "N",
+    };
     let seconds = |since: Instant| now.since(since).as_nanos() / 1_000_000_000;
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
+        "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
          multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
          events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={}",
         client.address,
@@ -91,7 +110,10 @@ fn line(text: &mut String, number: u64, client: &ClientView, now: Instant) {
         client.name,
         seconds(client.since),
         seconds(client.active),
+        flags,
         client.index,
+        channels,
+        patterns,
         if client.last_command.is_empty() { "NULL" } else { client.last_command },
         client.user,
         client.protocol,

@@ -251,6 +251,42 @@ pub(crate) fn wait(
     Ok(())
 }
 
+/// `WAITAOF numlocal numreplicas timeout`: as WAIT; first whether this node's disk has them too.
+pub(crate) fn wait_aof(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    for at in [1, 2] {
+        match integer(args.at(at)) {
+            Some(0..) if at == 2 => {}
+            Some(0 | 1) => {}
+            _ => return Err(Complaint::text("ERR value is out of range, must be positive")),
+        }
+    }
+    let timeout =
+        integer(args.at(3)).ok_or(Complaint::text("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Complaint::text("ERR timeout is negative"));
+    }
+    let durable = !context.node.unsafe_fsync_off;
+    let replicas = context.keyspaces.get(state.keyspace).map_or(0, |keyspace| keyspace.replicas);
+    reply.array(2);
+    reply.integer(i64::from(durable));
+    reply.integer(if durable { i64::from(replicas / 2) } else { 0 });
+    Ok(())
+}
+
+/// `ROLE`: clients look for a master that takes writes; every node is one.
+pub(crate) fn role(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
 /// `LOLWUT`: a picture, as by custom. Lines of equal travel time around a place.
 pub(crate) fn lolwut(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     const WIDTH: i32 = 64;

@@ -18,6 +18,7 @@
 //! Cost of a GET or SET: one allocation a key and a value, one copy of each, one look-up of the name;
 //! nothing else is allocated in steady state.
 
+mod absent;
 mod args;
 mod blocking;
 mod catalog;

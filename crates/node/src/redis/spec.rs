@@ -184,6 +184,9 @@ pub(crate) enum Group {
     List,
     Set,
     SortedSet,
+    Stream,
+    HyperLogLog,
+    Geo,
 }
 
 impl Group {
@@ -203,6 +206,9 @@ impl Group {
             Group::List => "list",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Geo => "geo",
         }
     }
 
@@ -220,6 +226,9 @@ impl Group {
             Group::List => Some("@list"),
             Group::Set => Some("@set"),
             Group::SortedSet => Some("@sortedset"),
+            Group::Stream => Some("@stream"),
+            Group::HyperLogLog => Some("@hyperloglog"),
+            Group::Geo => Some("@geo"),
             Group::Server | Group::Cluster => None,
         }
     }

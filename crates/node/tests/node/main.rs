@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
 mod contract;
+mod differential;
 mod live;
 mod redis;
 mod toy;

@@ -244,7 +244,32 @@ static CLIENT: &[Spec] = &[
     .differs("connections of the same shard"),
 ];
 
+static ACL: &[Spec] = &[
+    local(
+        Group::Server,
+        "acl|cat",
+        -2,
+        ALWAYS,
+        "6.0.0",
+        "[category]",
+        "The categories of commands, or the commands of one",
+        catalog::acl_categories,
+    ),
+    local(Group::Server, "acl|help", 2, LOADING | STALE, "6.0.0", "", "This help", catalog::help),
+    local(
+        Group::Server,
+        "acl|whoami",
+        2,
+        ALWAYS,
+        "6.0.0",
+        "",
+        "The user of this connection",
+        clients::who_am_i,
+    ),
+];
+
 pub(crate) static SERVER: &[Spec] = &[
+    Spec::here(Group::Server, "acl", -2, 0, "6.0.0", "", "About users", Action::Container(ACL)),
     Spec::here(
         Group::Server,
         "command",
@@ -295,6 +320,17 @@ pub(crate) static SERVER: &[Spec] = &[
     .differs("fewer fields, and a section `isochrone`: durability, and for each keyspace protocol, guarantee and leader"),
     local(Group::Server, "lolwut", -1, READ | FAST, "5.0.0", "[VERSION version]", "A picture", info::lolwut)
         .differs("another picture"),
+    local(
+        Group::Server,
+        "role",
+        1,
+        NOSCRIPT | LOADING | STALE | FAST | ADMIN,
+        "2.8.12",
+        "",
+        "What this node is to its replicas",
+        info::role,
+    )
+    .differs("always a master without replicas: every node takes reads and writes"),
     local(Group::Server, "time", 1, LOADING | STALE | FAST, "2.6.0", "", "The wall clock of this node", info::time),
     local(
         Group::Server,
@@ -305,6 +341,17 @@ pub(crate) static SERVER: &[Spec] = &[
         "numreplicas timeout",
         "How many replicas have the writes of this connection",
         info::wait,
+    )
+    .differs("at once: a write that was answered is on the disks of a majority"),
+    local(
+        Group::Server,
+        "waitaof",
+        4,
+        NOSCRIPT,
+        "7.2.0",
+        "numlocal numreplicas timeout",
+        "How many disks have the writes of this connection",
+        info::wait_aof,
     )
     .differs("at once: a write that was answered is on the disks of a majority"),
 ];

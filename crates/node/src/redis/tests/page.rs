@@ -1,5 +1,6 @@
 //! The table against the page, and against itself.
 
+use super::super::absent::ABSENT;
 use super::super::spec::{Keys, flag};
 use super::super::table::{COMMANDS, by_name};
 use expect_test::expect_file;
@@ -7,6 +8,26 @@ use expect_test::expect_file;
 #[test]
 fn the_page_tells_the_table() {
     expect_file!["../../../../../docs/redis.md"].assert_eq(&super::super::page());
+}
+
+/// `redis_commands.txt` lists what COMMAND LIST says in Redis 7.2, without the containers of subcommands.
+#[test]
+fn every_command_of_redis_is_here_or_said_to_be_absent() {
+    let mut known = std::collections::BTreeSet::new();
+    for spec in COMMANDS.iter().copied().flatten() {
+        match spec.children() {
+            [] => drop(known.insert(spec.name)),
+            children => known.extend(children.iter().map(|child| child.name)),
+        }
+    }
+    for absent in ABSENT {
+        assert!(known.insert(absent.name), "{} is here, and said to be absent", absent.name);
+        assert!(by_name(absent.name.as_bytes()).is_none(), "{}", absent.name);
+    }
+    let redis: std::collections::BTreeSet<&str> = include_str!("redis_commands.txt").lines().collect();
+    let missing: Vec<_> = redis.difference(&known).collect();
+    let invented: Vec<_> = known.difference(&redis).collect();
+    assert!(missing.is_empty() && invented.is_empty(), "missing {missing:?}, not in Redis {invented:?}");
 }
 
 #[test]
