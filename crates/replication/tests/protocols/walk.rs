@@ -391,6 +391,9 @@ impl<O: Order<Value = Letter>> World<O> {
     }
 }
 
+/// A walk that is longer than this has no end: every message leads to another.
+const WALK_MAX: usize = 20_000;
+
 /// Walks at random from the start until `bound` different states were seen, or many walks in a row have
 /// shown nothing new: a small world is then as good as exhausted. How many states there were, and how many
 /// walks ended with every replica having been given something.
@@ -415,6 +418,7 @@ pub fn explore_and_look<O: Order<Value = Letter>>(
     let mut idle = 0;
     while seen.len() < bound && idle < 2_000 {
         let (mut at, before) = (world.clone(), seen.len());
+        let mut length = 0;
         if trace {
             eprintln!("a walk:");
         }
@@ -423,6 +427,8 @@ pub fn explore_and_look<O: Order<Value = Letter>>(
             if steps.is_empty() {
                 break;
             }
+            length += 1;
+            assert!(length < WALK_MAX, "nobody comes to rest, though no timer fires");
             let step = steps[random.below(steps.len() as u64) as usize].clone();
             if trace {
                 eprintln!("{}", at.tell(&step));

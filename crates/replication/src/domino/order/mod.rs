@@ -288,11 +288,7 @@ impl<V: Ordered> Order<V> {
                 self.on_learned(lane, first, until, values);
             }
             Item::Trimmed => self.on_trimmed(from),
-            Item::Forward { values } => {
-                for (above, tell, value) in values {
-                    self.enqueue(value, above, tell, effects.now());
-                }
-            }
+            Item::Forward { values } => self.on_forward(values, effects.now()),
             Item::Campaign => self.campaign(effects),
         }
     }

@@ -30,6 +30,9 @@ struct Queued<V> {
     above: u64,
     /// Whether its client is told of the commit.
     tell: bool,
+    /// Whether another replica has passed it on. It goes no further: clocks that are not known well may seem
+    /// far behind to everyone.
+    forwarded: bool,
     since: Instant,
 }
 
@@ -126,7 +129,17 @@ impl<V: Ordered> Order<V> {
     pub(super) fn enqueue(&mut self, value: V, above: u64, tell: bool, now: Instant) {
         let bytes = wire::encoded_size(&value);
         self.owner.bytes += bytes;
-        self.owner.queue.push_back(Queued { value, bytes, above, tell, since: now });
+        self.owner.queue.push_back(Queued { value, bytes, above, tell, forwarded: false, since: now });
+    }
+
+    /// Queues what another replica passes on.
+    pub(super) fn on_forward(&mut self, values: Vec<(u64, bool, V)>, now: Instant) {
+        for (above, tell, value) in values {
+            self.enqueue(value, above, tell, now);
+            if let Some(queued) = self.owner.queue.back_mut() {
+                queued.forwarded = true;
+            }
+        }
     }
 
     /// Gives what is queued its stamps: when replication should be complete, behind everything announced,
@@ -137,7 +150,8 @@ impl<V: Ordered> Order<V> {
         }
         let now = effects.now();
         let clock = self.now(effects);
-        if self.forward_queue(now) {
+        self.forward_queue(now);
+        if self.owner.queue.is_empty() {
             return;
         }
         let due = clock + self.replication(now).map_or(0, Span::as_nanos);
@@ -181,18 +195,23 @@ impl<V: Ordered> Order<V> {
 
     /// A replica whose clock is far ahead of the others' would make execution wait until theirs have come so
     /// far: another one proposes instead.
-    fn forward_queue(&mut self, now: Instant) -> bool {
+    fn forward_queue(&mut self, now: Instant) {
         let far = self.clock.ahead(now) > self.parameters().lag_max * 2;
         let mut others = (1..self.n()).map(|after| (self.me + after) % self.n());
-        let Some(to) = others.find(|seat| !self.suspected(*seat)) else { return false };
+        let Some(to) = others.find(|seat| !self.suspected(*seat)) else { return };
         if !far {
-            return false;
+            return;
         }
         let queue = std::mem::take(&mut self.owner.queue);
-        self.owner.bytes -= queue.iter().map(|queued| queued.bytes).sum::<usize>();
-        let values = queue.into_iter().map(|queued| (queued.above, queued.tell, queued.value)).collect();
-        self.say(to, Item::Forward { values });
-        true
+        let (stays, goes): (VecDeque<_>, VecDeque<_>) =
+            queue.into_iter().partition(|queued| queued.forwarded);
+        self.owner.queue = stays;
+        self.owner.bytes -= goes.iter().map(|queued| queued.bytes).sum::<usize>();
+        let values: Vec<_> =
+            goes.into_iter().map(|queued| (queued.above, queued.tell, queued.value)).collect();
+        if !values.is_empty() {
+            self.say(to, Item::Forward { values });
+        }
     }
 
     pub(super) fn on_accepted(&mut self, from: usize, stamps: &[u64], effects: &mut Effects<Self>) {

@@ -2,6 +2,7 @@
 
 mod commit;
 mod conversations;
+mod degraded;
 mod failover;
 mod lab;
 mod latency;

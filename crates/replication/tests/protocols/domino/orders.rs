@@ -179,6 +179,23 @@ fn restart(mutation: Option<Mutation>) -> Small {
     world
 }
 
+/// Little is kept for others, links hold little, clocks are followed closely, messages are lost and two
+/// replicas crash.
+fn harsh() -> Small {
+    let mut world = world(|parameters| {
+        (parameters.keep_commands, parameters.link_messages) = (1, 2);
+        parameters.lag_max = Span::from_millis(STEP / 3);
+    });
+    Small::fast(&mut world, 0..3, STEP / 2, 1);
+    Small::fast(&mut world, 1..3, STEP / 2, 2);
+    Small::fast(&mut world, [0, 2], STEP * 4, 3);
+    Small::led(&mut world, 2, 4);
+    Small::led(&mut world, 1, 5);
+    world.timers = vec![2, 5, 3];
+    (world.crashes, world.losses) = (2, 3);
+    world
+}
+
 #[test]
 fn no_order_of_messages_found_breaks_a_failover_of_the_coordinator() {
     for learners in [Learners::All, Learners::Sole] {
@@ -199,6 +216,13 @@ fn no_order_of_messages_found_breaks_a_revocation() {
 fn no_order_of_messages_found_breaks_a_restart_that_has_lost_what_was_not_durable() {
     let (states, seen) = walk(&restart(None), 20_000);
     assert!(states >= 10_000 && seen.revocations > 0 && seen.failovers > 0 && seen.told > 0);
+}
+
+/// Commands that everyone takes for too early in its own clock go no further than to one other replica.
+#[test]
+fn no_order_of_messages_found_sets_off_a_storm() {
+    let (states, seen) = walk(&harsh(), 40_000);
+    assert!(states >= 10_000 && seen.revocations > 0 && seen.failovers > 0 && seen.complete > 0);
 }
 
 #[test]
