@@ -1,5 +1,6 @@
 //! SDPaxos.
 
+mod drift;
 mod latency;
 mod mutations;
 mod orders;
