@@ -28,7 +28,7 @@
 //!
 //! **Who stands where.** One replica on each node listed, one client on every node. That client serves all
 //! connections of its node, so it measures for a whole region. Clients of different keyspaces on one node
-//! measure each for itself.
+//! measure each for itself: what they measure is a clock and a replication latency of their own replicas.
 //!
 //! | message | from | to | in |
 //! |---|---|---|---|
@@ -72,6 +72,10 @@
 //! command; clocks are kept near each other (`clock`), since the source's waits for the slowest would be
 //! waits for the wrongest; the extra delay may be left to a feedback controller on the rate of fast commits
 //! (`extra_delay = "auto"`), which the source names as future work.
+//!
+//! **What is left out** of `specs/domino.md`: `StatusQuery`, since a command that is asked again under its name is
+//! answered from the exactly-once table; commit tokens between clients, which no reply of a gateway could carry,
+//! so order across clients is had by `reply = "execute"`; and quorums larger than the smallest that intersect.
 
 mod client;
 mod clock;

@@ -23,6 +23,8 @@ mutations! {
     ExecuteEarly = "execute-early",
     /// A new coordinator takes any vote for a position instead of that of the highest ballot.
     AdoptAny = "adopt-any",
+    /// A coordinator recovers a position for which its ballot has another proposal on its way.
+    ProposeTwice = "propose-twice",
     /// A snapshot leaves out the exactly-once table.
     DropSession = "drop-session",
 }

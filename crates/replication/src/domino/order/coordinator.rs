@@ -144,7 +144,10 @@ impl<V: Ordered> Order<V> {
         // It proposes one value for a position, and none in an epoch that is not its own any more, or by votes
         // of another one.
         let own = reign.epoch == self.acceptor.epoch && reign.epoch == self.learner.epoch();
-        if !own || reign.has_proposed(at) {
+        let twice = self.parameters().mutated(Mutation::ProposeTwice)
+            && reign.epoch == self.acceptor.epoch
+            && !reign.recovering.contains(&at);
+        if !twice && (!own || reign.has_proposed(at)) {
             return;
         }
         let threshold = Quorums::recovery(n, known.count) + usize::from(wrong) * n;

@@ -1,6 +1,6 @@
 //! Planted bugs are found. Those that need a rare meeting of clocks or epochs are shown step by step beside the
 //! code: `clock-not-monotone`, `reserve-not-journalled`, `epochs-together`, `high-threshold`,
-//! `propose-in-sealed` and `adopt-any`.
+//! `propose-in-sealed` and `adopt-any`; `propose-twice` in walks over orders of messages.
 
 use super::commit::{broken, tune_commit};
 use super::tune;

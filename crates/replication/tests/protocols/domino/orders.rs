@@ -231,6 +231,7 @@ fn the_exploration_finds_what_is_wrong() {
         (Mutation::ExecuteEarly, revocation(Some(Mutation::ExecuteEarly))),
         (Mutation::ClockBeforeVote, failover(Some(Mutation::ClockBeforeVote), Learners::All)),
         (Mutation::ProposeInSealed, revocation(Some(Mutation::ProposeInSealed))),
+        (Mutation::ProposeTwice, failover(Some(Mutation::ProposeTwice), Learners::All)),
         (Mutation::VoteBeforeDurable, restart(Some(Mutation::VoteBeforeDurable))),
     ];
     for (mutation, world) in worlds {

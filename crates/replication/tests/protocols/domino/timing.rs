@@ -142,7 +142,7 @@ fn timeline(rtts: [[[u64; 4]; 4]; 3], expected: [u64; 3]) {
     let mut lab = Plan { hook: Some(Box::new(half)), ..plan }.open(at_commit(0));
     for (number, expected) in expected.into_iter().enumerate() {
         phase.store(number as u64, Ordering::Relaxed);
-        // A window, two probes and a round trip; to begin with, and when a leader has to measure too, another.
+        // A window, two probes and a round trip; at first leaders, too, have to measure before they say anything.
         lab.pass(MS(1_000 + 20 + 70) * if number == 0 { 2 } else { 1 });
         for done in lab.series(3, 10, MS(37), &set("x")) {
             assert_eq!(done.total, MS(expected), "phase {number}");
