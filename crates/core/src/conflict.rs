@@ -1,7 +1,7 @@
 //! Who has touched what: what a command touches, and an index from keys to those who touched them.
 
 use crate::command::{Access, Touch};
-use crate::{Conflict, KeyspaceId, key_hash};
+use crate::{Conflict, Few, KeyspaceId, Table, key_hash};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,6 +34,11 @@ impl Touched {
 
     fn any(self) -> bool {
         self.reads || self.writes
+    }
+
+    /// Whether whatever conflicts with `other` conflicts with this.
+    fn covers(self, other: Touched) -> bool {
+        self.writes || self.reads && !other.writes || !other.any()
     }
 
     /// Why `later` may not go before this; the strongest reason.
@@ -107,6 +112,32 @@ impl TouchSet {
         self.keys.len()
     }
 
+    /// What is left of this without the touches that `other` stands for: whatever conflicts with this and not
+    /// with what is left conflicts with `other`.
+    #[must_use]
+    pub fn without(&self, other: &TouchSet) -> TouchSet {
+        let mut from = 0;
+        let uncovered = |(key, ours): &&(u64, Touched)| {
+            if other.all.covers(*ours) {
+                return false;
+            }
+            // Both ascend, so the search begins where the last one ended.
+            match other.keys[from..].binary_search_by_key(key, |(key, _)| *key) {
+                Ok(at) => {
+                    from += at;
+                    !other.keys[from].1.covers(*ours)
+                }
+                Err(at) => {
+                    from += at;
+                    true
+                }
+            }
+        };
+        let keys = self.keys.iter().filter(uncovered).copied().collect();
+        let all = if other.all.covers(self.all) { Touched::default() } else { self.all };
+        TouchSet { keys, all }
+    }
+
     /// All accesses together.
     fn sum(&self) -> Touched {
         self.keys.iter().fold(self.all, |sum, (_, touched)| sum.or(*touched))
@@ -153,14 +184,14 @@ pub trait Entry: Copy + Ord {
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Last<I> {
     /// Those who read it.
-    pub reads: Vec<I>,
+    pub reads: Few<I>,
     /// Those who wrote it, reading or not.
-    pub writes: Vec<I>,
+    pub writes: Few<I>,
 }
 
 impl<I> Default for Last<I> {
     fn default() -> Last<I> {
-        Last { reads: Vec::new(), writes: Vec::new() }
+        Last { reads: Few::default(), writes: Few::default() }
     }
 }
 
@@ -172,13 +203,13 @@ impl<I: Entry> Last<I> {
         // Whoever conflicts with a reader conflicts with a writer, never the other way round.
         let strong = if touched.writes { None } else { Some(&mut self.reads) };
         let holders = strong.into_iter().chain([&mut self.writes]);
-        for held in holders.flatten() {
+        for held in holders.flat_map(Few::as_mut_slice) {
             if held.covers(&i) {
                 *held = held.join(i);
                 return;
             }
         }
-        let mut replace = |held: &mut Vec<I>| {
+        let mut replace = |held: &mut Few<I>| {
             held.retain(|older| {
                 let covered = i.covers(older);
                 if covered {
@@ -207,10 +238,10 @@ impl<I: Entry> Last<I> {
 
     fn against(&self, touched: Touched, out: &mut impl FnMut(I, Conflict)) {
         if touched.writes {
-            self.reads.iter().for_each(|i| out(*i, Conflict::ReadWrite));
-            self.writes.iter().for_each(|i| out(*i, Conflict::WriteWrite));
+            self.reads.as_slice().iter().for_each(|i| out(*i, Conflict::ReadWrite));
+            self.writes.as_slice().iter().for_each(|i| out(*i, Conflict::WriteWrite));
         } else if touched.reads {
-            self.writes.iter().for_each(|i| out(*i, Conflict::WriteRead));
+            self.writes.as_slice().iter().for_each(|i| out(*i, Conflict::WriteRead));
         }
     }
 }
@@ -220,7 +251,7 @@ impl<I: Entry> Last<I> {
 /// once, and a summary of all keys answers a question about everything.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct ConflictIndex<I> {
-    keys: BTreeMap<u64, Last<I>>,
+    keys: Table<u64, Last<I>>,
     /// Who touched every key.
     all: Last<I>,
     /// Who touched anything.
@@ -229,7 +260,7 @@ pub struct ConflictIndex<I> {
 
 impl<I> Default for ConflictIndex<I> {
     fn default() -> ConflictIndex<I> {
-        ConflictIndex { keys: BTreeMap::new(), all: Last::default(), any: Last::default() }
+        ConflictIndex { keys: Table::default(), all: Last::default(), any: Last::default() }
     }
 }
 
@@ -237,7 +268,7 @@ impl<I: Entry> ConflictIndex<I> {
     /// Notes that `i` touches this.
     pub fn add(&mut self, i: I, touches: &TouchSet) {
         for (key, touched) in &touches.keys {
-            self.keys.entry(*key).or_default().add(i, *touched);
+            self.keys.or_insert_with(*key, Last::default).add(i, *touched);
         }
         if touches.all.any() {
             self.all.add(i, touches.all);
@@ -250,12 +281,10 @@ impl<I: Entry> ConflictIndex<I> {
     /// Forgets `i`, and all that it covers, where it touched this.
     pub fn remove(&mut self, i: I, touches: &TouchSet) {
         for (key, _) in &touches.keys {
-            if let Some(last) = self.keys.get_mut(key) {
+            self.keys.retain_one(*key, |last| {
                 last.remove(i);
-                if last.is_empty() {
-                    self.keys.remove(key);
-                }
-            }
+                !last.is_empty()
+            });
         }
         self.all.remove(i);
         self.any.remove(i);
@@ -359,9 +388,9 @@ mod tests {
         );
         index.add(Slot(4), &write);
         let last = index.last(b"k1").unwrap();
-        assert_eq!((last.reads.len(), &last.writes), (0, &vec![Slot(4)]));
+        assert_eq!((last.reads.as_slice(), last.writes.as_slice()), (&[][..], &[Slot(4)][..]));
         index.add(Slot(2), &write);
-        assert_eq!(index.last(b"k1").unwrap().writes, [Slot(4)], "late ones change nothing");
+        assert_eq!(index.last(b"k1").unwrap().writes.as_slice(), [Slot(4)], "late ones change nothing");
         index.remove(Slot(4), &write);
         assert!(index.is_empty());
     }
@@ -384,6 +413,13 @@ mod tests {
             for later in &operations {
                 for earlier in &operations {
                     prop_assert_eq!(touches(earlier).conflict(&touches(later)), conflict(earlier, later));
+                    let left = touches(earlier).without(&touches(later));
+                    for third in operations.iter().map(touches) {
+                        let one = touches(earlier).conflict(&third).is_some();
+                        let other = touches(later).conflict(&third).is_some();
+                        prop_assert!(!one || other || left.conflict(&third).is_some());
+                        prop_assert!(one || left.conflict(&third).is_none());
+                    }
                 }
                 let expected: Vec<_> = (0..operations.len())
                     .filter(|number| !gone.contains(number))

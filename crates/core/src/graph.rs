@@ -1,7 +1,8 @@
 //! A graph of what must come before what, whose nodes become final one by one, and its strongly connected
 //! components, dependencies first.
 
-use std::collections::BTreeMap;
+use crate::Table;
+use std::hash::Hash;
 
 /// What closing a node has come to.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -24,8 +25,8 @@ pub enum Closed<I> {
 /// contention. Every node on the way to an incomplete one remembers it, so that trying again costs one step
 /// while it stays incomplete, and nothing is ever walked in a loop.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
-pub struct Graph<I> {
-    nodes: BTreeMap<I, Node<I>>,
+pub struct Graph<I: Hash + Eq> {
+    nodes: Table<I, Node<I>>,
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
@@ -44,16 +45,16 @@ struct Mark {
     stacked: bool,
 }
 
-impl<I> Default for Graph<I> {
+impl<I: Hash + Eq> Default for Graph<I> {
     fn default() -> Graph<I> {
-        Graph { nodes: BTreeMap::new() }
+        Graph { nodes: Table::default() }
     }
 }
 
-impl<I: Copy + Ord> Graph<I> {
+impl<I: Copy + Ord + Hash> Graph<I> {
     /// Puts a node in; one that is there already stays as it is.
     pub fn add(&mut self, i: I) {
-        self.nodes.entry(i).or_insert_with(|| Node { complete: false, edges: Vec::new(), waits: None });
+        self.nodes.or_insert_with(i, || Node { complete: false, edges: Vec::new(), waits: None });
     }
 
     /// `to` must come before `from`, or with it. Both are added where they are not there; a complete node
@@ -76,6 +77,13 @@ impl<I: Copy + Ord> Graph<I> {
         }
     }
 
+    /// The edges of a node turn out not to be final: it has none now, and takes them anew.
+    pub fn reopen(&mut self, i: I) {
+        if let Some(node) = self.nodes.get_mut(&i) {
+            *node = Node { complete: false, edges: Vec::new(), waits: None };
+        }
+    }
+
     /// Whether this node is in the graph and complete.
     pub fn is_complete(&self, i: I) -> bool {
         self.nodes.get(&i).is_some_and(|node| node.complete)
@@ -83,7 +91,7 @@ impl<I: Copy + Ord> Graph<I> {
 
     /// Whether this node is in the graph.
     pub fn contains(&self, i: I) -> bool {
-        self.nodes.contains_key(&i)
+        self.nodes.contains(&i)
     }
 
     /// Takes a node out without regard to what it leads to: it came to be done in another way.
@@ -117,11 +125,11 @@ impl<I: Copy + Ord> Graph<I> {
         if let Some(blocker) = self.waits(i) {
             return Closed::Waits(blocker);
         }
-        let mut marks = BTreeMap::<I, Mark>::new();
+        let mut marks = Table::<I, Mark>::default();
         let mut components = Vec::new();
         // The nodes of components not yet complete, and the way from the root with the next edge to try.
         let (mut stack, mut path) = (Vec::<I>::new(), Vec::<(I, usize)>::new());
-        if self.nodes.contains_key(&i) {
+        if self.nodes.contains(&i) {
             marks.insert(i, Mark { index: 0, lowest: 0, stacked: true });
             stack.push(i);
             path.push((i, 0));
@@ -131,7 +139,7 @@ impl<I: Copy + Ord> Graph<I> {
             let Some(to) = self.nodes.get(&node).and_then(|held| held.edges.get(*next)).copied() else {
                 // All edges are walked.
                 path.pop();
-                let Mark { index, lowest, .. } = marks[&node];
+                let Some(Mark { index, lowest, .. }) = marks.get(&node).copied() else { continue };
                 if let Some((parent, _)) = path.last()
                     && let Some(mark) = marks.get_mut(parent)
                 {
@@ -165,7 +173,7 @@ impl<I: Copy + Ord> Graph<I> {
                     }
                 }
                 return Closed::Waits(blocker);
-            } else if self.nodes.contains_key(&to) {
+            } else if self.nodes.contains(&to) {
                 let index = marks.len();
                 marks.insert(to, Mark { index, lowest: index, stacked: true });
                 stack.push(to);

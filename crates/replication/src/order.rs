@@ -58,6 +58,20 @@ pub trait Ordered: Wire {
     }
 }
 
+/// A hash of what a place holds, for the agreement oracle: of a command its name, which is the same in every
+/// copy of it.
+pub(crate) fn digest<V: Ordered>(values: &[V]) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    values.len().hash(&mut hasher);
+    for value in values {
+        match value.id() {
+            Some(id) => (id, value.reads()).hash(&mut hasher),
+            None => value.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}
+
 /// Where a command is to be taken.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Takes {

@@ -2,7 +2,7 @@
 
 use super::Seen;
 use crate::machine::CHUNK_MAX;
-use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Wire, wire};
+use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Series, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,22 +34,34 @@ struct Session<R> {
     floor: u64,
     /// Executed, at or above the floor: runs from a number to before another, apart from each other.
     executed: BTreeMap<u64, u64>,
-    done: BTreeMap<u64, R>,
+    done: Series<R>,
 }
 
 impl<R> Default for Session<R> {
     fn default() -> Session<R> {
-        Session { below: 0, floor: 0, executed: BTreeMap::new(), done: BTreeMap::new() }
+        Session { below: 0, floor: 0, executed: BTreeMap::new(), done: Series::default() }
     }
 }
 
 impl<R> Session<R> {
     fn has(&self, sequence: u64) -> bool {
-        self.executed.range(..=sequence).next_back().is_some_and(|(_, end)| sequence < *end)
+        match self.executed.last_key_value() {
+            None => false,
+            Some((start, end)) if sequence >= *start => sequence < *end,
+            Some(_) => self.executed.range(..=sequence).next_back().is_some_and(|(_, end)| sequence < *end),
+        }
     }
 
     /// Adds a number; whether it was new.
     fn add(&mut self, from: u64, mut end: u64) -> bool {
+        if let Some(mut last) = self.executed.last_entry()
+            && *last.get() == from
+            && from < end
+        {
+            // Mostly the next one.
+            *last.get_mut() = end;
+            return true;
+        }
         if from >= end || self.has(from) {
             return false;
         }
@@ -83,7 +95,7 @@ impl<R> Session<R> {
                 break;
             }
         }
-        self.done = self.done.split_off(&self.floor);
+        self.done.trim(self.floor);
     }
 }
 
@@ -102,7 +114,7 @@ impl<R> Commuting<R> {
         if id.sequence < session.floor {
             return Some(Seen::Forgotten);
         }
-        session.has(id.sequence).then(|| match session.done.get(&id.sequence) {
+        session.has(id.sequence).then(|| match session.done.get(id.sequence) {
             Some(reply) => Seen::Done(reply),
             None => Seen::Forgotten,
         })
@@ -128,7 +140,7 @@ impl<R> Commuting<R> {
         let session = self.sessions.entry(client).or_default();
         if below > session.below {
             session.below = below;
-            session.done = session.done.split_off(&below);
+            session.done.trim(below);
         }
     }
 
@@ -214,7 +226,7 @@ impl<R: Wire> Commuting<R> {
                 let (mut answers, mut bytes) = (Vec::new(), 32 + some.len() * 12);
                 for (sequence, reply) in done.by_ref() {
                     bytes += wire::encoded_size(reply) + 10;
-                    answers.push((*sequence, reply.clone()));
+                    answers.push((sequence, reply.clone()));
                     if bytes >= CHUNK_MAX / 2 {
                         break;
                     }
@@ -247,7 +259,9 @@ impl<R: Wire> Commuting<R> {
                     let before = session.executed.len();
                     session.executed.extend(runs);
                     self.runs = self.runs + session.executed.len() - before;
-                    session.done.extend(done);
+                    for (sequence, reply) in done {
+                        session.done.insert(sequence, reply);
+                    }
                 }
             }
         }

@@ -158,6 +158,8 @@ pub enum Message<V: Ordered> {
         id: InstanceId,
         /// What it holds.
         batch: Arc<[V]>,
+        /// Bytes of it.
+        bytes: u32,
         /// What the sender knows to come before it.
         attributes: Attributes,
         /// The receiver settles the attributes: its answer is its vote in the first ballot.
@@ -255,6 +257,11 @@ pub enum Message<V: Ordered> {
     Trimmed {
         /// Which.
         id: InstanceId,
+    },
+    /// From a replica to itself: its record of its own instance is durable.
+    Recorded {
+        /// Its number.
+        number: u64,
     },
     /// The sender lives.
     Heartbeat {

@@ -5,13 +5,13 @@ use super::lane::{Deal, Lane};
 use super::message::{Note, Record, Turn, Value};
 use super::propose::{Flight, Queue};
 use super::revoke::Revocation;
-use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes};
+use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, Slot, Span, Suspicion, Ticket, wire,
 };
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -324,15 +324,14 @@ impl<V: Ordered> crate::order::Order for Order<V> {
             self.delivered = self.delivered.max(end);
             return None;
         };
-        let mut hasher = rustc_hash::FxHasher::default();
-        values.hash(&mut hasher);
+        let digest = digest(&values);
         let size = u32::try_from(wire::encoded_size(&values)).unwrap_or(u32::MAX);
         let answer = lane == self.me;
         let spans = if answer { self.take_flight(self.deal.turn(lane, slot), now) } else { None };
         self.delivered = slot.next();
         self.serial += 1;
         self.keep(slot, size);
-        Some(Step::Decided(Decided { position: slot.0, digest: hasher.finish(), values, answer, spans }))
+        Some(Step::Decided(Decided { position: slot.0, digest, values, answer, spans }))
     }
 
     fn serial(&self) -> u64 {

@@ -4,9 +4,8 @@
 use super::assignment::{Assignment, NOBODY, Rank};
 use super::message::{Message, Part, Value};
 use super::order::Order;
-use crate::order::{Decided, Ordered, Step};
+use crate::order::{Decided, Ordered, Step, digest};
 use isochrone_core::{Effects, Instant, ProcessId, ReplicaId, Slot, wire};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Bytes of values in one answer, unless a single slot is larger.
@@ -71,16 +70,14 @@ impl<V: Ordered> Order<V> {
                 lead.flights.remove(&index);
             }
         }
-        let mut hasher = rustc_hash::FxHasher::default();
-        value.hash(&mut hasher);
         let size = u32::try_from(wire::encoded_size(&value)).unwrap_or(u32::MAX);
         self.keep(owner, value.clone(), size);
-        let values = match value {
-            Value::Batch(values) => values,
-            Value::NoOp => Arc::default(),
+        let (digest, values) = match value {
+            Value::Batch(values) => (digest(&values), values),
+            Value::NoOp => (0, Arc::default()),
         };
         let answer = owner == self.me;
-        Decided { position: slot, digest: hasher.finish(), values, answer, spans }
+        Decided { position: slot, digest, values, answer, spans }
     }
 
     /// Keeps an executed slot for others, within bounds.

@@ -3,25 +3,34 @@
 use super::super::Mutation;
 use super::super::message::{Attributes, InstanceId, Phase};
 use super::instances::Executed;
+use super::recovery::Drive;
 use super::{Instance, Order};
-use crate::order::{Decided, Ordered, Step};
-use isochrone_core::{Closed, Instant, wire};
+use crate::order::{Decided, Ordered, Step, digest};
+use isochrone_core::{Closed, Instant};
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 impl<V: Ordered> Order<V> {
     /// Gives a committed instance its edges, or parks it until what one of its dependencies holds is known:
     /// only what interferes is waited for, and whether something does must look the same everywhere.
+    ///
+    /// Of one seat's instances the later ones lead to the earlier ones that they interfere with, since their
+    /// leader knew those when it proposed. So an edge to the last that touches something stands for edges to all
+    /// before it that touch the same: what leads to what is as with all of them, and a chain under contention has
+    /// few edges. Should one that stands for others be given up, whoever leans on it is linked anew.
     pub(super) fn link(&mut self, id: InstanceId) {
         let Some(instance) = self.instance(id) else { return };
         let (Attributes { deps, .. }, touches) = (instance.attributes, instance.touches.clone());
-        let mut edges = Vec::new();
+        let (mut edges, mut leans) = (Vec::new(), Vec::new());
         if !instance.noop
             && let Some(touches) = touches
         {
             for (seat, dep) in deps.into_iter().enumerate().take(self.spaces.len()) {
                 let space = &self.spaces[seat];
-                for number in space.executed() + 1..=dep {
+                // What no edge stands for yet.
+                let mut open = Cow::Borrowed(&*touches);
+                for number in (space.executed() + 1..=dep).rev() {
                     let to = InstanceId::at(seat, number);
                     if to == id || space.is_executed(number) {
                         continue;
@@ -32,8 +41,17 @@ impl<V: Ordered> Order<V> {
                     match &held.touches {
                         // Given up, it comes before everything and after nothing.
                         _ if held.is_committed() && held.noop => {}
-                        Some(theirs) if theirs.conflict(&touches).is_none() => {}
-                        Some(_) => edges.push(to),
+                        Some(theirs) if theirs.conflict(&open).is_none() => {}
+                        Some(theirs) => {
+                            edges.push(to);
+                            open = Cow::Owned(open.without(theirs));
+                            if !held.is_committed() {
+                                leans.push(to);
+                            }
+                            if open.is_empty() {
+                                break;
+                            }
+                        }
                         None => return self.park_unlinked(id, to),
                     }
                 }
@@ -41,6 +59,9 @@ impl<V: Ordered> Order<V> {
         }
         for to in edges {
             self.graph.edge(id, to);
+        }
+        for to in leans {
+            self.leaning.entry(to).or_default().push(id);
         }
         self.graph.complete(id);
         self.close(id);
@@ -65,6 +86,19 @@ impl<V: Ordered> Order<V> {
                 self.link(waiting);
             }
         }
+    }
+
+    /// This one is committed: if it was given up, it stands for nothing, and those that lean on it are to be
+    /// [linked](Order::link) again, which comes back.
+    pub(super) fn unlean(&mut self, id: InstanceId, noop: bool) -> Vec<InstanceId> {
+        let mut again = self.leaning.remove(&id).unwrap_or_default();
+        again.retain(|leaning| noop && !self.is_executed(*leaning));
+        again.sort_unstable();
+        again.dedup();
+        for leaning in &again {
+            self.graph.reopen(*leaning);
+        }
+        again
     }
 
     /// Executes a linked instance and all that it leads to, or parks it on the first that is not committed.
@@ -120,7 +154,7 @@ impl<V: Ordered> Order<V> {
             _ => Arc::from([]),
         };
         let mut hasher = rustc_hash::FxHasher::default();
-        (instance.noop, &values).hash(&mut hasher);
+        (instance.noop, digest(&values)).hash(&mut hasher);
         if !instance.noop {
             instance.attributes.hash(&mut hasher);
         }
@@ -152,8 +186,7 @@ impl<V: Ordered> Order<V> {
                     now.since(committed),
                 ]);
             }
-            let bytes = decided.values.iter().map(wire::encoded_size).sum::<usize>();
-            self.keep(id, u32::try_from(bytes).unwrap_or(u32::MAX));
+            self.keep(id, self.bytes_of(id));
         }
         Some(step)
     }
@@ -202,6 +235,7 @@ impl<V: Ordered> Order<V> {
             }
         }
         for id in gone {
+            self.leaning.remove(&id);
             for root in self.parked.remove(&id).unwrap_or_default() {
                 if !self.is_executed(root) {
                     self.close(root);
@@ -231,12 +265,13 @@ impl<V: Ordered> Order<V> {
             );
             assert!(space.base() <= space.executed() + 1, "an instance trimmed that is not executed");
         }
-        for id in self.drives.keys() {
+        // In a build for speed the oldest stand for all.
+        let most = if cfg!(debug_assertions) { usize::MAX } else { 8 };
+        for (id, Drive { ballot, .. }) in self.drives.iter().take(most) {
             let promised =
                 self.instance(*id).map(|instance: &Instance<V>| (instance.promised, instance.phase));
-            let ballot = self.drives[id].ballot;
             assert!(
-                promised.is_some_and(|(promised, phase)| promised == ballot && phase != Phase::Committed),
+                promised.is_some_and(|(promised, phase)| promised == *ballot && phase != Phase::Committed),
                 "{id} is driven in {ballot} against {promised:?}"
             );
         }

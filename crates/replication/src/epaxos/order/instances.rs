@@ -17,6 +17,8 @@ pub(super) struct Instance<V> {
     pub(super) accepted: Ballot,
     /// What its leader put in, once known; gone again when it is executed and trimmed.
     pub(super) batch: Option<Arc<[V]>>,
+    /// Bytes of that; 0 where nobody has counted.
+    pub(super) bytes: u32,
     /// What that touches, once known.
     pub(super) touches: Option<Arc<TouchSet>>,
     /// What its leader proposed, where it was told by it or by a validation.
@@ -34,6 +36,7 @@ impl<V> Default for Instance<V> {
             promised: Ballot::ZERO,
             accepted: Ballot::ZERO,
             batch: None,
+            bytes: 0,
             touches: None,
             initial: None,
             noop: false,

@@ -16,7 +16,7 @@ use crate::request::{Change, Refusal};
 use instances::{Executed, Instance, Space, includes};
 use isochrone_core::{
     Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
-    ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket, TouchSet,
+    ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket, TouchSet, wire,
 };
 use proposal::{Flight, Queue};
 use recovery::Drive;
@@ -55,6 +55,8 @@ pub struct Order<V: Ordered> {
     unlinked: BTreeMap<InstanceId, Vec<InstanceId>>,
     /// Committed instances that wait for another to be linked, by that one.
     parked: BTreeMap<InstanceId, Vec<InstanceId>>,
+    /// Committed instances that lead to others by way of this one, as long as it is not given up.
+    leaning: BTreeMap<InstanceId, Vec<InstanceId>>,
     ready: VecDeque<Step<V>>,
     /// Batches taken out.
     serial: u64,
@@ -67,6 +69,8 @@ pub struct Order<V: Ordered> {
     queue: Queue<V>,
     /// The next own number.
     next: u64,
+    /// Below this one, what was recorded of own instances of this life is durable.
+    durable: u64,
     /// Own instances of this life, until they are taken out.
     flights: BTreeMap<u64, Flight>,
     /// Ballots of this replica under way.
@@ -191,6 +195,17 @@ impl<V: Ordered> Order<V> {
         self.relink(id);
     }
 
+    /// Bytes of what an instance holds, as its leader counted or else as counted here.
+    fn bytes_of(&self, id: InstanceId) -> u32 {
+        let Some(instance) = self.instance(id) else { return 0 };
+        match &instance.batch {
+            Some(batch) if instance.bytes == 0 => {
+                u32::try_from(wire::encoded_size(batch)).unwrap_or(u32::MAX)
+            }
+            _ => instance.bytes,
+        }
+    }
+
     /// Puts an instance into the conflict index, or its number of order, which has risen.
     fn index_instance(&mut self, id: InstanceId) {
         if let Some(instance) = self.instance(id)
@@ -266,6 +281,7 @@ impl<V: Ordered> Process for Order<V> {
             graph: Graph::default(),
             unlinked: BTreeMap::new(),
             parked: BTreeMap::new(),
+            leaning: BTreeMap::new(),
             ready: VecDeque::new(),
             serial: 0,
             trimmed: 0,
@@ -273,6 +289,7 @@ impl<V: Ordered> Process for Order<V> {
             kept_bytes: 0,
             queue: Queue::default(),
             next: 1,
+            durable: 1,
             flights: BTreeMap::new(),
             drives: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -315,6 +332,7 @@ impl<V: Ordered> Process for Order<V> {
             self.watched[seat] = space.executed();
         }
         self.next = self.known[self.me] + 1;
+        self.durable = self.next;
         self.beat(effects);
         self.finish(effects);
     }
@@ -325,8 +343,8 @@ impl<V: Ordered> Process for Order<V> {
             return;
         }
         match message {
-            Message::PreAccept { id, batch, attributes, delegate } => {
-                self.on_pre_accept(seat, id, batch, attributes, delegate, effects);
+            Message::PreAccept { id, batch, bytes, attributes, delegate } => {
+                self.on_pre_accept(seat, id, (batch, bytes), attributes, delegate, effects);
             }
             Message::PreAccepted { id, attributes, delegate } => {
                 self.on_pre_accepted(seat, id, attributes, delegate, effects);
@@ -350,6 +368,11 @@ impl<V: Ordered> Process for Order<V> {
             Message::Rejected { id, promised } => self.on_rejected(id, promised, effects),
             Message::Fetch { ids } => self.on_fetch(seat, ids, effects),
             Message::Trimmed { id } => self.on_trimmed(from, id, effects),
+            Message::Recorded { number } => {
+                if seat == self.me {
+                    self.durable = self.durable.max(number + 1);
+                }
+            }
             Message::Heartbeat { last, executed, sent } => {
                 self.on_heartbeat(seat, last, executed, sent, effects);
             }

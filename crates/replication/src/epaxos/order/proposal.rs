@@ -58,8 +58,8 @@ impl<V: Ordered> Queue<V> {
         }
     }
 
-    /// The next batch and since when its first value has waited.
-    fn take(&mut self, now: Instant, parameters: &Parameters) -> Option<(Arc<[V]>, Instant)> {
+    /// The next batch, its bytes, and since when its first value has waited.
+    fn take(&mut self, now: Instant, parameters: &Parameters) -> Option<(Arc<[V]>, usize, Instant)> {
         let mut bytes = 0usize;
         let fits = |(count, (_, size)): &(usize, &(V, u32))| {
             bytes += *size as usize;
@@ -69,9 +69,15 @@ impl<V: Ordered> Queue<V> {
         if count == 0 {
             return None;
         }
-        self.bytes -= self.values.iter().take(count).map(|(_, size)| *size as usize).sum::<usize>();
+        let size = self.values.iter().take(count).map(|(_, size)| *size as usize).sum::<usize>();
+        self.bytes -= size;
         let batch = self.values.drain(..count).map(|(value, _)| value).collect();
-        Some((batch, std::mem::replace(&mut self.since, now)))
+        Some((batch, size, std::mem::replace(&mut self.since, now)))
+    }
+
+    /// Whether there is more than one instance takes.
+    fn overflows(&self, parameters: &Parameters) -> bool {
+        self.values.len() >= parameters.batch_commands || self.bytes >= parameters.batch_bytes
     }
 }
 
@@ -88,10 +94,18 @@ impl<V: Ordered> Order<V> {
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
         // What is not executed counts, not only what is not committed: components grow while new instances
         // join them, and close when none do.
-        while (self.flights.len() as u64) < self.parameters.window {
-            let Some((batch, queued)) = self.queue.take(effects.now(), &self.parameters) else { break };
-            self.lead(batch, queued, effects);
+        while (self.flights.len() as u64) < self.parameters.window && !self.gathers() {
+            let Some((batch, bytes, queued)) = self.queue.take(effects.now(), &self.parameters) else {
+                break;
+            };
+            self.lead(batch, u32::try_from(bytes).unwrap_or(u32::MAX), queued, effects);
         }
+    }
+
+    /// Whether what waits goes on waiting while the disk here is busy with what was proposed before: where
+    /// replicas are near, instances and their syncs are what costs, and fewer, larger ones serve more.
+    fn gathers(&self) -> bool {
+        self.parameters.gathers() && self.durable < self.next && !self.queue.overflows(&self.parameters)
     }
 
     /// What is known here to interfere with this, and what every command must follow: all that is gone.
@@ -127,7 +141,7 @@ impl<V: Ordered> Order<V> {
         found
     }
 
-    fn lead(&mut self, batch: Arc<[V]>, queued: Instant, effects: &mut Effects<Self>) {
+    fn lead(&mut self, batch: Arc<[V]>, bytes: u32, queued: Instant, effects: &mut Effects<Self>) {
         let (id, now) = (InstanceId::at(self.me, self.next), effects.now());
         self.next += 1;
         let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
@@ -136,6 +150,7 @@ impl<V: Ordered> Order<V> {
         self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
         let Some(instance) = self.open_instance(id) else { return };
         instance.phase = Phase::PreAccepted;
+        instance.bytes = bytes;
         instance.touches = Some(Arc::new(touches));
         instance.initial = Some(attributes);
         instance.attributes = attributes;
@@ -148,6 +163,9 @@ impl<V: Ordered> Order<V> {
             attributes,
             delegate: false,
         });
+        if self.parameters.gathers() {
+            effects.send(self.process, Message::Recorded { number: id.number });
+        }
         let near = self.nearest();
         let delegate = self.delegates().then(|| near.first().copied()).flatten();
         let asked = if self.parameters.thrifty { self.fast() - 1 } else { near.len() };
@@ -185,7 +203,8 @@ impl<V: Ordered> Order<V> {
         let (Some(batch), Some(attributes)) = (&instance.batch, instance.initial) else { return };
         for seat in to.iter().map(|seat| usize::from(seat.0)) {
             let delegate = *delegate == Some(seat);
-            let message = Message::PreAccept { id, batch: batch.clone(), attributes, delegate };
+            let (batch, bytes) = (batch.clone(), instance.bytes);
+            let message = Message::PreAccept { id, batch, bytes, attributes, delegate };
             effects.send(self.process_of(seat), message);
         }
     }
@@ -194,7 +213,7 @@ impl<V: Ordered> Order<V> {
         &mut self,
         from: usize,
         id: InstanceId,
-        batch: Arc<[V]>,
+        (batch, bytes): (Arc<[V]>, u32),
         proposed: Attributes,
         delegate: bool,
         effects: &mut Effects<Self>,
@@ -215,6 +234,7 @@ impl<V: Ordered> Order<V> {
             let due = effects.now() + self.parameters.resend;
             let Some(instance) = self.instance_mut(id) else { return };
             instance.phase = if delegate { Phase::Accepted } else { Phase::PreAccepted };
+            instance.bytes = bytes;
             instance.touches = Some(Arc::new(touches));
             instance.initial = Some(proposed);
             instance.attributes = attributes;

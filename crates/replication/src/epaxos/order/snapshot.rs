@@ -96,6 +96,7 @@ impl<V: Ordered> Order<V> {
                 promised: held.promised,
                 accepted: held.accepted,
                 batch: held.batch,
+                bytes: 0,
                 touches: held.touches,
                 initial: held.initial,
                 noop: held.noop,

@@ -255,17 +255,26 @@ impl<V: Ordered> Order<V> {
         if instance.is_committed() {
             return;
         }
+        let indexed = instance.attributes.seq.max(instance.initial.map_or(0, |initial| initial.seq));
         instance.phase = Phase::Committed;
         instance.noop = noop;
         instance.attributes = attributes;
         for (seat, dep) in attributes.deps.into_iter().enumerate() {
             self.hear_of(seat, dep);
         }
-        self.index_instance(id);
+        if attributes.seq > indexed {
+            self.index_instance(id);
+        }
+        let again = self.unlean(id, noop);
         if !executed {
             self.link(id);
             // Given up, it may be known here by its number alone; whoever waits to know what it holds, knows.
             self.relink(id);
+        }
+        for leaning in again {
+            if !self.is_executed(leaning) {
+                self.link(leaning);
+            }
         }
     }
 
