@@ -148,6 +148,17 @@ pub struct Report<V: Ordered> {
     pub initial: Option<Attributes>,
 }
 
+/// What a receiver of `PreAccept` has to do with it.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// It adds what it knows.
+    Acceptor,
+    /// It settles the attributes: its answer is its vote in the first ballot.
+    Delegate,
+    /// Another settles them, and its answer would not be read: it is only to know.
+    Listener,
+}
+
 /// The messages of EPaxos. In the table of the module each stands with its sender and receiver.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
@@ -162,8 +173,8 @@ pub enum Message<V: Ordered> {
         bytes: u32,
         /// What the sender knows to come before it.
         attributes: Attributes,
-        /// The receiver settles the attributes: its answer is its vote in the first ballot.
-        delegate: bool,
+        /// What the receiver has to do with it.
+        role: Role,
     },
     /// The attributes with what the sender knows.
     PreAccepted {
@@ -257,11 +268,6 @@ pub enum Message<V: Ordered> {
     Trimmed {
         /// Which.
         id: InstanceId,
-    },
-    /// From a replica to itself: its record of its own instance is durable.
-    Recorded {
-        /// Its number.
-        number: u64,
     },
     /// The sender lives.
     Heartbeat {

@@ -141,7 +141,7 @@ mod mutation;
 mod parameters;
 
 pub use message::{
-    Attributes, Committed, Content, InstanceId, Message, Note, Phase, Record, Report, SEATS, Timer,
+    Attributes, Committed, Content, InstanceId, Message, Note, Phase, Record, Report, Role, SEATS, Timer,
 };
 pub use mutation::Mutation;
 pub use order::Order;

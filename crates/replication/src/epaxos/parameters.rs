@@ -34,9 +34,6 @@ pub struct Parameters {
     pub batch_commands: usize,
     /// Bytes in one instance at most, unless a single command is larger.
     pub batch_bytes: usize,
-    /// Whether commands wait while the disk here is busy with the instance before them. Where replicas are near,
-    /// instances and their syncs cost most; where they are far, a command should be on its way.
-    pub gather: bool,
     /// Own instances proposed and not committed at most: under contention each leads to all of them.
     pub window: u64,
     /// Commands that may wait for an instance; more are refused.
@@ -71,7 +68,6 @@ impl Tuning for Parameters {
             delegate: true,
             batch_commands: 1_024,
             batch_bytes: 1 << 20,
-            gather: rtt_max < Span::from_millis(5),
             window: 256,
             queue_commands: 65_536,
             queue_bytes: 64 << 20,
@@ -91,7 +87,6 @@ impl Tuning for Parameters {
         self.thrifty = reader.boolean("thrifty", self.thrifty);
         self.delegate = reader.boolean("delegate", self.delegate);
         knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
-        self.gather = reader.boolean(\"gather\", self.gather);
         self.window = reader.integer("window", self.window, 1, 4_096);
         knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
         knobs::keep(reader, "keep_instances", &mut self.keep_instances, &mut self.keep_bytes);
@@ -109,11 +104,6 @@ impl Tuning for Parameters {
 }
 
 impl Parameters {
-    /// Whether commands ever wait for others to join them.
-    pub(crate) fn gathers(&self) -> bool {
-        self.gather && self.batch_commands > 1
-    }
-
     /// Whether this bug is planted.
     pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
         mutation.acts(self.mutation)

@@ -69,8 +69,6 @@ pub struct Order<V: Ordered> {
     queue: Queue<V>,
     /// The next own number.
     next: u64,
-    /// Below this one, what was recorded of own instances of this life is durable.
-    durable: u64,
     /// Own instances of this life, until they are taken out.
     flights: BTreeMap<u64, Flight>,
     /// Ballots of this replica under way.
@@ -289,7 +287,6 @@ impl<V: Ordered> Process for Order<V> {
             kept_bytes: 0,
             queue: Queue::default(),
             next: 1,
-            durable: 1,
             flights: BTreeMap::new(),
             drives: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -332,7 +329,6 @@ impl<V: Ordered> Process for Order<V> {
             self.watched[seat] = space.executed();
         }
         self.next = self.known[self.me] + 1;
-        self.durable = self.next;
         self.beat(effects);
         self.finish(effects);
     }
@@ -343,8 +339,8 @@ impl<V: Ordered> Process for Order<V> {
             return;
         }
         match message {
-            Message::PreAccept { id, batch, bytes, attributes, delegate } => {
-                self.on_pre_accept(seat, id, (batch, bytes), attributes, delegate, effects);
+            Message::PreAccept { id, batch, bytes, attributes, role } => {
+                self.on_pre_accept(seat, id, (batch, bytes), attributes, role, effects);
             }
             Message::PreAccepted { id, attributes, delegate } => {
                 self.on_pre_accepted(seat, id, attributes, delegate, effects);
@@ -368,11 +364,6 @@ impl<V: Ordered> Process for Order<V> {
             Message::Rejected { id, promised } => self.on_rejected(id, promised, effects),
             Message::Fetch { ids } => self.on_fetch(seat, ids, effects),
             Message::Trimmed { id } => self.on_trimmed(from, id, effects),
-            Message::Recorded { number } => {
-                if seat == self.me {
-                    self.durable = self.durable.max(number + 1);
-                }
-            }
             Message::Heartbeat { last, executed, sent } => {
                 self.on_heartbeat(seat, last, executed, sent, effects);
             }

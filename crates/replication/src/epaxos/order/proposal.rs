@@ -1,6 +1,6 @@
 //! Leading a command: batches, pre-acceptance, and the choice between the fast path and the slow one.
 
-use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, SEATS, Touching};
+use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Role, SEATS, Touching};
 use super::super::{Mutation, Parameters};
 use super::recovery::{Drive, Stage};
 use super::{Order, REACH, replica};
@@ -74,11 +74,6 @@ impl<V: Ordered> Queue<V> {
         let batch = self.values.drain(..count).map(|(value, _)| value).collect();
         Some((batch, size, std::mem::replace(&mut self.since, now)))
     }
-
-    /// Whether there is more than one instance takes.
-    fn overflows(&self, parameters: &Parameters) -> bool {
-        self.values.len() >= parameters.batch_commands || self.bytes >= parameters.batch_bytes
-    }
 }
 
 /// An own instance between its proposal and its execution: where its time goes.
@@ -94,18 +89,12 @@ impl<V: Ordered> Order<V> {
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
         // What is not executed counts, not only what is not committed: components grow while new instances
         // join them, and close when none do.
-        while (self.flights.len() as u64) < self.parameters.window && !self.gathers() {
+        while (self.flights.len() as u64) < self.parameters.window {
             let Some((batch, bytes, queued)) = self.queue.take(effects.now(), &self.parameters) else {
                 break;
             };
             self.lead(batch, u32::try_from(bytes).unwrap_or(u32::MAX), queued, effects);
         }
-    }
-
-    /// Whether what waits goes on waiting while the disk here is busy with what was proposed before: where
-    /// replicas are near, instances and their syncs are what costs, and fewer, larger ones serve more.
-    fn gathers(&self) -> bool {
-        self.parameters.gathers() && self.durable < self.next && !self.queue.overflows(&self.parameters)
     }
 
     /// What is known here to interfere with this, and what every command must follow: all that is gone.
@@ -163,9 +152,6 @@ impl<V: Ordered> Order<V> {
             attributes,
             delegate: false,
         });
-        if self.parameters.gathers() {
-            effects.send(self.process, Message::Recorded { number: id.number });
-        }
         let near = self.nearest();
         let delegate = self.delegates().then(|| near.first().copied()).flatten();
         let asked = if self.parameters.thrifty { self.fast() - 1 } else { near.len() };
@@ -202,9 +188,13 @@ impl<V: Ordered> Order<V> {
         let Some(instance) = self.instance(id) else { return };
         let (Some(batch), Some(attributes)) = (&instance.batch, instance.initial) else { return };
         for seat in to.iter().map(|seat| usize::from(seat.0)) {
-            let delegate = *delegate == Some(seat);
+            let role = match *delegate {
+                None => Role::Acceptor,
+                Some(delegate) if delegate == seat => Role::Delegate,
+                Some(_) => Role::Listener,
+            };
             let (batch, bytes) = (batch.clone(), instance.bytes);
-            let message = Message::PreAccept { id, batch, bytes, attributes, delegate };
+            let message = Message::PreAccept { id, batch, bytes, attributes, role };
             effects.send(self.process_of(seat), message);
         }
     }
@@ -215,9 +205,10 @@ impl<V: Ordered> Order<V> {
         id: InstanceId,
         (batch, bytes): (Arc<[V]>, u32),
         proposed: Attributes,
-        delegate: bool,
+        role: Role,
         effects: &mut Effects<Self>,
     ) {
+        let delegate = role == Role::Delegate;
         if from != id.leader() || !self.admit(from, id, effects) {
             return;
         }
@@ -244,7 +235,15 @@ impl<V: Ordered> Order<V> {
                 let answer = Message::PreAccepted { id, attributes, delegate };
                 effects.send_ahead(self.process_of(from), answer);
             }
-            effects.record(Record::PreAccepted { id, batch, initial: proposed, attributes, delegate });
+            let record = Record::PreAccepted { id, batch, initial: proposed, attributes, delegate };
+            match role {
+                // Nobody is told, so nothing rests on it.
+                Role::Listener => effects.record_lazily(record),
+                Role::Acceptor | Role::Delegate => effects.record(record),
+            }
+        }
+        if role == Role::Listener {
+            return;
         }
         let Some(instance) = self.instance(id) else { return };
         // What was said before is said again: its record lies before this message.
