@@ -22,6 +22,12 @@ const BELIEVED: Span = Span::from_secs(3);
 /// Keys that other nodes wait for, at most; beyond that their clients find out by looking.
 const REMOTE_MAX: usize = 100_000;
 
+/// Keys that one connection waits for and other nodes hear of, at most.
+const ANNOUNCED_MAX: usize = 1000;
+
+/// Messages that wait to be handed over, at most; beyond that nothing is published.
+const MAIL_MAX: usize = 1 << 20;
+
 /// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
 const NEWS_MAX: usize = 16 << 20;
 
@@ -95,7 +101,7 @@ pub struct Hub {
 struct Member {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
-    waits: Vec<(KeyspaceId, Blob)>,
+    waits: BTreeSet<(KeyspaceId, Blob)>,
 }
 
 impl Member {
@@ -171,10 +177,14 @@ impl Hub {
         self.patterns.len()
     }
 
-    /// Publishes a message here and on the other nodes. How many subscriptions here get it.
-    pub fn publish(&mut self, channel: Blob, payload: Blob) -> usize {
+    /// Publishes a message here and on the other nodes. How many subscriptions here get it; `None` where
+    /// too many messages are on their way already.
+    pub fn publish(&mut self, channel: Blob, payload: Blob) -> Option<usize> {
+        if self.mail.len() >= MAIL_MAX {
+            return None;
+        }
         self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
-        self.deliver(&channel, &payload)
+        Some(self.deliver(&channel, &payload))
     }
 
     fn deliver(&mut self, channel: &Blob, payload: &Blob) -> usize {
@@ -201,9 +211,8 @@ impl Hub {
         let member = self.members.entry(connection).or_default();
         for key in keys {
             let place = (keyspace, key.clone());
-            if !member.waits.contains(&place) {
-                self.waiting.entry(place.clone()).or_default().push_back(connection);
-                member.waits.push(place);
+            if member.waits.insert(place.clone()) {
+                self.waiting.entry(place).or_default().push_back(connection);
             }
         }
     }
@@ -234,7 +243,8 @@ impl Hub {
 
     /// Tells the other nodes that somebody here waits for these keys.
     pub fn announce(&mut self, keyspace: KeyspaceId, keys: &[Blob]) {
-        self.tell(News::Waiting { keyspace, keys: keys.to_vec() });
+        let keys = keys.iter().take(ANNOUNCED_MAX).cloned().collect();
+        self.tell(News::Waiting { keyspace, keys });
     }
 
     /// A key was given so many elements by a command of this node: those who wait for it are told, the one
@@ -285,7 +295,9 @@ impl Hub {
     pub fn hear(&mut self, news: News, now: Instant) {
         match news {
             News::Published { channel, payload } => {
-                self.deliver(&channel, &payload);
+                if self.mail.len() < MAIL_MAX {
+                    self.deliver(&channel, &payload);
+                }
             }
             News::Waiting { keyspace, keys } => {
                 for key in keys {
@@ -357,7 +369,7 @@ mod tests {
         here.subscribe(1, Topic::Pattern, &"n*".into());
         here.subscribe(2, Topic::Pattern, &"x*".into());
         there.subscribe(9, Topic::Channel, &"news".into());
-        assert_eq!(here.publish("news".into(), "hi".into()), 2);
+        assert_eq!(here.publish("news".into(), "hi".into()), Some(2));
         assert_eq!(
             mail(&mut here),
             "1 Message { pattern: None, channel: \"news\", payload: \"hi\" }; \
@@ -369,7 +381,19 @@ mod tests {
         assert_eq!(mail(&mut there), "9 Message { pattern: None, channel: \"news\", payload: \"hi\" }; ");
         assert!(there.take_news().is_empty(), "what was heard is not told again");
         here.leave(1);
-        assert_eq!((here.publish("news".into(), "hi".into()), here.patterns()), (0, 1));
+        assert_eq!((here.publish("news".into(), "hi".into()), here.patterns()), (Some(0), 1));
+    }
+
+    #[test]
+    fn no_more_is_published_than_can_be_handed_over() {
+        let mut hub = Hub::default();
+        hub.subscribe(1, Topic::Channel, &"c".into());
+        let published = (0..MAIL_MAX + 9).filter(|_| hub.publish("c".into(), "m".into()).is_some()).count();
+        assert_eq!(published, MAIL_MAX);
+        assert_eq!(hub.take_mail().len(), MAIL_MAX);
+        assert_eq!(hub.publish("c".into(), "m".into()), Some(1));
+        let bytes: usize = hub.take_news().len() * size_of::<News>();
+        assert!(bytes <= NEWS_MAX + size_of::<News>());
     }
 
     #[test]

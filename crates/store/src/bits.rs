@@ -20,7 +20,10 @@ impl Store {
     pub(crate) fn bitcount(&self, key: &[u8], range: Option<BitRange>) -> Result<Response, Refusal> {
         let bytes = self.bytes(key)?.unwrap_or_default();
         let whole = BitRange { start: 0, end: -1, bits: false };
-        let Some((first, behind)) = bounds(&bytes, range.unwrap_or(whole)) else {
+        let range = range.unwrap_or(whole);
+        // To BITPOS such a range, beyond the beginning, is the first byte or bit; to BITCOUNT it is none.
+        let backwards = range.start < 0 && range.end < 0 && range.start > range.end;
+        let Some((first, behind)) = bounds(&bytes, range).filter(|_| !backwards) else {
             return Ok(Response::Integer(0));
         };
         // Whole bytes, and the bits beside them.
@@ -174,9 +177,6 @@ fn put(bytes: &mut [u8], at: u64, on: bool) {
 /// The first bit of a range and the one behind it; `None` where there is none.
 fn bounds(bytes: &[u8], range: BitRange) -> Option<(u64, u64)> {
     let BitRange { start, end, bits } = range;
-    if start < 0 && end < 0 && start > end {
-        return None;
-    }
     let length = bytes.len() as i64 * if bits { 8 } else { 1 };
     let clamp = |position: i64| if position < 0 { length.saturating_add(position).max(0) } else { position };
     let (start, end) = (clamp(start), clamp(end).min(length - 1));

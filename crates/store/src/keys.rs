@@ -75,8 +75,7 @@ pub(crate) fn scanned<'a, V>(
     mut list: impl FnMut(Listed<'a, V>, &mut Vec<Blob>),
 ) -> Response {
     let mut items = Vec::new();
-    let cursor =
-        trie.map_or(0, |trie| page(trie, cursor, count, pattern, |entry| list(entry, &mut items)));
+    let cursor = trie.map_or(0, |trie| page(trie, cursor, count, pattern, |entry| list(entry, &mut items)));
     Response::Scan { cursor, items }
 }
 

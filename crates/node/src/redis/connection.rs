@@ -259,6 +259,11 @@ impl Session for Connection {
         state.unsent = context.unsent;
         match notice {
             Notice::Message { .. } if state.closing => {}
+            // Who does not read what it has subscribed to is not waited for.
+            Notice::Message { .. } if state.unsent + state.pipeline.ready() > 2 * state.output_max => {
+                *context.counters.limited.entry("output_bytes").or_default() += 1;
+                state.closing = true;
+            }
             Notice::Message { .. } => {
                 let write =
                     |bytes: &mut Vec<u8>| pubsub::write(&notice, &mut Reply::new(bytes, state.version));

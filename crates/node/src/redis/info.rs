@@ -84,7 +84,7 @@ fn clients(text: &mut String, context: &Context<'_>) {
     fields!(text,
         "connected_clients": context.clients.len(),
         "maxclients": context.limits.clients,
-        "blocked_clients": 0,
+        "blocked_clients": context.hub.waiters(),
     );
 }
 
@@ -126,6 +126,8 @@ fn stats(text: &mut String, context: &Context<'_>) {
         "malformed_inputs": counters.malformed,
         "limits_reached": counters.limited.values().sum::<u64>(),
         "acl_access_denied_auth": counters.login_failures,
+        "pubsub_channels": context.hub.channels().count(),
+        "pubsub_patterns": context.hub.patterns(),
     );
 }
 

@@ -110,6 +110,9 @@ fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>)
     reply.count(count);
 }
 
+/// Why a message was not published.
+pub(crate) const FULL: &str = "OVERLOADED too many messages are on their way; try again shortly";
+
 /// `PUBLISH channel message`
 pub(crate) fn publish(
     _: &mut State,
@@ -117,7 +120,8 @@ pub(crate) fn publish(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    reply.count(context.hub.publish(Blob::new(args.at(1)), Blob::new(args.at(2))));
+    let count = context.hub.publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
+    reply.count(count.ok_or(Complaint::text(FULL))?);
     Ok(())
 }
 

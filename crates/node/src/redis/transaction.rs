@@ -219,7 +219,11 @@ pub(crate) fn publish(items: &mut [Item], version: Version, context: &mut Contex
         if let Item::Publish(channel, payload) = item {
             let count = context.hub.publish(channel.clone(), payload.clone());
             let mut bytes = Vec::new();
-            Reply::new(&mut bytes, version).count(count);
+            let mut reply = Reply::new(&mut bytes, version);
+            match count {
+                Some(count) => reply.count(count),
+                None => reply.error(super::pubsub::FULL),
+            }
             *item = Item::Done(bytes);
         }
     }

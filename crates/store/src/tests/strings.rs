@@ -275,6 +275,7 @@ fn bits_are_set_counted_found_and_combined() {
         (true, 12, 19, true, false, -1),
         (true, 13, 20, true, false, 20),
         (false, 9, 2, false, false, -1),
+        (true, -7, -9, false, false, 0),
     ] {
         assert_eq!(
             store.run(find(on, start, end, bits, open)),

@@ -257,6 +257,20 @@ fn subscribers_are_told_what_is_published() {
 }
 
 #[test]
+fn a_subscriber_that_does_not_read_is_let_go() {
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> SUBSCRIBE c");
+    world.unsent = 2 * world.limits.output_bytes;
+    assert_eq!(
+        play(&mut world, "! publish c m"),
+        "! publish c m\n  *3·$7·message·$1·c·$1·m·\n  reads no further\n"
+    );
+    world.unsent += 1;
+    assert_eq!(play(&mut world, "! publish c m"), "! publish c m\n  closes\n");
+    assert_eq!(world.counters.limited.get("output_bytes"), Some(&1));
+}
+
+#[test]
 fn a_transaction_publishes_only_when_it_was_executed() {
     check(
         "> HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
