@@ -85,11 +85,13 @@ mod acceptor;
 mod client;
 mod coordinator;
 mod election;
+mod journal;
 mod learner;
 mod message;
 mod mutation;
 mod order;
 mod parameters;
+mod process;
 pub mod rule;
 
 pub use client::Client;

@@ -20,17 +20,14 @@
 
 use super::coordinator::Reign;
 use super::election::Campaign;
-use super::message::{Message, NO_SEAT, Name, Note, Record, Timer, Values, Vote};
+use super::message::{Name, Record, Values, Vote};
 use super::{Learners, Mutation, Parameters};
-use crate::chunks::fill;
-use crate::order::{Decided, Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
-use crate::request::{Change, Refusal};
+use crate::order::{Member, Ordered};
 use isochrone_core::{
-    Ballot, Blob, CommandId, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, Quorums,
-    ReplicaId, Slot, SlotLog, Snapshot, Span, Tally, Ticket, wire,
+    Ballot, CommandId, Effects, Instant, ProcessId, Promise, Quorums, ReplicaId, Slot, SlotLog, Span, Tally,
+    Ticket,
 };
 use rustc_hash::FxHasher;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -73,7 +70,7 @@ impl<V: Ordered> Cell<V> {
 pub(super) struct Pending<V> {
     pub(super) value: V,
     pub(super) digest: u64,
-    bytes: u32,
+    pub(super) bytes: u32,
     /// Since when, or when it was last submitted.
     pub(super) since: Instant,
     /// The index at which this replica has voted for it.
@@ -121,12 +118,12 @@ pub struct Order<V: Ordered> {
     /// Everything before it is decided, and held unless trimmed.
     pub(super) decided: Slot,
     /// Everything before it was handed to the holder.
-    delivered: Slot,
+    pub(super) delivered: Slot,
     /// The sizes of delivered indices that are kept for others, bytes.
-    kept: VecDeque<u32>,
-    kept_bytes: usize,
+    pub(super) kept: VecDeque<u32>,
+    pub(super) kept_bytes: usize,
     /// Decided in this turn, to be recorded.
-    fresh: Vec<(Slot, Option<Values<V>>)>,
+    pub(super) fresh: Vec<(Slot, Option<Values<V>>)>,
 
     /// What was proposed here and has no place.
     pub(super) pending: BTreeMap<CommandId, Pending<V>>,
@@ -158,19 +155,6 @@ pub struct Order<V: Ordered> {
     pub(super) repairing: bool,
     /// A peer that no longer holds what this one lacks.
     pub(super) behind: Option<ProcessId>,
-}
-
-/// A chunk of an order's own snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound = "")]
-struct Image<V: Ordered> {
-    promise: Promise,
-    opened: Ballot,
-    closed: bool,
-    next: Slot,
-    decided: Slot,
-    votes: Vec<(Slot, Vote<V>)>,
-    outcomes: Vec<(Slot, Values<V>)>,
 }
 
 /// A hash of a value: the same everywhere.
@@ -291,7 +275,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Moves over everything decided.
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         while self.cells.get(self.decided).is_some_and(|cell| cell.outcome.is_some()) {
             self.decided = self.decided.next();
         }
@@ -300,14 +284,14 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Writes down what was decided in this turn: lazily, since a quorum holds it.
-    fn note(&mut self, effects: &mut Effects<Self>) {
+    pub(super) fn note(&mut self, effects: &mut Effects<Self>) {
         if !self.fresh.is_empty() {
             effects.record_lazily(Record::Decided { entries: std::mem::take(&mut self.fresh) });
         }
     }
 
     /// Counts a delivered index among those kept for others and trims beyond the bounds.
-    fn keep(&mut self, size: u32) {
+    pub(super) fn keep(&mut self, size: u32) {
         self.kept.push_back(size);
         self.kept_bytes += size as usize;
         let mut base = self.cells.base();
@@ -333,353 +317,5 @@ impl<V: Ordered> Order<V> {
         {
             cell.vote = Some(Vote { reign, classic, values });
         }
-    }
-
-    fn dispatch(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
-        match message {
-            Message::Votes { reign, first, names } => self.on_votes(from, reign, first, &names, effects),
-            Message::Ask { reign, from: first, upto } => self.on_ask(from, reign, first, upto, effects),
-            Message::Report { reign, from: first, upto, votes, decided } => {
-                self.on_report(from, reign, (first, upto), votes, decided, effects);
-            }
-            Message::Submit { values } => self.on_submit(values, effects),
-            Message::Accept { reign, entries, decided } => {
-                self.on_accept(from, reign, &entries, decided, effects);
-            }
-            Message::Accepted { reign, slots } => self.on_accepted(from, reign, &slots, effects),
-            Message::Commit { entries, decided } => self.on_commit(from, entries, decided, effects),
-            Message::Heartbeat { reign, decided } => self.on_heartbeat(from, reign, decided, effects),
-            Message::Heard { reign, opened, next, decided } => {
-                self.on_heard(from, reign, opened, next, decided, effects);
-            }
-            Message::Poll { reign, decided } => self.on_poll(from, reign, decided, effects),
-            Message::Polled { reign, granted, promised, decided } => {
-                self.on_polled(from, reign, granted, promised, decided, effects);
-            }
-            Message::Prepare { reign, from: first } => self.on_prepare(from, reign, first, effects),
-            Message::Promised { reign, report } => self.on_promised(from, reign, *report, effects),
-            Message::Open { reign, floor, closed, entries, decided } => {
-                let entries = (floor, closed, &*entries);
-                self.on_open(from, reign, entries, decided, effects);
-            }
-            Message::Rejected { promised, decided } => self.on_rejected(from, promised, decided, effects),
-            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
-            Message::Learned { from: first, values, decided } => {
-                self.on_learned(from, first, &values, decided, effects);
-            }
-            Message::Trimmed { decided } => self.on_trimmed(from, decided),
-            Message::Handover => self.on_handover(effects),
-            // For clients, and what a client asks of an order that has ended.
-            Message::Cast { .. } | Message::Placed { .. } | Message::Hello => {}
-        }
-    }
-}
-
-impl<V: Ordered> Process for Order<V> {
-    type Setup = Setup<Parameters>;
-    type Message = Message<V>;
-    type Record = Record<V>;
-    type Request = ();
-    type Outcome = Result<(), Refusal>;
-    type Timer = Timer;
-    type Mark = Note;
-
-    fn open(identity: Identity, setup: &Self::Setup) -> Order<V> {
-        let members = setup.members.clone();
-        let me = members.iter().find(|member| member.process == identity.process);
-        // The first reign is open to fast votes from the start, at everyone: nothing came before it.
-        let owner = setup.preferred.or(members.first().map(|member| member.replica)).unwrap_or(NO_SEAT);
-        let first = Ballot { round: 1, owner };
-        let mut promise = Promise::default();
-        promise.admit(first);
-        Order {
-            me: me.map_or(NO_SEAT, |member| member.replica),
-            process: identity.process,
-            incarnation: identity.incarnation,
-            members,
-            parameters: setup.parameters,
-            promise,
-            opened: first,
-            closed: false,
-            next: Slot::ZERO,
-            cells: SlotLog::default(),
-            decided: Slot::ZERO,
-            delivered: Slot::ZERO,
-            kept: VecDeque::new(),
-            kept_bytes: 0,
-            fresh: Vec::new(),
-            pending: BTreeMap::new(),
-            pending_bytes: 0,
-            queue: VecDeque::new(),
-            nameless: Vec::new(),
-            submitting: false,
-            role: Role::Follower,
-            seen: first,
-            coordinator: Some(first),
-            heard: Instant::ZERO,
-            patience: setup.parameters.suspect,
-            failures: 0,
-            task: None,
-            known: Slot::ZERO,
-            teller: None,
-            repairing: false,
-            behind: None,
-        }
-    }
-
-    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
-        let image: Image<V> = wire::decode(&chunk)
-            .map_err(|error| Malformed { what: "order snapshot chunk", cause: error.to_string() })?;
-        if self.cells.is_empty() {
-            self.cells.reset(image.decided);
-        }
-        (self.promise, self.opened, self.closed) = (image.promise, image.opened, image.closed);
-        (self.decided, self.delivered, self.known) = (image.decided, image.decided, image.decided);
-        for (slot, vote) in image.votes {
-            self.set_vote(slot, vote.reign, vote.classic, vote.values, Instant::ZERO);
-        }
-        for (slot, values) in image.outcomes {
-            if let Some(cell) = self.cell(slot, Instant::ZERO) {
-                cell.outcome = Some(values);
-            }
-        }
-        self.next = image.next;
-        Ok(())
-    }
-
-    fn replay(&mut self, record: Record<V>) {
-        let forget = self.parameters.mutated(Mutation::ForgetPromise);
-        let mut promise = |reign: Ballot| {
-            if !forget {
-                self.promise.admit(reign);
-            }
-        };
-        let zero = Instant::ZERO;
-        match record {
-            Record::Promised { reign } => promise(reign),
-            Record::Voted { reign, first, values } => {
-                promise(reign);
-                for (offset, value) in values.into_iter().enumerate() {
-                    let slot = first.plus(offset as u64);
-                    self.set_vote(slot, reign, false, Arc::from([value]), zero);
-                    self.next = self.next.max(slot.next());
-                }
-            }
-            Record::Skipped { next } => self.next = self.next.max(next),
-            Record::Accepted { reign, entries } => {
-                promise(reign);
-                for (slot, values) in entries {
-                    self.set_vote(slot, reign, true, values, zero);
-                    self.next = self.next.max(slot.next());
-                }
-            }
-            Record::Opened { reign, floor, closed, entries } => {
-                promise(reign);
-                (self.opened, self.closed) = (reign, closed);
-                for (slot, values) in entries {
-                    self.set_vote(slot, reign, true, values, zero);
-                }
-                self.next = self.next.max(floor);
-            }
-            Record::Decided { entries } => {
-                for (slot, values) in entries {
-                    let own = || Some(self.cells.get(slot)?.vote.as_ref()?.values.clone());
-                    if let Some(values) = values.or_else(own) {
-                        self.decide(slot, values, false, zero);
-                    }
-                }
-                self.fresh.clear();
-            }
-        }
-    }
-
-    fn start(&mut self, effects: &mut Effects<Self>) {
-        self.heard = effects.now();
-        self.seen = self.seen.max(self.promise.ballot());
-        self.coordinator = Some(self.promise.ballot());
-        self.patience = self.draw_patience(effects);
-        if self.promise.ballot().owner != self.me {
-            effects.arm(Timer::Watch, self.patience);
-        } else if self.incarnation == 1 || self.parameters.mutated(Mutation::ReignOn) {
-            self.begin(effects);
-        } else {
-            // What it proposed in this reign before its restart it may not know any more.
-            self.campaign(None, effects);
-        }
-        self.note(effects);
-    }
-
-    fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
-        self.dispatch(from, message, effects);
-        self.note(effects);
-    }
-
-    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
-        effects.complete_ahead(ticket, Ok(()));
-    }
-
-    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
-        match timer {
-            Timer::Watch => self.watch(effects),
-            Timer::Campaign => self.give_up_campaign(effects),
-            Timer::Heartbeat => self.beat(effects),
-            Timer::Repair => self.repair(effects),
-            Timer::Submit => self.submit_late(effects),
-            Timer::Change => self.end_task(Err(Refusal::TimedOut), effects),
-        }
-        self.note(effects);
-    }
-
-    fn settle(&mut self, effects: &mut Effects<Self>) {
-        self.submit_nameless(effects);
-        self.cast(effects);
-        self.drive(effects);
-        self.note(effects);
-    }
-
-    fn snapshot(&self) -> Option<Snapshot> {
-        let head = Image {
-            promise: self.promise,
-            opened: self.opened,
-            closed: self.closed,
-            next: self.next,
-            decided: self.delivered,
-            votes: Vec::new(),
-            outcomes: Vec::new(),
-        };
-        let open = self.cells.range(self.delivered);
-        let vote = |(slot, cell): (Slot, &Cell<V>)| Some((slot, cell.vote.clone()?));
-        let outcome = |(slot, cell): (Slot, &Cell<V>)| Some((slot, cell.outcome.clone()?));
-        let mut votes: VecDeque<(Slot, Vote<V>)> = open.filter_map(vote).collect();
-        let mut outcomes: VecDeque<(Slot, Values<V>)> =
-            self.cells.range(self.delivered).filter_map(outcome).collect();
-        let mut first = true;
-        Some(Box::new(std::iter::from_fn(move || {
-            if !first && votes.is_empty() && outcomes.is_empty() {
-                return None;
-            }
-            first = false;
-            let mut size = 0;
-            // Votes before outcomes: an index that is decided takes no vote.
-            let votes = fill(&mut votes, &mut size);
-            let outcomes = fill(&mut outcomes, &mut size);
-            Some(Blob::from(wire::encode(&Image { votes, outcomes, ..head.clone() })))
-        })))
-    }
-
-    fn check(&self) {
-        assert!(self.delivered <= self.decided, "{} delivered beyond {}", self.delivered, self.decided);
-        assert!(self.fresh.is_empty(), "decided and not recorded");
-        if self.parameters.mutation.is_some() {
-            return;
-        }
-        assert!(self.cells.base() <= self.delivered, "an undelivered index was trimmed");
-        assert!(self.next >= self.decided, "about to vote at {} below {}", self.next, self.decided);
-        assert!(self.opened <= self.promise.ballot(), "took part in a reign without a promise");
-        assert!(self.seen >= self.promise.ballot(), "a promise unheard of");
-        if let Role::Coordinator(reign) = &self.role {
-            assert!(reign.ballot == self.promise.ballot(), "a coordinator has promised another reign");
-            assert!(reign.ballot.owner == self.me, "coordinates in another's reign");
-        }
-    }
-}
-
-impl<V: Ordered> Orders for Order<V> {
-    type Value = V;
-    type Parameters = Parameters;
-    type Position = Slot;
-
-    const TOTAL: bool = true;
-    const AHEAD: bool = true;
-    const MEMBERSHIP: Membership = Membership::StopAndHandOver;
-
-    fn takes(&self) -> Takes {
-        Takes::Here
-    }
-
-    fn leads(&self) -> bool {
-        matches!(self.role, Role::Coordinator(_))
-    }
-
-    fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
-        let Some(id) = value.id() else {
-            self.nameless.push(value);
-            return Ok(());
-        };
-        if self.pending.contains_key(&id) {
-            return Ok(());
-        }
-        if self.pending.len() >= self.parameters.queue_commands
-            || self.pending_bytes + bytes > self.parameters.queue_bytes.max(bytes)
-        {
-            return Err(Refusal::Overloaded);
-        }
-        let digest = digest(&value);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.pending_bytes += bytes as usize;
-        self.pending.insert(id, Pending { value, digest, bytes, since: now, slot: None });
-        self.queue.push_back(id);
-        Ok(())
-    }
-
-    fn step(&mut self, now: Instant) -> Option<Step<V>> {
-        if self.delivered >= self.decided {
-            return None;
-        }
-        let slot = self.delivered;
-        let cell = self.cells.get_mut(slot)?;
-        let values = cell.outcome.clone()?;
-        // Nobody needs the vote for a decided index any more.
-        cell.vote = None;
-        let answer = cell.learned;
-        let spans = cell.recovered.map(|[voted, sent, quorum]| {
-            [sent.since(voted), Span::ZERO, quorum.since(sent), now.since(quorum)]
-        });
-        self.delivered = slot.next();
-        let size = values.iter().map(wire::encoded_size).sum::<usize>() + 64;
-        self.keep(u32::try_from(size).unwrap_or(u32::MAX));
-        let digest = digest(&values[..]);
-        Some(Step::Decided(Decided { position: slot.0, digest, values, answer, spans }))
-    }
-
-    fn serial(&self) -> u64 {
-        self.delivered.0
-    }
-
-    fn position(&self) -> Slot {
-        self.delivered
-    }
-
-    fn serves(&self, serial: u64) -> bool {
-        Slot(serial) >= self.cells.base()
-    }
-
-    fn behind(&self) -> Option<ProcessId> {
-        self.behind
-    }
-
-    fn install(&mut self, position: &Slot) -> bool {
-        self.behind = None;
-        if *position <= self.delivered {
-            return false;
-        }
-        self.cells.trim(*position);
-        self.kept.clear();
-        self.kept_bytes = 0;
-        self.delivered = *position;
-        self.decided = self.decided.max(*position);
-        self.advance();
-        if let Role::Coordinator(reign) = &mut self.role {
-            reign.drop_below(*position);
-        }
-        true
-    }
-
-    fn give_up(&mut self) {
-        self.behind = None;
-    }
-
-    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        self.hand_over(ticket, change, effects);
     }
 }
