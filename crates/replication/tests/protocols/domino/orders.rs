@@ -3,7 +3,7 @@
 //! for. Beside agreement, nobody may lose a place that a client was told of.
 
 use crate::walk::{Letter, World, explore_and_look};
-use isochrone_core::Span;
+use isochrone_core::{Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::domino::{Item, Learners, Message, Mutation, Order, Parameters, Place};
 use isochrone_replication::order::Order as _;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 type Small = World<Order<Letter>>;
 
-const REPLICAS: usize = 3;
 const CLIENT: usize = 9;
 const MS: u64 = 1_000_000;
 /// Time passes in steps of this length; who is silent for two of them is taken for failed.
@@ -31,9 +30,13 @@ fn parameters() -> Parameters {
 
 /// A world in which everybody knows everybody's clock, and nothing is on its way.
 fn world(tune: impl FnOnce(&mut Parameters)) -> Small {
+    world_of(3, tune)
+}
+
+fn world_of(replicas: usize, tune: impl FnOnce(&mut Parameters)) -> Small {
     let mut parameters = parameters();
     tune(&mut parameters);
-    let mut world = World::with_hour(REPLICAS, parameters, Span::from_millis(STEP));
+    let mut world = World::with_hour(replicas, parameters, Span::from_millis(STEP));
     world.keep = |message| matches!(message, Message::Voted { .. } | Message::Committed { .. });
     world.watch = keeps_its_word;
     world.deliver();
@@ -65,15 +68,15 @@ trait Request {
     }
 }
 
-fn position(place: Place) -> u64 {
-    place.at * (REPLICAS as u64 + 1) + u64::from(place.lane)
+fn position(world: &Small, place: Place) -> u64 {
+    place.at * (world.orders().len() as u64 + 1) + u64::from(place.lane)
 }
 
 /// A place that a client was told of, by a supermajority's votes of one epoch or by a leader, is not lost:
 /// whoever has executed all before it and itself has executed the command there.
 fn keeps_its_word(world: &Small) {
     let done = world.orders().iter().map(|order| order.position()).max().unwrap_or_default();
-    let holds = |place: Place, number: u64| world.at(position(place)) == u8::try_from(number).ok();
+    let holds = |place: Place, number: u64| world.at(position(world, place)) == u8::try_from(number).ok();
     let mut votes: BTreeMap<(u32, u64, u64), BTreeSet<usize>> = BTreeMap::new();
     for (from, message) in &world.told {
         match message {
@@ -97,10 +100,10 @@ fn keeps_its_word(world: &Small) {
     }
     for ((epoch, at, number), voters) in votes {
         let place = Place { at, lane: 0 };
-        if voters.len() == REPLICAS && place < done {
+        if voters.len() >= Quorums::supermajority(world.orders().len()) && place < done {
             assert!(
                 holds(place, number),
-                "all have voted for {number} at {at} in epoch {epoch}, and it is not there"
+                "a supermajority has voted for {number} at {at} in epoch {epoch}, and it is not there"
             );
         }
     }
@@ -124,7 +127,7 @@ fn walk(world: &Small, bound: usize) -> (usize, Seen) {
     let mut seen = Seen::default();
     let states = explore_and_look(world, bound, |world| {
         let orders = world.orders();
-        let latest = (0..REPLICAS).map(|node| world.wall(node)).max().unwrap_or(0);
+        let latest = (0..orders.len()).map(|node| world.wall(node)).max().unwrap_or(0);
         let ahead = |order: &Order<Letter>| order.frontiers()[1..].iter().any(|at| *at > latest + STEP * MS);
         seen.walks += 1;
         seen.failovers += usize::from(orders.iter().any(|order| order.epoch() > (0, true)));
@@ -147,6 +150,15 @@ fn failover(mutation: Option<Mutation>, learners: Learners) -> Small {
     // Behind all that an epoch begins with.
     Small::fast(&mut world, 0..3, STEP * 4, 3);
     world.timers = vec![1, 4, 3];
+    world
+}
+
+/// Five replicas, of which one alone gets a request in time and the others pass its stamp; the coordinator is
+/// silent. Four no-ops are a choice, of which three replicas may show two.
+fn five(mutation: Option<Mutation>) -> Small {
+    let mut world = world_of(5, |parameters| parameters.mutation = mutation);
+    Small::fast(&mut world, [4], STEP / 2, 1);
+    world.timers = vec![1, 4, 2, 2, 1];
     world
 }
 
@@ -202,6 +214,8 @@ fn no_order_of_messages_found_breaks_a_failover_of_the_coordinator() {
         let (states, seen) = walk(&failover(None, learners), 12_000);
         assert!(states >= 10_000 && seen.failovers > 0 && seen.complete > 0 && seen.told > 0);
     }
+    let (states, seen) = walk(&five(None), 12_000);
+    assert!(states >= 10_000 && seen.failovers > 0 && seen.told > 0);
     let (states, seen) = walk(&contenders(None), 12_000);
     assert!(states >= 10_000 && seen.failovers > 0 && seen.told > 0);
 }
@@ -231,6 +245,7 @@ fn the_exploration_finds_what_is_wrong() {
         (Mutation::ExecuteEarly, revocation(Some(Mutation::ExecuteEarly))),
         (Mutation::ClockBeforeVote, failover(Some(Mutation::ClockBeforeVote), Learners::All)),
         (Mutation::ProposeInSealed, revocation(Some(Mutation::ProposeInSealed))),
+        (Mutation::HighThreshold, five(Some(Mutation::HighThreshold))),
         (Mutation::ProposeTwice, failover(Some(Mutation::ProposeTwice), Learners::All)),
         (Mutation::VoteBeforeDurable, restart(Some(Mutation::VoteBeforeDurable))),
     ];
