@@ -13,7 +13,7 @@ use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
 use super::spec::Given;
 use crate::gateway::Context;
-use isochrone_core::command::{DeadlineChange, Operation};
+use isochrone_core::command::{DeadlineChange, Operation, Score, ScoreCondition, ZAddFlags};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -31,14 +31,23 @@ pub(crate) enum Native {
     ExpireMillis,
     /// The same in seconds.
     ExpireSeconds,
+    /// kombu: adds ARGV\[1\] to the set KEYS\[1\], and raises the score of ARGV\[2\] in KEYS\[2\] to ARGV\[3\]
+    /// milliseconds from now.
+    RefreshBinding,
+    /// kombu: deletes tables of bindings that nobody has refreshed. Their keys are not declared, so here none
+    /// is deleted, and the answer is 0.
+    SweepBindings,
 }
 
-/// Scripts of redis-py (`redis/lock.py`, unchanged since version 3; used by kombu and celery too): it sends
-/// their digests, and a text only where the digest is not known.
-const DIGESTS: [(&str, Native); 3] = [
+/// Scripts of libraries that send their digests first, and a text only where the digest is not known: redis-py's
+/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too) and kombu's.
+const DIGESTS: [(&str, Native); 5] = [
     ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
     ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
     ("1cac51482acf5858da00f6d685d68f886cd6b6b2", Native::ExpireMillis),
+    // kombu 5.7, `kombu/transport/redis.py`.
+    ("ef7a9e205fbaf46bf959e1522ff796622fc676c7", Native::RefreshBinding),
+    ("9a2b966a0a2d2d0e36ec32bc30fc89342b94a4bf", Native::SweepBindings),
 ];
 
 /// Scripts that libraries write alike.
@@ -94,7 +103,7 @@ impl Scripts {
         let laid_out = || (text.len() <= TEXT_MAX).then(|| BY_TEXT.get(&canonical(text))).flatten();
         let native = BY_DIGEST.get(&digest).or_else(laid_out);
         let native = *native.ok_or(Complaint::text(
-            "ERR this script is not known here: there is no interpreter, by design, only lock scripts of \
+            "ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of \
              well-known libraries are executed; use MULTI/EXEC with WATCH",
         ))?;
         if self.learned.len() < LEARNED_MAX {
@@ -137,15 +146,17 @@ fn keys(args: Args<'_>) -> Result<usize, Complaint> {
 }
 
 fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Understood {
-    let wanted = match native {
-        Native::Release | Native::ReleaseOrMissing => 1,
-        Native::ExpireMillis | Native::ExpireSeconds => 2,
-        Native::Extend => 3,
+    let (its_keys, wanted) = match native {
+        Native::Release | Native::ReleaseOrMissing => (1, 1),
+        Native::ExpireMillis | Native::ExpireSeconds => (1, 2),
+        Native::Extend | Native::SweepBindings => (1, 3),
+        Native::RefreshBinding => (2, 3),
     };
-    if keys != 1 || args.len() < 4 + wanted {
-        let text = format!("ERR this script takes 1 key and {wanted} arguments");
+    if keys != its_keys || args.len() < 3 + its_keys + wanted {
+        let text = format!("ERR this script takes {its_keys} keys and {wanted} arguments");
         return Err(Complaint::text(text));
     }
+    // What follows the first key is the second, or the first argument.
     let (key, value) = (blob(args.at(3)), blob(args.at(4)));
     let deadline = |time: Time| {
         let units = integer(args.at(5)).ok_or(Complaint::NotInteger)?;
@@ -159,6 +170,22 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
                 [Operation::Exists { keys: [key.clone()].into() }, Operation::DelIf { key, value }];
             let operation = Operation::Transaction { watched: [].into(), operations: operations.into() };
             return Ok(Plan { operation, shape: Shape::Released });
+        }
+        Native::SweepBindings => {
+            let operation = Operation::Exists { keys: [key].into() };
+            return Ok(Plan { operation, shape: Shape::Number(0) });
+        }
+        Native::RefreshBinding => {
+            let millis = integer(args.at(7)).ok_or(Complaint::NotInteger)?;
+            let now = given.stamp.as_nanos() / 1_000_000;
+            let score = Score::new(now as f64 + millis as f64).ok_or(Complaint::NotFloat)?;
+            let flags = ZAddFlags { scores: ScoreCondition::Greater, ..ZAddFlags::default() };
+            let operations = [
+                Operation::SAdd { key, members: [blob(args.at(5))].into() },
+                Operation::ZAdd { key: value, flags, members: [(score, blob(args.at(6)))].into() },
+            ];
+            let operation = Operation::Transaction { watched: [].into(), operations: operations.into() };
+            return Ok(Plan { operation, shape: Shape::Nothing });
         }
         Native::Extend if args.at(6) == b"0" => {
             DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)

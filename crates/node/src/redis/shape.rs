@@ -32,6 +32,10 @@ pub(crate) enum Shape {
     IfAny(i64),
     /// A key with one element that was popped from it, flat (BLPOP, BZPOPMIN).
     Popped,
+    /// This number whatever was found.
+    Number(i64),
+    /// Nothing whatever was found, unless a part of it was refused.
+    Nothing,
     /// Whether a key existed, and whether it was deleted: 1 for yes, -1 where there was none.
     Released,
     /// Pairs stay pairs in RESP2 too (ZMPOP).
@@ -87,6 +91,11 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::IfAny(_), Response::Integer(0)) => reply.null(),
         (Shape::IfAny(number), _) => reply.integer(number),
         (Shape::Popped, Response::Array(parts)) => popped(parts, reply),
+        (Shape::Number(number), _) => reply.integer(number),
+        (Shape::Nothing, Response::Array(parts)) => match parts.iter().find(|part| part.is_error()) {
+            Some(refused) => plain(refused, false, reply),
+            None => reply.null(),
+        },
         (Shape::Released, Response::Array(parts)) => reply.integer(match parts[..] {
             [Response::Integer(0), _] => -1,
             [_, Response::Integer(deleted)] => deleted,

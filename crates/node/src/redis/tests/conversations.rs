@@ -418,11 +418,11 @@ fn errors_are_those_of_redis() {
             > DEBUG SLEEP 1
               -ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' ·
             > EVAL return 0
-              -ERR this script is not known here: there is no interpreter, by design, only lock scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·
+              -ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of well-known libraries are executed; use MULTI/EXEC with WATCH·
             > EVALSHA abc 0
               -NOSCRIPT No matching script. Please use EVAL.·
             > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
-              -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only lock scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
+              -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
             > SORT c
               -ERR unknown command 'SORT', with args beginning with: 'c' ·
             > HELLO 4
@@ -566,7 +566,13 @@ fn lock_scripts_are_operations() {
          > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 2 lock me 5000
          > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me soon
          > MULTI ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EXEC
-         < 4 array int 1",
+         < 4 array int 1
+         > EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines member exchange 1000
+         < 5 array int 1, int 1
+         > EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines member exchange 1000
+         < 6 array int 1, wrongtype
+         > EVALSHA 9a2b966a0a2d2d0e36ec32bc30fc89342b94a4bf 1 deadlines a b 100
+         < 7 int 1",
         expect![[r#"
             > EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
               ask 0 k1 DelIf { key: "lock", value: "me" }
@@ -585,9 +591,9 @@ fn lock_scripts_are_operations() {
             < 3 int 1
               :1·
             > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me
-              -ERR this script takes 1 key and 2 arguments·
+              -ERR this script takes 1 keys and 2 arguments·
             > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 2 lock me 5000
-              -ERR this script takes 1 key and 2 arguments·
+              -ERR this script takes 1 keys and 2 arguments·
             > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me soon
               -ERR value is not an integer or out of range·
             > MULTI ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EXEC
@@ -595,6 +601,18 @@ fn lock_scripts_are_operations() {
               +OK·+QUEUED·
             < 4 array int 1
               *1·:1·
+            > EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines member exchange 1000
+              ask 5 k1 Transaction { watched: [], operations: [SAdd { key: "table", members: ["member"] }, ZAdd { key: "deadlines", flags: ZAddFlags { condition: Always, scores: Greater, changed: false }, members: [(1700000001000, "exchange")] }] }
+            < 5 array int 1, int 1
+              $-1·
+            > EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines member exchange 1000
+              ask 6 k1 Transaction { watched: [], operations: [SAdd { key: "table", members: ["member"] }, ZAdd { key: "deadlines", flags: ZAddFlags { condition: Always, scores: Greater, changed: false }, members: [(1700000001000, "exchange")] }] }
+            < 6 array int 1, wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > EVALSHA 9a2b966a0a2d2d0e36ec32bc30fc89342b94a4bf 1 deadlines a b 100
+              ask 7 k1 Exists { keys: ["deadlines"] }
+            < 7 int 1
+              :0·
         "#]],
     );
     let mut world = super::World::new(Login::Open);
