@@ -7,8 +7,8 @@ use std::hash::{Hash, Hasher};
 /// A map for look-ups alone: it cannot be iterated, so that nothing can depend on where its hashes put things.
 /// Two that hold the same are equal and hash alike, however they came by it.
 ///
-/// It replaced ordered maps on the way of every command, where finding the place in the order and shifting the
-/// neighbours was most of the cost.
+/// For what lies on the way of every command: in an ordered map, finding the place in the order and shifting the
+/// neighbours would be most of the cost.
 #[derive(Clone, Debug)]
 pub struct Table<K, V>(FxHashMap<K, V>);
 
