@@ -13,7 +13,7 @@ pub(super) struct Contact {
     /// When each was last heard of.
     heard: Vec<Instant>,
     /// The round trip to each, microseconds; 0 where unknown.
-    trips: Vec<u32>,
+    pub(super) trips: Vec<u32>,
     /// What each says of its own.
     others: Vec<Vec<u32>>,
     /// Life and clock of the last sign of life, and when it came.

@@ -13,7 +13,7 @@ use crate::service::Reply;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
-    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp, Ticket,
+    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp, Ticket, wire,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -63,6 +63,8 @@ struct Group {
     sparse: bool,
     down: Vec<bool>,
     now: Instant,
+    /// How fast each steady clock goes, percent.
+    rates: Vec<u64>,
     executed: Vec<Vec<u8>>,
     ready: Vec<Vec<u8>>,
     read: Vec<Vec<u8>>,
@@ -81,6 +83,8 @@ fn all(_: usize, _: usize, _: &Said) -> bool {
 fn view(round: u32, owner: u8) -> Ballot {
     Ballot { round, owner: ReplicaId(owner) }
 }
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
 
 impl Group {
     fn new(count: usize, mutation: Option<Mutation>) -> Group {
@@ -110,7 +114,8 @@ impl Group {
             keeps: false,
             sparse: false,
             down: vec![false; count],
-            now: Instant::ZERO + Span::from_secs(1),
+            now: START,
+            rates: vec![100; count],
             executed: vec![Vec::new(); count],
             ready: vec![Vec::new(); count],
             read: vec![Vec::new(); count],
@@ -127,7 +132,8 @@ impl Group {
         let mut input = Some(input);
         let mut own = VecDeque::new();
         loop {
-            let effects = self.outboxes[node].input(self.now, Stamp::ZERO);
+            let now = self.clock(node);
+            let effects = self.outboxes[node].input(now, Stamp::ZERO);
             let order = &mut self.orders[node];
             match (input.take(), own.pop_front()) {
                 (Some(input), _) => input(order, effects),
@@ -136,7 +142,7 @@ impl Group {
             }
             order.settle(effects);
             order.check();
-            while let Some(step) = order.step(self.now) {
+            while let Some(step) = order.step(now) {
                 match step {
                     Step::Decided(decided) => {
                         self.executed[node].extend(decided.values.iter().map(|letter| letter.name));
@@ -154,7 +160,7 @@ impl Group {
                         self.network.push_back((node, usize::from(to.node.0), message));
                     }
                     Effect::Arm { timer, after } => {
-                        self.timers.insert((node, timer), self.now + after);
+                        self.timers.insert((node, timer), self.now + after * 100 / self.rates[node]);
                     }
                     Effect::Disarm { timer } => {
                         self.timers.remove(&(node, timer));
@@ -164,6 +170,11 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// What a member's steady clock says.
+    fn clock(&self, node: usize) -> Instant {
+        START + self.now.since(START) * self.rates[node] / 100
     }
 
     /// All that is under way arrives, but for what the case loses.
@@ -188,7 +199,7 @@ impl Group {
     }
 
     fn propose_key(&mut self, node: usize, name: u8, key: u8) {
-        let (now, letter) = (self.now, Letter { key: Blob::from(vec![key]), ..write(name) });
+        let (now, letter) = (self.clock(node), Letter { key: Blob::from(vec![key]), ..write(name) });
         self.act(node, |order, _| order.propose(letter, 1, now).unwrap_or_default());
         self.deliver();
     }
@@ -198,7 +209,8 @@ impl Group {
     }
 
     fn ask_key(&mut self, node: usize, name: u8, key: u8) {
-        let (now, letter) = (self.now, Letter { reads: true, key: Blob::from(vec![key]), ..write(name) });
+        let (now, letter) =
+            (self.clock(node), Letter { reads: true, key: Blob::from(vec![key]), ..write(name) });
         self.act(node, |order, _| order.propose(letter, 1, now).unwrap_or_default());
         self.deliver();
     }
@@ -793,6 +805,98 @@ fn s5_an_isolated_sequencer_answers_no_read_when_its_lease_is_over() {
         group.passes = all;
         group.pass_millis(3_000);
         group.agree(if mutation.is_none() { group.executed[0].len() } else { 2 });
+    }
+}
+
+/// A sequencer whose clock goes this fast is cut off, others go on, and it is asked.
+fn reads_what_was(rate: u64) -> bool {
+    let mut group = Group::new(3, None);
+    group.rates[0] = rate;
+    group.propose(0, 1);
+    group.pass_millis(500);
+    group.ask(0, 7);
+    assert_eq!(group.read[0], [7], "under its lease");
+    group.passes = |from, to, _| from != 0 && to != 0;
+    group.pass_until_led(view(1, 0));
+    group.propose(1, 2);
+    while group.ready[1].is_empty() {
+        let end = group.now + Span::from_secs(1);
+        assert!(group.pass_one(end), "others go on");
+    }
+    group.ask(0, 8);
+    group.read[0].contains(&8)
+}
+
+#[test]
+fn s6_a_clock_beyond_the_margin_breaks_reads() {
+    // The margin is a hundredth.
+    assert!(!reads_what_was(100));
+    assert!(!reads_what_was(99));
+    assert!(reads_what_was(25), "a clock four times too slow, which this test must be able to see");
+}
+
+/// Bytes that the sequencer of five sends, and is sent besides commands that are decided, for one command of
+/// this length of another member whose quorum it is not in.
+fn bytes_at_sequencer(length: usize) -> usize {
+    let parameters = Parameters { thrifty: true, ..Parameters::for_rtt(Span::from_millis(10)) };
+    let mut group = Group::with(5, parameters);
+    // Far from R3, to which all others are near.
+    group.orders[3].contact.trips = vec![50_000, 10_000, 10_000, 0, 10_000];
+    let letter = Letter { key: Blob::from(vec![0; length]), ..write(1) };
+    let now = group.now;
+    group.act(3, |order, _| order.propose(letter, length, now).unwrap_or_default());
+    let (mut bytes, mut values) = (0, 0);
+    let end = group.now + Span::from_millis(200);
+    loop {
+        while let Some((from, to, message)) = group.network.pop_front() {
+            for part in parts(&message).iter().filter(|_| from == 0 || to == 0) {
+                match part {
+                    Part::Decided { .. } => values += 1,
+                    Part::Accept { .. } => panic!("it is not in the quorum"),
+                    part => bytes += wire::encoded_size(part),
+                }
+            }
+            group.act(to, |order, effects| order.receive(process(from), message, effects));
+        }
+        if !group.pass_one(end) {
+            break;
+        }
+    }
+    assert_eq!(values, 1, "the command itself came once");
+    group.agree(1);
+    bytes
+}
+
+#[test]
+fn p2_what_ordering_a_command_costs_does_not_depend_on_its_length() {
+    // But for the hash of its key, whose length differs by a few bytes.
+    let (small, large) = (bytes_at_sequencer(100), bytes_at_sequencer(10_000));
+    assert!(small > 0 && small.abs_diff(large) < 9, "{small} and {large} bytes");
+}
+
+#[test]
+fn p3_order_instances_are_fewer_by_what_shares_one() {
+    for share in [1, 2, 4, 8] {
+        let parameters =
+            Parameters { batch: false, order_batch: share, ..Parameters::for_rtt(Span::from_millis(10)) };
+        let mut group = Group::with(3, parameters);
+        let now = group.now;
+        group.act(1, |order, _| {
+            for name in 0..8 {
+                order.propose(write(name), 1, now).unwrap_or_default();
+            }
+        });
+        let mut told = 0;
+        while let Some((from, to, message)) = group.network.pop_front() {
+            for part in parts(&message).iter().filter(|_| (from, to) == (0, 1)) {
+                if let Part::Order { runs, .. } = part {
+                    told += runs.len();
+                }
+            }
+            group.act(to, |order, effects| order.receive(process(from), message, effects));
+        }
+        assert_eq!(told, 8 / share as usize, "{share} slots in one order instance");
+        group.agree(8);
     }
 }
 
