@@ -187,7 +187,7 @@ impl Store {
                     return Some(Ok(Response::NilArray));
                 }
                 let answers = operations.iter().map(|operation| match operation {
-                    Transaction { .. } => Refusal::NestedTransaction.into(),
+                    operation if !may_be_inside(operation) => Refusal::NestedTransaction.into(),
                     // A transaction that reads holds nothing but operations that read.
                     operation => self.answer(operation, stamp).unwrap_or(Response::Nil),
                 });
@@ -195,6 +195,18 @@ impl Store {
             }
             _ => return None,
         })
+    }
+}
+
+/// Whether an operation may stand within a transaction: all but transactions that may not take place, or hold
+/// others. Those that always take place are scripts.
+pub(crate) fn may_be_inside(operation: &Operation) -> bool {
+    match operation {
+        Operation::Transaction { watched, operations } => {
+            watched.is_empty()
+                && !operations.iter().any(|inner| matches!(inner, Operation::Transaction { .. }))
+        }
+        _ => true,
     }
 }
 

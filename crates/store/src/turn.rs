@@ -82,7 +82,7 @@ impl<'a> Turn<'a> {
                 return Response::NilArray;
             }
             let answers = operations.iter().map(|operation| match operation {
-                Operation::Transaction { .. } => Refusal::NestedTransaction.into(),
+                operation if !crate::may_be_inside(operation) => Refusal::NestedTransaction.into(),
                 operation => self.execute(operation),
             });
             return Response::Array(answers.collect());

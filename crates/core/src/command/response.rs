@@ -156,7 +156,7 @@ pub enum Refusal {
     /// A key was to be copied onto itself.
     #[error("ERR source and destination objects are the same")]
     SameObject,
-    /// A transaction holds a transaction.
+    /// A transaction holds one that watches keys, or holds others.
     #[error("ERR MULTI calls can not be nested")]
     NestedTransaction,
 }

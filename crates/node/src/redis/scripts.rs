@@ -103,7 +103,7 @@ impl Scripts {
         let laid_out = || (text.len() <= TEXT_MAX).then(|| BY_TEXT.get(&canonical(text))).flatten();
         let native = BY_DIGEST.get(&digest).or_else(laid_out);
         let native = *native.ok_or(Complaint::text(
-            "ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of \
+            "ERR this script is not known here: there is no interpreter, by design, only scripts of \
              well-known libraries are executed; use MULTI/EXEC with WATCH",
         ))?;
         if self.learned.len() < LEARNED_MAX {

@@ -314,6 +314,11 @@ fn parse_response(text: &str) -> Response {
             let pair = Response::Array(parts.split_off(1));
             Response::Array(vec![parts.remove(0), Response::Array(vec![pair])])
         }
+        "transaction" => Response::Array(vec![
+            Response::Integer(1),
+            Response::Array(vec![Response::Integer(1), Response::Integer(0)]),
+            Response::Nil,
+        ]),
         "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
         "wrongtype" => Response::Error(Refusal::WrongType),
         other => panic!("no response is called {other}"),

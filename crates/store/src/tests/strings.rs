@@ -196,7 +196,7 @@ fn transactions_are_one_step() {
         set("string", "1"),
         Operation::IncrBy { key: b("string"), by: 1 },
         Operation::IncrBy { key: b("list"), by: 1 },
-        transaction(&[], &[]),
+        transaction(&[("string", 7)], &[]),
         get("string"),
     ];
     // A refused operation does not undo the others: as in Redis.
@@ -210,6 +210,14 @@ fn transactions_are_one_step() {
     assert_eq!(store.run(transaction(&watched, &operations)), expected);
     // The watched key has changed.
     assert_eq!(store.run(transaction(&watched, &operations)), Response::NilArray);
+    // One that always takes place may stand within another, but hold no third.
+    let inner = transaction(&[], &[set("string", "5"), get("string")]);
+    let outer = transaction(&[], &[inner.clone(), transaction(&[], &[inner.clone()])]);
+    let both = Response::Array(vec![Response::Ok, bulk("5")]);
+    assert_eq!(store.run(outer), Response::Array(vec![both, Refusal::NestedTransaction.into()]));
+    let reads = transaction(&[], &[transaction(&[], &[get("string")])]);
+    assert_eq!(store.run(reads), Response::Array(vec![Response::Array(vec![bulk("5")])]));
+    store.run(set("string", "2"));
     assert_eq!(store.run(transaction(&[("nothing", 7)], &[get("string")])), Response::NilArray);
     assert_eq!(store.run(transaction(&[], &[get("string"), Operation::DbSize])), {
         Response::Array(vec![bulk("2"), Response::Integer(5)])

@@ -418,11 +418,11 @@ fn errors_are_those_of_redis() {
             > DEBUG SLEEP 1
               -ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' ·
             > EVAL return 0
-              -ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of well-known libraries are executed; use MULTI/EXEC with WATCH·
+              -ERR this script is not known here: there is no interpreter, by design, only scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·
             > EVALSHA abc 0
               -NOSCRIPT No matching script. Please use EVAL.·
             > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
-              -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only scripts of locks and of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
+              -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
             > SORT c
               -ERR unknown command 'SORT', with args beginning with: 'c' ·
             > HELLO 4
@@ -572,7 +572,9 @@ fn lock_scripts_are_operations() {
          > EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines member exchange 1000
          < 6 array int 1, wrongtype
          > EVALSHA 9a2b966a0a2d2d0e36ec32bc30fc89342b94a4bf 1 deadlines a b 100
-         < 7 int 1",
+         < 7 int 1
+         > MULTI ; SADD s a ; EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines m e 1 ; GET x ; EXEC
+         < 8 transaction",
         expect![[r#"
             > EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
               ask 0 k1 DelIf { key: "lock", value: "me" }
@@ -613,6 +615,11 @@ fn lock_scripts_are_operations() {
               ask 7 k1 Exists { keys: ["deadlines"] }
             < 7 int 1
               :0·
+            > MULTI ; SADD s a ; EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table deadlines m e 1 ; GET x ; EXEC
+              ask 8 k1 Transaction { watched: [], operations: [SAdd { key: "s", members: ["a"] }, Transaction { watched: [], operations: [SAdd { key: "table", members: ["m"] }, ZAdd { key: "deadlines", flags: ZAddFlags { condition: Always, scores: Greater, changed: false }, members: [(1700000000001, "e")] }] }, Get { key: "x" }] }
+              +OK·+QUEUED·+QUEUED·+QUEUED·
+            < 8 transaction
+              *3·:1·$-1·$-1·
         "#]],
     );
     let mut world = super::World::new(Login::Open);
