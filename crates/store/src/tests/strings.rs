@@ -212,7 +212,7 @@ fn transactions_are_one_step() {
     assert_eq!(store.run(transaction(&watched, &operations)), Response::NilArray);
     // One that always takes place may stand within another, but hold no third.
     let inner = transaction(&[], &[set("string", "5"), get("string")]);
-    let outer = transaction(&[], &[inner.clone(), transaction(&[], &[inner.clone()])]);
+    let outer = transaction(&[], &[inner.clone(), transaction(&[], std::slice::from_ref(&inner))]);
     let both = Response::Array(vec![Response::Ok, bulk("5")]);
     assert_eq!(store.run(outer), Response::Array(vec![both, Refusal::NestedTransaction.into()]));
     let reads = transaction(&[], &[transaction(&[], &[get("string")])]);

@@ -154,7 +154,8 @@ fn bitfield(args: Args<'_>, given: &mut Given<'_>, read_only: bool) -> Understoo
         }
         let is_get = is(word, "GET") && left >= 2;
         let is_set = is(word, "SET") && left >= 3;
-        if !is_get && !is_set && !(is(word, "INCRBY") && left >= 3) {
+        let is_add = is(word, "INCRBY") && left >= 3;
+        if !(is_get || is_set || is_add) {
             return Err(Complaint::Syntax);
         }
         let (signed, width) = encoding(args.at(at + 1))?;
