@@ -83,16 +83,9 @@ fn local(protocol: &'static str, replicas: usize, size: usize) -> Experiment {
     }
 }
 
-/// Under contention, and without it to compare: shorter, since what EPaxos then depends on grows all the time.
+/// Under contention, and without it to compare.
 fn contended(protocol: &'static str, replicas: usize, percent: u8) -> Experiment {
-    let local = local(protocol, replicas, 16);
-    let local = Experiment {
-        clients: local.clients.iter().map(|(region, _)| (*region, 24)).collect(),
-        duration: Span::from_millis(45),
-        warm: Span::from_millis(15),
-        ..local
-    };
-    conflicting(local, percent)
+    conflicting(local(protocol, replicas, 16), percent)
 }
 
 fn conflicting(experiment: Experiment, percent: u8) -> Experiment {

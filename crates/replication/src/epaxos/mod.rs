@@ -19,7 +19,7 @@
 //! **What it costs.** A client beside the replica at r waits `m(r)`, the round trip to the fast quorum, and
 //! with five or more replicas under interference the round trip to a majority more. At three replicas the
 //! nearest other one, the *delegate*, settles the attributes by itself, so that interference costs nothing
-//! before execution. Execution waits for what interferes.
+//! before execution; the third then only listens, without a sync or an answer. Execution waits for what interferes.
 //!
 //! **What survives.** Anything but the loss of a majority's journals. A failure costs those nothing whose
 //! commands do not interfere with what the failed replica led; others the patience after which the silent are
@@ -67,7 +67,8 @@
 //! the other was pre-accepted are ordered. The surplus is left out again when a committed instance is linked
 //! into the graph: an edge goes only to those that interfere, which is a function of what instances hold and
 //! so the same everywhere. Where an instance may hold anything, what it holds is waited for; where it is known
-//! not to interfere, its commit is not.
+//! not to interfere, its commit is not. Of one seat's instances the later lead to the earlier that they interfere
+//! with, which their leader knew, so an edge to the last that touches something stands for those to all before it.
 //!
 //! # Why one order is executed
 //! *Agreement*: an instance is committed with one content and one set of attributes. *Visibility*: of two
@@ -86,7 +87,8 @@
 //! - *The slow path is Paxos*: a value chosen by a majority in a ballot is reported to every later recoverer,
 //!   who adopts the vote in the highest ballot. In ballot 0 the leader proposes one value only, or, at three
 //!   replicas, leaves that to the one delegate, whose answer is its vote; the leader's own vote is its record
-//!   of the commit.
+//!   of the commit. Leader and delegate are the majority that knows the instance before that; what the third has
+//!   heard, it may forget.
 //! - *A fast commit rests on the leader alone*: nobody else knows that its answers were equal. So it leaves
 //!   the leader behind the record of it, and a leader that answers `Recover` without a commit has not
 //!   committed, and never will in ballot 0: the instance is given up (`NoOp`), and its leader proposes the
