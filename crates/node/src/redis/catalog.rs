@@ -144,14 +144,14 @@ pub(crate) fn docs(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
 }
 
 fn document(spec: &Spec, reply: &mut Reply<'_>) {
-    let arguments = arguments(spec.syntax);
+    let arguments = arguments(spec.about.syntax);
     let children = spec.children();
     reply.bulk(spec.name.as_bytes());
     reply.map(3 + usize::from(!arguments.is_empty()) + usize::from(!children.is_empty()));
     reply.bulk(b"summary");
-    reply.bulk(spec.summary.as_bytes());
+    reply.bulk(spec.about.summary.as_bytes());
     reply.bulk(b"since");
-    reply.bulk(spec.since.as_bytes());
+    reply.bulk(spec.about.since.as_bytes());
     reply.bulk(b"group");
     reply.bulk(spec.group.name().as_bytes());
     if !arguments.is_empty() {
@@ -295,9 +295,9 @@ pub(crate) fn help(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
     let name = container.name.to_ascii_uppercase();
     let mut lines = vec![format!("{name} <subcommand> [<arg> [value] ...]. Subcommands are:")];
     for child in container.children() {
-        let syntax = if child.syntax.is_empty() { "" } else { " " };
-        lines.push(format!("{}{syntax}{}", child.leaf().to_ascii_uppercase(), child.syntax));
-        lines.push(format!("    {}", child.summary));
+        let syntax = if child.about.syntax.is_empty() { "" } else { " " };
+        lines.push(format!("{}{syntax}{}", child.leaf().to_ascii_uppercase(), child.about.syntax));
+        lines.push(format!("    {}", child.about.summary));
     }
     reply.array(lines.len());
     for line in lines {
@@ -335,7 +335,7 @@ pub fn page() -> String {
 }
 
 fn row(spec: &Spec) -> String {
-    let syntax = match spec.syntax {
+    let syntax = match spec.about.syntax {
         "" => String::new(),
         syntax => format!("`{}`", syntax.replace('|', "\\|")),
     };

@@ -23,16 +23,27 @@ pub(crate) struct Spec {
     pub(crate) keys: Keys,
     /// The chapter it belongs to.
     pub(crate) group: Group,
+    /// What the manual says of it.
+    pub(crate) about: About,
+    /// How it differs from Redis; empty where it does not.
+    pub(crate) differs: &'static str,
+    /// What it leads to.
+    pub(crate) action: Action,
+}
+
+/// What the manual says of a command.
+pub(crate) struct About {
     /// The Redis version that had it first.
     pub(crate) since: &'static str,
     /// Its arguments, for people.
     pub(crate) syntax: &'static str,
     /// What it does, in a sentence.
     pub(crate) summary: &'static str,
-    /// How it differs from Redis; empty where it does not.
-    pub(crate) differs: &'static str,
-    /// What it leads to.
-    pub(crate) action: Action,
+}
+
+/// Words for the manual: the version of Redis that had it first, its arguments, what it does.
+pub(crate) const fn about(since: &'static str, syntax: &'static str, summary: &'static str) -> About {
+    About { since, syntax, summary }
 }
 
 /// What a command leads to.
@@ -190,6 +201,67 @@ pub(crate) enum Group {
 }
 
 impl Group {
+    /// A command on a keyspace; its first argument is its only key.
+    pub(crate) const fn data(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        about: About,
+        parse: Parse,
+    ) -> Spec {
+        self.here(name, arity, flags, about, Action::Data(parse)).with_keys(ONE)
+    }
+
+    /// A command on a keyspace that may wait; its first argument is its only key.
+    pub(crate) const fn blocking(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        about: About,
+        parse: ParseBlocking,
+    ) -> Spec {
+        let spec = self.here(name, arity, flags, about, Action::Blocking(parse));
+        spec.with_keys(ONE).differs(WAITING)
+    }
+
+    /// A command that the connection obeys.
+    pub(crate) const fn control(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        about: About,
+        control: Control,
+    ) -> Spec {
+        self.here(name, arity, flags, about, Action::Control(control))
+    }
+
+    /// A command that the gateway answers at once.
+    pub(crate) const fn local(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        about: About,
+        local: Local,
+    ) -> Spec {
+        self.here(name, arity, flags, about, Action::Local(local))
+    }
+
+    /// A command without keys.
+    pub(crate) const fn here(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        about: About,
+        action: Action,
+    ) -> Spec {
+        Spec { name, arity, flags, keys: Keys::None, group: self, about, differs: "", action }
+    }
+
     /// Its name in COMMAND DOCS.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -239,55 +311,6 @@ const WAITING: &str = "those who wait at one node are served in their order, tho
                        a time-out may come 100 ms late";
 
 impl Spec {
-    /// A command on a keyspace.
-    #[allow(clippy::too_many_arguments)] // A row of a table: the columns are its fields.
-    pub(crate) const fn data(
-        group: Group,
-        name: &'static str,
-        arity: i32,
-        flags: u16,
-        keys: Keys,
-        since: &'static str,
-        syntax: &'static str,
-        summary: &'static str,
-        parse: Parse,
-    ) -> Spec {
-        let action = Action::Data(parse);
-        Spec { name, arity, flags, keys, group, since, syntax, summary, differs: "", action }
-    }
-
-    /// A command on a keyspace that may wait.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) const fn blocking(
-        group: Group,
-        name: &'static str,
-        arity: i32,
-        flags: u16,
-        keys: Keys,
-        since: &'static str,
-        syntax: &'static str,
-        summary: &'static str,
-        parse: ParseBlocking,
-    ) -> Spec {
-        let action = Action::Blocking(parse);
-        Spec { name, arity, flags, keys, group, since, syntax, summary, differs: WAITING, action }
-    }
-
-    /// A command that the gateway answers or obeys itself.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) const fn here(
-        group: Group,
-        name: &'static str,
-        arity: i32,
-        flags: u16,
-        since: &'static str,
-        syntax: &'static str,
-        summary: &'static str,
-        action: Action,
-    ) -> Spec {
-        Spec { name, arity, flags, keys: Keys::None, group, since, syntax, summary, differs: "", action }
-    }
-
     /// The same, with a word on how it differs from Redis.
     pub(crate) const fn differs(self, differs: &'static str) -> Spec {
         Spec { differs, ..self }

@@ -3,7 +3,7 @@
 use super::commands::{bitmaps, hashes, keys, lists, server, sets, sorted_sets, strings};
 use super::complaint::Complaint;
 use super::request::Args;
-use super::spec::{Action, Spec};
+use super::spec::{Action, Group, Spec, about, flag};
 use std::sync::LazyLock;
 
 /// The table, chapter by chapter.
@@ -59,14 +59,11 @@ pub(crate) fn by_name(name: &[u8]) -> Option<&'static Spec> {
 }
 
 /// COMMAND without a subcommand.
-static BARE_COMMAND: Spec = Spec::here(
-    super::spec::Group::Server,
+static BARE_COMMAND: Spec = Group::Server.here(
     "command",
     1,
-    super::spec::flag::LOADING | super::spec::flag::STALE,
-    "2.8.13",
-    "",
-    "Properties of all commands",
+    flag::LOADING | flag::STALE,
+    about("2.8.13", "", "Properties of all commands"),
     Action::Local(super::catalog::all),
 );
 

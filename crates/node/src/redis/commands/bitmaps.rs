@@ -5,83 +5,81 @@ use crate::redis::args::{blob, blobs, is, number};
 use crate::redis::complaint::Complaint;
 use crate::redis::request::{Args, integer};
 use crate::redis::spec::flag::{DENYOOM, FAST, READ, WRITE};
-use crate::redis::spec::{Given, Group, Keys, ONE, Parse, Spec};
+use crate::redis::spec::{Given, Group, Keys, Spec, about};
 use isochrone_core::command::{BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Operation};
 
-#[allow(clippy::too_many_arguments)] // A row of a table: the columns are its fields.
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::Bitmap, name, arity, flags, ONE, since, syntax, summary, parse)
-}
-
 pub(crate) static COMMANDS: &[Spec] = &[
-    row("bitcount", -2, READ, "2.6.0", "key [start end [BYTE|BIT]]", "How many bits are 1", |args, _| {
-        let range = match args.len() {
-            2 => None,
-            4 | 5 => {
-                Some(BitRange { start: number(args.at(2))?, end: number(args.at(3))?, bits: unit(args, 4)? })
-            }
-            _ => return Err(Complaint::Syntax),
-        };
-        Ok(Operation::BitCount { key: blob(args.at(1)), range }.into())
-    }),
-    row(
+    Group::Bitmap.data(
+        "bitcount",
+        -2,
+        READ,
+        about("2.6.0", "key [start end [BYTE|BIT]]", "How many bits are 1"),
+        |args, _| {
+            let range = match args.len() {
+                2 => None,
+                4 | 5 => Some(BitRange {
+                    start: number(args.at(2))?,
+                    end: number(args.at(3))?,
+                    bits: unit(args, 4)?,
+                }),
+                _ => return Err(Complaint::Syntax),
+            };
+            Ok(Operation::BitCount { key: blob(args.at(1)), range }.into())
+        },
+    ),
+    Group::Bitmap.data(
         "bitfield",
         -2,
         WRITE | DENYOOM,
-        "3.2.0",
-        "key [GET encoding offset|[OVERFLOW WRAP|SAT|FAIL] SET encoding offset value|\
+        about(
+            "3.2.0",
+            "key [GET encoding offset|[OVERFLOW WRAP|SAT|FAIL] SET encoding offset value|\
          INCRBY encoding offset increment ...]",
-        "Reads and changes numbers of any width",
+            "Reads and changes numbers of any width",
+        ),
         |args, given| bitfield(args, given, false),
     ),
-    row(
+    Group::Bitmap.data(
         "bitfield_ro",
         -2,
         READ | FAST,
-        "6.0.0",
-        "key [GET encoding offset [GET encoding offset ...]]",
-        "Reads numbers of any width",
+        about("6.0.0", "key [GET encoding offset [GET encoding offset ...]]", "Reads numbers of any width"),
         |args, given| bitfield(args, given, true),
     ),
-    row(
-        "bitop",
-        -4,
-        WRITE | DENYOOM,
-        "2.6.0",
-        "AND|OR|XOR|NOT destkey key [key ...]",
-        "Combines strings bit by bit",
-        bitop,
-    )
-    .with_keys(Keys::Range { first: 2, last: -1, step: 1 }),
-    row(
+    Group::Bitmap
+        .data(
+            "bitop",
+            -4,
+            WRITE | DENYOOM,
+            about("2.6.0", "AND|OR|XOR|NOT destkey key [key ...]", "Combines strings bit by bit"),
+            bitop,
+        )
+        .with_keys(Keys::Range { first: 2, last: -1, step: 1 }),
+    Group::Bitmap.data(
         "bitpos",
         -3,
         READ,
-        "2.8.7",
-        "key bit [start [end [BYTE|BIT]]]",
-        "The first bit like this one",
+        about("2.8.7", "key bit [start [end [BYTE|BIT]]]", "The first bit like this one"),
         bitpos,
     ),
-    row("getbit", 3, READ | FAST, "2.2.0", "key offset", "One bit", |args, given| {
+    Group::Bitmap.data("getbit", 3, READ | FAST, about("2.2.0", "key offset", "One bit"), |args, given| {
         Ok(Operation::GetBit { key: blob(args.at(1)), offset: offset(args.at(2), None, given)? }.into())
     }),
-    row("setbit", 4, WRITE | DENYOOM, "2.2.0", "key offset value", "Sets one bit", |args, given| {
-        let offset = offset(args.at(2), None, given)?;
-        let on = match integer(args.at(3)) {
-            Some(0) => false,
-            Some(1) => true,
-            _ => return Err(Complaint::text("ERR bit is not an integer or out of range")),
-        };
-        Ok(Operation::SetBit { key: blob(args.at(1)), offset, on }.into())
-    }),
+    Group::Bitmap.data(
+        "setbit",
+        4,
+        WRITE | DENYOOM,
+        about("2.2.0", "key offset value", "Sets one bit"),
+        |args, given| {
+            let offset = offset(args.at(2), None, given)?;
+            let on = match integer(args.at(3)) {
+                Some(0) => false,
+                Some(1) => true,
+                _ => return Err(Complaint::text("ERR bit is not an integer or out of range")),
+            };
+            Ok(Operation::SetBit { key: blob(args.at(1)), offset, on }.into())
+        },
+    ),
 ];
 
 /// `BYTE|BIT` at this place, if there is anything: whether positions count bits.

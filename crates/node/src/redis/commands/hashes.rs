@@ -6,122 +6,125 @@ use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{DENYOOM, FAST, READ, WRITE};
-use crate::redis::spec::{Given, Group, ONE, Parse, Spec};
+use crate::redis::spec::{Given, Group, Spec, about};
 use isochrone_core::command::Operation;
 
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::Hash, name, arity, flags, ONE, since, syntax, summary, parse)
-}
-
 pub(crate) static COMMANDS: &[Spec] = &[
-    row("hdel", -3, WRITE | FAST, "2.0.0", "key field [field ...]", "Deletes fields", |args, _| {
-        Ok(Operation::HDel { key: blob(args.at(1)), fields: blobs(args, 2) }.into())
-    }),
-    row("hexists", 3, READ | FAST, "2.0.0", "key field", "Whether a field exists", |args, _| {
-        Ok(Operation::HExists { key: blob(args.at(1)), field: blob(args.at(2)) }.into())
-    }),
-    row("hget", 3, READ | FAST, "2.0.0", "key field", "The value of a field", |args, _| {
-        Ok(Operation::HGet { key: blob(args.at(1)), field: blob(args.at(2)) }.into())
-    }),
-    row("hgetall", 2, READ, "2.0.0", "key", "All fields and values", |args, _| {
+    Group::Hash.data(
+        "hdel",
+        -3,
+        WRITE | FAST,
+        about("2.0.0", "key field [field ...]", "Deletes fields"),
+        |args, _| Ok(Operation::HDel { key: blob(args.at(1)), fields: blobs(args, 2) }.into()),
+    ),
+    Group::Hash.data(
+        "hexists",
+        3,
+        READ | FAST,
+        about("2.0.0", "key field", "Whether a field exists"),
+        |args, _| Ok(Operation::HExists { key: blob(args.at(1)), field: blob(args.at(2)) }.into()),
+    ),
+    Group::Hash.data(
+        "hget",
+        3,
+        READ | FAST,
+        about("2.0.0", "key field", "The value of a field"),
+        |args, _| Ok(Operation::HGet { key: blob(args.at(1)), field: blob(args.at(2)) }.into()),
+    ),
+    Group::Hash.data("hgetall", 2, READ, about("2.0.0", "key", "All fields and values"), |args, _| {
         Ok(Operation::HGetAll { key: blob(args.at(1)) }.into())
     }),
-    row(
+    Group::Hash.data(
         "hincrby",
         4,
         WRITE | DENYOOM | FAST,
-        "2.0.0",
-        "key field increment",
-        "Adds to the integer in a field",
+        about("2.0.0", "key field increment", "Adds to the integer in a field"),
         |args, _| {
             let by = number(args.at(3))?;
             Ok(Operation::HIncrBy { key: blob(args.at(1)), field: blob(args.at(2)), by }.into())
         },
     ),
-    row(
-        "hincrbyfloat",
-        4,
-        WRITE | DENYOOM | FAST,
-        "2.6.0",
-        "key field increment",
-        "Adds to the number in a field",
-        |args, _| {
-            let by = float(args.at(3))?;
-            if by.get().is_infinite() {
-                return Err(Complaint::text("ERR value is NaN or Infinity"));
-            }
-            Ok(Operation::HIncrByFloat { key: blob(args.at(1)), field: blob(args.at(2)), by }.into())
-        },
-    )
-    .differs("computed in 64-bit floating point, not 80-bit"),
-    row("hkeys", 2, READ, "2.0.0", "key", "All fields", |args, _| {
+    Group::Hash
+        .data(
+            "hincrbyfloat",
+            4,
+            WRITE | DENYOOM | FAST,
+            about("2.6.0", "key field increment", "Adds to the number in a field"),
+            |args, _| {
+                let by = float(args.at(3))?;
+                if by.get().is_infinite() {
+                    return Err(Complaint::text("ERR value is NaN or Infinity"));
+                }
+                Ok(Operation::HIncrByFloat { key: blob(args.at(1)), field: blob(args.at(2)), by }.into())
+            },
+        )
+        .differs("computed in 64-bit floating point, not 80-bit"),
+    Group::Hash.data("hkeys", 2, READ, about("2.0.0", "key", "All fields"), |args, _| {
         Ok(Operation::HKeys { key: blob(args.at(1)) }.into())
     }),
-    row("hlen", 2, READ | FAST, "2.0.0", "key", "How many fields", |args, _| {
+    Group::Hash.data("hlen", 2, READ | FAST, about("2.0.0", "key", "How many fields"), |args, _| {
         Ok(Operation::HLen { key: blob(args.at(1)) }.into())
     }),
-    row("hmget", -3, READ | FAST, "2.0.0", "key field [field ...]", "The values of fields", |args, _| {
-        Ok(Operation::HMGet { key: blob(args.at(1)), fields: blobs(args, 2) }.into())
-    }),
-    row(
+    Group::Hash.data(
+        "hmget",
+        -3,
+        READ | FAST,
+        about("2.0.0", "key field [field ...]", "The values of fields"),
+        |args, _| Ok(Operation::HMGet { key: blob(args.at(1)), fields: blobs(args, 2) }.into()),
+    ),
+    Group::Hash.data(
         "hmset",
         -4,
         WRITE | DENYOOM | FAST,
-        "2.0.0",
-        "key field value [field value ...]",
-        "Sets fields; HSET of old",
+        about("2.0.0", "key field value [field value ...]", "Sets fields; HSET of old"),
         |args, _| {
             let operation = set(args, "hmset")?;
             Ok(Plan { operation, shape: Shape::Ok })
         },
     ),
-    row("hrandfield", -2, READ, "6.2.0", "key [count [WITHVALUES]]", "Some fields, at random", rand_field),
-    row(
+    Group::Hash.data(
+        "hrandfield",
+        -2,
+        READ,
+        about("6.2.0", "key [count [WITHVALUES]]", "Some fields, at random"),
+        rand_field,
+    ),
+    Group::Hash.data(
         "hscan",
         -3,
         READ,
-        "2.8.0",
-        "key cursor [MATCH pattern] [COUNT count]",
-        "A page of fields and values",
+        about("2.8.0", "key cursor [MATCH pattern] [COUNT count]", "A page of fields and values"),
         |args, _| {
             let options = scan_options(args, 2, false)?;
             let (cursor, count, pattern) = (options.cursor, options.count, options.pattern);
             Ok(Operation::HScan { key: blob(args.at(1)), cursor, count, pattern }.into())
         },
     ),
-    row(
+    Group::Hash.data(
         "hset",
         -4,
         WRITE | DENYOOM | FAST,
-        "2.0.0",
-        "key field value [field value ...]",
-        "Sets fields",
+        about("2.0.0", "key field value [field value ...]", "Sets fields"),
         |args, _| set(args, "hset").map(Plan::from),
     ),
-    row(
+    Group::Hash.data(
         "hsetnx",
         4,
         WRITE | DENYOOM | FAST,
-        "2.0.0",
-        "key field value",
-        "Sets a field if it does not exist",
+        about("2.0.0", "key field value", "Sets a field if it does not exist"),
         |args, _| {
             let (key, field, value) = (blob(args.at(1)), blob(args.at(2)), blob(args.at(3)));
             Ok(Operation::HSetNx { key, field, value }.into())
         },
     ),
-    row("hstrlen", 3, READ | FAST, "3.2.0", "key field", "The length of a value", |args, _| {
-        Ok(Operation::HStrLen { key: blob(args.at(1)), field: blob(args.at(2)) }.into())
-    }),
-    row("hvals", 2, READ, "2.0.0", "key", "All values", |args, _| {
+    Group::Hash.data(
+        "hstrlen",
+        3,
+        READ | FAST,
+        about("3.2.0", "key field", "The length of a value"),
+        |args, _| Ok(Operation::HStrLen { key: blob(args.at(1)), field: blob(args.at(2)) }.into()),
+    ),
+    Group::Hash.data("hvals", 2, READ, about("2.0.0", "key", "All values"), |args, _| {
         Ok(Operation::HVals { key: blob(args.at(1)) }.into())
     }),
 ];

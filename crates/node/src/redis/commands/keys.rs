@@ -7,186 +7,180 @@ use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{DANGEROUS, DENYOOM, FAST, LOADING, READ, STALE, WRITE};
-use crate::redis::spec::{ALL, Action, Given, Group, Keys, ONE, Parse, Spec, TWO};
+use crate::redis::spec::{ALL, Action, Given, Group, Keys, Spec, TWO, about};
 use isochrone_core::command::{ExpiryCondition, Kind, Operation, TtlUnit};
 
-#[allow(clippy::too_many_arguments)]
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    keys: Keys,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::Generic, name, arity, flags, keys, since, syntax, summary, parse)
-}
-
 pub(crate) static COMMANDS: &[Spec] = &[
-    row(
-        "copy",
-        -3,
-        WRITE | DENYOOM,
-        TWO,
-        "6.2.0",
-        "source destination [REPLACE]",
-        "Copies a value to another key",
-        copy,
-    )
-    .differs("without DB: a copy stays in its keyspace"),
-    row("del", -2, WRITE, ALL, "1.0.0", "key [key ...]", "Deletes keys", |args, _| {
-        Ok(Operation::Del { keys: blobs(args, 1) }.into())
-    }),
-    row("exists", -2, READ | FAST, ALL, "1.0.0", "key [key ...]", "How many of the keys exist", |args, _| {
-        Ok(Operation::Exists { keys: blobs(args, 1) }.into())
-    }),
-    row(
+    Group::Generic
+        .data(
+            "copy",
+            -3,
+            WRITE | DENYOOM,
+            about("6.2.0", "source destination [REPLACE]", "Copies a value to another key"),
+            copy,
+        )
+        .with_keys(TWO)
+        .differs("without DB: a copy stays in its keyspace"),
+    Group::Generic
+        .data("del", -2, WRITE, about("1.0.0", "key [key ...]", "Deletes keys"), |args, _| {
+            Ok(Operation::Del { keys: blobs(args, 1) }.into())
+        })
+        .with_keys(ALL),
+    Group::Generic
+        .data(
+            "exists",
+            -2,
+            READ | FAST,
+            about("1.0.0", "key [key ...]", "How many of the keys exist"),
+            |args, _| Ok(Operation::Exists { keys: blobs(args, 1) }.into()),
+        )
+        .with_keys(ALL),
+    Group::Generic.data(
         "expire",
         -3,
         WRITE | FAST,
-        ONE,
-        "1.0.0",
-        "key seconds [NX|XX|GT|LT]",
-        "Sets when a key expires",
+        about("1.0.0", "key seconds [NX|XX|GT|LT]", "Sets when a key expires"),
         |args, given| expire(args, given, Time::Seconds, "expire"),
     ),
-    row(
+    Group::Generic.data(
         "expireat",
         -3,
         WRITE | FAST,
-        ONE,
-        "1.2.0",
-        "key unix-time-seconds [NX|XX|GT|LT]",
-        "Sets when a key expires",
+        about("1.2.0", "key unix-time-seconds [NX|XX|GT|LT]", "Sets when a key expires"),
         |args, given| expire(args, given, Time::AtSeconds, "expireat"),
     ),
-    row("expiretime", 2, READ | FAST, ONE, "7.0.0", "key", "When a key expires, in seconds", |args, _| {
-        ttl(args, TtlUnit::Seconds, true)
-    }),
-    row("keys", 2, READ | DANGEROUS, Keys::None, "1.0.0", "pattern", "All keys that match", |args, _| {
-        Ok(Operation::Keys { pattern: blob(args.at(1)) }.into())
-    }),
-    Spec::here(
-        Group::Generic,
+    Group::Generic.data(
+        "expiretime",
+        2,
+        READ | FAST,
+        about("7.0.0", "key", "When a key expires, in seconds"),
+        |args, _| ttl(args, TtlUnit::Seconds, true),
+    ),
+    Group::Generic
+        .data("keys", 2, READ | DANGEROUS, about("1.0.0", "pattern", "All keys that match"), |args, _| {
+            Ok(Operation::Keys { pattern: blob(args.at(1)) }.into())
+        })
+        .with_keys(Keys::None),
+    Group::Generic.here(
         "object",
         -2,
         0,
-        "2.2.3",
-        "",
-        "About the form of values",
+        about("2.2.3", "", "About the form of values"),
         Action::Container(OBJECT),
     ),
-    row("persist", 2, WRITE | FAST, ONE, "2.2.0", "key", "Takes the expiry away", |args, _| {
-        Ok(Operation::Persist { key: blob(args.at(1)) }.into())
-    }),
-    row(
+    Group::Generic.data(
+        "persist",
+        2,
+        WRITE | FAST,
+        about("2.2.0", "key", "Takes the expiry away"),
+        |args, _| Ok(Operation::Persist { key: blob(args.at(1)) }.into()),
+    ),
+    Group::Generic.data(
         "pexpire",
         -3,
         WRITE | FAST,
-        ONE,
-        "2.6.0",
-        "key milliseconds [NX|XX|GT|LT]",
-        "Sets when a key expires",
+        about("2.6.0", "key milliseconds [NX|XX|GT|LT]", "Sets when a key expires"),
         |args, given| expire(args, given, Time::Millis, "pexpire"),
     ),
-    row(
+    Group::Generic.data(
         "pexpireat",
         -3,
         WRITE | FAST,
-        ONE,
-        "2.6.0",
-        "key unix-time-milliseconds [NX|XX|GT|LT]",
-        "Sets when a key expires",
+        about("2.6.0", "key unix-time-milliseconds [NX|XX|GT|LT]", "Sets when a key expires"),
         |args, given| expire(args, given, Time::AtMillis, "pexpireat"),
     ),
-    row(
+    Group::Generic.data(
         "pexpiretime",
         2,
         READ | FAST,
-        ONE,
-        "7.0.0",
-        "key",
-        "When a key expires, in milliseconds",
+        about("7.0.0", "key", "When a key expires, in milliseconds"),
         |args, _| ttl(args, TtlUnit::Millis, true),
     ),
-    row("pttl", 2, READ | FAST, ONE, "2.6.0", "key", "The milliseconds left to a key", |args, _| {
-        ttl(args, TtlUnit::Millis, false)
-    }),
-    row("randomkey", 1, READ, Keys::None, "1.0.0", "", "Some key", |_, given| {
-        Ok(Operation::RandomKey { seed: given.seed() }.into())
-    }),
-    row("rename", 3, WRITE, TWO, "1.0.0", "key newkey", "Gives a value another key", |args, _| {
-        rename(args, false)
-    }),
-    row(
-        "renamenx",
-        3,
-        WRITE | FAST,
-        TWO,
-        "1.0.0",
-        "key newkey",
-        "Gives a value another key if that does not exist",
-        |args, _| rename(args, true),
+    Group::Generic.data(
+        "pttl",
+        2,
+        READ | FAST,
+        about("2.6.0", "key", "The milliseconds left to a key"),
+        |args, _| ttl(args, TtlUnit::Millis, false),
     ),
-    row(
-        "scan",
-        -2,
-        READ,
-        Keys::None,
-        "2.8.0",
-        "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        "A page of all keys",
-        scan,
+    Group::Generic
+        .data("randomkey", 1, READ, about("1.0.0", "", "Some key"), |_, given| {
+            Ok(Operation::RandomKey { seed: given.seed() }.into())
+        })
+        .with_keys(Keys::None),
+    Group::Generic
+        .data("rename", 3, WRITE, about("1.0.0", "key newkey", "Gives a value another key"), |args, _| {
+            rename(args, false)
+        })
+        .with_keys(TWO),
+    Group::Generic
+        .data(
+            "renamenx",
+            3,
+            WRITE | FAST,
+            about("1.0.0", "key newkey", "Gives a value another key if that does not exist"),
+            |args, _| rename(args, true),
+        )
+        .with_keys(TWO),
+    Group::Generic
+        .data(
+            "scan",
+            -2,
+            READ,
+            about("2.8.0", "cursor [MATCH pattern] [COUNT count] [TYPE type]", "A page of all keys"),
+            scan,
+        )
+        .with_keys(Keys::None),
+    Group::Generic
+        .data(
+            "touch",
+            -2,
+            READ | FAST,
+            about("3.2.1", "key [key ...]", "How many of the keys exist"),
+            |args, _| Ok(Operation::Touch { keys: blobs(args, 1) }.into()),
+        )
+        .with_keys(ALL)
+        .differs("nothing remembers when a key was used"),
+    Group::Generic.data(
+        "ttl",
+        2,
+        READ | FAST,
+        about("1.0.0", "key", "The seconds left to a key"),
+        |args, _| ttl(args, TtlUnit::Seconds, false),
     ),
-    row("touch", -2, READ | FAST, ALL, "3.2.1", "key [key ...]", "How many of the keys exist", |args, _| {
-        Ok(Operation::Touch { keys: blobs(args, 1) }.into())
-    })
-    .differs("nothing remembers when a key was used"),
-    row("ttl", 2, READ | FAST, ONE, "1.0.0", "key", "The seconds left to a key", |args, _| {
-        ttl(args, TtlUnit::Seconds, false)
-    }),
-    row("type", 2, READ | FAST, ONE, "1.0.0", "key", "The type of a value", |args, _| {
+    Group::Generic.data("type", 2, READ | FAST, about("1.0.0", "key", "The type of a value"), |args, _| {
         Ok(Operation::Type { key: blob(args.at(1)) }.into())
     }),
-    row("unlink", -2, WRITE | FAST, ALL, "4.0.0", "key [key ...]", "Deletes keys", |args, _| {
-        Ok(Operation::Del { keys: blobs(args, 1) }.into())
-    }),
+    Group::Generic
+        .data("unlink", -2, WRITE | FAST, about("4.0.0", "key [key ...]", "Deletes keys"), |args, _| {
+            Ok(Operation::Del { keys: blobs(args, 1) }.into())
+        })
+        .with_keys(ALL),
 ];
 
 /// The key behind a subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 static OBJECT: &[Spec] = &[
-    row("object|encoding", 3, READ, SECOND, "2.2.3", "key", "The form in which a value is kept", |args, _| {
+    Group::Generic.data("object|encoding", 3, READ, about("2.2.3", "key", "The form in which a value is kept"), |args, _| {
         Ok(Operation::Encoding { key: blob(args.at(2)) }.into())
-    })
+    }).with_keys(SECOND)
     .differs("the name that Redis' default settings lead to for such contents; nothing here is kept that way"),
-    row("object|freq", 3, READ, SECOND, "4.0.0", "key", "How often a key is used", |_, _| {
+    Group::Generic.data("object|freq", 3, READ, about("4.0.0", "key", "How often a key is used"), |_, _| {
         Err(Complaint::text(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
         ))
-    })
+    }).with_keys(SECOND)
     .differs("answers with the error for it: nothing is evicted, so nothing is counted"),
-    Spec::here(
-        Group::Generic,
-        "object|help",
-        2,
-        LOADING | STALE,
-        "6.2.0",
-        "",
-        "This help",
-        Action::Local(catalog::help),
-    ),
-    row("object|idletime", 3, READ, SECOND, "2.2.3", "key", "The seconds since a key was used", |args, _| {
+    Group::Generic.here("object|help", 2, LOADING | STALE, about("6.2.0", "", "This help"), Action::Local(catalog::help)),
+    Group::Generic.data("object|idletime", 3, READ, about("2.2.3", "key", "The seconds since a key was used"), |args, _| {
         Ok(if_any(args, 0))
-    })
+    }).with_keys(SECOND)
     .differs("0 for any key: nothing remembers when a key was used"),
-    row("object|refcount", 3, READ, SECOND, "2.2.3", "key", "How often a value is shared", |args, _| {
+    Group::Generic.data("object|refcount", 3, READ, about("2.2.3", "key", "How often a value is shared"), |args, _| {
         Ok(if_any(args, 1))
-    })
+    }).with_keys(SECOND)
     .differs("1 for any key"),
 ];
 

@@ -7,115 +7,94 @@ use crate::redis::complaint::Complaint;
 use crate::redis::request::{Args, integer};
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READ, WRITE};
-use crate::redis::spec::{Given, Group, Keys, ONE, Parse, ParseBlocking, Spec, TWO};
+use crate::redis::spec::{Given, Group, Keys, Spec, TWO, about};
 use isochrone_core::command::{Operation, Side};
 
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::List, name, arity, flags, ONE, since, syntax, summary, parse)
-}
-
-#[allow(clippy::too_many_arguments)]
-const fn waiting(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    keys: Keys,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: ParseBlocking,
-) -> Spec {
-    Spec::blocking(Group::List, name, arity, flags | WRITE | BLOCKING, keys, since, syntax, summary, parse)
-}
-
 pub(crate) static COMMANDS: &[Spec] = &[
-    waiting(
-        "blmove",
-        6,
-        DENYOOM,
-        TWO,
-        "6.2.0",
-        "source destination LEFT|RIGHT LEFT|RIGHT timeout",
-        "Moves an element between lists, and waits for one",
-        |args, _| {
-            let (from, to) = (side(args.at(3))?, side(args.at(4))?);
-            let patience = Patience::parse(args.at(5))?;
-            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
-            Ok((Operation::LMove { source, target, from, to }.into(), patience))
-        },
-    ),
-    waiting(
-        "blmpop",
-        -5,
-        MOVABLE_KEYS,
-        Keys::Counted { at: 2, target: false },
-        "7.0.0",
-        "timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]",
-        "Pops from the first list that has elements, and waits for one",
-        |args, _| {
-            let patience = Patience::parse(args.at(1))?;
-            let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
-            if behind == args.len() {
-                return Err(Complaint::Syntax);
-            }
-            let side = side(args.at(behind))?;
-            let count = pop_count(args, behind + 1)?;
-            Ok((Operation::LMPop { keys: keys.into(), side, count }.into(), patience))
-        },
-    ),
-    waiting(
-        "blpop",
-        -3,
-        NOSCRIPT,
-        BUT_LAST,
-        "2.0.0",
-        "key [key ...] timeout",
-        "Pops from the head, and waits for an element",
-        |args, _| pop_one(args, Side::Left),
-    ),
-    waiting(
-        "brpop",
-        -3,
-        NOSCRIPT,
-        BUT_LAST,
-        "2.0.0",
-        "key [key ...] timeout",
-        "Pops from the tail, and waits for an element",
-        |args, _| pop_one(args, Side::Right),
-    ),
-    waiting(
-        "brpoplpush",
-        4,
-        DENYOOM | NOSCRIPT,
-        TWO,
-        "2.2.0",
-        "source destination timeout",
-        "Moves the last element to another list, and waits for one",
-        |args, _| {
-            let patience = Patience::parse(args.at(3))?;
-            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
-            let operation = Operation::LMove { source, target, from: Side::Right, to: Side::Left };
-            Ok((operation.into(), patience))
-        },
-    ),
-    row("lindex", 3, READ, "1.0.0", "key index", "One element", |args, _| {
+    Group::List
+        .blocking(
+            "blmove",
+            6,
+            DENYOOM | WRITE | BLOCKING,
+            about(
+                "6.2.0",
+                "source destination LEFT|RIGHT LEFT|RIGHT timeout",
+                "Moves an element between lists, and waits for one",
+            ),
+            |args, _| {
+                let (from, to) = (side(args.at(3))?, side(args.at(4))?);
+                let patience = Patience::parse(args.at(5))?;
+                let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+                Ok((Operation::LMove { source, target, from, to }.into(), patience))
+            },
+        )
+        .with_keys(TWO),
+    Group::List
+        .blocking(
+            "blmpop",
+            -5,
+            MOVABLE_KEYS | WRITE | BLOCKING,
+            about(
+                "7.0.0",
+                "timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+                "Pops from the first list that has elements, and waits for one",
+            ),
+            |args, _| {
+                let patience = Patience::parse(args.at(1))?;
+                let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
+                if behind == args.len() {
+                    return Err(Complaint::Syntax);
+                }
+                let side = side(args.at(behind))?;
+                let count = pop_count(args, behind + 1)?;
+                Ok((Operation::LMPop { keys: keys.into(), side, count }.into(), patience))
+            },
+        )
+        .with_keys(Keys::Counted { at: 2, target: false }),
+    Group::List
+        .blocking(
+            "blpop",
+            -3,
+            NOSCRIPT | WRITE | BLOCKING,
+            about("2.0.0", "key [key ...] timeout", "Pops from the head, and waits for an element"),
+            |args, _| pop_one(args, Side::Left),
+        )
+        .with_keys(BUT_LAST),
+    Group::List
+        .blocking(
+            "brpop",
+            -3,
+            NOSCRIPT | WRITE | BLOCKING,
+            about("2.0.0", "key [key ...] timeout", "Pops from the tail, and waits for an element"),
+            |args, _| pop_one(args, Side::Right),
+        )
+        .with_keys(BUT_LAST),
+    Group::List
+        .blocking(
+            "brpoplpush",
+            4,
+            DENYOOM | NOSCRIPT | WRITE | BLOCKING,
+            about(
+                "2.2.0",
+                "source destination timeout",
+                "Moves the last element to another list, and waits for one",
+            ),
+            |args, _| {
+                let patience = Patience::parse(args.at(3))?;
+                let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+                let operation = Operation::LMove { source, target, from: Side::Right, to: Side::Left };
+                Ok((operation.into(), patience))
+            },
+        )
+        .with_keys(TWO),
+    Group::List.data("lindex", 3, READ, about("1.0.0", "key index", "One element"), |args, _| {
         Ok(Operation::LIndex { key: blob(args.at(1)), index: number(args.at(2))? }.into())
     }),
-    row(
+    Group::List.data(
         "linsert",
         5,
         WRITE | DENYOOM,
-        "2.2.0",
-        "key BEFORE|AFTER pivot element",
-        "Inserts beside an element",
+        about("2.2.0", "key BEFORE|AFTER pivot element", "Inserts beside an element"),
         |args, _| {
             let before = is(args.at(2), "BEFORE");
             if !before && !is(args.at(2), "AFTER") {
@@ -125,115 +104,138 @@ pub(crate) static COMMANDS: &[Spec] = &[
             Ok(Operation::LInsert { key, before, pivot, value }.into())
         },
     ),
-    row("llen", 2, READ | FAST, "1.0.0", "key", "How many elements", |args, _| {
+    Group::List.data("llen", 2, READ | FAST, about("1.0.0", "key", "How many elements"), |args, _| {
         Ok(Operation::LLen { key: blob(args.at(1)) }.into())
     }),
-    row(
-        "lmove",
-        5,
-        WRITE | DENYOOM,
-        "6.2.0",
-        "source destination LEFT|RIGHT LEFT|RIGHT",
-        "Moves an element between lists",
-        |args, _| {
-            let (from, to) = (side(args.at(3))?, side(args.at(4))?);
-            Ok(Operation::LMove { source: blob(args.at(1)), target: blob(args.at(2)), from, to }.into())
-        },
-    )
-    .with_keys(TWO),
-    row(
-        "lmpop",
-        -4,
-        WRITE | MOVABLE_KEYS,
-        "7.0.0",
-        "numkeys key [key ...] LEFT|RIGHT [COUNT count]",
-        "Pops from the first list that has elements",
-        |args, _| {
-            let (keys, behind) = counted_keys(args, 1, "ERR numkeys should be greater than 0")?;
-            let side = side(args.at(behind))?;
-            let count = pop_count(args, behind + 1)?;
-            Ok(Operation::LMPop { keys: keys.into(), side, count }.into())
-        },
-    )
-    .with_keys(Keys::Counted { at: 1, target: false }),
-    row("lpop", -2, WRITE | FAST, "1.0.0", "key [count]", "Pops from the head", |args, _| {
-        pop(args, Side::Left, "lpop")
-    }),
-    row(
+    Group::List
+        .data(
+            "lmove",
+            5,
+            WRITE | DENYOOM,
+            about("6.2.0", "source destination LEFT|RIGHT LEFT|RIGHT", "Moves an element between lists"),
+            |args, _| {
+                let (from, to) = (side(args.at(3))?, side(args.at(4))?);
+                Ok(Operation::LMove { source: blob(args.at(1)), target: blob(args.at(2)), from, to }.into())
+            },
+        )
+        .with_keys(TWO),
+    Group::List
+        .data(
+            "lmpop",
+            -4,
+            WRITE | MOVABLE_KEYS,
+            about(
+                "7.0.0",
+                "numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+                "Pops from the first list that has elements",
+            ),
+            |args, _| {
+                let (keys, behind) = counted_keys(args, 1, "ERR numkeys should be greater than 0")?;
+                let side = side(args.at(behind))?;
+                let count = pop_count(args, behind + 1)?;
+                Ok(Operation::LMPop { keys: keys.into(), side, count }.into())
+            },
+        )
+        .with_keys(Keys::Counted { at: 1, target: false }),
+    Group::List.data(
+        "lpop",
+        -2,
+        WRITE | FAST,
+        about("1.0.0", "key [count]", "Pops from the head"),
+        |args, _| pop(args, Side::Left, "lpop"),
+    ),
+    Group::List.data(
         "lpos",
         -3,
         READ,
-        "6.0.6",
-        "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
-        "Where an element is",
+        about("6.0.6", "key element [RANK rank] [COUNT num-matches] [MAXLEN len]", "Where an element is"),
         position,
     ),
-    row(
+    Group::List.data(
         "lpush",
         -3,
         WRITE | DENYOOM | FAST,
-        "1.0.0",
-        "key element [element ...]",
-        "Pushes at the head",
+        about("1.0.0", "key element [element ...]", "Pushes at the head"),
         |args, _| push(args, Side::Left, false),
     ),
-    row(
+    Group::List.data(
         "lpushx",
         -3,
         WRITE | DENYOOM | FAST,
-        "2.2.0",
-        "key element [element ...]",
-        "Pushes at the head of a list that exists",
+        about("2.2.0", "key element [element ...]", "Pushes at the head of a list that exists"),
         |args, _| push(args, Side::Left, true),
     ),
-    row("lrange", 4, READ, "1.0.0", "key start stop", "A range of elements", |args, _| {
-        let (start, stop) = (number(args.at(2))?, number(args.at(3))?);
-        Ok(Operation::LRange { key: blob(args.at(1)), start, stop }.into())
-    }),
-    row("lrem", 4, WRITE, "1.0.0", "key count element", "Removes equal elements", |args, _| {
-        let count = number(args.at(2))?;
-        Ok(Operation::LRem { key: blob(args.at(1)), count, value: blob(args.at(3)) }.into())
-    }),
-    row("lset", 4, WRITE | DENYOOM, "1.0.0", "key index element", "Replaces one element", |args, _| {
-        let index = number(args.at(2))?;
-        Ok(Operation::LSet { key: blob(args.at(1)), index, value: blob(args.at(3)) }.into())
-    }),
-    row("ltrim", 4, WRITE, "1.0.0", "key start stop", "Keeps a range of elements", |args, _| {
-        let (start, stop) = (number(args.at(2))?, number(args.at(3))?);
-        Ok(Operation::LTrim { key: blob(args.at(1)), start, stop }.into())
-    }),
-    row("rpop", -2, WRITE | FAST, "1.0.0", "key [count]", "Pops from the tail", |args, _| {
-        pop(args, Side::Right, "rpop")
-    }),
-    row(
-        "rpoplpush",
-        3,
-        WRITE | DENYOOM,
-        "1.2.0",
-        "source destination",
-        "Moves the last element to another list",
+    Group::List.data(
+        "lrange",
+        4,
+        READ,
+        about("1.0.0", "key start stop", "A range of elements"),
         |args, _| {
-            let (from, to) = (Side::Right, Side::Left);
-            Ok(Operation::LMove { source: blob(args.at(1)), target: blob(args.at(2)), from, to }.into())
+            let (start, stop) = (number(args.at(2))?, number(args.at(3))?);
+            Ok(Operation::LRange { key: blob(args.at(1)), start, stop }.into())
         },
-    )
-    .with_keys(TWO),
-    row(
+    ),
+    Group::List.data(
+        "lrem",
+        4,
+        WRITE,
+        about("1.0.0", "key count element", "Removes equal elements"),
+        |args, _| {
+            let count = number(args.at(2))?;
+            Ok(Operation::LRem { key: blob(args.at(1)), count, value: blob(args.at(3)) }.into())
+        },
+    ),
+    Group::List.data(
+        "lset",
+        4,
+        WRITE | DENYOOM,
+        about("1.0.0", "key index element", "Replaces one element"),
+        |args, _| {
+            let index = number(args.at(2))?;
+            Ok(Operation::LSet { key: blob(args.at(1)), index, value: blob(args.at(3)) }.into())
+        },
+    ),
+    Group::List.data(
+        "ltrim",
+        4,
+        WRITE,
+        about("1.0.0", "key start stop", "Keeps a range of elements"),
+        |args, _| {
+            let (start, stop) = (number(args.at(2))?, number(args.at(3))?);
+            Ok(Operation::LTrim { key: blob(args.at(1)), start, stop }.into())
+        },
+    ),
+    Group::List.data(
+        "rpop",
+        -2,
+        WRITE | FAST,
+        about("1.0.0", "key [count]", "Pops from the tail"),
+        |args, _| pop(args, Side::Right, "rpop"),
+    ),
+    Group::List
+        .data(
+            "rpoplpush",
+            3,
+            WRITE | DENYOOM,
+            about("1.2.0", "source destination", "Moves the last element to another list"),
+            |args, _| {
+                let (from, to) = (Side::Right, Side::Left);
+                Ok(Operation::LMove { source: blob(args.at(1)), target: blob(args.at(2)), from, to }.into())
+            },
+        )
+        .with_keys(TWO),
+    Group::List.data(
         "rpush",
         -3,
         WRITE | DENYOOM | FAST,
-        "1.0.0",
-        "key element [element ...]",
-        "Pushes at the tail",
+        about("1.0.0", "key element [element ...]", "Pushes at the tail"),
         |args, _| push(args, Side::Right, false),
     ),
-    row(
+    Group::List.data(
         "rpushx",
         -3,
         WRITE | DENYOOM | FAST,
-        "2.2.0",
-        "key element [element ...]",
-        "Pushes at the tail of a list that exists",
+        about("2.2.0", "key element [element ...]", "Pushes at the tail of a list that exists"),
         |args, _| push(args, Side::Right, true),
     ),
 ];

@@ -7,102 +7,93 @@ use crate::redis::args::{blob, blobs, counted_keys, is, natural, scan_options};
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READ, WRITE};
-use crate::redis::spec::{ALL, Given, Group, Keys, ONE, Parse, Spec, TWO};
+use crate::redis::spec::{ALL, Given, Group, Keys, Spec, TWO, about};
 use isochrone_core::command::{Combine, Operation};
-
-#[allow(clippy::too_many_arguments)]
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    keys: Keys,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::Set, name, arity, flags, keys, since, syntax, summary, parse)
-}
 
 const KEYS: &str = "key [key ...]";
 const STORE: &str = "destination key [key ...]";
 
 pub(crate) static COMMANDS: &[Spec] = &[
-    row(
+    Group::Set.data(
         "sadd",
         -3,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key member [member ...]",
-        "Adds members",
+        about("1.0.0", "key member [member ...]", "Adds members"),
         |args, _| Ok(Operation::SAdd { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
     ),
-    row("scard", 2, READ | FAST, ONE, "1.0.0", "key", "How many members", |args, _| {
+    Group::Set.data("scard", 2, READ | FAST, about("1.0.0", "key", "How many members"), |args, _| {
         Ok(Operation::SCard { key: blob(args.at(1)) }.into())
     }),
-    row("sdiff", -2, READ, ALL, "1.0.0", KEYS, "Members of the first set alone", |args, _| {
-        combine(args, Combine::Difference)
-    }),
-    row("sdiffstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores a difference", |args, _| {
-        store(args, Combine::Difference)
-    }),
-    row("sinter", -2, READ, ALL, "1.0.0", KEYS, "Members of all sets", |args, _| {
-        combine(args, Combine::Intersection)
-    }),
-    row(
-        "sintercard",
-        -3,
-        READ | MOVABLE_KEYS,
-        Keys::Counted { at: 1, target: false },
-        "7.0.0",
-        "numkeys key [key ...] [LIMIT limit]",
-        "How many members all sets have",
-        |args, _| {
-            let (keys, limit) = inter_card(args, "ERR numkeys should be greater than 0")?;
-            Ok(Operation::SInterCard { keys: keys.into(), limit }.into())
-        },
+    Group::Set
+        .data("sdiff", -2, READ, about("1.0.0", KEYS, "Members of the first set alone"), |args, _| {
+            combine(args, Combine::Difference)
+        })
+        .with_keys(ALL),
+    Group::Set
+        .data("sdiffstore", -3, WRITE | DENYOOM, about("1.0.0", STORE, "Stores a difference"), |args, _| {
+            store(args, Combine::Difference)
+        })
+        .with_keys(ALL),
+    Group::Set
+        .data("sinter", -2, READ, about("1.0.0", KEYS, "Members of all sets"), |args, _| {
+            combine(args, Combine::Intersection)
+        })
+        .with_keys(ALL),
+    Group::Set
+        .data(
+            "sintercard",
+            -3,
+            READ | MOVABLE_KEYS,
+            about("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all sets have"),
+            |args, _| {
+                let (keys, limit) = inter_card(args, "ERR numkeys should be greater than 0")?;
+                Ok(Operation::SInterCard { keys: keys.into(), limit }.into())
+            },
+        )
+        .with_keys(Keys::Counted { at: 1, target: false }),
+    Group::Set
+        .data(
+            "sinterstore",
+            -3,
+            WRITE | DENYOOM,
+            about("1.0.0", STORE, "Stores an intersection"),
+            |args, _| store(args, Combine::Intersection),
+        )
+        .with_keys(ALL),
+    Group::Set.data(
+        "sismember",
+        3,
+        READ | FAST,
+        about("1.0.0", "key member", "Whether it is a member"),
+        |args, _| Ok(Operation::SIsMember { key: blob(args.at(1)), member: blob(args.at(2)) }.into()),
     ),
-    row("sinterstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores an intersection", |args, _| {
-        store(args, Combine::Intersection)
-    }),
-    row("sismember", 3, READ | FAST, ONE, "1.0.0", "key member", "Whether it is a member", |args, _| {
-        Ok(Operation::SIsMember { key: blob(args.at(1)), member: blob(args.at(2)) }.into())
-    }),
-    row("smembers", 2, READ, ONE, "1.0.0", "key", "All members", |args, _| {
+    Group::Set.data("smembers", 2, READ, about("1.0.0", "key", "All members"), |args, _| {
         Ok(Operation::SMembers { key: blob(args.at(1)) }.into())
     }),
-    row(
+    Group::Set.data(
         "smismember",
         -3,
         READ | FAST,
-        ONE,
-        "6.2.0",
-        "key member [member ...]",
-        "Whether they are members",
+        about("6.2.0", "key member [member ...]", "Whether they are members"),
         |args, _| Ok(Operation::SMIsMember { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
     ),
-    row(
-        "smove",
-        4,
-        WRITE | FAST,
-        TWO,
-        "1.0.0",
-        "source destination member",
-        "Moves a member to another set",
-        |args, _| {
-            let (source, target) = (blob(args.at(1)), blob(args.at(2)));
-            Ok(Operation::SMove { source, target, member: blob(args.at(3)) }.into())
-        },
-    ),
-    row(
+    Group::Set
+        .data(
+            "smove",
+            4,
+            WRITE | FAST,
+            about("1.0.0", "source destination member", "Moves a member to another set"),
+            |args, _| {
+                let (source, target) = (blob(args.at(1)), blob(args.at(2)));
+                Ok(Operation::SMove { source, target, member: blob(args.at(3)) }.into())
+            },
+        )
+        .with_keys(TWO),
+    Group::Set.data(
         "spop",
         -2,
         WRITE | FAST,
-        ONE,
-        "1.0.0",
-        "key [count]",
-        "Removes some members, at random",
+        about("1.0.0", "key [count]", "Removes some members, at random"),
         |args, given| {
             let count = match args.len() {
                 2 => None,
@@ -112,30 +103,41 @@ pub(crate) static COMMANDS: &[Spec] = &[
             Ok(Operation::SPop { key: blob(args.at(1)), count, seed: given.seed() }.into())
         },
     ),
-    row("srandmember", -2, READ, ONE, "1.0.0", "key [count]", "Some members, at random", random_member),
-    row("srem", -3, WRITE | FAST, ONE, "1.0.0", "key member [member ...]", "Removes members", |args, _| {
-        Ok(Operation::SRem { key: blob(args.at(1)), members: blobs(args, 2) }.into())
-    }),
-    row(
+    Group::Set.data(
+        "srandmember",
+        -2,
+        READ,
+        about("1.0.0", "key [count]", "Some members, at random"),
+        random_member,
+    ),
+    Group::Set.data(
+        "srem",
+        -3,
+        WRITE | FAST,
+        about("1.0.0", "key member [member ...]", "Removes members"),
+        |args, _| Ok(Operation::SRem { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
+    ),
+    Group::Set.data(
         "sscan",
         -3,
         READ,
-        ONE,
-        "2.8.0",
-        "key cursor [MATCH pattern] [COUNT count]",
-        "A page of members",
+        about("2.8.0", "key cursor [MATCH pattern] [COUNT count]", "A page of members"),
         |args, _| {
             let options = scan_options(args, 2, false)?;
             let (cursor, count, pattern) = (options.cursor, options.count, options.pattern);
             Ok(Operation::SScan { key: blob(args.at(1)), cursor, count, pattern }.into())
         },
     ),
-    row("sunion", -2, READ, ALL, "1.0.0", KEYS, "Members of any set", |args, _| {
-        combine(args, Combine::Union)
-    }),
-    row("sunionstore", -3, WRITE | DENYOOM, ALL, "1.0.0", STORE, "Stores a union", |args, _| {
-        store(args, Combine::Union)
-    }),
+    Group::Set
+        .data("sunion", -2, READ, about("1.0.0", KEYS, "Members of any set"), |args, _| {
+            combine(args, Combine::Union)
+        })
+        .with_keys(ALL),
+    Group::Set
+        .data("sunionstore", -3, WRITE | DENYOOM, about("1.0.0", STORE, "Stores a union"), |args, _| {
+            store(args, Combine::Union)
+        })
+        .with_keys(ALL),
 ];
 
 fn combine(args: Args<'_>, combine: Combine) -> Understood {

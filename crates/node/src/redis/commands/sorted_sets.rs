@@ -10,24 +10,12 @@ use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READ, WRITE};
-use crate::redis::spec::{Given, Group, Keys, ONE, Parse, Spec, TWO};
+use crate::redis::spec::{Given, Group, Keys, Spec, TWO, about};
 use isochrone_core::command::{
     Aggregate, Combine, Condition, End, LexBound, Limit, Operation, Score, ScoreBound, ScoreCondition,
     Scored, Selection, Slice, WeightedInputs, ZAddFlags,
 };
 use std::sync::Arc;
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::SortedSet, name, arity, flags, ONE, since, syntax, summary, parse)
-}
 
 const COUNTED: Keys = Keys::Counted { at: 1, target: false };
 const COUNTED_STORE: Keys = Keys::Counted { at: 2, target: true };
@@ -40,233 +28,273 @@ const WRITES: u16 = WRITE | DENYOOM;
 const WAITS: u16 = WRITE | BLOCKING;
 
 pub(crate) static COMMANDS: &[Spec] = &[
-    Spec::blocking(
-        Group::SortedSet,
-        "bzmpop",
-        -5,
-        WAITS | MOVABLE_KEYS,
-        Keys::Counted { at: 2, target: false },
-        "7.0.0",
-        "timeout numkeys key [key ...] MIN|MAX [COUNT count]",
-        "Pops from the first sorted set that has members, and waits for one",
-        |args, _| {
-            let patience = Patience::parse(args.at(1))?;
-            let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
-            if behind == args.len() {
-                return Err(Complaint::Syntax);
-            }
-            let end = end(args.at(behind))?;
-            let operation = Operation::ZMPop { keys: keys.into(), end, count: pop_count(args, behind + 1)? };
-            Ok((Plan { operation, shape: Shape::Nested }, patience))
-        },
-    ),
-    Spec::blocking(
-        Group::SortedSet,
-        "bzpopmax",
-        -3,
-        WAITS | FAST | NOSCRIPT,
-        BUT_LAST,
-        "5.0.0",
-        "key [key ...] timeout",
-        "Pops the greatest member, and waits for one",
-        |args, _| pop_one(args, End::Greatest),
-    ),
-    Spec::blocking(
-        Group::SortedSet,
-        "bzpopmin",
-        -3,
-        WAITS | FAST | NOSCRIPT,
-        BUT_LAST,
-        "5.0.0",
-        "key [key ...] timeout",
-        "Pops the least member, and waits for one",
-        |args, _| pop_one(args, End::Least),
-    ),
-    row(
+    Group::SortedSet
+        .blocking(
+            "bzmpop",
+            -5,
+            WAITS | MOVABLE_KEYS,
+            about(
+                "7.0.0",
+                "timeout numkeys key [key ...] MIN|MAX [COUNT count]",
+                "Pops from the first sorted set that has members, and waits for one",
+            ),
+            |args, _| {
+                let patience = Patience::parse(args.at(1))?;
+                let (keys, behind) = counted_keys(args, 2, "ERR numkeys should be greater than 0")?;
+                if behind == args.len() {
+                    return Err(Complaint::Syntax);
+                }
+                let end = end(args.at(behind))?;
+                let operation =
+                    Operation::ZMPop { keys: keys.into(), end, count: pop_count(args, behind + 1)? };
+                Ok((Plan { operation, shape: Shape::Nested }, patience))
+            },
+        )
+        .with_keys(Keys::Counted { at: 2, target: false }),
+    Group::SortedSet
+        .blocking(
+            "bzpopmax",
+            -3,
+            WAITS | FAST | NOSCRIPT,
+            about("5.0.0", "key [key ...] timeout", "Pops the greatest member, and waits for one"),
+            |args, _| pop_one(args, End::Greatest),
+        )
+        .with_keys(BUT_LAST),
+    Group::SortedSet
+        .blocking(
+            "bzpopmin",
+            -3,
+            WAITS | FAST | NOSCRIPT,
+            about("5.0.0", "key [key ...] timeout", "Pops the least member, and waits for one"),
+            |args, _| pop_one(args, End::Least),
+        )
+        .with_keys(BUT_LAST),
+    Group::SortedSet.data(
         "zadd",
         -4,
         WRITES | FAST,
-        "1.2.0",
-        "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
-        "Adds members or changes scores",
+        about(
+            "1.2.0",
+            "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
+            "Adds members or changes scores",
+        ),
         add,
     ),
-    row("zcard", 2, READ | FAST, "1.2.0", "key", "How many members", |args, _| {
+    Group::SortedSet.data("zcard", 2, READ | FAST, about("1.2.0", "key", "How many members"), |args, _| {
         Ok(Operation::ZCard { key: blob(args.at(1)) }.into())
     }),
-    row("zcount", 4, READ | FAST, "2.0.0", "key min max", "How many members have such scores", |args, _| {
-        let range = Arc::new(scores(args.at(2), args.at(3))?);
-        Ok(Operation::ZCount { key: blob(args.at(1)), range }.into())
-    }),
-    row(
-        "zdiff",
-        -3,
-        READ | MOVABLE_KEYS,
-        "6.2.0",
-        "numkeys key [key ...] [WITHSCORES]",
-        "Members of the first set alone",
-        |args, _| combine(args, Combine::Difference, "zdiff"),
-    )
-    .with_keys(COUNTED),
-    row(
-        "zdiffstore",
-        -4,
-        WRITES | MOVABLE_KEYS,
-        "6.2.0",
-        "destination numkeys key [key ...]",
-        "Stores a difference",
-        |args, _| combine_store(args, Combine::Difference, "zdiffstore"),
-    )
-    .with_keys(COUNTED_STORE),
-    row("zincrby", 4, WRITES | FAST, "1.2.0", "key increment member", "Adds to a score", |args, _| {
-        let by = float(args.at(2))?;
-        let (key, member) = (blob(args.at(1)), blob(args.at(3)));
-        Ok(Operation::ZIncrBy { key, member, by, flags: ZAddFlags::default() }.into())
-    }),
-    row("zinter", -3, READ | MOVABLE_KEYS, "6.2.0", COMBINE, "Members of all sets", |args, _| {
-        combine(args, Combine::Intersection, "zinter")
-    })
-    .with_keys(COUNTED),
-    row(
-        "zintercard",
-        -3,
-        READ | MOVABLE_KEYS,
-        "7.0.0",
-        "numkeys key [key ...] [LIMIT limit]",
-        "How many members all sets have",
+    Group::SortedSet.data(
+        "zcount",
+        4,
+        READ | FAST,
+        about("2.0.0", "key min max", "How many members have such scores"),
         |args, _| {
-            let (keys, limit) =
-                inter_card(args, "ERR at least 1 input key is needed for 'zintercard' command")?;
-            Ok(Operation::ZInterCard { keys: keys.into(), limit }.into())
+            let range = Arc::new(scores(args.at(2), args.at(3))?);
+            Ok(Operation::ZCount { key: blob(args.at(1)), range }.into())
         },
-    )
-    .with_keys(COUNTED),
-    row(
-        "zinterstore",
-        -4,
-        WRITES | MOVABLE_KEYS,
-        "2.0.0",
-        COMBINE_STORE,
-        "Stores an intersection",
-        |args, _| combine_store(args, Combine::Intersection, "zinterstore"),
-    )
-    .with_keys(COUNTED_STORE),
-    row("zlexcount", 4, READ | FAST, "2.8.9", "key min max", "How many members lie between", |args, _| {
-        let range = Arc::new(members(args.at(2), args.at(3))?);
-        Ok(Operation::ZCount { key: blob(args.at(1)), range }.into())
-    }),
-    row(
-        "zmpop",
-        -4,
-        WRITE | MOVABLE_KEYS,
-        "7.0.0",
-        "numkeys key [key ...] MIN|MAX [COUNT count]",
-        "Pops from the first sorted set that has members",
+    ),
+    Group::SortedSet
+        .data(
+            "zdiff",
+            -3,
+            READ | MOVABLE_KEYS,
+            about("6.2.0", "numkeys key [key ...] [WITHSCORES]", "Members of the first set alone"),
+            |args, _| combine(args, Combine::Difference, "zdiff"),
+        )
+        .with_keys(COUNTED),
+    Group::SortedSet
+        .data(
+            "zdiffstore",
+            -4,
+            WRITES | MOVABLE_KEYS,
+            about("6.2.0", "destination numkeys key [key ...]", "Stores a difference"),
+            |args, _| combine_store(args, Combine::Difference, "zdiffstore"),
+        )
+        .with_keys(COUNTED_STORE),
+    Group::SortedSet.data(
+        "zincrby",
+        4,
+        WRITES | FAST,
+        about("1.2.0", "key increment member", "Adds to a score"),
         |args, _| {
-            let (keys, behind) = counted_keys(args, 1, "ERR numkeys should be greater than 0")?;
-            let end = end(args.at(behind))?;
-            let count = pop_count(args, behind + 1)?;
-            Ok(Plan { operation: Operation::ZMPop { keys: keys.into(), end, count }, shape: Shape::Nested })
+            let by = float(args.at(2))?;
+            let (key, member) = (blob(args.at(1)), blob(args.at(3)));
+            Ok(Operation::ZIncrBy { key, member, by, flags: ZAddFlags::default() }.into())
         },
-    )
-    .with_keys(COUNTED),
-    row(
+    ),
+    Group::SortedSet
+        .data("zinter", -3, READ | MOVABLE_KEYS, about("6.2.0", COMBINE, "Members of all sets"), |args, _| {
+            combine(args, Combine::Intersection, "zinter")
+        })
+        .with_keys(COUNTED),
+    Group::SortedSet
+        .data(
+            "zintercard",
+            -3,
+            READ | MOVABLE_KEYS,
+            about("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all sets have"),
+            |args, _| {
+                let (keys, limit) =
+                    inter_card(args, "ERR at least 1 input key is needed for 'zintercard' command")?;
+                Ok(Operation::ZInterCard { keys: keys.into(), limit }.into())
+            },
+        )
+        .with_keys(COUNTED),
+    Group::SortedSet
+        .data(
+            "zinterstore",
+            -4,
+            WRITES | MOVABLE_KEYS,
+            about("2.0.0", COMBINE_STORE, "Stores an intersection"),
+            |args, _| combine_store(args, Combine::Intersection, "zinterstore"),
+        )
+        .with_keys(COUNTED_STORE),
+    Group::SortedSet.data(
+        "zlexcount",
+        4,
+        READ | FAST,
+        about("2.8.9", "key min max", "How many members lie between"),
+        |args, _| {
+            let range = Arc::new(members(args.at(2), args.at(3))?);
+            Ok(Operation::ZCount { key: blob(args.at(1)), range }.into())
+        },
+    ),
+    Group::SortedSet
+        .data(
+            "zmpop",
+            -4,
+            WRITE | MOVABLE_KEYS,
+            about(
+                "7.0.0",
+                "numkeys key [key ...] MIN|MAX [COUNT count]",
+                "Pops from the first sorted set that has members",
+            ),
+            |args, _| {
+                let (keys, behind) = counted_keys(args, 1, "ERR numkeys should be greater than 0")?;
+                let end = end(args.at(behind))?;
+                let count = pop_count(args, behind + 1)?;
+                Ok(Plan {
+                    operation: Operation::ZMPop { keys: keys.into(), end, count },
+                    shape: Shape::Nested,
+                })
+            },
+        )
+        .with_keys(COUNTED),
+    Group::SortedSet.data(
         "zmscore",
         -3,
         READ | FAST,
-        "6.2.0",
-        "key member [member ...]",
-        "The scores of members",
+        about("6.2.0", "key member [member ...]", "The scores of members"),
         |args, _| Ok(Operation::ZMScore { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
     ),
-    row("zpopmax", -2, WRITE | FAST, "5.0.0", "key [count]", "Removes the greatest members", |args, _| {
-        pop(args, End::Greatest)
-    }),
-    row("zpopmin", -2, WRITE | FAST, "5.0.0", "key [count]", "Removes the least members", |args, _| {
-        pop(args, End::Least)
-    }),
-    row(
+    Group::SortedSet.data(
+        "zpopmax",
+        -2,
+        WRITE | FAST,
+        about("5.0.0", "key [count]", "Removes the greatest members"),
+        |args, _| pop(args, End::Greatest),
+    ),
+    Group::SortedSet.data(
+        "zpopmin",
+        -2,
+        WRITE | FAST,
+        about("5.0.0", "key [count]", "Removes the least members"),
+        |args, _| pop(args, End::Least),
+    ),
+    Group::SortedSet.data(
         "zrandmember",
         -2,
         READ,
-        "6.2.0",
-        "key [count [WITHSCORES]]",
-        "Some members, at random",
+        about("6.2.0", "key [count [WITHSCORES]]", "Some members, at random"),
         random_member,
     ),
-    row(
+    Group::SortedSet.data(
         "zrange",
         -4,
         READ,
-        "1.2.0",
-        "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
-        "A range of members",
+        about(
+            "1.2.0",
+            "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+            "A range of members",
+        ),
         |args, _| {
             let options = Options::read(args, 4, Allowed { by: true, scores: true })?;
             let slice = options.slice(args.at(2), args.at(3))?;
             Ok(range(args, slice, options.with_scores))
         },
     ),
-    row(
+    Group::SortedSet.data(
         "zrangebylex",
         -4,
         READ,
-        "2.8.9",
-        "key min max [LIMIT offset count]",
-        "A range of members by their bytes",
+        about("2.8.9", "key min max [LIMIT offset count]", "A range of members by their bytes"),
         |args, _| by(args, By::Lex, false),
     ),
-    row(
+    Group::SortedSet.data(
         "zrangebyscore",
         -4,
         READ,
-        "1.0.5",
-        "key min max [WITHSCORES] [LIMIT offset count]",
-        "A range of members by score",
+        about("1.0.5", "key min max [WITHSCORES] [LIMIT offset count]", "A range of members by score"),
         |args, _| by(args, By::Score, false),
     ),
-    row(
-        "zrangestore",
-        -5,
-        WRITES,
-        "6.2.0",
-        "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
-        "Stores a range of members",
-        |args, _| {
-            let options = Options::read(args, 5, Allowed { by: true, scores: false })?;
-            let slice = Arc::new(options.slice(args.at(3), args.at(4))?);
-            Ok(Operation::ZRangeStore { target: blob(args.at(1)), source: blob(args.at(2)), slice }.into())
-        },
-    )
-    .with_keys(TWO),
-    row(
+    Group::SortedSet
+        .data(
+            "zrangestore",
+            -5,
+            WRITES,
+            about(
+                "6.2.0",
+                "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
+                "Stores a range of members",
+            ),
+            |args, _| {
+                let options = Options::read(args, 5, Allowed { by: true, scores: false })?;
+                let slice = Arc::new(options.slice(args.at(3), args.at(4))?);
+                Ok(Operation::ZRangeStore { target: blob(args.at(1)), source: blob(args.at(2)), slice }
+                    .into())
+            },
+        )
+        .with_keys(TWO),
+    Group::SortedSet.data(
         "zrank",
         -3,
         READ | FAST,
-        "2.0.0",
-        "key member [WITHSCORE]",
-        "The position of a member",
+        about("2.0.0", "key member [WITHSCORE]", "The position of a member"),
         |args, _| rank(args, false, "zrank"),
     ),
-    row("zrem", -3, WRITE | FAST, "1.2.0", "key member [member ...]", "Removes members", |args, _| {
-        Ok(Operation::ZRem { key: blob(args.at(1)), members: blobs(args, 2) }.into())
-    }),
-    row("zremrangebylex", 4, WRITE, "2.8.9", "key min max", "Removes a range by bytes", |args, _| {
-        remove(args, members(args.at(2), args.at(3))?)
-    }),
-    row("zremrangebyrank", 4, WRITE, "2.0.0", "key start stop", "Removes a range by position", |args, _| {
-        remove(args, Selection::Index { start: number(args.at(2))?, stop: number(args.at(3))? })
-    }),
-    row("zremrangebyscore", 4, WRITE, "1.2.0", "key min max", "Removes a range by score", |args, _| {
-        remove(args, scores(args.at(2), args.at(3))?)
-    }),
-    row(
+    Group::SortedSet.data(
+        "zrem",
+        -3,
+        WRITE | FAST,
+        about("1.2.0", "key member [member ...]", "Removes members"),
+        |args, _| Ok(Operation::ZRem { key: blob(args.at(1)), members: blobs(args, 2) }.into()),
+    ),
+    Group::SortedSet.data(
+        "zremrangebylex",
+        4,
+        WRITE,
+        about("2.8.9", "key min max", "Removes a range by bytes"),
+        |args, _| remove(args, members(args.at(2), args.at(3))?),
+    ),
+    Group::SortedSet.data(
+        "zremrangebyrank",
+        4,
+        WRITE,
+        about("2.0.0", "key start stop", "Removes a range by position"),
+        |args, _| remove(args, Selection::Index { start: number(args.at(2))?, stop: number(args.at(3))? }),
+    ),
+    Group::SortedSet.data(
+        "zremrangebyscore",
+        4,
+        WRITE,
+        about("1.2.0", "key min max", "Removes a range by score"),
+        |args, _| remove(args, scores(args.at(2), args.at(3))?),
+    ),
+    Group::SortedSet.data(
         "zrevrange",
         -4,
         READ,
-        "1.2.0",
-        "key start stop [WITHSCORES]",
-        "A range of members, greatest first",
+        about("1.2.0", "key start stop [WITHSCORES]", "A range of members, greatest first"),
         |args, _| {
             let mut options = Options::read(args, 4, Allowed { by: false, scores: true })?;
             options.check()?;
@@ -275,57 +303,67 @@ pub(crate) static COMMANDS: &[Spec] = &[
             Ok(range(args, slice, options.with_scores))
         },
     ),
-    row(
+    Group::SortedSet.data(
         "zrevrangebylex",
         -4,
         READ,
-        "2.8.9",
-        "key max min [LIMIT offset count]",
-        "A range of members by their bytes, greatest first",
+        about(
+            "2.8.9",
+            "key max min [LIMIT offset count]",
+            "A range of members by their bytes, greatest first",
+        ),
         |args, _| by(args, By::Lex, true),
     ),
-    row(
+    Group::SortedSet.data(
         "zrevrangebyscore",
         -4,
         READ,
-        "2.2.0",
-        "key max min [WITHSCORES] [LIMIT offset count]",
-        "A range of members by score, greatest first",
+        about(
+            "2.2.0",
+            "key max min [WITHSCORES] [LIMIT offset count]",
+            "A range of members by score, greatest first",
+        ),
         |args, _| by(args, By::Score, true),
     ),
-    row(
+    Group::SortedSet.data(
         "zrevrank",
         -3,
         READ | FAST,
-        "2.0.0",
-        "key member [WITHSCORE]",
-        "The position of a member from the greatest",
+        about("2.0.0", "key member [WITHSCORE]", "The position of a member from the greatest"),
         |args, _| rank(args, true, "zrevrank"),
     ),
-    row(
+    Group::SortedSet.data(
         "zscan",
         -3,
         READ,
-        "2.8.0",
-        "key cursor [MATCH pattern] [COUNT count]",
-        "A page of members and scores",
+        about("2.8.0", "key cursor [MATCH pattern] [COUNT count]", "A page of members and scores"),
         |args, _| {
             let options = scan_options(args, 2, false)?;
             let (cursor, count, pattern) = (options.cursor, options.count, options.pattern);
             Ok(Operation::ZScan { key: blob(args.at(1)), cursor, count, pattern }.into())
         },
     ),
-    row("zscore", 3, READ | FAST, "1.2.0", "key member", "The score of a member", |args, _| {
-        Ok(Operation::ZScore { key: blob(args.at(1)), member: blob(args.at(2)) }.into())
-    }),
-    row("zunion", -3, READ | MOVABLE_KEYS, "6.2.0", COMBINE, "Members of any set", |args, _| {
-        combine(args, Combine::Union, "zunion")
-    })
-    .with_keys(COUNTED),
-    row("zunionstore", -4, WRITES | MOVABLE_KEYS, "2.0.0", COMBINE_STORE, "Stores a union", |args, _| {
-        combine_store(args, Combine::Union, "zunionstore")
-    })
-    .with_keys(COUNTED_STORE),
+    Group::SortedSet.data(
+        "zscore",
+        3,
+        READ | FAST,
+        about("1.2.0", "key member", "The score of a member"),
+        |args, _| Ok(Operation::ZScore { key: blob(args.at(1)), member: blob(args.at(2)) }.into()),
+    ),
+    Group::SortedSet
+        .data("zunion", -3, READ | MOVABLE_KEYS, about("6.2.0", COMBINE, "Members of any set"), |args, _| {
+            combine(args, Combine::Union, "zunion")
+        })
+        .with_keys(COUNTED),
+    Group::SortedSet
+        .data(
+            "zunionstore",
+            -4,
+            WRITES | MOVABLE_KEYS,
+            about("2.0.0", COMBINE_STORE, "Stores a union"),
+            |args, _| combine_store(args, Combine::Union, "zunionstore"),
+        )
+        .with_keys(COUNTED_STORE),
 ];
 
 fn end(arg: &[u8]) -> Result<End, Complaint> {

@@ -6,171 +6,148 @@ use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{DENYOOM, FAST, READ, WRITE};
-use crate::redis::spec::{ALL, Given, Group, Keys, ONE, Parse, Spec};
+use crate::redis::spec::{ALL, Given, Group, Keys, Spec, about};
 use isochrone_core::command::{Condition, Expiry, Operation};
-
-#[allow(clippy::too_many_arguments)]
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u16,
-    keys: Keys,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-    parse: Parse,
-) -> Spec {
-    Spec::data(Group::String, name, arity, flags, keys, since, syntax, summary, parse)
-}
 
 /// Every second string is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
 pub(crate) static COMMANDS: &[Spec] = &[
-    row("append", 3, WRITE | DENYOOM | FAST, ONE, "2.0.0", "key value", "Appends to a string", |args, _| {
-        Ok(Operation::Append { key: blob(args.at(1)), value: blob(args.at(2)) }.into())
-    }),
-    row(
+    Group::String.data(
+        "append",
+        3,
+        WRITE | DENYOOM | FAST,
+        about("2.0.0", "key value", "Appends to a string"),
+        |args, _| Ok(Operation::Append { key: blob(args.at(1)), value: blob(args.at(2)) }.into()),
+    ),
+    Group::String.data(
         "decr",
         2,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key",
-        "Subtracts one from an integer",
+        about("1.0.0", "key", "Subtracts one from an integer"),
         |args, _| Ok(Operation::IncrBy { key: blob(args.at(1)), by: -1 }.into()),
     ),
-    row(
+    Group::String.data(
         "decrby",
         3,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key decrement",
-        "Subtracts from an integer",
+        about("1.0.0", "key decrement", "Subtracts from an integer"),
         |args, _| {
             let by = number(args.at(2))?.checked_neg();
             let by = by.ok_or(Complaint::text("ERR decrement would overflow"))?;
             Ok(Operation::IncrBy { key: blob(args.at(1)), by }.into())
         },
     ),
-    row("get", 2, READ | FAST, ONE, "1.0.0", "key", "The string", |args, _| {
+    Group::String.data("get", 2, READ | FAST, about("1.0.0", "key", "The string"), |args, _| {
         Ok(Operation::Get { key: blob(args.at(1)) }.into())
     }),
-    row("getdel", 2, WRITE | FAST, ONE, "6.2.0", "key", "The string, which is deleted", |args, _| {
-        Ok(Operation::GetDel { key: blob(args.at(1)) }.into())
-    }),
-    row(
+    Group::String.data(
+        "getdel",
+        2,
+        WRITE | FAST,
+        about("6.2.0", "key", "The string, which is deleted"),
+        |args, _| Ok(Operation::GetDel { key: blob(args.at(1)) }.into()),
+    ),
+    Group::String.data(
         "getex",
         -2,
         WRITE | FAST,
-        ONE,
-        "6.2.0",
-        "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
-        "The string, whose expiry is changed",
+        about(
+            "6.2.0",
+            "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
+            "The string, whose expiry is changed",
+        ),
         get_ex,
     ),
-    row("getrange", 4, READ, ONE, "2.4.0", "key start end", "A part of a string", get_range),
-    row(
+    Group::String.data("getrange", 4, READ, about("2.4.0", "key start end", "A part of a string"), get_range),
+    Group::String.data(
         "getset",
         3,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key value",
-        "The string, which is replaced",
+        about("1.0.0", "key value", "The string, which is replaced"),
         |args, _| {
             let (condition, expiry) = (Condition::Always, Expiry::Clear);
             let (key, value) = (blob(args.at(1)), blob(args.at(2)));
             Ok(Operation::Set { key, value, condition, expiry, get: true }.into())
         },
     ),
-    row("incr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0", "key", "Adds one to an integer", |args, _| {
-        Ok(Operation::IncrBy { key: blob(args.at(1)), by: 1 }.into())
-    }),
-    row(
+    Group::String.data(
+        "incr",
+        2,
+        WRITE | DENYOOM | FAST,
+        about("1.0.0", "key", "Adds one to an integer"),
+        |args, _| Ok(Operation::IncrBy { key: blob(args.at(1)), by: 1 }.into()),
+    ),
+    Group::String.data(
         "incrby",
         3,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key increment",
-        "Adds to an integer",
+        about("1.0.0", "key increment", "Adds to an integer"),
         |args, _| Ok(Operation::IncrBy { key: blob(args.at(1)), by: number(args.at(2))? }.into()),
     ),
-    row(
-        "incrbyfloat",
-        3,
-        WRITE | DENYOOM | FAST,
-        ONE,
-        "2.6.0",
-        "key increment",
-        "Adds to a number",
-        |args, _| Ok(Operation::IncrByFloat { key: blob(args.at(1)), by: float(args.at(2))? }.into()),
-    )
-    .differs("computed in 64-bit floating point, not 80-bit"),
-    row("mget", -2, READ | FAST, ALL, "1.0.0", "key [key ...]", "Several strings", |args, _| {
-        Ok(Operation::MGet { keys: blobs(args, 1) }.into())
-    }),
-    row(
-        "mset",
-        -3,
-        WRITE | DENYOOM,
-        PAIRS,
-        "1.0.1",
-        "key value [key value ...]",
-        "Sets several strings",
-        |args, _| several(args, "mset", false),
-    ),
-    row(
-        "msetnx",
-        -3,
-        WRITE | DENYOOM,
-        PAIRS,
-        "1.0.1",
-        "key value [key value ...]",
-        "Sets several strings if none of the keys exists",
-        |args, _| several(args, "msetnx", true),
-    ),
-    row(
+    Group::String
+        .data(
+            "incrbyfloat",
+            3,
+            WRITE | DENYOOM | FAST,
+            about("2.6.0", "key increment", "Adds to a number"),
+            |args, _| Ok(Operation::IncrByFloat { key: blob(args.at(1)), by: float(args.at(2))? }.into()),
+        )
+        .differs("computed in 64-bit floating point, not 80-bit"),
+    Group::String
+        .data("mget", -2, READ | FAST, about("1.0.0", "key [key ...]", "Several strings"), |args, _| {
+            Ok(Operation::MGet { keys: blobs(args, 1) }.into())
+        })
+        .with_keys(ALL),
+    Group::String
+        .data(
+            "mset",
+            -3,
+            WRITE | DENYOOM,
+            about("1.0.1", "key value [key value ...]", "Sets several strings"),
+            |args, _| several(args, "mset", false),
+        )
+        .with_keys(PAIRS),
+    Group::String
+        .data(
+            "msetnx",
+            -3,
+            WRITE | DENYOOM,
+            about("1.0.1", "key value [key value ...]", "Sets several strings if none of the keys exists"),
+            |args, _| several(args, "msetnx", true),
+        )
+        .with_keys(PAIRS),
+    Group::String.data(
         "psetex",
         4,
         WRITE | DENYOOM,
-        ONE,
-        "2.6.0",
-        "key milliseconds value",
-        "Sets a string that expires",
+        about("2.6.0", "key milliseconds value", "Sets a string that expires"),
         |args, given| set_ex(args, given, Time::Millis, "psetex"),
     ),
-    row(
+    Group::String.data(
         "set",
         -3,
         WRITE | DENYOOM,
-        ONE,
-        "1.0.0",
-        "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
+        about(
+            "1.0.0",
+            "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
          PXAT unix-time-milliseconds|KEEPTTL]",
-        "Sets a string",
+            "Sets a string",
+        ),
         set,
     ),
-    row(
+    Group::String.data(
         "setex",
         4,
         WRITE | DENYOOM,
-        ONE,
-        "2.0.0",
-        "key seconds value",
-        "Sets a string that expires",
+        about("2.0.0", "key seconds value", "Sets a string that expires"),
         |args, given| set_ex(args, given, Time::Seconds, "setex"),
     ),
-    row(
+    Group::String.data(
         "setnx",
         3,
         WRITE | DENYOOM | FAST,
-        ONE,
-        "1.0.0",
-        "key value",
-        "Sets a string if the key does not exist",
+        about("1.0.0", "key value", "Sets a string if the key does not exist"),
         |args, _| {
             let (condition, expiry) = (Condition::IfAbsent, Expiry::Clear);
             let (key, value) = (blob(args.at(1)), blob(args.at(2)));
@@ -178,20 +155,27 @@ pub(crate) static COMMANDS: &[Spec] = &[
             Ok(Plan { operation, shape: Shape::Yes })
         },
     ),
-    row(
+    Group::String.data(
         "setrange",
         4,
         WRITE | DENYOOM,
-        ONE,
-        "2.2.0",
-        "key offset value",
-        "Overwrites a part of a string",
+        about("2.2.0", "key offset value", "Overwrites a part of a string"),
         set_range,
     ),
-    row("strlen", 2, READ | FAST, ONE, "2.2.0", "key", "The length of a string", |args, _| {
-        Ok(Operation::StrLen { key: blob(args.at(1)) }.into())
-    }),
-    row("substr", 4, READ, ONE, "1.0.0", "key start end", "A part of a string; GETRANGE of old", get_range),
+    Group::String.data(
+        "strlen",
+        2,
+        READ | FAST,
+        about("2.2.0", "key", "The length of a string"),
+        |args, _| Ok(Operation::StrLen { key: blob(args.at(1)) }.into()),
+    ),
+    Group::String.data(
+        "substr",
+        4,
+        READ,
+        about("1.0.0", "key start end", "A part of a string; GETRANGE of old"),
+        get_range,
+    ),
 ];
 
 fn set(args: Args<'_>, given: &mut Given<'_>) -> Understood {

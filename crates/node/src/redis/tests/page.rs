@@ -40,7 +40,7 @@ fn every_name_is_found_in_any_case_and_only_once() {
             assert_eq!(found.name, spec.name);
             assert_eq!(spec.name, spec.name.to_ascii_lowercase());
             assert!(
-                !spec.summary.is_empty() && !spec.since.is_empty(),
+                !spec.about.summary.is_empty() && !spec.about.since.is_empty(),
                 "{} lacks its documentation",
                 spec.name
             );
