@@ -177,6 +177,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         for (sequence, told) in answers {
             let (outcome, path) = match told {
                 Told::Done(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
+                // The same read is on its way with its effect, and is answered with that.
+                Told::Read(_) if self.outstanding.get(sequence).is_some_and(|asked| asked.touching) => {
+                    continue;
+                }
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 Told::Touches => {
@@ -446,6 +450,37 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::multipaxos;
+    use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
+
+    /// A read was asked for twice: one replica read a value, another one found that the read has an effect (seed
+    /// 9694 of three regions, EPaxos). With the first answer the effect would come behind the read.
+    #[test]
+    fn a_read_whose_effect_is_asked_for_is_answered_with_that() {
+        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
+        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
+        let rtt = Span::from_millis(1);
+        let setup = Setup {
+            replicas: Arc::from([process(1), process(2)]),
+            members: Arc::from([]),
+            leader: None,
+            service: Service::for_rtt(rtt),
+            parameters: multipaxos::Parameters::for_rtt(rtt),
+        };
+        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(0), Random::seeded(1));
+        let effects = outbox.input(Instant::ZERO, Stamp::ZERO);
+        client.request(Ticket(1), Request::Command(7), effects);
+        for (node, told) in [(1, Told::Touches), (2, Told::Read(5)), (1, Told::Done(6))] {
+            let answers = vec![(1, told)];
+            client.receive(process(node), Message::Replies { incarnation: 1, spans: None, answers }, effects);
+        }
+        let answers = outbox.drain().filter_map(|effect| match effect {
+            Effect::Complete { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [Outcome::Replied(6)]);
+    }
 
     #[test]
     fn phases_sum_to_the_whole() {

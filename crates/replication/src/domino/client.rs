@@ -314,6 +314,8 @@ impl<S: StateMachine> Client<S> {
         for (sequence, told) in answers {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let outcome = match told {
+                // The same read is on its way with its effect, and is answered with that.
+                Told::Read(_) if asked.touching => continue,
                 Told::Done(reply) | Told::Read(reply) => Outcome::Replied(reply),
                 Told::Forgotten => Outcome::Unknown,
                 Told::Touches => {
