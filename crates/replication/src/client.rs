@@ -176,11 +176,13 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
         for (sequence, told) in answers {
             let (outcome, path) = match told {
-                Told::Done(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
                 // The same read is on its way with its effect, and is answered with that.
-                Told::Read(_) if self.outstanding.get(sequence).is_some_and(|asked| asked.touching) => {
+                Told::Read(_) | Told::Looked(_)
+                    if self.outstanding.get(sequence).is_some_and(|asked| asked.touching) =>
+                {
                     continue;
                 }
+                Told::Done(reply) | Told::Looked(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 Told::Touches => {
@@ -471,7 +473,8 @@ mod tests {
         let mut outbox = Outbox::new(process(0), Random::seeded(1));
         let effects = outbox.input(Instant::ZERO, Stamp::ZERO);
         client.request(Ticket(1), Request::Command(7), effects);
-        for (node, told) in [(1, Told::Touches), (2, Told::Read(5)), (1, Told::Done(6))] {
+        for (node, told) in [(1, Told::Touches), (2, Told::Looked(5)), (2, Told::Read(5)), (1, Told::Done(6))]
+        {
             let answers = vec![(1, told)];
             client.receive(process(node), Message::Replies { incarnation: 1, spans: None, answers }, effects);
         }

@@ -92,6 +92,8 @@ pub enum Told<R> {
     Done(R),
     /// It was read from the leader's state under its lease.
     Read(R),
+    /// It was read by way of the log, and had no effect.
+    Looked(R),
     /// It is a read that would let a key expire, and was not executed. A read is answered without a record
     /// of it, so a late copy may be read again; an effect must not be had again, least of all when the
     /// client has its answer. The client, which alone knows that it has none, asks for it as a change.

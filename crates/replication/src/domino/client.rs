@@ -315,8 +315,8 @@ impl<S: StateMachine> Client<S> {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let outcome = match told {
                 // The same read is on its way with its effect, and is answered with that.
-                Told::Read(_) if asked.touching => continue,
-                Told::Done(reply) | Told::Read(reply) => Outcome::Replied(reply),
+                Told::Read(_) | Told::Looked(_) if asked.touching => continue,
+                Told::Done(reply) | Told::Read(reply) | Told::Looked(reply) => Outcome::Replied(reply),
                 Told::Forgotten => Outcome::Unknown,
                 Told::Touches => {
                     if !std::mem::replace(&mut asked.touching, true) {

@@ -194,11 +194,13 @@ impl<S: StateMachine> Client<S> {
         let path = if spans.is_some() { Path::Slow } else { Path::Fast };
         for (sequence, told) in answers {
             let (outcome, path) = match told {
-                Told::Done(reply) => (Outcome::Replied(reply), Some(path)),
                 // The same read is on its way with its effect, and is answered with that.
-                Told::Read(_) if self.outstanding.get(sequence).is_some_and(|asked| asked.touching) => {
+                Told::Read(_) | Told::Looked(_)
+                    if self.outstanding.get(sequence).is_some_and(|asked| asked.touching) =>
+                {
                     continue;
                 }
+                Told::Done(reply) | Told::Looked(reply) => (Outcome::Replied(reply), Some(path)),
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 Told::Touches => {

@@ -77,7 +77,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     self.once.acknowledge(id.client, *below);
                     self.once.end(*id);
                     if tell {
-                        let told = self.machine.read(command).map_or(Told::Touches, Told::Done);
+                        let told = self.machine.read(command).map_or(Told::Touches, Told::Looked);
                         self.answer(id.client, spans, id.sequence, told);
                     }
                 }
