@@ -26,11 +26,19 @@ impl<V: Ordered> Order<V> {
         if !instance.noop
             && let Some(touches) = touches
         {
-            for (seat, dep) in deps.into_iter().enumerate().take(self.spaces.len()) {
+            let seats = deps.into_iter().enumerate().take(self.spaces.len());
+            // Its own seat's instances before it and behind it are looked at apart: each has an edge to the last
+            // before it, whatever it must follow besides, or two that follow one another would stand for each other.
+            let parts = seats.flat_map(|(seat, dep)| {
+                let first = self.spaces[seat].executed() + 1;
+                let own = if seat == id.leader() { id.number } else { 0 };
+                [(seat, first.max(own + 1)..=dep), (seat, first..=dep.min(own.saturating_sub(1)))]
+            });
+            for (seat, numbers) in parts {
                 let space = &self.spaces[seat];
                 // What no edge stands for yet.
                 let mut open = Cow::Borrowed(&*touches);
-                for number in (space.executed() + 1..=dep).rev() {
+                for number in numbers.rev() {
                     let to = InstanceId::at(seat, number);
                     if to == id || space.is_executed(number) {
                         continue;

@@ -8,7 +8,7 @@ use crate::walk::{Letter, process};
 use isochrone_core::{Effect, Effects, Identity, Instant, Outbox, Process, Random, ReplicaId, Span, Stamp};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::epaxos::{
-    Attributes, InstanceId, Message, Mutation, Order, Parameters, Record, Timer,
+    Attributes, Committed, Content, InstanceId, Message, Mutation, Order, Parameters, Record, SEATS, Timer,
 };
 use isochrone_replication::order::{Member, Order as _, Setup, Step as Taken};
 use rustc_hash::FxHashSet;
@@ -94,7 +94,7 @@ impl World {
                 Effect::Send { to, message, .. } => {
                     if let Message::Commit { list } = &message {
                         for committed in list {
-                            let holds = committed.content != isochrone_replication::epaxos::Content::NoOp;
+                            let holds = committed.content != Content::NoOp;
                             let what = (holds, committed.attributes);
                             let known = *self.committed.entry(committed.id).or_insert(what);
                             assert_eq!(known, what, "{} is committed twice", committed.id);
@@ -283,6 +283,29 @@ fn late_pre_accept(mutation: Option<Mutation>) -> World {
     world.deliver(0, 2);
     (world.turns, world.crashes) = (vec![0, 0, 1], 1);
     world
+}
+
+/// The smallest schedule of seed 19216 (three regions, all faults): two instances of one seat follow one another,
+/// both follow an earlier one, and that is committed last.
+#[test]
+fn a_circle_within_a_seat_waits_for_what_came_before_it() {
+    let mut world = World::new(3, None);
+    let mut commit = |instances: &[(u64, u64, u64)]| {
+        let committed = |(number, seq, last): &(u64, u64, u64)| {
+            let mut deps = [0; SEATS];
+            deps[1] = *last;
+            Committed {
+                id: InstanceId { seat: 1, number: *number },
+                content: Content::Batch([Letter::new(*number as u8, 0)].into()),
+                attributes: Attributes { seq: *seq, deps },
+            }
+        };
+        let list = instances.iter().map(committed).collect();
+        world.act(2, |replica, effects| replica.receive(process(1), Message::Commit { list }, effects));
+        world.given[2].clone()
+    };
+    assert_eq!(commit(&[(2, 3, 3), (3, 2, 2)]), [0u8; 0], "the first is not known yet");
+    assert_eq!(commit(&[(1, 1, 0)]), [1, 3, 2]);
 }
 
 #[test]
