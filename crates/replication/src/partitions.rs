@@ -3,7 +3,7 @@
 //! (`specs/sdpaxos.md` 4.7). A key belongs to one partition, and what touches keys of one partition only is
 //! served there; no order is kept across partitions.
 
-use crate::request::{Change, Outcome, Refusal, Request};
+use crate::request::{Outcome, Refusal, Request};
 use isochrone_core::command::Touch;
 use isochrone_core::{
     Blob, Effects, Footprint, Identity, KeyspaceId, Loan, Malformed, PartitionId, Process, ProcessId,
@@ -152,9 +152,7 @@ where
         let partition = match &request {
             Request::Command(command) => self.route(command),
             // Each partition has its own members: its replicas are asked, not a client of all.
-            Request::Change(Change::Add(_) | Change::Remove(_) | Change::Lead(_) | Change::Resign) => {
-                Err(Refusal::Apart)
-            }
+            Request::Change(_) => Err(Refusal::Apart),
         };
         match partition {
             Ok(partition) => {

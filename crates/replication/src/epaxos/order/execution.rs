@@ -40,7 +40,7 @@ impl<V: Ordered> Order<V> {
                 let mut open = Cow::Borrowed(&*touches);
                 for number in numbers.rev() {
                     let to = InstanceId::at(seat, number);
-                    if to == id || space.is_executed(number) {
+                    if space.is_executed(number) {
                         continue;
                     }
                     let Some(held) = space.get(number) else {
