@@ -104,6 +104,16 @@ struct Member {
     waits: BTreeSet<(KeyspaceId, Blob)>,
 }
 
+/// Takes a connection out of those that a name has; a name without any goes.
+fn strike(all: &mut BTreeMap<Blob, BTreeSet<u64>>, name: &Blob, connection: u64) {
+    if let Some(others) = all.get_mut(name) {
+        others.remove(&connection);
+        if others.is_empty() {
+            all.remove(name);
+        }
+    }
+}
+
 impl Member {
     fn is_idle(&self) -> bool {
         self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty()
@@ -139,12 +149,7 @@ impl Hub {
             Topic::Pattern => (&mut member.patterns, &mut self.patterns),
         };
         own.remove(name);
-        if let Some(others) = all.get_mut(name) {
-            others.remove(&connection);
-            if others.is_empty() {
-                all.remove(name);
-            }
-        }
+        strike(all, name, connection);
         self.forget_idle(connection);
     }
 
@@ -281,12 +286,7 @@ impl Hub {
         let Some(member) = self.members.remove(&connection) else { return };
         for (all, names) in [(&mut self.channels, member.channels), (&mut self.patterns, member.patterns)] {
             for name in names {
-                if let Some(others) = all.get_mut(&name) {
-                    others.remove(&connection);
-                    if others.is_empty() {
-                        all.remove(&name);
-                    }
-                }
+                strike(all, &name, connection);
             }
         }
     }
