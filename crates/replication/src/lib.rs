@@ -8,6 +8,7 @@
 mod changes;
 mod chunks;
 pub mod client;
+pub mod curp;
 pub mod directory;
 pub mod domino;
 mod election;

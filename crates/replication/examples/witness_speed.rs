@@ -1,0 +1,34 @@
+//! How many requests a second one core records with a witness that holds them in memory, collected 50 at a time:
+//! `cargo run --release -p isochrone-replication --example witness_speed`.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use isochrone_core::{Blob, ClientId, CommandId, KeyspaceId, ProcessId, key_hash};
+use isochrone_replication::curp::witness::{Shape, Witness};
+use std::time::Instant;
+
+const BATCH: u64 = 50;
+const ROUNDS: u64 = 100_000;
+
+fn main() {
+    let mut witness = Witness::new(Shape::default());
+    let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+    let value = Blob::from(vec![7; 100]);
+    let (mut taken, mut pairs) = (0u64, Vec::new());
+    let begun = Instant::now();
+    for round in 0..ROUNDS {
+        for number in round * BATCH..(round + 1) * BATCH {
+            let hash = key_hash(KeyspaceId(1), &number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+            let id = CommandId { client, sequence: number + 1 };
+            taken += u64::from(witness.record(&[hash], id, value.clone(), value.len()).is_ok());
+            pairs.push((hash, id));
+        }
+        witness.gc(pairs.drain(..));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{:.2} million records a second ({taken} of {} taken)",
+        (ROUNDS * BATCH) as f64 / seconds / 1e6,
+        ROUNDS * BATCH
+    );
+}
