@@ -136,13 +136,14 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
             let asked = outstanding.get(sequence)?;
-            Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching })
+            Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching, synced: false })
         };
         let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
         self.fresh.clear();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
-            effects.send(self.target, Message::Requests { client, below, asks, forwarded: false });
+            effects
+                .send(self.target, Message::Requests { client, below, under: None, asks, forwarded: false });
         }
     }
 
@@ -185,6 +186,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 Told::Done(reply) | Told::Looked(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
+                // This client has no witnesses; the safe answer follows when it asks again.
+                Told::Speculative(_) => continue,
                 Told::Touches => {
                     if let Some(asked) = self.outstanding.get_mut(sequence)
                         && !std::mem::replace(&mut asked.touching, true)
@@ -401,10 +404,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 
     fn receive(&mut self, from: ProcessId, message: Message<C, R, M>, effects: &mut Effects<Self>) {
         match message {
-            Message::Replies { incarnation, spans, answers } if incarnation == self.me.incarnation => {
+            Message::Replies { incarnation, spans, answers, .. } if incarnation == self.me.incarnation => {
                 self.on_replies(from, spans, answers, effects);
             }
-            Message::Redirect { incarnation, leader, sequences } if incarnation == self.me.incarnation => {
+            Message::Redirect { incarnation, leader, sequences, .. }
+                if incarnation == self.me.incarnation =>
+            {
                 self.on_redirect(from, leader, &sequences, effects);
             }
             Message::Administered { number, result, leader } => {
@@ -453,6 +458,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 mod tests {
     use super::*;
     use crate::multipaxos;
+    use crate::order::Reign;
     use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
 
     /// A read was asked for twice: one replica read a value, another one found that the read has an effect (seed
@@ -476,7 +482,11 @@ mod tests {
         for (node, told) in [(1, Told::Touches), (2, Told::Looked(5)), (2, Told::Read(5)), (1, Told::Done(6))]
         {
             let answers = vec![(1, told)];
-            client.receive(process(node), Message::Replies { incarnation: 1, spans: None, answers }, effects);
+            client.receive(
+                process(node),
+                Message::Replies { incarnation: 1, reign: Reign::default(), spans: None, answers },
+                effects,
+            );
         }
         let answers = outbox.drain().filter_map(|effect| match effect {
             Effect::Complete { outcome, .. } => Some(outcome),

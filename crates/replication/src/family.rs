@@ -63,6 +63,10 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     fn drops_sessions(&self) -> bool {
         false
     }
+    /// The bug that is planted in what the families of [`crate::curp`] share.
+    fn shared_bug(&self) -> Option<crate::curp::Bug> {
+        None
+    }
 }
 
 /// What is spoken in a family.

@@ -1,6 +1,6 @@
 //! What clients and replicas tell each other whatever the protocol, and what a replica writes down.
 
-use crate::order::{Member, Ordered};
+use crate::order::{Member, Ordered, Reign};
 use crate::request::{Change, Refusal};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, ClientId, CommandId, Fact, Footprint, Mark, ProcessId, Span, Wire};
@@ -83,6 +83,8 @@ pub struct Ask<C> {
     pub command: C,
     /// A read that was told [`Told::Touches`]: it is executed once, with its effect.
     pub touching: bool,
+    /// An answer that is safe is wanted, if the first is not: what decides the command is to begin at once.
+    pub synced: bool,
 }
 
 /// What a client is told of one command.
@@ -90,6 +92,9 @@ pub struct Ask<C> {
 pub enum Told<R> {
     /// It was executed, by way of the log.
     Done(R),
+    /// It was executed, and commutes with all that is not yet safe before it; it is safe itself when enough
+    /// witnesses have accepted it under the reign of this message.
+    Speculative(R),
     /// It was read from the leader's state under its lease.
     Read(R),
     /// It was read by way of the log, and had no effect.
@@ -132,6 +137,8 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         client: ClientId,
         /// The client has the answers to all its commands below this one.
         below: u64,
+        /// The only reign under which they are to be taken; none where any will do.
+        under: Option<Reign>,
         /// The commands.
         asks: Vec<Ask<C>>,
         /// Whether a replica has sent them on already.
@@ -141,15 +148,19 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
     Replies {
         /// The client's incarnation that asked.
         incarnation: u32,
+        /// The reign in which they were executed or decided.
+        reign: Reign,
         /// Where the time went, if this was measured.
         spans: Option<Spans>,
         /// Sequence numbers and answers.
         answers: Vec<(u64, Told<R>)>,
     },
-    /// The sender does not lead; ask this one, or where there is none, again soon.
+    /// The sender does not lead, or leads in another reign; ask this one, or where there is none, again soon.
     Redirect {
         /// The client's incarnation that asked.
         incarnation: u32,
+        /// The reign that the sender is in.
+        reign: Reign,
         /// Who leads, as far as the sender knows.
         leader: Option<ProcessId>,
         /// The commands that were not taken.

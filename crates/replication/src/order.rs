@@ -83,6 +83,11 @@ pub enum Takes {
     Nobody,
 }
 
+/// Under which leader's term, or which master's incarnation and list of witnesses, something was said. Of two
+/// reigns of a group the later is the greater.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Reign(pub u64, pub u64);
+
 /// What an order has come to.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub enum Step<V> {
@@ -96,6 +101,20 @@ pub enum Step<V> {
     Local(V),
     /// What was proposed here and not yet decided may never be: whoever asks again is to be proposed again.
     Dropped,
+    /// These have their place behind everything handed out before, and are not safe yet. Each is followed, in
+    /// the same sequence, by the [`Step::Decided`] of the same values, or by a [`Step::Dropped`], which voids
+    /// every tentative one that is not yet decided. While any is outstanding, no other values are decided. Only
+    /// where [`Order::SPECULATES`].
+    Tentative(Tentative<V>),
+}
+
+/// Values that have a place which they may still lose.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Tentative<V> {
+    /// What is executed, in order.
+    pub values: Arc<[V]>,
+    /// Whether this replica answers the clients.
+    pub answer: bool,
 }
 
 /// Values that have their place.
@@ -154,6 +173,9 @@ pub trait Order:
     /// them there, and what was recorded is on its way to disk by then. A snapshot in between holds what was
     /// not taken out.
     const DEFERS: bool = false;
+    /// Whether it hands out values before they are safe ([`Step::Tentative`]). It is a total order then. What is
+    /// told of them is told ahead of every record: it holds only under [`Order::reign`], with enough witnesses.
+    const SPECULATES: bool = false;
     /// How its members change.
     const MEMBERSHIP: Membership;
     /// How many members a group may have.
@@ -170,6 +192,16 @@ pub trait Order:
     fn may_read(&self, _now: Instant) -> bool {
         false
     }
+
+    /// The reign that this replica is in. Requests under another one are not taken. Another begins before
+    /// anything tentative is handed out behind a [`Step::Dropped`].
+    fn reign(&self) -> Reign {
+        Reign::default()
+    }
+
+    /// Somebody waits for what is tentative: what decides it is to leave at the next [`Process::settle`], which
+    /// follows.
+    fn hurry(&mut self, _now: Instant) {}
 
     /// Takes in a value to be ordered; it leaves at [`Process::settle`] at the latest. `bytes` is its size.
     ///

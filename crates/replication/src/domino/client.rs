@@ -318,6 +318,8 @@ impl<S: StateMachine> Client<S> {
                 Told::Read(_) | Told::Looked(_) if asked.touching => continue,
                 Told::Done(reply) | Told::Read(reply) | Told::Looked(reply) => Outcome::Replied(reply),
                 Told::Forgotten => Outcome::Unknown,
+                // Nothing is speculative here.
+                Told::Speculative(_) => continue,
                 Told::Touches => {
                     if !std::mem::replace(&mut asked.touching, true) {
                         (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);
@@ -525,7 +527,7 @@ impl<S: StateMachine> Process for Client<S> {
             }
             Message::Order { .. } => {}
             Message::Ended { epoch, members } => self.on_ended(epoch, members, effects),
-            Message::Replies { incarnation, spans, answers } if incarnation == me => {
+            Message::Replies { incarnation, spans, answers, .. } if incarnation == me => {
                 self.on_replies(spans, answers, effects);
             }
             Message::Administered { number, result, leader } => {

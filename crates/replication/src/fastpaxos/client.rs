@@ -138,7 +138,7 @@ impl<S: StateMachine> Client<S> {
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
             let asked = outstanding.get(sequence)?;
-            Some(Ask { sequence, command: asked.command.clone(), touching: asked.touching })
+            Some(Ask { sequence, command: asked.command.clone(), touching: asked.touching, synced: false })
         };
         let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
         self.fresh.clear();
@@ -148,7 +148,8 @@ impl<S: StateMachine> Client<S> {
         let (client, below) = (self.me, self.below());
         for replica in &self.replicas {
             // Not sent on: the others have it as well.
-            let requests = Message::Requests { client, below, asks: asks.clone(), forwarded: true };
+            let requests =
+                Message::Requests { client, below, under: None, asks: asks.clone(), forwarded: true };
             effects.send(*replica, requests);
         }
     }
@@ -212,8 +213,8 @@ impl<S: StateMachine> Client<S> {
                     }
                     continue;
                 }
-                // One replica's queue is full; the others may have taken it.
-                Told::Overloaded => continue,
+                // One replica's queue is full; the others may have taken it. Nothing is speculative here.
+                Told::Overloaded | Told::Speculative(_) => continue,
             };
             self.answer(sequence, outcome, path, spans, effects);
             self.outstanding.remove(sequence);
@@ -457,7 +458,7 @@ impl<S: StateMachine> Process for Client<S> {
         match message {
             Message::Order { epoch, message } => self.on_order(from, epoch, message, effects),
             Message::Ended { epoch, members } => self.on_ended(epoch, &members),
-            Message::Replies { incarnation, spans, answers } if incarnation == self.me.incarnation => {
+            Message::Replies { incarnation, spans, answers, .. } if incarnation == self.me.incarnation => {
                 self.on_replies(spans, answers, effects);
             }
             // The sender is no member any more: it knows who are.

@@ -28,6 +28,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 }
                 Step::Local(entry) => self.answer_local(&entry),
                 Step::Dropped => self.once.abandon(),
+                Step::Tentative(_) => {}
             }
         }
     }

@@ -12,7 +12,7 @@ mod snapshot;
 mod transfer;
 
 use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};
-use crate::order::{self, Member, Membership, Order, Takes};
+use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
@@ -64,8 +64,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     applied: u64,
     /// A hash of all values executed, in order.
     digest: u64,
-    /// Answers of this turn, by client process; they leave in `settle`.
-    outbox: BTreeMap<ClientId, Outgoing<S>>,
+    /// Answers of this turn, by client and the reign they were made in; they leave in `settle`.
+    outbox: BTreeMap<(ClientId, Reign), Outgoing<S>>,
     /// When a client was last heard of, and the number of its last command executed then.
     clients: BTreeMap<ProcessId, (Instant, u64)>,
     /// The administration under way and who waits for it.
@@ -135,11 +135,18 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         &mut self,
         client: ClientId,
         below: u64,
+        under: Option<Reign>,
         asks: Vec<Ask<S::Command>>,
         forwarded: bool,
         effects: &mut Effects<Self>,
     ) {
+        let reign = self.order.reign();
         let elsewhere = match self.takes() {
+            // Not forwarded: the client is to begin again under this reign.
+            Takes::Here if under.is_some_and(|under| under != reign) => {
+                let leader = Some(self.identity.process);
+                return self.redirect(client, leader, &asks, effects);
+            }
             Takes::Here => None,
             Takes::At(process) => Some(Some(process)),
             Takes::Nobody => Some(None),
@@ -148,14 +155,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             // Ahead: nothing here rests on a record.
             return match leader.filter(|_| self.service.forward && !forwarded) {
                 Some(leader) => {
-                    effects.send_ahead(leader, Message::Requests { client, below, asks, forwarded: true });
+                    let requests = Message::Requests { client, below, under, asks, forwarded: true };
+                    effects.send_ahead(leader, requests);
                 }
-                None => {
-                    let sequences = asks.iter().map(|ask| ask.sequence).collect();
-                    let incarnation = client.incarnation;
-                    let redirect = Message::Redirect { incarnation, leader, sequences };
-                    effects.send_ahead(client.process, redirect);
-                }
+                None => self.redirect(client, leader, &asks, effects),
             };
         }
         let now = effects.now();
@@ -167,6 +170,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 self.answer(client, None, sequence, told);
             }
         }
+    }
+
+    /// Tells a client who takes its commands, or under which reign.
+    fn redirect(
+        &self,
+        client: ClientId,
+        leader: Option<ProcessId>,
+        asks: &[Ask<S::Command>],
+        effects: &mut Effects<Self>,
+    ) {
+        let sequences = asks.iter().map(|ask| ask.sequence).collect();
+        let (incarnation, reign) = (client.incarnation, self.order.reign());
+        effects.send_ahead(client.process, Message::Redirect { incarnation, reign, leader, sequences });
     }
 
     /// Reads, refuses or proposes one command; what can be told at once comes back.
@@ -211,7 +227,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     fn answer(&mut self, client: ClientId, spans: Option<Spans>, sequence: u64, told: Told<S::Reply>) {
-        let outgoing = self.outbox.entry(client).or_insert_with(|| Outgoing { spans, answers: Vec::new() });
+        let at = (client, self.order.reign());
+        let outgoing = self.outbox.entry(at).or_insert_with(|| Outgoing { spans, answers: Vec::new() });
         outgoing.spans = outgoing.spans.or(spans);
         outgoing.answers.push((sequence, told));
     }
@@ -219,9 +236,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// Sends the answers of this turn: ahead where the steps of the order rest on durable votes only, or on
     /// state that was so decided, or they are refusals.
     fn send_answers(&mut self, effects: &mut Effects<Self>) {
-        while let Some((client, Outgoing { spans, answers })) = self.outbox.pop_first() {
+        while let Some(((client, reign), Outgoing { spans, answers })) = self.outbox.pop_first() {
             let incarnation = client.incarnation;
-            let replies = Message::Replies { incarnation, spans, answers };
+            let replies = Message::Replies { incarnation, reign, spans, answers };
             match O::AHEAD {
                 true => effects.send_ahead(client.process, replies),
                 false => effects.send(client.process, replies),
@@ -403,8 +420,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         match message {
             Message::Order { epoch, message } => self.on_order(from, epoch, message, effects),
             Message::Ended { epoch, .. } => self.on_ended(from, epoch, effects),
-            Message::Requests { client, below, asks, forwarded } => {
-                self.on_requests(client, below, asks, forwarded, effects);
+            Message::Requests { client, below, under, asks, forwarded } => {
+                self.on_requests(client, below, under, asks, forwarded, effects);
                 self.take_steps(effects);
             }
             Message::Administer { number, change } => self.on_administer(from, number, change, effects),

@@ -149,7 +149,7 @@ impl Group {
                     }
                     Step::Committed(letter, _) => self.ready[node].push(letter.name),
                     Step::Local(letter) => self.read[node].push(letter.name),
-                    Step::Dropped => {}
+                    Step::Dropped | Step::Tentative(_) => {}
                 }
             }
             for effect in self.outboxes[node].drain() {
