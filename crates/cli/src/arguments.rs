@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isochrone_core::Span;
 use isochrone_core::deployment::parse_span;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Geo-replicated data with strong consistency, at the latency the speed of light allows.
@@ -22,6 +23,8 @@ pub enum Verb {
     Up(Up),
     /// Run one node of a deployment
     Node(Node),
+    /// Serve Redis clients from one data directory: one node, one process, nothing to configure
+    Redis(Redis),
     /// Predict each region's commit latency for every protocol and leader, and the floor
     Plan(Plan),
     /// Simulate a deployment in virtual time, with faults, and check what its clients saw
@@ -93,6 +96,34 @@ pub struct Node {
     /// forgotten its promises, and must not come back as if it were new
     #[arg(long)]
     pub expect_data: bool,
+    /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  isochrone redis --dir /var/lib/isochrone\n  redis-cli SET city Lisbon\n\nThe directory holds the data and deployment.toml, the deployment that is run: edited, the same directory is run\nby `isochrone node DIR/deployment.toml --name redis --data DIR`."
+)]
+pub struct Redis {
+    /// Where the data lives; made where it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The port of Redis clients [default: 6379, or as at the last start]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// The address they reach; beyond loopback only with a password [default: 127.0.0.1, or as at the last start]
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+    /// Clients must log in with the password of this hash, made by `isochrone password`
+    #[arg(long, value_name = "HASH", env = "ISOCHRONE_PASSWORD_HASH", hide_env_values = true)]
+    pub password_hash: Option<String>,
+    /// Serve TLS with this certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
     /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
     #[arg(long)]
     pub insecure: bool,

@@ -11,6 +11,7 @@ mod node;
 mod output;
 mod plan;
 mod protocols;
+mod redis;
 mod reproduce;
 mod sim;
 mod stop;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let done = match arguments.verb {
         Verb::Up(arguments) => up::run(arguments),
         Verb::Node(arguments) => node::run(arguments),
+        Verb::Redis(arguments) => redis::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),

@@ -10,6 +10,7 @@ use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, St
 use isochrone_node::redis::RedisGateway;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,20 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         ))
         .into());
     }
+    let expect = if expect_data { Expect::Existing } else { Expect::Anything };
+    let sockets = Sockets::bind(&deployment, me.id).map_err(start)?;
+    serve(deployment, &me, data, expect, sockets, || Ok(()))
+}
+
+/// Runs one node until it is told to stop. `started` is called once the data has been found to be its own.
+pub(crate) fn serve(
+    deployment: Arc<Deployment>,
+    me: &Node,
+    data: PathBuf,
+    expect: Expect,
+    sockets: Sockets,
+    started: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Status> {
     if deployment.security().insecure {
         tracing::warn!(
             "INSECURE: plain text beyond loopback is allowed: anyone on the way reads and changes everything"
@@ -51,15 +66,16 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         deployment: Arc::clone(&deployment),
         node: me.id,
         data,
-        expect: if expect_data { Expect::Existing } else { Expect::Anything },
-        sockets: Sockets::bind(&deployment, me.id).map_err(start)?,
+        expect,
+        sockets,
         peers: BTreeMap::new(),
         emulation: None,
         admin_token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
         snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
     };
     let handle = node::Node::start(config, &protocols::served(), Box::new(RedisGateway)).map_err(start)?;
-    ready(&deployment, &me, &handle)?;
+    started()?;
+    ready(&deployment, me, &handle)?;
     while handle.running() {
         if stop.within(GLANCE) {
             tracing::info!("a signal asks this node to stop");

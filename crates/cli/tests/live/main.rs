@@ -5,6 +5,7 @@
 mod messages;
 mod processes;
 mod proxy;
+mod redis;
 mod replace;
 mod resp;
 mod safety;

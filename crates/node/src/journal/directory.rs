@@ -149,8 +149,9 @@ fn refuse_strangers(path: &Path) -> Result<(), JournalError> {
         .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_, _>>()
         .map_err(|e| JournalError::io(path, "list", 0, e))?;
-    // What a file system puts at its own root does not make the directory somebody's.
-    strangers.retain(|name| ![LOCK, IDENTITY_NEW, JOURNAL, SNAPSHOTS, "lost+found"].contains(&name.as_str()));
+    // Neither what a file system puts at its own root nor a deployment file makes the directory somebody's.
+    let ours = [LOCK, IDENTITY_NEW, JOURNAL, SNAPSHOTS, "lost+found", "deployment.toml"];
+    strangers.retain(|name| !ours.contains(&name.as_str()));
     strangers.sort();
     match strangers.into_iter().next() {
         Some(entry) => Err(JournalError::NotIsochrone { path: path.into(), entry }),

@@ -1,0 +1,353 @@
+//! `isochrone redis`: one node in one process, ready for Redis clients, with the deployment file it runs beside its
+//! data, so that the same directory can grow into a cluster.
+
+use crate::arguments::Redis as Arguments;
+use crate::{Status, Usage, log, node, protocols};
+use anyhow::Context;
+use isochrone_core::Deployment;
+use isochrone_core::deployment::{Address, Node};
+use isochrone_node::journal::Expect;
+use isochrone_node::node::{Sockets, StartError};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The deployment file in the data directory.
+const FILE: &str = "deployment.toml";
+/// The node's name in a file of this verb's own.
+const NAME: &str = "redis";
+/// Where Redis listens.
+const PORT: u16 = 6379;
+
+/// What the command line says of the deployment; what it leaves out stays as it is.
+struct Wishes {
+    port: Option<u16>,
+    bind: Option<IpAddr>,
+    password: Option<String>,
+    certificate: Option<(String, String)>,
+    insecure: bool,
+}
+
+/// All that differs between the files that this verb writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Settings {
+    bind: IpAddr,
+    port: u16,
+    /// The hash of the default user's password.
+    password: Option<String>,
+    /// Certificate and key that clients see.
+    certificate: Option<(String, String)>,
+    insecure: bool,
+}
+
+/// What is run, and what is to be written once it runs.
+struct Plan {
+    deployment: Deployment,
+    text: Option<String>,
+    expect: Expect,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    let Arguments { dir, port, bind, password_hash, cert, key, insecure } = arguments;
+    log::start("info")?;
+    make(&dir)?;
+    let certificate =
+        cert.zip(key).map(|(cert, key)| Ok::<_, anyhow::Error>((absolute(&cert)?, absolute(&key)?)));
+    let wishes =
+        Wishes { port, bind, password: password_hash, certificate: certificate.transpose()?, insecure };
+    let file = dir.join(FILE);
+    let Plan { deployment, text, expect } = plan(&file, wishes)?;
+    let me = the_node(&deployment, &file, &dir)?.clone();
+    let deployment = Arc::new(deployment);
+    let sockets = Sockets::bind(&deployment, me.id).map_err(|error| refused(error, &file))?;
+    node::serve(deployment, &me, dir, expect, sockets, || match text {
+        // Only now is it known that the directory is ours: nothing is written into another's.
+        Some(text) => save(&file, &text),
+        None => Ok(()),
+    })
+}
+
+/// Makes the directory, and finds out whether it can be written.
+fn make(dir: &Path) -> anyhow::Result<()> {
+    let made = fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+    let Err(cause) = made else { return Ok(()) };
+    let right = match cause.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "name a directory that this user may write"
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "name a directory, or one that does not exist yet"
+        }
+        ErrorKind::StorageFull => "free space on this disk, or name a directory on another",
+        _ => "name another directory",
+    };
+    Err(Usage(format!("--dir {}: cannot write there: {cause}\n  {right}", dir.display())).into())
+}
+
+/// What the file and the command line together ask for.
+fn plan(file: &Path, wishes: Wishes) -> anyhow::Result<Plan> {
+    let base = file.parent().unwrap_or(Path::new(""));
+    let known = protocols::known().insecure(wishes.insecure);
+    let parse = |text: &str| Deployment::parse(text, &file.display().to_string(), base, &known);
+    let found = match fs::read_to_string(file) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+    };
+    let Some(found) = found else {
+        let settings = Settings::default().with(wishes)?;
+        let text = settings.text();
+        return Ok(Plan { deployment: parse(&text)?, text: Some(text), expect: Expect::Anything });
+    };
+    let deployment = parse(&found)?;
+    // A file that somebody has edited is theirs: it is run as it is, and never written again.
+    let own = Settings::of(&deployment, &found);
+    let Some(own) = own else {
+        if let Some(option) = wishes.first() {
+            let wrong = format!("{option}: {} was edited, and what it says is run", file.display());
+            return Err(Usage(format!("{wrong}\n  leave {option} away, or edit the file")).into());
+        }
+        return Ok(Plan { deployment, text: None, expect: Expect::Existing });
+    };
+    let settings = own.clone().with(wishes)?;
+    let text = settings.text();
+    let changed = settings != own;
+    Ok(Plan { deployment: parse(&text)?, text: changed.then_some(text), expect: Expect::Existing })
+}
+
+impl Wishes {
+    /// An option that is given.
+    fn first(&self) -> Option<&'static str> {
+        let given = [
+            (self.port.is_some(), "--port"),
+            (self.bind.is_some(), "--bind"),
+            (self.password.is_some(), "--password-hash"),
+            (self.certificate.is_some(), "--cert"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, option)| option)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let bind = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Settings { bind, port: PORT, password: None, certificate: None, insecure: false }
+    }
+}
+
+impl Settings {
+    /// The settings of a file, where this verb has written it and nobody has changed it.
+    fn of(deployment: &Deployment, text: &str) -> Option<Settings> {
+        let [node] = deployment.nodes() else { return None };
+        let redis = node.redis.as_ref()?;
+        let security = deployment.security();
+        let path = |path: &PathBuf| path.to_str().map(str::to_owned);
+        let certificate = match &security.client {
+            None => None,
+            Some(files) => Some((path(&files.cert)?, path(&files.key)?)),
+        };
+        let settings = Settings {
+            bind: redis.host().parse().ok()?,
+            port: redis.port(),
+            password: security.users.first().map(|user| user.password.phc().to_owned()),
+            certificate,
+            insecure: text.contains("\ninsecure = true\n"),
+        };
+        (settings.text() == text).then_some(settings)
+    }
+
+    fn with(self, wishes: Wishes) -> anyhow::Result<Settings> {
+        let Wishes { port, bind, password, certificate, insecure } = wishes;
+        let settings = Settings {
+            bind: bind.unwrap_or(self.bind),
+            port: port.unwrap_or(self.port),
+            password: password.or(self.password),
+            certificate: certificate.or(self.certificate),
+            insecure: self.insecure || insecure,
+        };
+        let Settings { bind, .. } = &settings;
+        if bind.is_loopback() {
+            return Ok(settings);
+        }
+        if settings.password.is_none() {
+            let wrong = format!("--bind {bind}: others can reach it, and there is no password");
+            return Err(Usage(format!(
+                "{wrong}\n  add --password-hash HASH, made by `isochrone password`; without one it serves loopback only"
+            ))
+            .into());
+        }
+        if settings.certificate.is_none() && !settings.insecure {
+            let wrong = format!("--bind {bind}: others can read what passes, the password included");
+            return Err(Usage(format!(
+                "{wrong}\n  add --cert FILE --key FILE for TLS, or --insecure where plain text is meant"
+            ))
+            .into());
+        }
+        Ok(settings)
+    }
+
+    /// The file.
+    fn text(&self) -> String {
+        let address = std::net::SocketAddr::new(self.bind, self.port);
+        let mut text = format!(
+            "# One node for Redis clients, as `isochrone redis` has written it. Edited, it is run as it is, and not\n\
+             # written again. To grow: give this node a `listen`, add nodes behind it, and start each with\n\
+             # `isochrone node`, this one with --name {NAME} and this directory as --data (docs/redis.md).\n\
+             \n\
+             cluster = \"redis\"\n\
+             \n\
+             [[region]]\n\
+             name = \"here\"\n\
+             \n\
+             [[node]]\n\
+             name = \"{NAME}\"\n\
+             region = \"here\"\n\
+             redis = \"{address}\"\n\
+             \n\
+             [[keyspace]]\n\
+             name = \"main\"\n\
+             protocol = \"multipaxos\"\n\
+             replicas = [\"{NAME}\"]\n\
+             \n\
+             [journal]\n\
+             fsync = \"on\"\n"
+        );
+        if self.insecure || self.certificate.is_some() {
+            text += "\n[security]\n";
+        }
+        if self.insecure {
+            text += "insecure = true\n";
+        }
+        // Writing to a string does not fail.
+        if let Some((cert, key)) = &self.certificate {
+            let _ = write!(text, "client_cert = {cert:?}\nclient_key = {key:?}\n");
+        }
+        if let Some(hash) = &self.password {
+            let _ = write!(text, "\n[[security.user]]\nname = \"default\"\npassword = {hash:?}\n");
+        }
+        text
+    }
+}
+
+/// The node that this verb runs: the only one.
+fn the_node<'d>(deployment: &'d Deployment, file: &Path, dir: &Path) -> anyhow::Result<&'d Node> {
+    let [node] = deployment.nodes() else {
+        let wrong =
+            format!("{} has {} nodes, and this runs one alone", file.display(), deployment.nodes().len());
+        let name = deployment.node_named(NAME).map_or("NAME", |node| &node.name);
+        let (file, dir) = (file.display(), dir.display());
+        return Err(Usage(format!("{wrong}\n  isochrone node {file} --name {name} --data {dir}")).into());
+    };
+    if node.redis.is_none() {
+        let wrong = format!("{}: node {:?} has no address for clients", file.display(), node.name);
+        return Err(Usage(format!("{wrong}\n  give it redis = \"{}\"", Address::loopback(PORT))).into());
+    }
+    Ok(node)
+}
+
+/// Why a socket cannot be bound, with the option that helps.
+fn refused(error: StartError, file: &Path) -> anyhow::Error {
+    let StartError::Bind { address, what: "Redis clients", cause } = error else { return node::start(error) };
+    let (wrong, right) = match cause.kind() {
+        ErrorKind::AddrInUse => (
+            "in use by another program".to_owned(),
+            "stop it (a redis-server, or this very command?), or choose another with --port",
+        ),
+        ErrorKind::AddrNotAvailable => {
+            ("not an address of this machine".to_owned(), "choose one of its own with --bind")
+        }
+        ErrorKind::PermissionDenied => {
+            (cause.to_string(), "ports below 1024 need a privilege; choose another with --port")
+        }
+        _ => (cause.to_string(), "choose another with --bind and --port"),
+    };
+    let edited = if file.exists() { format!(", or in {}", file.display()) } else { String::new() };
+    Usage(format!("{address}: {wrong}\n  {right}{edited}")).into()
+}
+
+/// Writes the file whole or not at all.
+fn save(file: &Path, text: &str) -> anyhow::Result<()> {
+    let new = file.with_extension("toml.new");
+    let write = || -> std::io::Result<()> {
+        let mut out = fs::File::create(&new)?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&new, file)?;
+        fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A path that means the same from any directory, as the file needs it.
+fn absolute(path: &Path) -> anyhow::Result<String> {
+    let found = std::path::absolute(path).with_context(|| format!("{}", path.display()))?;
+    let text = found.to_str().map(str::to_owned);
+    text.ok_or_else(|| Usage(format!("{}: not UTF-8\n  rename it", path.display())).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b0dWRWJTmaaJObG2kU3RVG3wQM";
+
+    fn wishes() -> Wishes {
+        Wishes { port: None, bind: None, password: None, certificate: None, insecure: false }
+    }
+
+    #[test]
+    fn every_file_it_writes_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let pair = || Some(("/etc/a \"b\".pem".to_owned(), "/etc/b.key".to_owned()));
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        for (bind, password, certificate, insecure) in [
+            (None, None, None, false),
+            (None, Some(HASH), None, false),
+            (Some("::1".parse().unwrap()), None, pair(), false),
+            (Some(any), Some(HASH), pair(), false),
+            (Some(any), Some(HASH), None, true),
+        ] {
+            let password = password.map(str::to_owned);
+            let wishes = Wishes { port: Some(7000), bind, password, certificate, insecure };
+            let file = folder.path().join(FILE);
+            let _ = fs::remove_file(&file);
+            let first = plan(&file, wishes).unwrap();
+            let text = first.text.expect("a new file");
+            save(&file, &text).unwrap();
+            let again = plan(&file, super::tests::wishes()).unwrap();
+            assert!(again.text.is_none(), "nothing has changed:\n{text}");
+            assert_eq!(again.deployment.nodes()[0].redis, first.deployment.nodes()[0].redis);
+            let moved = plan(&file, Wishes { port: Some(7001), ..super::tests::wishes() }).unwrap();
+            assert_eq!(moved.text.expect("another port"), text.replace(":7000\"", ":7001\""));
+        }
+    }
+
+    #[test]
+    fn an_edited_file_is_run_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let text = Settings::default().text().replace("\"main\"", "\"mine\"");
+        fs::write(&file, &text).unwrap();
+        let plan_of = |wishes| plan(&file, wishes);
+        assert!(plan_of(wishes()).unwrap().text.is_none());
+        let error = plan_of(Wishes { port: Some(7000), ..wishes() }).err().expect("refused").to_string();
+        assert!(error.contains("was edited") && error.contains("leave --port away"), "{error}");
+    }
+
+    #[test]
+    fn what_others_reach_needs_a_password_and_a_word_about_plain_text() {
+        let open = |password: Option<&str>, insecure| {
+            let bind = Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            let password = password.map(str::to_owned);
+            Settings::default().with(Wishes { bind, password, insecure, ..wishes() })
+        };
+        assert!(open(None, true).unwrap_err().to_string().contains("there is no password"));
+        assert!(open(Some(HASH), false).unwrap_err().to_string().contains("--cert FILE --key FILE"));
+        assert!(open(Some(HASH), true).is_ok());
+    }
+}

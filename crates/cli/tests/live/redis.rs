@@ -1,0 +1,148 @@
+//! `isochrone redis`: the start with nothing but a directory, and that directory in the hands of `isochrone node`.
+
+use super::processes::{Process, addresses, client, deployment, isochrone, node, nodes, outcome};
+use super::resp::{Client, Reply};
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+/// The verb, once it says that it serves.
+fn redis(dir: &Path, address: SocketAddr, more: &[&str]) -> Process {
+    let mut command = isochrone(["redis", "--dir"]);
+    command.arg(dir).args(["--port", &address.port().to_string()]).args(more);
+    let process = Process::start(command);
+    let line = process.line().expect("a line");
+    assert_eq!(line, format!("redis of redis is ready, redis {address}"));
+    process
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// Asks until the node, which elects itself first, serves.
+fn served(address: SocketAddr, words: &[&str]) -> Reply {
+    super::processes::until("a reply", || match client(address).ask(words).ok()? {
+        Reply::Error(text) if text.starts_with("NOLEADER") || text.starts_with("LOADING") => None,
+        reply => Some(reply),
+    })
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_was_answered_outlives_a_kill_and_the_node_verb_takes_the_directory_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("deep/data");
+    let address = addresses(1)[0];
+    let mut process = redis(&dir, address, &[]);
+    assert_eq!(served(address, &["SET", "city", "Lisbon"]), Reply::Text("OK".to_owned()));
+    assert_eq!(ask(&mut client(address), &["INCR", "visits"]), Reply::Number(1));
+    process.signal("KILL");
+    assert_eq!(process.end(), None);
+
+    // Another port: the file is still as it was written, so it follows.
+    let other = addresses(1)[0];
+    let mut process = redis(&dir, other, &[]);
+    assert_eq!(served(other, &["GET", "city"]), Reply::Text("Lisbon".to_owned()));
+    assert_eq!(ask(&mut client(other), &["INCR", "visits"]), Reply::Number(2));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
+
+    // Edited, it is run by the node verb as well.
+    let file = dir.join("deployment.toml");
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(written.contains(&format!("redis = \"{other}\"")), "{written}");
+    let last = addresses(1)[0];
+    fs::write(&file, written.replace(&other.to_string(), &last.to_string()) + "\n# Mine now.\n").unwrap();
+    let mut command = isochrone(["node", text(&file), "--name", "redis", "--expect-data", "--data"]);
+    command.arg(&dir);
+    let mut process = Process::start(command);
+    assert!(process.line().expect("a line").contains("is ready"));
+    assert_eq!(served(last, &["GET", "city"]), Reply::Text("Lisbon".to_owned()));
+    assert_eq!(ask(&mut client(last), &["INCR", "visits"]), Reply::Number(3));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
+
+    // And an edited file is not written again.
+    let (status, _, err) = outcome(["redis", "--dir", text(&dir), "--port", "7777"]);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("--port: ") && err.contains("was edited"), "{err}");
+}
+
+#[test]
+fn with_a_password_nothing_is_answered_before_it() {
+    use std::io::Write;
+    let mut command = isochrone(["password"]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut hashing = command.spawn().unwrap();
+    hashing.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
+    let hash = String::from_utf8(hashing.wait_with_output().unwrap().stdout).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let address = addresses(1)[0];
+    let _process = redis(folder.path(), address, &["--password-hash", hash.trim()]);
+    let mut client = client(address);
+    let refused = Reply::Error("NOAUTH Authentication required.".to_owned());
+    assert_eq!(ask(&mut client, &["GET", "city"]), refused);
+    assert_eq!(ask(&mut client, &["AUTH", "open sesame"]), Reply::Text("OK".to_owned()));
+    assert_eq!(ask(&mut client, &["PING"]), Reply::Text("PONG".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_started_says_why_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let refused = |dir: &Path, more: &[&str]| {
+        let (status, out, err) =
+            outcome(["redis", "--dir", text(dir)].into_iter().chain(more.iter().copied()));
+        assert_eq!((status, out.as_str()), (2, ""), "{err}");
+        err
+    };
+    let free = addresses(1)[0].port().to_string();
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let new = path.join("new");
+    let err = refused(&new, &["--port", &address.port().to_string()]);
+    let right = "stop it (a redis-server, or this very command?), or choose another with --port";
+    assert_eq!(err, format!("isochrone: {address}: in use by another program\n  {right}\n"));
+    assert!(fs::read_dir(&new).unwrap().next().is_none(), "nothing was written");
+
+    let file = path.join("file");
+    fs::write(&file, "").unwrap();
+    for dir in [file.clone(), file.join("below")] {
+        let err = refused(&dir, &["--port", &free]);
+        assert!(err.contains("cannot write there: ") && err.contains("name a directory"), "{err}");
+    }
+
+    let photos = path.join("photos");
+    fs::create_dir(&photos).unwrap();
+    fs::write(photos.join("cat.jpg"), "meow").unwrap();
+    let err = refused(&photos, &["--port", &free]);
+    assert!(err.contains("not an isochrone data directory: found `cat.jpg`"), "{err}");
+    assert_eq!(fs::read_dir(&photos).unwrap().count(), 1, "nothing was written");
+
+    let ours = deployment(path, "ours.toml", "ours", &nodes(1));
+    let mut first = node(&ours, 0, path);
+    first.signal("TERM");
+    assert_eq!(first.end(), Some(0));
+    let err = refused(&path.join("n0"), &["--port", &free]);
+    assert!(err.contains("this data directory belongs to another cluster"), "{err}");
+    assert!(!path.join("n0/deployment.toml").exists(), "nothing was written");
+
+    let err = refused(&path.join("open"), &["--bind", "0.0.0.0", "--insecure"]);
+    assert!(err.contains("there is no password") && err.contains("--password-hash"), "{err}");
+}
+
+#[test]
+fn its_help_has_an_example() {
+    let (status, out, _) = outcome(["redis", "--help"]);
+    assert_eq!(status, 0);
+    assert!(
+        out.contains("Example:\n  isochrone redis --dir /var/lib/isochrone\n  redis-cli SET city"),
+        "{out}"
+    );
+}
