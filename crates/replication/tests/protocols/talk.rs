@@ -124,11 +124,16 @@ fn name(process: &str) -> String {
     format!("{role} {node}")
 }
 
+/// What is said only where nothing is speculative.
+const NOTHING: [&str; 3] = [", synced: false", "under: None, ", "reign: Reign(0, 0), "];
+
 /// Without what is the same everywhere.
 fn brief(label: &str) -> String {
     let mut text = label.to_owned();
     for (long, short) in
         [("CommandId { client: ", ""), ("/k1/p0/role1/0", ""), (" }", ""), ("{ ", ""), ("n0", "A")]
+            .into_iter()
+            .chain(NOTHING.map(|nothing| (nothing, "")))
     {
         text = text.replace(long, short);
     }
