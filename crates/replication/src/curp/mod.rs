@@ -10,6 +10,7 @@
 //! What the two variants share is here: how a client speaks with witnesses ([`Recording`]), what it makes of the
 //! answers, and, in the replica, which tentative commands commute; and the store of a [`witness`].
 
+pub mod consensus;
 pub mod witness;
 
 use crate::client::Setup;

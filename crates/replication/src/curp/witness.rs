@@ -123,17 +123,11 @@ impl<T: Clone> Witness<T> {
         let (mut own, mut conflict) = (0, false);
         for key in keys.iter() {
             let Some(slot) = self.find(*key) else { continue };
-            // A tag is set only where something is held.
-            let Some(held) = &mut self.held[slot] else { continue };
-            if held.id == id {
+            if self.held[slot].as_ref().is_some_and(|held| held.id == id) {
                 own += 1;
-                continue;
-            }
-            conflict = true;
-            if self.round - held.since >= STALE_ROUNDS && !held.suspect {
-                held.suspect = true;
-                // Slots are numbered with 32 bits.
-                self.suspects.push(slot as u32);
+            } else {
+                conflict = true;
+                self.suspect(slot);
             }
         }
         if own == keys.len() {
@@ -147,7 +141,11 @@ impl<T: Clone> Witness<T> {
         for (at, key) in keys.iter().enumerate() {
             let set = self.set(*key);
             let free = set.clone().find(|slot| self.tags[*slot] == FREE && !slots[..at].contains(slot));
-            slots[at] = free.ok_or(Reject::NoSpace)?;
+            let Some(free) = free else {
+                set.for_each(|slot| self.suspect(slot));
+                return Err(Reject::NoSpace);
+            };
+            slots[at] = free;
         }
         for (key, slot) in keys.iter().zip(slots) {
             self.fill(slot, *key, id, request.clone());
@@ -174,8 +172,8 @@ impl<T: Clone> Witness<T> {
         found
     }
 
-    /// Ends a round of collections: the requests that were found in the way and had been for at least
-    /// [`STALE_ROUNDS`], each once.
+    /// Ends a round of collections: the requests that were found in the way, on a key or in a full set, and
+    /// had been held for at least [`STALE_ROUNDS`], each once.
     pub fn turn(&mut self) -> Vec<(CommandId, T)> {
         self.round += 1;
         let mut found = BTreeMap::new();
@@ -259,6 +257,17 @@ impl<T: Clone> Witness<T> {
         if self.tags.is_empty() {
             self.tags.resize(self.shape.slots, FREE);
             self.held.resize_with(self.shape.slots, || None);
+        }
+    }
+
+    /// What this slot holds is in the way.
+    fn suspect(&mut self, slot: usize) {
+        if let Some(held) = &mut self.held[slot]
+            && self.round - held.since >= STALE_ROUNDS
+            && !std::mem::replace(&mut held.suspect, true)
+        {
+            // Slots are numbered with 32 bits.
+            self.suspects.push(slot as u32);
         }
     }
 

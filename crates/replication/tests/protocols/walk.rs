@@ -146,6 +146,11 @@ impl<O: Order<Value = Letter>> World<O> {
         &self.orders
     }
 
+    /// Whether a replica was given this letter.
+    pub fn was_given(&self, node: usize, number: u8) -> bool {
+        self.given[node].iter().any(|letter| letter.number == number)
+    }
+
     /// The letter at a place, once it is decided and executed somewhere.
     pub fn at(&self, position: u64) -> Option<u8> {
         self.decided.get(&position).map(|(_, number)| *number)

@@ -134,7 +134,7 @@ impl<V: Wire> Log<V> {
     }
 
     /// Everything before `upto` was decided, and held here, when a record was made that is replayed now.
-    pub(super) fn recall(&mut self, upto: Slot) {
+    pub(crate) fn recall(&mut self, upto: Slot) {
         while self.decided < upto && self.votes.get(self.decided).is_some() {
             self.step_decided();
         }

@@ -17,7 +17,7 @@ pub(super) struct Reign {
     /// The next free slot.
     pub(super) next: Slot,
     /// When everything before it is decided, so is all that was adopted: reads may be served.
-    serving: Slot,
+    pub(super) serving: Slot,
     /// Everything proposed before it is durable here.
     durable: Slot,
     flights: SlotLog<Flight>,
@@ -247,6 +247,9 @@ impl<V: Wire> Log<V> {
         self.vote(ballot, slot, value.clone());
         if matches!(value, Value::Change(_)) {
             self.refresh_peers();
+        }
+        if let (Some(announced), Value::Batch(values)) = (&mut self.announced, &value) {
+            announced.push_back(values.clone());
         }
         for peer in &self.peers {
             if peer.replica != self.me {

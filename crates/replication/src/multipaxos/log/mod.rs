@@ -29,6 +29,7 @@
 //! rest on no record at all.
 
 mod acceptor;
+mod ahead;
 mod catchup;
 mod change;
 mod configuration;
@@ -140,6 +141,8 @@ pub struct Log<V: Wire> {
     behind: Option<ProcessId>,
     /// It has led, and leads no more: what it had queued or proposed may be lost.
     dropped: bool,
+    /// What was proposed here and not told yet, in order; none where the holder does not ask for it.
+    announced: Option<VecDeque<Arc<[V]>>>,
 }
 
 /// A chunk of a log's own snapshot.
@@ -414,6 +417,7 @@ impl<V: Wire> Process for Log<V> {
             repairing: false,
             behind: None,
             dropped: false,
+            announced: None,
         }
     }
 
@@ -598,6 +602,7 @@ impl<V: Wire> Log<V> {
                     effects.complete(task.ticket, task.end(self.promise.ballot()));
                 }
                 self.dropped = true;
+                self.announced.iter_mut().for_each(VecDeque::clear);
                 self.queue.values.clear();
                 self.queue.bytes = 0;
                 self.refresh_peers();

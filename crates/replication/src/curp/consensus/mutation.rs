@@ -1,0 +1,56 @@
+//! Deliberate bugs. They exist so that a test can show that the checks would find them.
+
+use crate::curp::Bug;
+use crate::mutations::mutations;
+
+mutations! {
+    /// A new leader does not ask the witnesses for what only they know.
+    SkipReplay = "skip-replay",
+    /// A new leader takes commands before those that only the witnesses know have their place: they come behind.
+    PoolNotRebuilt = "pool-not-rebuilt",
+    /// A new leader serves reads before what it replays and its no-op are decided.
+    ServeBeforeNoop = "serve-before-noop",
+    /// Clients are content with a majority of acceptances.
+    SuperquorumTooSmall = "superquorum-too-small",
+    /// Replayed is what more witnesses hold than the threshold says.
+    ReplayMoreThan = "replay-more-than",
+    /// The threshold for a bare majority of witnesses is kept when more have answered.
+    ReplayFixedThreshold = "replay-fixed-threshold",
+    /// A witness accepts before its record is durable.
+    AcceptBeforeDurable = "accept-before-durable",
+    /// A witness accepts records of any term.
+    AcceptAnyTerm = "accept-any-term",
+    /// A witness that restarts has forgotten what it holds.
+    ForgetRecords = "forget-records",
+    /// A witness accepts what does not commute with what it holds, in its place.
+    AcceptConflict = "accept-conflict",
+    /// A witness clears what its log holds beyond the commit index.
+    ClearUndecided = "clear-undecided",
+    /// The leader answers speculatively although the command does not commute with all that is not decided.
+    SpeculateOnConflict = "speculate-on-conflict",
+    /// The leader answers reads from values that are not decided.
+    ReadTentative = "read-tentative",
+    /// A command that is asked for again is told its speculative answer.
+    SpeculateOnDuplicate = "speculate-on-duplicate",
+    /// A deposed leader keeps what it executed speculatively.
+    KeepTentative = "keep-tentative",
+    /// Clients count acceptances of other terms.
+    MixReigns = "mix-reigns",
+    /// Clients are content with one acceptance less than needed.
+    OneAcceptanceLess = "one-acceptance-less",
+}
+
+impl Mutation {
+    /// The same in what the two forms of CURP share.
+    pub(super) fn shared(self) -> Option<Bug> {
+        Some(match self {
+            Mutation::SpeculateOnConflict => Bug::SpeculateOnConflict,
+            Mutation::ReadTentative => Bug::ReadTentative,
+            Mutation::SpeculateOnDuplicate => Bug::SpeculateOnDuplicate,
+            Mutation::KeepTentative => Bug::KeepTentative,
+            Mutation::MixReigns => Bug::MixReigns,
+            Mutation::OneAcceptanceLess => Bug::OneAcceptanceLess,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Orders in which messages may arrive, timers fire and replicas crash, in a small world: three replicas, commands
+//! that conflict and one that does not, recorded at every witness, a failover. Whatever a superquorum has accepted in
+//! one term, every leader that serves in a later one has executed.
+
+use crate::walk::{Letter, World, explore};
+use isochrone_core::Span;
+use isochrone_replication::Tuning as _;
+use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
+use isochrone_replication::order::{Order as _, Reign};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Small = World<Order<Letter>>;
+
+const CLIENT: usize = 9;
+
+/// What each superquorum has accepted: the reign and the number.
+fn completed(world: &Small, need: usize) -> Vec<(Reign, u64)> {
+    let mut accepted = BTreeMap::<(Reign, u64), BTreeSet<usize>>::new();
+    for (witness, message) in &world.told {
+        let Message::Verdicts(told) = message else { continue };
+        for (sequence, kept) in &told.verdicts {
+            if *kept {
+                accepted.entry((told.reign, *sequence)).or_default().insert(*witness);
+            }
+        }
+    }
+    accepted.into_iter().filter(|(_, witnesses)| witnesses.len() >= need).map(|(what, _)| what).collect()
+}
+
+fn nothing_completed_is_lost(world: &Small) {
+    let completed = completed(world, world.orders().len());
+    for (node, order) in world.orders().iter().enumerate() {
+        if !order.serves_commands() {
+            continue;
+        }
+        for (reign, number) in &completed {
+            assert!(
+                *reign >= order.reign() || world.was_given(node, *number as u8),
+                "{number}, completed in {reign:?}, is lost at {node} in {:?}",
+                order.reign()
+            );
+        }
+    }
+}
+
+fn world(mutation: Option<Mutation>) -> Small {
+    let mut parameters = Parameters::for_rtt(Span::from_millis(1));
+    (parameters.log.lease, parameters.mutation) = (false, mutation);
+    (parameters.witness.slots, parameters.witness.ways) = (8, 4);
+    let mut world = Small::new(3, parameters);
+    world.deliver();
+    assert!(world.orders()[0].serves_commands());
+    world.keep = |message| matches!(message, Message::Verdicts(_));
+    world.watch = nothing_completed_is_lost;
+    let letters = [Letter::new(1, 1), Letter::new(2, 1), Letter::new(3, 2)];
+    let reign = world.orders()[0].reign();
+    for letter in &letters {
+        for node in 0..3 {
+            let values = vec![letter.clone()];
+            world.send(node, CLIENT, Message::Records { reign, incarnation: 1, values });
+        }
+    }
+    world.values = letters[..2].to_vec();
+    world.timers = vec![0, 2, 2];
+    world.crashes = 1;
+    world
+}
+
+#[test]
+fn what_a_superquorum_accepted_outlives_its_leader() {
+    let world = world(None);
+    let (states, complete) = explore(&world, 40_000);
+    println!("{states} states, {complete} walks in which all were given something");
+    assert!(states >= 20_000 && complete > 20);
+    let mut slow = world.clone();
+    slow.slow_disks = true;
+    slow.losses = 2;
+    let (states, complete) = explore(&slow, 40_000);
+    println!("{states} states, {complete} walks in which all were given something");
+    assert!(states >= 20_000 && complete > 20);
+}
+
+fn is_found(mutation: Mutation, slow_disks: bool) {
+    let mut world = world(Some(mutation));
+    world.slow_disks = slow_disks;
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(&world, 300_000)));
+    let text = found.map(|_| String::new()).unwrap_or_else(|panic| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(_) => String::new(),
+    });
+    assert!(text.contains("is lost") || text.contains("two orders"), "{}: {text:?}", mutation.name());
+}
+
+#[test]
+fn a_leader_that_asks_no_witness_loses_commands() {
+    is_found(Mutation::SkipReplay, false);
+}
+
+/// D-31.
+#[test]
+fn a_leader_that_replays_what_more_than_enough_hold_loses_commands() {
+    is_found(Mutation::ReplayMoreThan, false);
+}
+
+/// T48.
+#[test]
+fn a_witness_that_accepts_any_term_loses_commands() {
+    is_found(Mutation::AcceptAnyTerm, false);
+}
+
+/// D-2.
+#[test]
+fn a_witness_that_forgets_loses_commands() {
+    is_found(Mutation::ForgetRecords, false);
+}
+
+/// D-1.
+#[test]
+fn a_witness_that_accepts_before_its_record_is_durable_loses_commands() {
+    is_found(Mutation::AcceptBeforeDurable, true);
+}
+
+/// D-36.
+#[test]
+fn a_witness_that_clears_what_is_not_decided_loses_commands() {
+    is_found(Mutation::ClearUndecided, false);
+}
