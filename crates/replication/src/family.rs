@@ -9,7 +9,9 @@ use crate::replica::{self, Replica};
 use crate::request::{Outcome, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Guarantee, Process, Protocol, ReplicaId, Role, Span, StateMachine};
+use isochrone_core::{
+    Assemble, Guarantee, PartitionId, Process, Protocol, ReplicaId, Role, Span, StateMachine,
+};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -39,6 +41,14 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
             Outcome = Outcome<S::Reply>,
             Setup = client::Setup<Self::Parameters>,
         >;
+
+    /// Names what else serves a partition, beside its replicas.
+    fn place_further<S: StateMachine>(
+        _placement: &Placement<S, Self>,
+        _partition: PartitionId,
+        _host: &mut impl Assemble<Replicated<S, Self>>,
+    ) {
+    }
 
     /// What the keyspace promises.
     fn guarantee(_: &Self::Parameters, service: &Service) -> Guarantee {
@@ -109,6 +119,7 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
                 };
                 host.server::<Replica<S, OrderOf<F, S>>>(placement.replica(partition, *node), setup);
             }
+            F::place_further(placement, partition, host);
         }
         for (node, nearest) in &placement.clients {
             let setup = |partition| client::Setup {

@@ -72,6 +72,14 @@ impl<C: Wire + Footprint> Ordered for Entry<C> {
     fn ends(&self) -> bool {
         matches!(self, Entry::Stop { .. })
     }
+
+    fn alone(self) -> Self {
+        match self {
+            Entry::Command { id, command, .. } => Entry::Command { id, below: 0, command },
+            Entry::Read { id, command, .. } => Entry::Read { id, below: 0, command },
+            entry => entry,
+        }
+    }
 }
 
 /// One command of a client.

@@ -56,6 +56,10 @@ pub trait Ordered: Wire {
     fn ends(&self) -> bool {
         false
     }
+    /// The same, without what it says of other commands of its client.
+    fn alone(self) -> Self {
+        self
+    }
 }
 
 /// A hash of what a place holds, for the agreement oracle: of a command its name, which is the same in every

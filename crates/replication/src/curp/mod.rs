@@ -11,6 +11,7 @@
 //! answers, and, in the replica, which tentative commands commute; and the store of a [`witness`].
 
 pub mod consensus;
+pub mod primary;
 pub mod witness;
 
 use crate::client::Setup;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod cluster;
+mod curp;
 mod curp_consensus;
 mod domino;
 mod driver;

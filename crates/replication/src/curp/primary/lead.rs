@@ -1,0 +1,525 @@
+//! A master: what it knows of its copies, when something counts as safe, and how its list of copies changes.
+//!
+//! Something is safe when *all* copies have it durably (3.6), those of the list that counts and, while one is to
+//! follow it, those of that as well: whichever of the two a recovery starts from, it is there. A new list is ready
+//! once its witnesses know its version and its backups have everything that was executed before the master took the
+//! version on (3.12); what was asked under the old version is refused from then on.
+
+use super::book::Book;
+use super::collect::Collector;
+use super::message::{Batch, Message, Note, Record, Timer};
+use super::order::Order;
+use super::registry::Configuration;
+use super::{Mutation, Parameters};
+use crate::order::{Ordered, Reign};
+use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot, Span, Wire};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How far a master has come.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) enum Phase {
+    /// It needs what a witness of the old master holds.
+    Fetching,
+    /// It brings its copies to where it is.
+    Syncing,
+    /// It takes commands.
+    Serving,
+}
+
+/// A copy, as its master knows it.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) struct Target {
+    /// Its log is this master's.
+    pub(super) follows: bool,
+    /// The next place to be sent.
+    pub(super) next: Slot,
+    /// Everything before it is there, durably.
+    pub(super) acked: Slot,
+    /// When that last moved, or it was last sent something again.
+    pub(super) moved: Instant,
+    /// What it was last sent whole, and when.
+    adopting: Option<(Slot, Instant)>,
+    /// When its server was last heard of.
+    heard: Instant,
+    /// Until when its lease holds.
+    lease: Instant,
+    /// Whether its witness knows the master and the version of the list.
+    pub(super) started: bool,
+    /// Since when that is wanted.
+    starting: Instant,
+}
+
+impl Target {
+    fn new(now: Instant) -> Target {
+        Target {
+            follows: false,
+            next: Slot::ZERO,
+            acked: Slot::ZERO,
+            moved: now,
+            adopting: None,
+            heard: now,
+            lease: Instant::ZERO,
+            started: false,
+            starting: now,
+        }
+    }
+}
+
+/// What a master knows.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Lead<V> {
+    /// Its number.
+    pub(super) epoch: u64,
+    /// The version of its list.
+    pub(super) list: u64,
+    pub(super) phase: Phase,
+    /// The list that is to count next, if it is not the one that does.
+    pub(super) next: Option<Configuration>,
+    /// Whether the reign is ready to count, or counts.
+    pub(super) ready: bool,
+    /// What it recovers from.
+    pub(super) crashed: Option<Configuration>,
+    /// How often the old witnesses were asked, and when last.
+    pub(super) asked: usize,
+    pub(super) asked_at: Instant,
+    /// The copies of the list that counts, and of the next.
+    pub(super) targets: BTreeMap<NodeId, Target>,
+    /// What was in the log before its list was taken on.
+    confirmed: Slot,
+    /// Its own promise is durable.
+    fenced: bool,
+    /// Everything before it is durable here.
+    durable: Slot,
+    /// Everything before it is on its way to this disk.
+    recorded: Slot,
+    /// Everything before it was handed out before it was safe, or is final.
+    tentative: Slot,
+    /// Everything before it was sent.
+    sent: Slot,
+    /// Values behind that, and since when the first waits.
+    unsent: usize,
+    unsent_since: Instant,
+    pub(super) hurried: bool,
+    /// The timer runs; it has expired.
+    armed: bool,
+    due: bool,
+    /// What the copies were told to be safe.
+    told: Slot,
+    /// Keys of the last commands.
+    recent: VecDeque<u64>,
+    /// No lease of an earlier master holds from then on.
+    waits: Instant,
+    pub(super) collectors: BTreeMap<NodeId, Collector>,
+    /// Suspects that were run again and are not yet safe.
+    pub(super) suspected: BTreeSet<CommandId>,
+    pub(super) suspects: Vec<V>,
+}
+
+/// Time between two answers to a copy that lacks something in between.
+const REWIND: Span = Span::from_millis(20);
+/// Bytes of one message to a copy that follows, about.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+impl<V: Wire> Lead<V> {
+    pub(super) fn reign(&self) -> Reign {
+        Reign(self.epoch, self.list)
+    }
+
+    pub(super) fn serves(&self) -> bool {
+        self.phase == Phase::Serving
+    }
+
+    /// Whether reads may be answered here: no other master can serve before every copy's grant is over (D-14).
+    pub(super) fn may_read(&self, now: Instant, parameters: &Parameters) -> bool {
+        let held = |target: &Target| now < target.lease || parameters.mutated(Mutation::ReadAfterLease);
+        parameters.lease && self.targets.values().all(held)
+    }
+
+    /// Copies that were not heard of for long.
+    pub(super) fn silent(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
+        let silent = move |target: &Target| {
+            let deaf = !target.started && now.since(target.starting) >= silence * 2;
+            now.since(target.heard) >= silence || deaf
+        };
+        self.targets.iter().filter(move |(_, target)| silent(target)).map(|(node, _)| *node)
+    }
+
+    /// The next batch that is to be executed before it is safe.
+    pub(super) fn next_tentative(&mut self, delivered: Slot, book: &Book<V>) -> Option<Batch<V>> {
+        if !self.serves() || self.targets.is_empty() || delivered < book.full().min(self.tentative) {
+            return None;
+        }
+        let values = book.get(self.tentative)?.clone();
+        self.tentative = self.tentative.next();
+        Some(values)
+    }
+
+    pub(super) fn check(&self, book: &Book<V>) {
+        assert!(self.sent <= book.end() && self.recorded <= book.end());
+        for (node, target) in &self.targets {
+            assert!(target.acked <= book.end(), "{node} has more than there is");
+            let safe = !self.serves() || !self.ready || self.next.is_some() || target.acked >= book.full();
+            assert!(safe, "{node} lacks something that counts as safe");
+        }
+    }
+}
+
+impl<V: Ordered> Order<V> {
+    /// Becomes the master of a reign that is to come, from what is in this log.
+    pub(super) fn recover(&mut self, next: Configuration, effects: &mut Effects<Self>) {
+        self.step_down(effects);
+        let now = effects.now();
+        let epoch = next.reign.0;
+        // From here on no earlier master gets anything past this server, and what is in its log now is all that it
+        // ever confirmed (D-27).
+        self.promise(epoch, effects);
+        self.adopted = epoch;
+        let end = self.book.end();
+        effects.record_lazily(Record::Adopted { epoch, at: end, batches: Vec::new() });
+        effects.send(self.process, Message::Own { epoch, upto: end });
+        let crashed = self.registry.committed.clone().filter(|committed| !committed.copies.is_empty());
+        let waits = match crashed.is_some() && !self.parameters().mutated(Mutation::IgnoreLeases) {
+            true => self.granted,
+            false => now,
+        };
+        self.lead = Some(Box::new(Lead {
+            epoch,
+            list: next.reign.1,
+            phase: if crashed.is_some() { Phase::Fetching } else { Phase::Syncing },
+            targets: next.copies.iter().map(|node| (*node, Target::new(now))).collect(),
+            next: Some(next),
+            ready: false,
+            crashed,
+            asked: 0,
+            asked_at: now,
+            confirmed: end,
+            fenced: false,
+            durable: Slot::ZERO,
+            recorded: end,
+            tentative: end,
+            sent: end,
+            unsent: 0,
+            unsent_since: now,
+            hurried: false,
+            armed: false,
+            due: false,
+            told: Slot::ZERO,
+            recent: VecDeque::new(),
+            waits,
+            collectors: BTreeMap::new(),
+            suspected: BTreeSet::new(),
+            suspects: Vec::new(),
+        }));
+        effects.mark(Note::Counted("recoveries_begun"));
+        self.ask_witness(effects);
+        self.beat(effects);
+    }
+
+    /// Another list is to follow the one that counts.
+    pub(super) fn change_list(&mut self, next: Configuration, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        self.append_queued(now);
+        let (end, me) = (self.book.end(), self.me());
+        let Some(lead) = &mut self.lead else { return };
+        if !lead.serves() || lead.epoch != next.reign.0 || next.reign.1 <= lead.list {
+            return;
+        }
+        (lead.list, lead.ready, lead.confirmed, lead.hurried) = (next.reign.1, false, end, true);
+        let counts = self.registry.committed.as_ref().map(|committed| committed.copies.clone());
+        let counts = counts.unwrap_or_default();
+        lead.targets.retain(|node, _| counts.contains(node) || next.copies.contains(node));
+        for node in next.copies.iter().filter(|node| **node != me) {
+            let target = lead.targets.entry(*node).or_insert_with(|| Target::new(now));
+            (target.started, target.starting) = (false, now);
+        }
+        lead.next = Some(next);
+        effects.mark(Note::Counted("lists_begun"));
+        self.start_witnesses(effects);
+        self.speak(effects);
+        self.check_ready(effects);
+    }
+
+    /// The reign counts, say the managers.
+    pub(super) fn on_committed(&mut self, committed: &Configuration, effects: &mut Effects<Self>) {
+        let end = self.book.end();
+        let Some(lead) = &mut self.lead else { return };
+        if lead.reign() != committed.reign || lead.next.is_none() {
+            return;
+        }
+        lead.next = None;
+        lead.targets.retain(|node, _| committed.copies.contains(node));
+        lead.collectors.retain(|node, _| committed.copies.contains(node));
+        if lead.serves() {
+            effects.mark(Note::Counted("membership_changes"));
+        } else {
+            (lead.phase, lead.crashed) = (Phase::Serving, None);
+            (lead.tentative, lead.sent) = (end, end);
+            let epoch = lead.epoch;
+            effects.mark(Note::Leads(epoch));
+            effects.mark(Note::Counted("masters_begun"));
+            for node in self.servers.iter() {
+                effects.send(self.witness(*node), Message::End { before: epoch });
+            }
+        }
+        self.advance_full();
+    }
+
+    fn start_witnesses(&mut self, effects: &mut Effects<Self>) {
+        let Some(lead) = &self.lead else { return };
+        let reign = lead.reign();
+        let wanted = |node: &NodeId| lead.next.as_ref().is_some_and(|next| next.copies.contains(node));
+        for (node, _) in lead.targets.iter().filter(|(node, target)| !target.started && wanted(node)) {
+            effects.send(self.witness(*node), Message::Start { reign });
+        }
+    }
+
+    pub(super) fn on_started(&mut self, from: ProcessId, reign: Reign, effects: &mut Effects<Self>) {
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.reign() == reign) else { return };
+        if let Some(target) = lead.targets.get_mut(&from.node) {
+            target.started = true;
+        }
+        self.check_ready(effects);
+    }
+
+    /// Whether the reign that is to come may count.
+    pub(super) fn check_ready(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let end = self.book.end();
+        let early = self.parameters().mutated(Mutation::ReadyBeforeSync);
+        let Some(lead) = &mut self.lead else { return };
+        let Some(next) = lead.next.as_ref().filter(|_| !lead.ready) else { return };
+        let upto = match lead.phase {
+            Phase::Fetching => return,
+            Phase::Syncing => end,
+            Phase::Serving => lead.confirmed,
+        };
+        let has = |target: &Target| early || target.follows && target.acked >= upto;
+        let mut copies = next.copies.iter().map(|node| lead.targets.get(node));
+        let synced = copies.all(|target| target.is_some_and(|target| target.started && has(target)));
+        let alone = next.copies.is_empty() && lead.durable < end;
+        if synced && !alone && lead.fenced && now >= lead.waits {
+            lead.ready = true;
+            self.report(effects);
+        }
+    }
+
+    /// The timer of a master: it says that it lives, and asks again for what is late.
+    pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
+        let (now, patience) = (effects.now(), self.parameters().resend);
+        let Some(lead) = &mut self.lead else { return };
+        for target in lead.targets.values_mut() {
+            if target.follows && target.acked < target.next && now.since(target.moved) >= patience {
+                (target.next, target.moved) = (target.acked, now);
+            }
+        }
+        self.speak(effects);
+        self.start_witnesses(effects);
+        self.collect_again(now);
+        let Some(lead) = &self.lead else { return };
+        if lead.phase == Phase::Fetching && now.since(lead.asked_at) >= patience {
+            self.ask_witness(effects);
+        }
+        self.check_ready(effects);
+        effects.arm(Timer::Beat, self.parameters().heartbeat);
+    }
+
+    fn speak(&mut self, effects: &mut Effects<Self>) {
+        let (sent, full) = (effects.now(), self.book.full());
+        let Some(lead) = &self.lead else { return };
+        let epoch = lead.epoch;
+        for (node, target) in &lead.targets {
+            let acked = target.acked;
+            // Held behind the own promise: a number that is forgotten might be used again.
+            effects.send(self.server(*node), Message::Beat { epoch, full, acked, sent });
+        }
+    }
+
+    fn target(&mut self, from: ProcessId, epoch: u64, now: Instant) -> Option<&mut Target> {
+        let lead = self.lead.as_mut().filter(|lead| lead.epoch == epoch)?;
+        let target = lead.targets.get_mut(&from.node)?;
+        target.heard = now;
+        Some(target)
+    }
+
+    pub(super) fn on_heard(
+        &mut self,
+        from: ProcessId,
+        epoch: u64,
+        sent: Instant,
+        effects: &mut Effects<Self>,
+    ) {
+        let until = self.parameters().lease_terms().held_until(sent);
+        if let Some(target) = self.target(from, epoch, effects.now()) {
+            target.lease = target.lease.max(until);
+        }
+    }
+
+    pub(super) fn on_want(
+        &mut self,
+        from: ProcessId,
+        epoch: u64,
+        place: Slot,
+        follows: bool,
+        effects: &mut Effects<Self>,
+    ) {
+        let (now, patience) = (effects.now(), self.parameters().resend);
+        let (base, end, full) = (self.book.base(), self.book.end(), self.book.full());
+        let Some(target) = self.target(from, epoch, now) else { return };
+        if place < base {
+            return effects.send(from, Message::Trimmed { epoch });
+        }
+        if follows {
+            target.follows = true;
+            if place < target.next && now.since(target.moved) >= REWIND {
+                (target.next, target.moved) = (place.max(target.acked), now);
+            }
+            return;
+        }
+        let again = |(known, at): (Slot, Instant)| known == place && now.since(at) < patience;
+        if target.adopting.is_some_and(again) || place > end {
+            return;
+        }
+        // Whole, in one message: half of it would be less than what the copy may have confirmed to an earlier master.
+        (target.adopting, target.next) = (Some((place, now)), end);
+        let batches = self.book.run(place, usize::MAX);
+        effects.send(from, Message::Replicate { epoch, at: place, batches, full, adopts: true });
+    }
+
+    pub(super) fn on_acked(&mut self, from: ProcessId, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        if let Some(target) = self.target(from, epoch, now) {
+            target.follows = true;
+            if upto > target.acked {
+                (target.acked, target.moved) = (upto, now);
+                target.next = target.next.max(upto);
+            }
+            self.advance_full();
+            self.check_ready(effects);
+        }
+    }
+
+    pub(super) fn on_own(&mut self, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
+        if let Some(lead) = self.lead.as_mut().filter(|lead| lead.epoch == epoch) {
+            (lead.fenced, lead.durable) = (true, lead.durable.max(upto));
+            self.advance_full();
+            self.check_ready(effects);
+        }
+    }
+
+    /// What all copies have is safe.
+    fn advance_full(&mut self) {
+        let one = self.parameters().mutated(Mutation::SyncOnOne);
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.serves()) else { return };
+        let acked = lead.targets.values().map(|target| target.acked);
+        let full = if one { acked.max() } else { acked.min() }.unwrap_or(lead.durable);
+        if full > self.book.full() {
+            for slot in self.book.advance(full).collect::<Vec<_>>() {
+                self.collect_place(slot);
+            }
+        }
+    }
+
+    /// What was taken in since the last time becomes one place of the log.
+    pub(super) fn append_queued(&mut self, now: Instant) {
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.serves()) else { return };
+        self.queue.extend(lead.suspects.drain(..));
+        if self.queue.is_empty() {
+            return;
+        }
+        self.queue_bytes = 0;
+        let values: Batch<V> = self.queue.drain(..).collect();
+        if lead.unsent == 0 {
+            lead.unsent_since = now;
+        }
+        lead.unsent += values.len();
+        let window = self.knobs.0.hot_window;
+        if window > 0 {
+            for value in values.iter() {
+                let hashes = super::collect::hashes(value, self.process.keyspace);
+                lead.hurried |= hashes.iter().any(|hash| lead.recent.contains(hash));
+                lead.recent.extend(hashes);
+            }
+            let over = lead.recent.len().saturating_sub(window);
+            lead.recent.drain(..over);
+        }
+        let slot = self.book.end();
+        self.book.append(values);
+        if self.parameters().mutated(Mutation::CollectEarly) {
+            self.collect_place(slot);
+        }
+    }
+
+    /// The timer of what is not yet sent.
+    pub(super) fn sync_due(&mut self) {
+        if let Some(lead) = &mut self.lead {
+            (lead.armed, lead.due) = (false, true);
+        }
+    }
+
+    /// Sends what is to leave now: the log to the copies (D-16, D-17), collections to the witnesses.
+    pub(super) fn send_out(&mut self, effects: &mut Effects<Self>) {
+        let Some(lead) = &mut self.lead else { return };
+        let (now, end, full, epoch) = (effects.now(), self.book.end(), self.book.full(), lead.epoch);
+        if lead.recorded < end {
+            let (at, batches) = (lead.recorded, self.book.run(lead.recorded, usize::MAX));
+            lead.recorded = end;
+            let record = Record::Appended { at, batches, full };
+            if lead.targets.is_empty() {
+                effects.record(record);
+                effects.send(self.process, Message::Own { epoch, upto: end });
+            } else {
+                // The copies are what counts: a master that crashes never goes on by itself.
+                effects.record_lazily(record);
+            }
+        }
+        let parameters = self.knobs.0;
+        let waited = lead.unsent > 0 && now.since(lead.unsent_since) >= parameters.sync_delay;
+        let due = std::mem::take(&mut lead.due) || waited;
+        if lead.hurried || due || lead.unsent >= parameters.batch_max || !lead.serves() {
+            (lead.sent, lead.unsent, lead.hurried) = (end, 0, false);
+        }
+        let news = due && lead.told < full;
+        let mut spoke = false;
+        for (node, target) in &mut lead.targets {
+            if !target.follows {
+                continue;
+            }
+            let to = ProcessId { node: *node, ..self.process };
+            let mut silent = true;
+            while target.next < lead.sent && target.next >= self.book.base() {
+                let batches = self.book.run(target.next, MESSAGE_BYTES);
+                if batches.is_empty() {
+                    break;
+                }
+                let at = target.next;
+                if target.acked == at {
+                    target.moved = now;
+                }
+                target.next = at.plus(batches.len() as u64);
+                effects.send(to, Message::Replicate { epoch, at, batches, full, adopts: false });
+                (silent, spoke) = (false, true);
+            }
+            if silent && news {
+                let at = target.next;
+                effects.send(to, Message::Replicate { epoch, at, batches: Vec::new(), full, adopts: false });
+                spoke = true;
+            }
+        }
+        if spoke || due {
+            // Who does not follow yet is told with all the rest.
+            lead.told = full;
+        }
+        if !lead.armed && (lead.unsent > 0 || lead.told < full) {
+            lead.armed = true;
+            let waited = if lead.unsent > 0 { now.since(lead.unsent_since) } else { Span::ZERO };
+            effects.arm(Timer::Sync, parameters.sync_delay.saturating_sub(waited));
+        }
+        self.send_collections(effects);
+    }
+
+    /// The copies of the list that counts, and of the one that is to.
+    pub fn copies(&self) -> Arc<[NodeId]> {
+        self.lead.iter().flat_map(|lead| lead.targets.keys().copied()).collect()
+    }
+}

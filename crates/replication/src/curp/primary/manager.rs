@@ -1,0 +1,474 @@
+//! The configuration manager: one process on each node of a group, which together hold the [`Registry`] by
+//! Multi-Paxos. The one that leads asks all servers how they are, gives up those that are silent, and has the others
+//! agree on who is to be the master and where its copies are (3.12, 3.14).
+//!
+//! It says to servers only what is agreed, all of it, again and again; servers do what follows from it and say how far
+//! they are. So nothing here must arrive, and whoever leads next goes on from the registry alone.
+
+use super::message::{Message, Part, RegistryMessage, Report};
+use super::registry::{Command, Configuration, Registry, Reply};
+use super::{MANAGER, Parameters};
+use crate::REPLICA;
+use crate::client::{self, Client};
+use crate::message::{self as common, Entry};
+use crate::multipaxos::{self, log};
+use crate::order::{Knobs, Member};
+use crate::replica::{self, Replica};
+use crate::request::{Outcome, Refusal, Request};
+use crate::service::{self, Service};
+use isochrone_core::{
+    Blob, Effects, Fact, Footprint, Identity, Instant, Loan, Malformed, Mark, NodeId, Process, ProcessId,
+    ReplicaId, Snapshot, Span, Ticket, Wire, Wrap,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// What a manager needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The nodes of the group, each with a server, a witness and a manager.
+    pub nodes: Arc<[NodeId]>,
+    /// The first master, if it lives.
+    pub preferred: Option<NodeId>,
+    /// The knobs of sessions.
+    pub service: Service,
+    /// The knobs.
+    pub parameters: Parameters,
+}
+
+type Log = log::Log<Entry<Command>>;
+type Group = Replica<Registry, Log>;
+type Asker = Client<Command, Reply, log::Message<Entry<Command>>, multipaxos::Parameters>;
+
+/// What was heard of a server.
+#[derive(Clone, Hash, Debug)]
+struct Heard {
+    /// When last.
+    at: Instant,
+    /// Since when it has been heard of without a long silence.
+    since: Instant,
+    /// What it said last, and by which version of the registry.
+    said: Option<(u64, Report)>,
+}
+
+/// The process. See the module.
+#[derive(Clone, Hash)]
+pub struct Manager<C, R> {
+    me: ProcessId,
+    nodes: Arc<[NodeId]>,
+    preferred: Option<NodeId>,
+    knobs: Knobs<Parameters>,
+    group: Group,
+    group_loan: Loan<Group>,
+    asker: Asker,
+    asker_loan: Loan<Asker>,
+    /// While it leads.
+    heard: BTreeMap<NodeId, Heard>,
+    /// Copies that a master cannot reach, and until when they are passed over.
+    shunned: BTreeMap<NodeId, Instant>,
+    /// What was asked of the group and not answered.
+    asking: Option<Ticket>,
+    tickets: u64,
+    touched: bool,
+    spoken: PhantomData<fn() -> (C, R)>,
+}
+
+/// What a manager writes down.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Record {
+    /// As a replica of the registry.
+    Group(common::Record<log::Record<Entry<Command>>>),
+    /// As its client, which writes nothing.
+    Asker(()),
+}
+
+/// What a manager waits for.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// As a replica of the registry.
+    Group(common::Timer<log::Timer>),
+    /// As its client.
+    Asker(client::Timer),
+    /// Servers are asked how they are.
+    Tick,
+}
+
+/// Its notes are about the registry's log, not about that of the servers.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Note;
+
+impl Mark for Note {
+    fn fact(&self) -> Option<Fact> {
+        None
+    }
+}
+
+struct AsGroup;
+struct AsAsker;
+
+fn wrapped<C: Wire, R: Wire>(message: RegistryMessage) -> common::Message<C, R, Message<Entry<C>>> {
+    common::Message::Order { epoch: 0, message: Message::Registry(Box::new(message)) }
+}
+
+impl<C: Wire + Footprint, R: Wire> Wrap<Manager<C, R>, Group> for AsGroup {
+    fn message(&self, message: RegistryMessage) -> <Manager<C, R> as Process>::Message {
+        wrapped(message)
+    }
+    fn record(&self, record: <Group as Process>::Record) -> Record {
+        Record::Group(record)
+    }
+    fn timer(&self, timer: <Group as Process>::Timer) -> Timer {
+        Timer::Group(timer)
+    }
+    fn mark(&self, _: <Group as Process>::Mark) -> Note {
+        Note
+    }
+}
+
+impl<C: Wire + Footprint, R: Wire> Wrap<Manager<C, R>, Asker> for AsAsker {
+    fn message(&self, message: RegistryMessage) -> <Manager<C, R> as Process>::Message {
+        wrapped(message)
+    }
+    fn record(&self, (): ()) -> Record {
+        Record::Asker(())
+    }
+    fn timer(&self, timer: client::Timer) -> Timer {
+        Timer::Asker(timer)
+    }
+    fn mark(&self, _: <Asker as Process>::Mark) -> Note {
+        Note
+    }
+}
+
+impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
+    /// What the managers have agreed on, as far as it was heard of here.
+    pub fn registry(&self) -> &Registry {
+        self.group.machine()
+    }
+
+    fn with_group(
+        &mut self,
+        effects: &mut Effects<Self>,
+        input: impl FnOnce(&mut Group, &mut Effects<Group>),
+    ) {
+        let group = &mut self.group;
+        // Nobody administers it.
+        drop(effects.lend(&mut self.group_loan, &AsGroup, |inner| input(group, inner)));
+        self.touched = true;
+    }
+
+    fn with_asker(
+        &mut self,
+        effects: &mut Effects<Self>,
+        input: impl FnOnce(&mut Asker, &mut Effects<Asker>),
+    ) {
+        let asker = &mut self.asker;
+        let answers: Vec<(Ticket, Outcome<Reply>)> =
+            effects.lend(&mut self.asker_loan, &AsAsker, |inner| input(asker, inner));
+        self.touched = true;
+        for (ticket, _) in answers {
+            // Done, refused or unknown: the registry tells.
+            self.asking.take_if(|asking| *asking == ticket);
+        }
+    }
+
+    fn tick(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        effects.arm(Timer::Tick, self.knobs.0.heartbeat);
+        if !self.group.order().leads() {
+            self.heard.clear();
+            self.shunned.clear();
+            if let Some(ticket) = self.asking.take() {
+                self.with_asker(effects, |asker, inner| asker.cancel(ticket, inner));
+            }
+            return;
+        }
+        if self.heard.is_empty() {
+            let heard = || Heard { at: now, since: now, said: None };
+            self.heard = self.nodes.iter().map(|node| (*node, heard())).collect();
+        }
+        self.shunned.retain(|_, until| now < *until);
+        self.ask_servers(effects);
+        self.act(effects);
+    }
+
+    fn ask_servers(&mut self, effects: &mut Effects<Self>) {
+        let registry = self.group.machine().clone();
+        for node in self.nodes.iter() {
+            let message = Message::Ping { registry: registry.clone() };
+            // Ahead: what is agreed is durable with most managers.
+            effects.send_ahead(
+                ProcessId { node: *node, role: REPLICA, ..self.me },
+                common::Message::Order { epoch: 0, message },
+            );
+        }
+    }
+
+    fn on_pong(&mut self, from: ProcessId, version: u64, report: Report, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let silence = self.knobs.0.silence;
+        let current = self.group.machine().version;
+        let Some(heard) = self.heard.get_mut(&from.node) else { return };
+        if now.since(heard.at) >= silence {
+            heard.since = now;
+        }
+        heard.at = now;
+        if version == current {
+            for node in &report.silent {
+                self.shunned.insert(*node, now + silence * 4);
+            }
+        }
+        let Some(heard) = self.heard.get_mut(&from.node) else { return };
+        let ready = matches!(report.part, Part::Ready(_));
+        heard.said = Some((version, report));
+        if ready {
+            self.act(effects);
+        }
+    }
+
+    /// Has the group agree on what is due, one thing at a time.
+    fn act(&mut self, effects: &mut Effects<Self>) {
+        if self.asking.is_some() || !self.group.order().leads() {
+            return;
+        }
+        if let Some(command) = self.due(effects.now()) {
+            self.tickets += 1;
+            let ticket = Ticket(self.tickets);
+            self.asking = Some(ticket);
+            self.with_asker(effects, |asker, inner| {
+                asker.request(ticket, Request::Command(command), inner);
+            });
+        }
+    }
+
+    fn alive(&self, node: NodeId, now: Instant) -> bool {
+        self.heard.get(&node).is_some_and(|heard| now.since(heard.at) < self.knobs.0.silence)
+    }
+
+    /// What a server said by the registry as it is now.
+    fn part(&self, node: NodeId) -> Option<Part> {
+        let (version, report) = self.heard.get(&node)?.said.as_ref()?;
+        (*version == self.group.machine().version).then_some(report.part)
+    }
+
+    fn is_lost(&self, node: NodeId, now: Instant) -> bool {
+        !self.alive(node, now) || self.shunned.contains_key(&node)
+    }
+
+    /// What is to be agreed on next, if anything.
+    fn due(&self, now: Instant) -> Option<Command> {
+        let registry = self.group.machine();
+        let gone = |node: NodeId, epoch: u64| {
+            let other = match self.part(node) {
+                None => false,
+                Some(Part::Follows) => true,
+                Some(Part::Prepares(reign) | Part::Ready(reign)) => reign.0 != epoch,
+            };
+            !self.alive(node, now) || other
+        };
+        if let Some(next) = &registry.next {
+            if self.alive(next.master, now) && self.part(next.master) == Some(Part::Ready(next.reign)) {
+                return Some(Command::Commit { reign: next.reign });
+            }
+            let lost = next.copies.iter().any(|node| self.is_lost(*node, now));
+            return match (gone(next.master, next.reign.0), registry.recovers()) {
+                (true, _) => self.recovery(registry, Some(next.master), now),
+                (false, true) if lost => self.recovery(registry, None, now),
+                (false, false) if lost => self.replacement(registry, next, now),
+                _ => None,
+            };
+        }
+        let Some(committed) = &registry.committed else { return self.recovery(registry, None, now) };
+        if gone(committed.master, committed.reign.0) {
+            return self.recovery(registry, Some(committed.master), now);
+        }
+        self.replacement(registry, committed, now)
+    }
+
+    /// How many copies there are to be, and how few there may be.
+    fn copies(&self) -> (usize, usize) {
+        let most = self.knobs.0.copies(self.nodes.len());
+        (self.knobs.0.copies_min.min(most), most)
+    }
+
+    /// Copies for a master: of these those that are not lost, then others; none if there would be too few.
+    fn choose(&self, master: NodeId, of: &[NodeId], now: Instant, settled: bool) -> Option<Arc<[NodeId]>> {
+        let (least, most) = self.copies();
+        let silence = self.knobs.0.silence;
+        let stable = |node: &NodeId| {
+            !settled || self.heard.get(node).is_some_and(|heard| now.since(heard.since) >= silence)
+        };
+        let others = self.nodes.iter().filter(|node| !of.contains(node) && stable(node));
+        let usable = of.iter().chain(others).filter(|node| **node != master && !self.is_lost(**node, now));
+        let chosen: Arc<[NodeId]> = usable.take(most).copied().collect();
+        (chosen.len() >= least).then_some(chosen)
+    }
+
+    /// Other copies under the same master, where some are lost or more can be had.
+    fn replacement(&self, registry: &Registry, now_is: &Configuration, now: Instant) -> Option<Command> {
+        let version = registry.version;
+        let said = self.heard.get(&now_is.master).and_then(|heard| heard.said.as_ref());
+        let misses = |node: &NodeId| said.is_some_and(|(_, report)| report.silent.contains(node));
+        match self.choose(now_is.master, &now_is.copies, now, true) {
+            Some(copies) if copies != now_is.copies => Some(Command::Replace { version, copies }),
+            Some(_) => None,
+            // The master cannot reach the copies, though they live: one of them takes over.
+            None if now_is.copies.iter().any(|node| self.alive(*node, now) && misses(node)) => {
+                self.recovery(registry, Some(now_is.master), now)
+            }
+            None => None,
+        }
+    }
+
+    /// Another master: one that has everything, and is not the one that has just failed if there is any other.
+    fn recovery(&self, registry: &Registry, failed: Option<NodeId>, now: Instant) -> Option<Command> {
+        let first = registry.committed.is_none();
+        let mut able: Vec<NodeId> = self
+            .nodes
+            .iter()
+            .copied()
+            .filter(|node| registry.may_lead(*node) && self.alive(*node, now))
+            .collect();
+        able.sort_by_key(|node| (failed == Some(*node), first && self.preferred != Some(*node)));
+        let old = registry.committed.as_ref().map(|committed| committed.copies.clone()).unwrap_or_default();
+        let version = registry.version;
+        able.into_iter().find_map(|master| {
+            let copies = self.choose(master, &old, now, false)?;
+            let begun = |next: &Configuration| next.master == master && next.copies == copies;
+            // The same again helps only where the master has lost what it had begun.
+            let same = registry.recovers() && registry.next.as_ref().is_some_and(begun);
+            (!same || failed == Some(master)).then_some(Command::Recover { version, master, copies })
+        })
+    }
+}
+
+impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
+    type Setup = Setup;
+    type Message = common::Message<C, R, Message<Entry<C>>>;
+    type Record = Record;
+    type Request = ();
+    type Outcome = Result<(), Refusal>;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Setup) -> Self {
+        let me = identity.process;
+        let manager = |node: &NodeId| ProcessId { node: *node, role: MANAGER, ..me };
+        let member = |(seat, node): (usize, &NodeId)| Member {
+            // A deployment has at most 7 replicas of a keyspace.
+            replica: ReplicaId(seat as u8),
+            process: manager(node),
+        };
+        let members: Arc<[Member]> = setup.nodes.iter().enumerate().map(member).collect();
+        let service = Service {
+            reply: service::Reply::Execute,
+            forward: true,
+            session_idle: Span::from_secs(600),
+            limit: Span::from_secs(20),
+            ..setup.service
+        };
+        let preferred = setup.nodes.iter().position(|node| Some(*node) == setup.preferred);
+        let replica = replica::Setup {
+            members: members.clone(),
+            preferred: preferred.map(|seat| ReplicaId(seat as u8)),
+            service,
+            parameters: setup.parameters.managers,
+            machine: Registry::default(),
+        };
+        let asker = client::Setup {
+            replicas: [me].into(),
+            members,
+            leader: None,
+            service,
+            parameters: setup.parameters.managers,
+        };
+        Manager {
+            me,
+            nodes: setup.nodes.clone(),
+            preferred: setup.preferred,
+            knobs: Knobs(setup.parameters),
+            group: Group::open(identity, &replica),
+            group_loan: Loan::default(),
+            asker: Asker::open(identity, &asker),
+            asker_loan: Loan::default(),
+            heard: BTreeMap::new(),
+            shunned: BTreeMap::new(),
+            asking: None,
+            tickets: 0,
+            touched: false,
+            spoken: PhantomData,
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.group.restore(chunk)
+    }
+
+    fn replay(&mut self, record: Record) {
+        match record {
+            Record::Group(record) => self.group.replay(record),
+            Record::Asker(()) => {}
+        }
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.with_group(effects, Process::start);
+        self.with_asker(effects, Process::start);
+        effects.arm(Timer::Tick, self.knobs.0.heartbeat);
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
+        let common::Message::Order { message, .. } = message else { return };
+        match message {
+            Message::Registry(inner) => match *inner {
+                inner @ (common::Message::Replies { .. } | common::Message::Redirect { .. }) => {
+                    self.with_asker(effects, |asker, effects| asker.receive(from, inner, effects));
+                    self.act(effects);
+                }
+                inner => {
+                    let before = self.group.machine().version;
+                    self.with_group(effects, |group, effects| group.receive(from, inner, effects));
+                    if self.group.machine().version != before && self.group.order().leads() {
+                        // What was agreed is told at once.
+                        self.ask_servers(effects);
+                    }
+                }
+            },
+            Message::Pong { version, report } => self.on_pong(from, version, report, effects),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, (): (), effects: &mut Effects<Self>) {
+        effects.complete_ahead(ticket, Ok(()));
+    }
+
+    fn cancel(&mut self, _: Ticket, _: &mut Effects<Self>) {}
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Group(timer) => self.with_group(effects, |group, effects| group.expire(timer, effects)),
+            Timer::Asker(timer) => self.with_asker(effects, |asker, effects| asker.expire(timer, effects)),
+            Timer::Tick => self.tick(effects),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        if std::mem::take(&mut self.touched) {
+            self.with_asker(effects, Process::settle);
+            self.with_group(effects, Process::settle);
+            self.touched = false;
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.group.snapshot()
+    }
+
+    fn check(&self) {
+        self.group.check();
+    }
+}

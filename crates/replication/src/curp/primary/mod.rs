@@ -1,0 +1,143 @@
+//! CURP over primary-backup: a master orders and executes, its backups keep the log, witnesses keep what the backups
+//! do not have yet.
+//!
+//! **What it is.** `specs/curp.md` 3.1 to 3.14. A client asks the master and, at the same moment, every witness. The
+//! master executes at once and answers before anything is replicated, if the command commutes with all that is not
+//! yet safe; a witness accepts what commutes with all that it keeps. With the answer and all acceptances the client is
+//! done. The master replicates its log to all backups in batches, and then has the witnesses forget.
+//!
+//! **What it promises.** Linearizable, with each client command executed exactly once.
+//!
+//! **What it assumes.** Crash faults, fair-lossy links. With `f` copies, `f` of the master and the copies may be lost
+//! for good at once; the managers replace what is lost, as long as most of them live. With leases on, a bound on the
+//! rate of the steady clock (`drift_max_ppm`).
+//!
+//! **What it costs.** A write waits for the slower of `rtt(client, master)` and the farthest `rtt(client, witness)`;
+//! one that conflicts, `rtt(client, master)` and the farthest `rtt(master, backup)`; a read under the leases of all
+//! backups `rtt(client, master)`.
+//!
+//! **Who stands where.** On each node listed a server, which is the master, a backup or a spare; a witness; and a
+//! manager. A client on every node. Backup and witness of a copy share a node (D-41), so one list says where both are.
+//!
+//! | message | from | to | in |
+//! |---|---|---|---|
+//! | `Requests`, `Replies`, `Redirect` | client, server | server, client | commands |
+//! | `Records`, `Verdicts` | client, witness | witness, client | commands |
+//! | `Locate`, `Located` | client, server | server, client | who is the master, where are its witnesses |
+//! | `Replicate`, `Acked`, `Want` | master, backup | backup, master | the log |
+//! | `Beat`, `Heard` | master, backup | backup, master | fencing, leases, repair |
+//! | `Fenced`, `Trimmed` | server | server | a later master; what is wanted is gone |
+//! | `Start`, `Started` | master | witness | a new master or list |
+//! | `Collect`, `Collected` | master, witness | witness, master | garbage, suspects |
+//! | `Freeze`, `Contents`, `End` | new master, witness | witness, new master | recovery |
+//! | `Ping`, `Pong` | manager, server | server, manager | what is agreed, how far the server is |
+//! | `Registry` | manager | manager | Multi-Paxos of the [`Registry`] |
+//! | `Want`, `Chunk`, `Gone` of the replica | one far behind, master | master, one far behind | state transfer |
+//!
+//! ```text
+//!  client            master         witness, backup   witness, backup
+//!    |   Requests      |                 |                 |
+//!    |---------------->|  executes       |                 |
+//!    |   Records       |                 |                 |
+//!    |---------------------------------->| durable         |
+//!    |---------------------------------------------------->| durable
+//!    |   Replies       |                 |                 |
+//!    |<----------------|   Verdicts      |                 |
+//!    |<----------------------------------|                 |
+//!    |<----------------------------------------------------|     all accepted: the client is done
+//!    |                 |   Replicate     |                 |     within the sync delay, or at once if it conflicts
+//!    |                 |---------------->| durable         |
+//!    |                 |---------------------------------->| durable
+//!    |                 |   Acked         |                 |
+//!    |                 |<----------------|                 |
+//!    |   (Replies)     |<----------------------------------|     on all: safe; whoever waits is answered
+//!    |<----------------|   Collect       |                 |
+//!    |                 |---------------------------------->|
+//! ```
+//!
+//! **Recovery.** The managers name a copy of the list that counts. It promises the new number, durably, after which no
+//! sync of the old master can end any more, so its log has all that ever was safe (D-27); asks one witness of the old
+//! list, which accepts nothing from then on; appends what that holds and the log does not, without acknowledgements
+//! (D-48); brings all its new copies there, each log in one message, so that no copy ever has less than it confirmed;
+//! starts their witnesses; waits out the lease that it granted to the old master itself; and says that it is ready.
+//! Only when the managers have agreed that it counts, it serves. A server that comes back as master, backup or spare
+//! follows, takes back what it executed too early, and is taken into the list again.
+//!
+//! **Lists.** A new list, of which every server of the group may be part, has a version. The master takes it on,
+//! refuses what was asked under the old one from then on, starts the witnesses, and is ready when all backups of the
+//! new list have what was executed before that; then the managers make it count, and only then clients are told of it
+//! (D-49). In between something is safe when it is on the backups of both.
+//!
+//! **What goes ahead of the journal.** The master's own records are lazy: one that restarts never goes on by itself,
+//! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records.
+//!
+//! **Left out.** Reads at a nearby backup (3.10), migration between groups (3.15), the unified variant (3.16); who is
+//! the master cannot be chosen by hand.
+
+mod book;
+mod collect;
+mod follow;
+mod lead;
+mod manager;
+mod message;
+mod mutation;
+mod order;
+mod parameters;
+pub mod registry;
+mod witness_server;
+
+pub use manager::{Manager, Setup as ManagerSetup};
+pub use message::{Message, Part, Record, Report, Timer};
+pub use mutation::Mutation;
+pub use order::Order;
+pub use parameters::Parameters;
+pub use registry::{Configuration, Registry};
+pub use witness_server::WitnessServer;
+
+use crate::family::{AskingClient, OrderOf, Replicated};
+use crate::order::Ordered;
+use isochrone_core::{Assemble, PartitionId, ProcessId, Role, StateMachine};
+
+/// The role of witnesses.
+pub const WITNESS: Role = Role(2);
+/// The role of configuration managers.
+pub const MANAGER: Role = Role(3);
+
+/// CURP over primary-backup.
+#[derive(Copy, Clone, Debug)]
+pub struct Family;
+
+/// Where it stands.
+pub type Placement<S> = crate::Placement<S, Family>;
+
+impl crate::Family for Family {
+    const NAME: &'static str = "curp";
+    const LED: bool = true;
+    const COMMITS: bool = false;
+    type Parameters = Parameters;
+    type Order<V: Ordered> = Order<V>;
+    type Client<S: StateMachine> = AskingClient<Family, S>;
+
+    fn place_further<S: StateMachine>(
+        placement: &Placement<S>,
+        partition: PartitionId,
+        host: &mut impl Assemble<Replicated<S, Family>>,
+    ) {
+        for node in &placement.replicas {
+            let replica = placement.replica(partition, *node);
+            let witness = ProcessId { role: WITNESS, ..replica };
+            host.server::<WitnessServer<S::Command, S::Reply>>(witness, placement.parameters);
+            let setup = ManagerSetup {
+                nodes: placement.replicas.as_slice().into(),
+                preferred: Some(placement.leader(partition)),
+                service: placement.service,
+                parameters: placement.parameters,
+            };
+            let manager = ProcessId { role: MANAGER, ..replica };
+            host.server::<Manager<S::Command, S::Reply>>(manager, setup);
+        }
+    }
+}
+
+/// What servers of a state machine are.
+pub type Server<S> = crate::Replica<S, OrderOf<Family, S>>;

@@ -1,0 +1,34 @@
+//! Deliberate bugs. They exist so that a test can show that the checks would find them.
+
+use crate::mutations::mutations;
+
+mutations! {
+    /// A backup says that it has something before its record is durable.
+    AcknowledgeBeforeDurable = "acknowledge-before-durable",
+    /// A witness accepts before its record is durable.
+    AcceptBeforeDurable = "accept-before-durable",
+    /// A witness accepts whatever it holds already.
+    AcceptConflicts = "accept-conflicts",
+    /// A witness goes on accepting after it gave its contents to a recovery.
+    AcceptAfterRecovery = "accept-after-recovery",
+    /// A witness accepts under any version of the list, and a master answers under any.
+    IgnoreVersions = "ignore-versions",
+    /// A recovery does not replay what the witness holds.
+    SkipReplay = "skip-replay",
+    /// A recovery replays the last request of a client first, with what it acknowledges.
+    HonourAcknowledgements = "honour-acknowledgements",
+    /// A backup takes what a master sends that was given up.
+    AcceptOldEpochs = "accept-old-epochs",
+    /// Something counts as safe when one of the backups has it.
+    SyncOnOne = "sync-on-one",
+    /// A new list is ready before what was executed under the old one is on all backups.
+    ReadyBeforeSync = "ready-before-sync",
+    /// A new master serves although a lease may hold that it granted to the old one.
+    IgnoreLeases = "ignore-leases",
+    /// A read is answered at a master whose lease has run out.
+    ReadAfterLease = "read-after-lease",
+    /// Witnesses are told to forget what is not yet on all backups.
+    CollectEarly = "collect-early",
+    /// A snapshot leaves out the exactly-once table.
+    DropSession = "drop-session",
+}

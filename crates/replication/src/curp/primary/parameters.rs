@@ -1,0 +1,126 @@
+//! How the primary-backup form is tuned: every knob with its unit, its default and the reason for it.
+
+use super::Mutation;
+use crate::curp::witness::Shape;
+use crate::family::Tuning;
+use crate::knobs::{self, LEAST, MOST};
+use crate::multipaxos;
+use crate::service::Reply;
+use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{LeaseTerms, Span};
+
+/// The parameters of the primary-backup form.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Parameters {
+    /// How many copies there are beside the master: how many failures lose nothing. Fewer where there are fewer
+    /// replicas. All of them are waited for, so more make it slower.
+    pub f: usize,
+    /// How many copies are left at least when others are down.
+    pub copies_min: usize,
+    /// Commands that are not yet on their way to the backups at most (D-16).
+    pub batch_max: usize,
+    /// How long the first of them may wait: 1 ms in one site, 5 ms across sites (D-16).
+    pub sync_delay: Span,
+    /// A command on a key of the last so many commands is sent to the backups at once (D-18); 0 switches it off.
+    pub hot_window: usize,
+    /// How often a manager asks whether servers live, and a master tells its backups that it does.
+    pub heartbeat: Span,
+    /// After how long a silence a server is given up.
+    pub silence: Span,
+    /// Whether a master holds leases of its backups and answers reads from its own state (D-14).
+    pub lease: bool,
+    /// How long a lease lasts.
+    pub lease_length: Span,
+    /// How far a steady clock's rate may be off, in millionths: leases rest on it.
+    pub drift_ppm: u64,
+    /// How long an answer may take before it is asked for again.
+    pub resend: Span,
+    /// Commands that are not on all backups at most; more are refused.
+    pub window: usize,
+    /// Bytes of them.
+    pub window_bytes: usize,
+    /// Executed places of the log that are kept for servers that lag; who lags more takes in the state.
+    pub keep_slots: usize,
+    /// Bytes of them.
+    pub keep_bytes: usize,
+    /// The store of a witness.
+    pub witness: Shape,
+    /// The managers' own group.
+    pub managers: multipaxos::Parameters,
+    /// A bug planted on purpose; nothing without the feature `mutations`.
+    pub mutation: Option<Mutation>,
+}
+
+impl Tuning for Parameters {
+    fn for_rtt(rtt_max: Span) -> Parameters {
+        let managers = multipaxos::Parameters::for_rtt(rtt_max);
+        let near = rtt_max < Span::from_millis(5);
+        Parameters {
+            f: 2,
+            copies_min: 1,
+            batch_max: 50,
+            sync_delay: Span::from_millis(if near { 1 } else { 5 }),
+            hot_window: 100,
+            heartbeat: managers.heartbeat,
+            silence: managers.election,
+            lease: true,
+            lease_length: managers.election,
+            drift_ppm: managers.drift_ppm,
+            resend: managers.resend,
+            window: 65_536,
+            window_bytes: 32 << 20,
+            keep_slots: 8_192,
+            keep_bytes: 32 << 20,
+            witness: Shape::default(),
+            managers,
+            mutation: None,
+        }
+    }
+
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>, _: Reply) {
+        self.f = reader.integer("f", self.f as u64, 0, 6) as usize;
+        self.copies_min = reader.integer("copies_min", self.copies_min as u64, 0, 6) as usize;
+        self.batch_max = reader.integer("batch_max", self.batch_max as u64, 1, 1 << 20) as usize;
+        self.sync_delay = reader.span("sync_delay", self.sync_delay, Span::ZERO, MOST);
+        self.hot_window = reader.integer("hot_window", self.hot_window as u64, 0, 4_096) as usize;
+        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
+        knobs::silence(reader, "silence", &mut self.silence, self.heartbeat);
+        self.lease = reader.boolean("lease", self.lease);
+        self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
+        self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
+        self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;
+        knobs::window_bytes(reader, &mut self.window_bytes);
+        knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
+        (self.managers.heartbeat, self.managers.drift_ppm) = (self.heartbeat, self.drift_ppm);
+    }
+
+    fn bugs() -> Vec<&'static str> {
+        Mutation::names()
+    }
+
+    fn plant(&mut self, bug: &str) -> bool {
+        self.mutation = Mutation::named(bug);
+        self.mutation.is_some()
+    }
+
+    fn drops_sessions(&self) -> bool {
+        self.mutated(Mutation::DropSession)
+    }
+}
+
+impl Parameters {
+    /// The terms of its leases.
+    pub fn lease_terms(&self) -> LeaseTerms {
+        LeaseTerms::new(self.lease_length, self.drift_ppm)
+    }
+
+    /// How many copies a group of so many servers has.
+    pub fn copies(&self, servers: usize) -> usize {
+        self.f.min(servers.saturating_sub(1))
+    }
+
+    /// Whether this bug is planted.
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        mutation.acts(self.mutation)
+    }
+}
