@@ -12,6 +12,7 @@
 
 pub mod consensus;
 pub mod primary;
+pub(crate) mod unsynced;
 pub mod witness;
 
 use crate::client::Setup;

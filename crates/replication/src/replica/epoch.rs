@@ -130,6 +130,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         self.order = O::open(self.identity, &self.inner_setup());
         self.loan = Default::default();
         self.once.abandon();
+        self.speculation.forget();
         self.later = None;
     }
 

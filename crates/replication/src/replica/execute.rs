@@ -1,8 +1,9 @@
 //! Executing what is decided, in order, each command once.
 
 use super::Replica;
+use super::speculation::Ran;
 use crate::message::{Entry, Note, Spans, Told, micros};
-use crate::order::{Decided, Member, Order, Step};
+use crate::order::{Decided, Member, Order, Ordered as _, Step};
 use crate::service::Reply;
 use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
 use std::sync::Arc;
@@ -20,15 +21,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                         self.hand_over(members);
                         return self.epoch_begun(effects);
                     }
+                    self.decided_behind(Some(effects));
                 }
                 Step::Committed(entry, spans) => {
                     if self.service.reply == Reply::Commit {
                         self.answer_committed(&entry, spans);
                     }
                 }
-                Step::Local(entry) => self.answer_local(&entry),
-                Step::Dropped => self.once.abandon(),
-                Step::Tentative(_) => {}
+                Step::Local(entry) => self.answer_local(&entry, effects.now()),
+                Step::Dropped => self.undo(Some(effects)),
+                Step::Tentative(tentative) => self.speculate(&tentative, Some(effects)),
             }
         }
     }
@@ -36,10 +38,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// As [`Replica::take_steps`], before the start: nobody is told anything.
     pub(super) fn execute_quietly(&mut self) {
         while let Some(step) = self.order.step(Instant::ZERO) {
-            if let Step::Decided(decided) = step
-                && let Some(members) = self.execute(&decided, false)
-            {
-                return self.hand_over(members);
+            match step {
+                Step::Decided(decided) => {
+                    if let Some(members) = self.execute(&decided, false) {
+                        return self.hand_over(members);
+                    }
+                    self.decided_behind(None);
+                }
+                Step::Tentative(tentative) => self.speculate(&tentative, None),
+                Step::Dropped => self.undo(None),
+                Step::Committed(..) | Step::Local(_) => {}
             }
         }
     }
@@ -59,18 +67,32 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         position.wrapping_add(u64::from(self.epoch).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Executes; the members of the next epoch, if the order ends here.
-    fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Arc<[Member]>> {
-        let spans = decided.spans.map(measured);
-        self.machine.prepare(decided.values.iter().filter_map(|entry| match entry {
+    /// Brings nearer what is about to be executed.
+    pub(super) fn prepare(&self, values: &[Entry<S::Command>]) {
+        self.machine.prepare(values.iter().filter_map(|entry| match entry {
             Entry::Command { command, .. } | Entry::Read { command, .. } => Some(command),
             Entry::Expire { .. } | Entry::Stop { .. } => None,
         }));
+    }
+
+    /// Executes; the members of the next epoch, if the order ends here.
+    fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Arc<[Member]>> {
+        let spans = decided.spans.map(measured);
+        if !self.speculation.is_tentative() {
+            self.prepare(&decided.values);
+        }
         for entry in decided.values.iter() {
+            let (ran, heard) = match self.speculation.settle(entry) {
+                Some(settled) => (settled.ran, settled.told),
+                None => {
+                    entry.id().map(|id| self.speculation.waits_no_more(id));
+                    (None, false)
+                }
+            };
             match entry {
                 Entry::Command { id, below, command } => {
-                    let told = self.execute_command(*id, *below, command);
-                    if tell {
+                    let told = self.execute_command(*id, *below, command, ran);
+                    if tell && !heard {
                         self.answer(id.client, spans, id.sequence, told);
                     }
                 }
@@ -78,7 +100,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     self.once.acknowledge(id.client, *below);
                     self.once.end(*id);
                     if tell {
-                        let told = self.machine.read(command).map_or(Told::Touches, Told::Looked);
+                        let told = match ran {
+                            Some(Ran::Looked(told)) => told,
+                            _ => self.machine.read(command).map_or(Told::Touches, Told::Looked),
+                        };
                         self.answer(id.client, spans, id.sequence, told);
                     }
                 }
@@ -110,9 +135,22 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         self.digest = (self.digest.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    fn execute_command(&mut self, id: CommandId, below: u64, command: &S::Command) -> Told<S::Reply> {
+    /// Executes a command that is decided, unless it was when it was tentative.
+    fn execute_command(
+        &mut self,
+        id: CommandId,
+        below: u64,
+        command: &S::Command,
+        ran: Option<Ran<S::Reply>>,
+    ) -> Told<S::Reply> {
         self.once.acknowledge(id.client, below);
-        match self.once.look(id) {
+        let executed = matches!(ran, Some(Ran::Executed(_)));
+        let seen = self.once.look(id);
+        assert!(
+            !executed || matches!(seen, Seen::Fresh | Seen::Running),
+            "{id:?} was executed while it was tentative, for the second time"
+        );
+        match seen {
             Seen::Done(reply) => {
                 let told = Told::Done(reply.clone());
                 self.fold(id.sequence);
@@ -124,7 +162,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 Told::Forgotten
             }
             Seen::Fresh | Seen::Running => {
-                let reply = self.machine.apply(command);
+                let reply = match ran {
+                    Some(Ran::Executed(reply)) => reply,
+                    ran => {
+                        assert!(ran.is_none(), "{id:?} was passed over while it was tentative: {ran:?}");
+                        self.speculation.passed_by();
+                        self.machine.apply(command)
+                    }
+                };
                 self.once.finish(id, reply.clone());
                 Told::Done(reply)
             }
@@ -141,11 +186,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     /// Reads for a client of this replica, now.
-    fn answer_local(&mut self, entry: &Entry<S::Command>) {
+    fn answer_local(&mut self, entry: &Entry<S::Command>, now: Instant) {
         if let Entry::Read { id, command, .. } = entry {
             self.once.end(*id);
-            let told = self.machine.read(command).map_or(Told::Touches, Told::Read);
-            self.answer(id.client, None, id.sequence, told);
+            if let Some(told) = self.read_now(*id, command, now) {
+                self.answer(id.client, None, id.sequence, told);
+            }
         }
     }
 }

@@ -9,6 +9,9 @@
 mod epoch;
 mod execute;
 mod snapshot;
+mod speculation;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};
@@ -20,6 +23,7 @@ use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
     ProcessId, ReplicaId, Seen, Snapshot, Span, StateMachine, Ticket, wire,
 };
+use speculation::Speculation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transfer::{Staged, Taking, View};
@@ -58,6 +62,7 @@ pub struct Replica<S: StateMachine, O: Order> {
     empty: S,
     machine: S,
     once: OnceTable<S::Reply>,
+    speculation: Speculation<S>,
     /// When a barrier for the table may be proposed again.
     barrier_due: Instant,
     /// How many values were executed.
@@ -97,7 +102,7 @@ const RUNS_MAX: usize = 16_384;
 const BARRIER_EVERY: Span = Span::from_secs(1);
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
-    /// The state machine as it stands.
+    /// The state machine as it stands, what is tentative included.
     pub fn machine(&self) -> &S {
         &self.machine
     }
@@ -194,10 +199,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         reads: bool,
         now: Instant,
     ) -> Option<Told<S::Reply>> {
-        let Ask { command, touching, .. } = ask;
+        let Ask { command, touching, synced, .. } = ask;
         if S::reads_only(&command) && !touching {
             if reads {
-                return Some(self.machine.read(&command).map_or(Told::Touches, Told::Read));
+                return self.read_now(id, &command, now);
             }
             if self.once.look(id) == Seen::Running {
                 return None;
@@ -205,8 +210,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return self.propose(id, Entry::Read { id, below, command }, now);
         }
         match self.once.look(id) {
-            Seen::Fresh => self.propose(id, Entry::Command { id, below, command }, now),
-            Seen::Running => None,
+            Seen::Fresh => {
+                let refused = self.propose(id, Entry::Command { id, below, command }, now);
+                if synced && refused.is_none() {
+                    return self.await_decision(id, now);
+                }
+                refused
+            }
+            Seen::Running => self.await_decision(id, now),
             Seen::Done(reply) => Some(Told::Done(reply.clone())),
             Seen::Forgotten => Some(Told::Forgotten),
         }
@@ -238,10 +249,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn send_answers(&mut self, effects: &mut Effects<Self>) {
         while let Some(((client, reign), Outgoing { spans, answers })) = self.outbox.pop_first() {
             let incarnation = client.incarnation;
-            let replies = Message::Replies { incarnation, reign, spans, answers };
-            match O::AHEAD {
-                true => effects.send_ahead(client.process, replies),
-                false => effects.send(client.process, replies),
+            let replies = |answers| Message::Replies { incarnation, reign, spans, answers };
+            if O::AHEAD {
+                effects.send_ahead(client.process, replies(answers));
+                continue;
+            }
+            // What is speculative rests on no record, and must not wait for any.
+            let (ahead, held): (Vec<_>, Vec<_>) =
+                answers.into_iter().partition(|(_, told)| matches!(told, Told::Speculative(_)));
+            if !ahead.is_empty() {
+                effects.send_ahead(client.process, replies(ahead));
+            }
+            if !held.is_empty() {
+                effects.send(client.process, replies(held));
             }
         }
     }
@@ -354,6 +374,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     type Mark = Note<O::Mark>;
 
     fn open(identity: Identity, setup: &Self::Setup) -> Replica<S, O> {
+        const { assert!(O::TOTAL || !O::SPECULATES, "only one sequence can be undone") };
         let members = setup.members.clone();
         let (preferred, parameters) = (setup.preferred, setup.parameters);
         let inner = order::Setup { members: members.clone(), preferred, parameters };
@@ -370,6 +391,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             empty: setup.machine.clone(),
             machine: setup.machine.clone(),
             once: Self::empty_once(&setup.service),
+            speculation: Speculation::default(),
             barrier_due: Instant::ZERO,
             applied: 0,
             digest: 0,
@@ -485,8 +507,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         self.send_answers(effects);
         if self.is_active() {
             self.trim_runs(effects.now());
+            self.speculation.hurried = false;
             self.with_order(effects, |order, inner| order.settle(inner));
             self.take_steps(effects);
+            if std::mem::take(&mut self.speculation.hurried) {
+                // What has just got its place is waited for.
+                self.with_order(effects, |order, inner| order.settle(inner));
+                self.take_steps(effects);
+            }
             // A group of one may decide in `settle`.
             self.send_answers(effects);
         }

@@ -109,7 +109,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             once_chunks: once.len() as u64,
         };
         let first = std::iter::once(Blob::from(wire::encode(&head))).chain(once).collect();
-        View { first, state: self.machine.export() }
+        View { first, state: self.decided_machine().export() }
     }
 
     /// A peer no longer holds what the order lacks, or is in a later epoch.
@@ -243,6 +243,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let ahead = self.order.install(&head.position) || later;
         if ahead {
             (self.machine, self.once) = (machine, once);
+            self.speculation = Default::default();
             (self.applied, self.digest) = (head.applied, head.digest);
         }
         ahead

@@ -1,0 +1,611 @@
+//! The replica around an order that does as it is told.
+
+use super::*;
+use crate::client::Nothing;
+use crate::curp::Bug;
+use crate::family::Tuning;
+use crate::order::{Decided, Step, Tentative};
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{Effect, Export, Footprint, Lane, NodeId, Outbox, Random, Stamp};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+/// What the machine is told: texts under numbers.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+enum Deed {
+    Get(u8),
+    Append(u8, char),
+    /// Appends the first text to the second.
+    Copy(u8, u8),
+    Delete(u8),
+    /// Fails where there is nothing.
+    Need(u8, char),
+    Clear,
+}
+use Deed::*;
+
+static KEYS: LazyLock<Vec<Blob>> = LazyLock::new(|| (0..=255).map(|key: u8| Blob::from(vec![key])).collect());
+
+type Text = Result<String, ()>;
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
+struct Texts(BTreeMap<u8, String>);
+
+#[derive(Clone)]
+struct Page(Option<Blob>);
+
+impl Footprint for Deed {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        let mut key = |key: &u8, access| visit(Touch::Key(&KEYS[usize::from(*key)], access));
+        match self {
+            Get(at) => key(at, Access::Read),
+            Append(at, _) | Delete(at) | Need(at, _) => key(at, Access::Update),
+            Copy(from, to) => {
+                key(from, Access::Read);
+                key(to, Access::Update);
+            }
+            Clear => visit(Touch::All(Access::Update)),
+        }
+    }
+}
+
+impl Export for Page {
+    fn chunk(&self, index: u64) -> Option<Blob> {
+        self.0.clone().filter(|_| index == 0)
+    }
+}
+
+impl StateMachine for Texts {
+    type Command = Deed;
+    type Reply = Text;
+    type View = Page;
+
+    fn apply(&mut self, deed: &Deed) -> Text {
+        let text = |texts: &Texts, at: &u8| texts.0.get(at).cloned().unwrap_or_default();
+        match deed {
+            Get(at) => return Ok(text(self, at)),
+            Append(at, letter) => self.0.entry(*at).or_default().push(*letter),
+            Copy(from, to) => {
+                let more = text(self, from);
+                self.0.entry(*to).or_default().push_str(&more);
+                return Ok(text(self, to));
+            }
+            Delete(at) => return self.0.remove(at).ok_or(()),
+            Need(at, letter) => self.0.get_mut(at).ok_or(())?.push(*letter),
+            Clear => self.0.clear(),
+        }
+        match deed {
+            Append(at, _) | Need(at, _) => Ok(text(self, at)),
+            _ => Ok(String::new()),
+        }
+    }
+
+    fn reads_only(deed: &Deed) -> bool {
+        matches!(deed, Get(_))
+    }
+
+    fn read(&self, deed: &Deed) -> Option<Text> {
+        match deed {
+            Get(at) => Some(Ok(self.0.get(at).cloned().unwrap_or_default())),
+            _ => None,
+        }
+    }
+
+    fn export(&self) -> Page {
+        Page(Some(Blob::from(wire::encode(&self.0))))
+    }
+
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        self.0 =
+            wire::decode(chunk).map_err(|error| Malformed { what: "texts", cause: error.to_string() })?;
+        Ok(())
+    }
+}
+
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+struct Knobs(Option<Bug>);
+
+impl Tuning for Knobs {
+    fn for_rtt(_: Span) -> Knobs {
+        Knobs(None)
+    }
+    fn read_from(&mut self, _: &mut ParameterReader<'_>, _: Reply) {}
+    fn bugs() -> Vec<&'static str> {
+        Vec::new()
+    }
+    fn plant(&mut self, _: &str) -> bool {
+        false
+    }
+    fn shared_bug(&self) -> Option<Bug> {
+        self.0
+    }
+}
+
+/// An order whose steps are set by the test.
+#[derive(Clone, Hash, Default)]
+struct Script {
+    steps: VecDeque<Step<Entry<Deed>>>,
+    proposed: Vec<Entry<Deed>>,
+    reign: u64,
+    reads: bool,
+    hurries: u64,
+    decided: u64,
+}
+
+impl Process for Script {
+    type Setup = order::Setup<Knobs>;
+    type Message = ();
+    type Record = ();
+    type Request = ();
+    type Outcome = Result<(), Refusal>;
+    type Timer = ();
+    type Mark = Nothing;
+
+    fn open(_: Identity, _: &Self::Setup) -> Script {
+        Script::default()
+    }
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+    fn replay(&mut self, (): ()) {}
+    fn start(&mut self, _: &mut Effects<Self>) {}
+    fn receive(&mut self, _: ProcessId, (): (), _: &mut Effects<Self>) {}
+    fn request(&mut self, _: Ticket, (): (), _: &mut Effects<Self>) {}
+    fn expire(&mut self, (): (), _: &mut Effects<Self>) {}
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+}
+
+impl Order for Script {
+    type Value = Entry<Deed>;
+    type Parameters = Knobs;
+    type Position = u64;
+    const TOTAL: bool = true;
+    const SPECULATES: bool = true;
+    const MEMBERSHIP: Membership = Membership::StopAndHandOver;
+
+    fn takes(&self) -> Takes {
+        Takes::Here
+    }
+    fn leads(&self) -> bool {
+        true
+    }
+    fn may_read(&self, _: Instant) -> bool {
+        self.reads
+    }
+    fn reign(&self) -> Reign {
+        Reign(self.reign, 0)
+    }
+    fn hurry(&mut self, _: Instant) {
+        self.hurries += 1;
+    }
+    fn propose(&mut self, value: Entry<Deed>, _: usize, _: Instant) -> Result<(), Refusal> {
+        self.proposed.push(value);
+        Ok(())
+    }
+    fn step(&mut self, _: Instant) -> Option<Step<Entry<Deed>>> {
+        self.steps.pop_front()
+    }
+    fn serial(&self) -> u64 {
+        self.decided
+    }
+    fn position(&self) -> u64 {
+        self.decided
+    }
+    fn serves(&self, _: u64) -> bool {
+        false
+    }
+    fn behind(&self) -> Option<ProcessId> {
+        None
+    }
+    fn install(&mut self, _: &u64) -> bool {
+        true
+    }
+    fn give_up(&mut self) {}
+    fn change(&mut self, _: Ticket, _: Change, _: &mut Effects<Self>) {}
+}
+
+type Told1 = (u64, Told<Text>);
+
+/// A replica, its client, and what was tentative and is not decided.
+struct Bench {
+    replica: Replica<Texts, Script>,
+    outbox: Outbox<Replica<Texts, Script>>,
+    tentative: VecDeque<Entry<Deed>>,
+    sequence: u64,
+}
+
+fn process(node: u16, role: u8) -> ProcessId {
+    let role = isochrone_core::Role(role);
+    ProcessId { node: NodeId(node), role, ..ProcessId::from_u64(0) }
+}
+
+const CLIENT: fn() -> ClientId = || Identity { process: process(9, 1), incarnation: 1 }.into();
+
+impl Bench {
+    fn new(bug: Option<Bug>) -> Bench {
+        let me = process(0, 0);
+        let setup = Setup {
+            members: Arc::from([Member { replica: ReplicaId(0), process: me }]),
+            preferred: None,
+            service: Service::for_rtt(Span::from_millis(1)),
+            parameters: Knobs(bug),
+            machine: Texts::default(),
+        };
+        let replica = Replica::open(Identity { process: me, incarnation: 1 }, &setup);
+        let outbox = Outbox::new(me, Random::seeded(1));
+        let mut bench = Bench { replica, outbox, tentative: VecDeque::new(), sequence: 0 };
+        bench.input(|replica, effects| replica.start(effects));
+        bench
+    }
+
+    fn input(
+        &mut self,
+        input: impl FnOnce(&mut Replica<Texts, Script>, &mut Effects<Replica<Texts, Script>>),
+    ) -> Vec<Told1> {
+        let effects = self.outbox.input(Instant::ZERO, Stamp::ZERO);
+        input(&mut self.replica, effects);
+        self.replica.settle(effects);
+        let mut told = Vec::new();
+        for effect in self.outbox.drain() {
+            if let Effect::Send { message: Message::Replies { answers, .. }, lane, .. } = effect {
+                let ahead = answers.iter().all(|(_, told)| matches!(told, Told::Speculative(_)));
+                assert_eq!(lane == Lane::Ahead, ahead, "{answers:?}");
+                told.extend(answers);
+            }
+        }
+        told
+    }
+
+    /// The client asks for this; its number.
+    fn ask(&mut self, deed: Deed) -> (u64, Vec<Told1>) {
+        self.sequence += 1;
+        (self.sequence, self.ask_as(self.sequence, deed, false))
+    }
+
+    fn ask_as(&mut self, sequence: u64, command: Deed, synced: bool) -> Vec<Told1> {
+        let asks = vec![Ask { sequence, command, touching: false, synced }];
+        let (client, under) = (CLIENT(), Some(self.replica.order.reign()));
+        let requests = Message::Requests { client, below: 1, under, asks, forwarded: false };
+        self.input(|replica, effects| replica.receive(client.process, requests, effects))
+    }
+
+    fn step(&mut self, step: Step<Entry<Deed>>) -> Vec<Told1> {
+        self.replica.order.steps.push_back(step);
+        self.input(|replica, effects| replica.take_steps(effects))
+    }
+
+    /// All that was proposed is tentative now.
+    fn place(&mut self) -> Vec<Told1> {
+        let values: Arc<[_]> = std::mem::take(&mut self.replica.order.proposed).into();
+        self.tentative.extend(values.iter().cloned());
+        self.step(Step::Tentative(Tentative { values, answer: true }))
+    }
+
+    /// As much of what is tentative is decided.
+    fn decide(&mut self, count: usize) -> Vec<Told1> {
+        let values: Arc<[_]> = self.tentative.drain(..count).collect();
+        self.replica.order.decided += 1;
+        let position = self.replica.order.decided;
+        self.step(Step::Decided(Decided { position, digest: position, values, answer: true, spans: None }))
+    }
+
+    /// What is tentative is void, under another reign.
+    fn drop(&mut self) -> Vec<Told1> {
+        self.tentative.clear();
+        self.replica.order.proposed.clear();
+        self.replica.order.reign += 1;
+        self.step(Step::Dropped)
+    }
+
+    fn text(&self, key: u8) -> &str {
+        self.replica.machine.0.get(&key).map_or("", String::as_str)
+    }
+
+    /// What is asked and has its place; what is told at once.
+    fn run(&mut self, deed: Deed) -> Vec<Told<Text>> {
+        let (_, mut told) = self.ask(deed);
+        told.extend(self.place());
+        told.into_iter().map(|(_, told)| told).collect()
+    }
+
+    /// The same restarted from its own snapshot.
+    fn restarted(&self) -> Bench {
+        let mut fresh = Bench::new(None);
+        for chunk in self.replica.snapshot().unwrap() {
+            fresh.replica.restore(chunk).unwrap();
+        }
+        fresh
+    }
+}
+
+fn speculative(text: &str) -> Vec<Told<Text>> {
+    vec![Told::Speculative(Ok(text.to_owned()))]
+}
+
+fn done(text: &str) -> Told<Text> {
+    Told::Done(Ok(text.to_owned()))
+}
+
+#[test]
+fn who_has_a_speculative_answer_hears_no_more() {
+    let mut bench = Bench::new(None);
+    assert_eq!(bench.run(Append(1, 'a')), speculative("a"));
+    assert_eq!(bench.run(Append(2, 'b')), speculative("b"));
+    assert_eq!(bench.replica.order.hurries, 0, "nobody waits");
+    assert_eq!(bench.decide(2), []);
+    assert_eq!((bench.text(1), bench.text(2)), ("a", "b"));
+    assert_eq!(bench.replica.applied, 2);
+    // The exactly-once table has it.
+    assert_eq!(bench.ask_as(1, Append(1, 'a'), false), [(1, done("a"))]);
+}
+
+/// T16: Rule 2.
+#[test]
+fn who_conflicts_waits_for_the_decision() {
+    let mut bench = Bench::new(None);
+    assert_eq!(bench.run(Append(1, 'a')), speculative("a"));
+    assert_eq!(bench.run(Append(1, 'b')), []);
+    assert_eq!(bench.replica.order.hurries, 1);
+    // T18: reads one key, writes another.
+    assert_eq!(bench.run(Copy(1, 2)), []);
+    assert_eq!(bench.run(Append(3, 'c')), speculative("c"));
+    assert_eq!(bench.decide(2), [(2, done("ab"))]);
+    assert_eq!(bench.run(Append(1, 'd')), [], "the copy looked at it");
+    assert_eq!(bench.decide(3), [(3, done("ab")), (5, done("abd"))]);
+    assert_eq!(bench.run(Append(1, 'e')), speculative("abde"));
+    let mut broken = Bench::new(Some(Bug::SpeculateOnConflict));
+    broken.run(Append(1, 'a'));
+    assert_eq!(broken.run(Append(1, 'b')), speculative("ab"));
+    let mut broken = Bench::new(Some(Bug::ForgetReadKeys));
+    broken.run(Append(1, 'a'));
+    assert_eq!(broken.run(Copy(1, 2)), speculative("a"));
+}
+
+/// T19, D-15: a failure is a result, and its key is not safe before it is.
+#[test]
+fn a_failure_is_answered_and_remembered() {
+    let mut bench = Bench::new(None);
+    assert_eq!(bench.run(Need(1, 'a')), [Told::Speculative(Err(()))]);
+    assert_eq!(bench.run(Append(1, 'b')), []);
+    assert_eq!(bench.decide(2), [(2, done("b"))]);
+    assert_eq!(bench.ask_as(1, Need(1, 'a'), true), [(1, Told::Done(Err(())))]);
+    assert_eq!(bench.text(1), "b");
+}
+
+/// T20, D-12: a copy of a tentative command waits, and has the same answer.
+#[test]
+fn a_duplicate_waits() {
+    let mut bench = Bench::new(None);
+    bench.run(Append(1, 'a'));
+    bench.run(Append(1, 'b'));
+    assert_eq!(bench.ask_as(2, Append(1, 'b'), false), []);
+    assert_eq!(bench.ask_as(1, Append(1, 'a'), true), []);
+    assert_eq!(bench.place(), [], "neither was proposed again");
+    assert_eq!(bench.decide(2), [(1, done("a")), (2, done("ab"))]);
+    let mut broken = Bench::new(Some(Bug::SpeculateOnDuplicate));
+    broken.run(Append(1, 'a'));
+    broken.run(Append(1, 'b'));
+    assert_eq!(broken.ask_as(2, Append(1, 'b'), false), [(2, Told::Speculative(Ok("ab".to_owned())))]);
+}
+
+/// 7.2: who wants a safe answer as well is told both.
+#[test]
+fn both_answers_where_both_are_wanted() {
+    let mut bench = Bench::new(None);
+    assert_eq!(bench.ask_as(1, Append(1, 'a'), true), []);
+    assert_eq!(bench.replica.order.hurries, 1);
+    assert_eq!(bench.place(), [(1, Told::Speculative(Ok("a".to_owned())))]);
+    assert_eq!(bench.decide(1), [(1, done("a"))]);
+}
+
+#[test]
+fn one_that_has_two_places_is_executed_once() {
+    let mut bench = Bench::new(None);
+    bench.ask(Append(1, 'a'));
+    let twice = bench.replica.order.proposed[0].clone();
+    bench.replica.order.proposed.push(twice.clone());
+    assert_eq!(bench.place(), [(1, Told::Speculative(Ok("a".to_owned())))]);
+    assert_eq!(bench.text(1), "a");
+    assert_eq!(bench.decide(1), []);
+    bench.replica.order.proposed.push(twice);
+    bench.place();
+    assert_eq!(bench.decide(2), [(1, done("a")), (1, done("a"))]);
+    assert_eq!(bench.text(1), "a");
+}
+
+/// What an acknowledgement or a later life of the client behind it forbids, no tentative command does either.
+#[test]
+fn a_late_command_is_passed_over_alike() {
+    let command = |incarnation, sequence, below, deed| {
+        let client = ClientId { incarnation, ..CLIENT() };
+        Entry::Command { id: CommandId { client, sequence }, below, command: deed }
+    };
+    let late = [
+        command(1, 7, 6, Append(1, 'a')),
+        command(1, 5, 1, Append(2, 'b')),
+        command(2, 1, 1, Append(3, 'c')),
+        command(1, 9, 1, Append(4, 'd')),
+        command(1, 7, 6, Append(1, 'a')),
+    ];
+    let mut ahead = Bench::new(None);
+    ahead.replica.order.proposed.extend(late.clone());
+    ahead.place();
+    for _ in 0..late.len() {
+        ahead.decide(1);
+    }
+    let mut plain = Bench::new(None);
+    plain.tentative.extend(late);
+    for _ in 0..5 {
+        plain.decide(1);
+    }
+    assert_eq!(ahead.replica.machine, plain.replica.machine);
+    assert_eq!(ahead.replica.once, plain.replica.once);
+    assert_eq!(ahead.replica.digest, plain.replica.digest);
+    assert_eq!(ahead.replica.machine.0.len(), 2);
+}
+
+#[test]
+fn what_is_dropped_is_undone() {
+    let mut bench = Bench::new(None);
+    bench.run(Append(1, 'a'));
+    bench.run(Append(2, 'b'));
+    bench.decide(1);
+    bench.run(Append(1, 'c'));
+    bench.run(Delete(2));
+    assert_eq!((bench.text(1), bench.text(2)), ("ac", ""));
+    bench.drop();
+    assert_eq!((bench.text(1), bench.text(2)), ("a", ""));
+    // Asked again, it is proposed again, and nothing conflicts with what is gone.
+    assert_eq!(bench.ask_as(3, Append(1, 'c'), false), []);
+    assert_eq!(bench.place(), [(3, Told::Speculative(Ok("ac".to_owned())))]);
+    assert_eq!(bench.decide(1), []);
+    assert_eq!(bench.ask_as(1, Append(1, 'a'), false), [(1, done("a"))]);
+    let mut broken = Bench::new(Some(Bug::KeepTentative));
+    broken.run(Append(1, 'a'));
+    broken.drop();
+    assert_eq!(broken.text(1), "a");
+}
+
+/// A request under another reign is not taken.
+#[test]
+fn another_reign_is_told() {
+    let mut bench = Bench::new(None);
+    bench.drop();
+    let asks = vec![Ask { sequence: 1, command: Append(1, 'a'), touching: false, synced: true }];
+    let under = Some(Reign(0, 0));
+    let requests = Message::Requests { client: CLIENT(), below: 1, under, asks, forwarded: false };
+    let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
+    bench.replica.receive(CLIENT().process, requests, effects);
+    let told: Vec<_> = bench.outbox.drain().collect();
+    let [Effect::Send { message: Message::Redirect { reign, leader, sequences, .. }, .. }] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((*reign, *leader, &sequences[..]), (Reign(1, 0), Some(process(0, 0)), &[1][..]));
+    assert!(bench.replica.order.proposed.is_empty());
+}
+
+/// T17, I5: also for keys that are gone.
+#[test]
+fn a_read_waits_for_what_it_saw() {
+    let mut bench = Bench::new(None);
+    bench.replica.order.reads = true;
+    bench.run(Append(1, 'a'));
+    bench.decide(1);
+    bench.run(Delete(1));
+    let read = |text: &str| Told::Read(Ok(text.to_owned()));
+    assert_eq!(bench.run(Get(2)), [read("")], "nobody writes it");
+    assert_eq!(bench.run(Get(1)), []);
+    bench.run(Append(1, 'b'));
+    // The read came before the second write, and rests on the first alone.
+    assert_eq!(bench.decide(1), [(4, read(""))]);
+    assert_eq!(bench.run(Get(1)), []);
+    bench.drop();
+    assert_eq!(bench.run(Get(1)), [read("")]);
+    let mut broken = Bench::new(Some(Bug::ReadTentative));
+    broken.replica.order.reads = true;
+    broken.run(Append(1, 'a'));
+    assert_eq!(broken.run(Get(1)), [read("a")]);
+}
+
+#[test]
+fn a_read_by_way_of_the_log_is_told_when_it_is_decided() {
+    let mut bench = Bench::new(None);
+    bench.run(Append(1, 'a'));
+    assert_eq!(bench.run(Get(1)), []);
+    bench.run(Append(1, 'b'));
+    let looked = |text: &str| Told::Looked(Ok(text.to_owned()));
+    assert_eq!(bench.decide(2), [(2, looked("a"))]);
+    assert_eq!(bench.decide(1), [(3, done("ab"))]);
+}
+
+/// T23.
+#[test]
+fn behind_what_touches_everything_everything_waits() {
+    let mut bench = Bench::new(None);
+    bench.replica.order.reads = true;
+    assert_eq!(bench.run(Clear), [], "no witness keeps it");
+    assert_eq!(bench.run(Append(1, 'a')), []);
+    assert_eq!(bench.run(Get(7)), []);
+    assert_eq!(bench.decide(1).len(), 2, "it, and the read");
+    assert_eq!(bench.run(Append(2, 'b')), speculative("b"));
+    assert_eq!(bench.run(Clear), []);
+    assert_eq!(bench.decide(3).len(), 2);
+}
+
+#[test]
+fn a_snapshot_holds_what_is_decided() {
+    let mut bench = Bench::new(None);
+    bench.run(Append(1, 'a'));
+    bench.run(Append(2, 'b'));
+    bench.decide(1);
+    bench.run(Append(1, 'c'));
+    let copy = bench.restarted();
+    assert_eq!((copy.text(1), copy.text(2)), ("a", ""));
+    assert_eq!((copy.replica.applied, copy.replica.digest), (1, bench.replica.digest));
+    assert_eq!(bench.replica.decided_machine().into_owned(), copy.replica.machine);
+    assert_eq!(bench.text(1), "ac", "the own machine runs ahead all the same");
+    bench.decide(2);
+    assert_eq!(bench.restarted().replica.machine, bench.replica.machine);
+}
+
+/// However long something stays tentative, the way back is as short as that.
+#[test]
+fn the_base_follows() {
+    let mut bench = Bench::new(None);
+    for round in 0..10_000_u32 {
+        bench.ask(Append((round % 7) as u8, 'x'));
+        bench.place();
+        if bench.tentative.len() > 5 {
+            bench.decide(1);
+        }
+        if round % 1_000 == 999 {
+            let base = bench.replica.decided_machine().into_owned();
+            let length: usize = base.0.values().map(String::len).sum();
+            assert_eq!(length as u32, round + 1 - bench.tentative.len() as u32);
+        }
+        assert!(bench.replica.speculation.held() <= 2 * 1_024 + 6);
+    }
+    let before = bench.replica.decided_machine().into_owned();
+    bench.drop();
+    assert_eq!(bench.replica.machine, before);
+}
+
+/// The end of a session, and of the order, is executed when it is decided, and what is behind it then.
+#[test]
+fn nothing_runs_ahead_of_a_barrier() {
+    let mut bench = Bench::new(None);
+    bench.run(Append(1, 'a'));
+    bench.replica.order.proposed.push(Entry::Expire { client: CLIENT(), through: 1 });
+    assert_eq!(bench.run(Append(2, 'b')), []);
+    assert_eq!(bench.text(2), "", "it waits");
+    assert!(bench.replica.order.hurries > 0);
+    assert_eq!(bench.decide(1), []);
+    assert_eq!(bench.decide(1), [(2, Told::Speculative(Ok("b".to_owned())))], "the session has ended");
+    assert_eq!(bench.ask_as(1, Append(1, 'a'), false), [(1, Told::Forgotten)]);
+    let members = Arc::from([Member { replica: ReplicaId(0), process: process(3, 0) }]);
+    bench.replica.order.proposed.push(Entry::Stop { members });
+    assert_eq!(bench.run(Append(3, 'c')), []);
+    bench.decide(1);
+    bench.decide(1);
+    assert_eq!(bench.replica.epoch, 1);
+    assert_eq!((bench.text(2), bench.text(3)), ("b", ""));
+    assert!(!bench.replica.speculation.is_tentative());
+}
+
+/// In one batch, too.
+#[test]
+fn a_barrier_within_a_batch() {
+    let mut bench = Bench::new(None);
+    bench.ask(Append(1, 'a'));
+    bench.replica.order.proposed.push(Entry::Expire { client: CLIENT(), through: 0 });
+    bench.ask(Append(1, 'b'));
+    assert_eq!(bench.place(), [(1, Told::Speculative(Ok("a".to_owned())))]);
+    assert_eq!(bench.decide(3), [(2, done("ab"))]);
+    assert_eq!(bench.run(Append(1, 'c')), speculative("abc"));
+    bench.drop();
+    assert_eq!(bench.text(1), "ab");
+}
