@@ -245,10 +245,14 @@ mod tests {
                 "the published size at {n}"
             );
         }
-        for f in 0..=4usize {
+        for f in 0..=7usize {
             let n = 2 * f + 1;
             assert_eq!(Quorums::supermajority(n), (3 * f).div_ceil(2) + 1);
+            assert_eq!(Quorums::supermajority(n), f + f.div_ceil(2) + 1, "as CURP writes it");
             assert_eq!(Quorums::recovery(n, f + 1), f.div_ceil(2) + 1);
+            for collected in f + 1..=n {
+                assert_eq!(Quorums::recovery(n, collected), collected - f / 2);
+            }
         }
     }
 

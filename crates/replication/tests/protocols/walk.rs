@@ -183,6 +183,25 @@ impl<O: Order<Value = Letter>> World<O> {
         }
     }
 
+    /// Before the walk: all timers of a replica fire.
+    pub fn fire(&mut self, node: usize) {
+        for timer in self.armed[node].clone() {
+            self.timers[node] += 1;
+            self.step(Step::Fire(node, timer));
+        }
+    }
+
+    /// Before the walk: a replica is given the next value.
+    pub fn propose(&mut self, node: usize) {
+        self.step(Step::Propose(node));
+    }
+
+    /// Before the walk: a replica crashes and comes back with all it has recorded.
+    pub fn crash(&mut self, node: usize) {
+        self.crashes += 1;
+        self.step(Step::Crash(node, usize::MAX));
+    }
+
     /// Before the walk: everything that is on the way arrives.
     pub fn deliver(&mut self) {
         loop {

@@ -33,9 +33,11 @@ impl<V: Wire> Log<V> {
         self.votes.end()
     }
 
-    /// Whether this leader has decided all that it found proposed by others.
+    /// Whether this leader has decided all that it found proposed by others, and may propose: no change of the
+    /// members is open.
     pub(crate) fn decided_what_it_adopted(&self) -> bool {
-        matches!(&self.role, Role::Leader(reign) if self.decided >= reign.serving)
+        let Role::Leader(reign) = &self.role else { return false };
+        self.decided >= reign.serving && reign.barrier.is_none()
     }
 
     /// Whether this leader has handed out all that it was given to propose.

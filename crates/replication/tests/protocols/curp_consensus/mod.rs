@@ -2,6 +2,7 @@
 
 mod orders;
 mod safety;
+mod witness;
 
 use crate::machine::Machine;
 use isochrone_core::Random;

@@ -1,9 +1,9 @@
-//! Orders in which messages may arrive, timers fire and replicas crash, in a small world: three replicas, commands
-//! that conflict and one that does not, recorded at every witness, a failover. Whatever a superquorum has accepted in
-//! one term, every leader that serves in a later one has executed.
+//! Orders in which messages may arrive, timers fire and replicas crash, in small worlds of three and five replicas:
+//! commands that conflict and one that does not, recorded at every witness, a failover. Whatever a superquorum has
+//! accepted in one term, every leader that serves in a later one has executed (T45, T46).
 
 use crate::walk::{Letter, World, explore};
-use isochrone_core::Span;
+use isochrone_core::{Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
 use isochrone_replication::order::{Order as _, Reign};
@@ -28,26 +28,30 @@ fn completed(world: &Small, need: usize) -> Vec<(Reign, u64)> {
 }
 
 fn nothing_completed_is_lost(world: &Small) {
-    let completed = completed(world, world.orders().len());
+    let completed = completed(world, Quorums::supermajority(world.orders().len()));
     for (node, order) in world.orders().iter().enumerate() {
         if !order.serves_commands() {
             continue;
         }
         for (reign, number) in &completed {
+            if *reign >= order.reign() {
+                continue;
+            }
+            let in_reign = order.reign();
+            let number = *number as u8;
             assert!(
-                *reign >= order.reign() || world.was_given(node, *number as u8),
-                "{number}, completed in {reign:?}, is lost at {node} in {:?}",
-                order.reign()
+                world.was_given(node, number),
+                "{number}, completed in {reign:?}, is lost at {node} in {in_reign:?}"
             );
         }
     }
 }
 
-fn world(mutation: Option<Mutation>) -> Small {
+fn world(replicas: usize, mutation: Option<Mutation>) -> Small {
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
     (parameters.log.lease, parameters.mutation) = (false, mutation);
     (parameters.witness.slots, parameters.witness.ways) = (8, 4);
-    let mut world = Small::new(3, parameters);
+    let mut world = Small::new(replicas, parameters);
     world.deliver();
     assert!(world.orders()[0].serves_commands());
     world.keep = |message| matches!(message, Message::Verdicts(_));
@@ -55,33 +59,34 @@ fn world(mutation: Option<Mutation>) -> Small {
     let letters = [Letter::new(1, 1), Letter::new(2, 1), Letter::new(3, 2)];
     let reign = world.orders()[0].reign();
     for letter in &letters {
-        for node in 0..3 {
+        for node in 0..replicas {
             let values = vec![letter.clone()];
             world.send(node, CLIENT, Message::Records { reign, incarnation: 1, values });
         }
     }
     world.values = letters[..2].to_vec();
-    world.timers = vec![0, 2, 2];
+    world.timers = (0..replicas).map(|node| if node == 0 { 0 } else { 2 }).collect();
     world.crashes = 1;
     world
 }
 
 #[test]
 fn what_a_superquorum_accepted_outlives_its_leader() {
-    let world = world(None);
-    let (states, complete) = explore(&world, 40_000);
-    println!("{states} states, {complete} walks in which all were given something");
-    assert!(states >= 20_000 && complete > 20);
-    let mut slow = world.clone();
-    slow.slow_disks = true;
-    slow.losses = 2;
-    let (states, complete) = explore(&slow, 40_000);
-    println!("{states} states, {complete} walks in which all were given something");
-    assert!(states >= 20_000 && complete > 20);
+    for replicas in [3, 5] {
+        let mut world = world(replicas, None);
+        let (states, complete) = explore(&world, 40_000);
+        println!("{replicas} replicas: {states} states, {complete} walks in which all were given something");
+        assert!(states >= 20_000 && complete > 20);
+        world.slow_disks = true;
+        world.losses = 2;
+        let (states, complete) = explore(&world, 40_000);
+        println!("{replicas} replicas: {states} states, {complete} walks in which all were given something");
+        assert!(states >= 20_000 && complete > 20);
+    }
 }
 
 fn is_found(mutation: Mutation, slow_disks: bool) {
-    let mut world = world(Some(mutation));
+    let mut world = world(3, Some(mutation));
     world.slow_disks = slow_disks;
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(&world, 300_000)));
     let text = found.map(|_| String::new()).unwrap_or_else(|panic| match panic.downcast::<String>() {
