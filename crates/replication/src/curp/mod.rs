@@ -10,10 +10,17 @@
 //! What the two variants share is here: how a client speaks with witnesses ([`Recording`]), what it makes of the
 //! answers, and, in the replica, which tentative commands commute; and the store of a [`witness`].
 
+pub mod client;
 pub mod consensus;
+#[cfg(test)]
+mod conversation;
+mod decision;
+mod paths;
 pub mod primary;
 pub(crate) mod unsynced;
 pub mod witness;
+
+pub use client::Client;
 
 use crate::client::Setup;
 use crate::order::Reign;

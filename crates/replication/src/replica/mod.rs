@@ -11,7 +11,7 @@ mod execute;
 mod snapshot;
 mod speculation;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 
 use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 /// What the machine is told: texts under numbers.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-enum Deed {
+pub(crate) enum Deed {
     Get(u8),
     Append(u8, char),
     /// Appends the first text to the second.
@@ -28,13 +28,13 @@ use Deed::*;
 
 static KEYS: LazyLock<Vec<Blob>> = LazyLock::new(|| (0..=255).map(|key: u8| Blob::from(vec![key])).collect());
 
-type Text = Result<String, ()>;
+pub(crate) type Text = Result<String, ()>;
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
-struct Texts(BTreeMap<u8, String>);
+pub(crate) struct Texts(BTreeMap<u8, String>);
 
 #[derive(Clone)]
-struct Page(Option<Blob>);
+pub(crate) struct Page(Option<Blob>);
 
 impl Footprint for Deed {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
@@ -105,7 +105,7 @@ impl StateMachine for Texts {
 }
 
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-struct Knobs(Option<Bug>);
+pub(crate) struct Knobs(pub(crate) Option<Bug>);
 
 impl Tuning for Knobs {
     fn for_rtt(_: Span) -> Knobs {

@@ -1,0 +1,703 @@
+//! The client of both variants of CURP: it asks the leader and the witnesses at the same moment, and makes of their
+//! answers what `specs/curp.md` 3.2 says.
+//!
+//! A command has one number in all its life. While its reign is not known it is asked for without witnesses, and only
+//! a safe answer counts. Under a later reign everything outstanding begins anew, with the witnesses of that one.
+//! Commands that no witness can keep (too large, too many keys, all keys) are asked for with a safe answer at once.
+
+use super::decision::{Attempt, Decision};
+use super::paths::Paths;
+use super::{Bug, FastPath, Heard, Kept, Recording, Records, Verdicts, View};
+use crate::changes::{Answered, Changes};
+use crate::client::{Nothing, SWEEPS, Setup, phases};
+use crate::family::Tuning as _;
+use crate::message::{Ask, Message, Note, Spans, Told};
+use crate::order::Reign;
+use crate::request::{Change, Outcome, Refusal, Request};
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{
+    Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed, Path,
+    Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, key_hash, wire,
+};
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A client of CURP over the state machine `S`, whose witnesses understand `W`.
+#[derive(Debug)]
+pub struct Client<S: StateMachine, W: Recording<S::Command>> {
+    me: ClientId,
+    setup: Arc<Setup<W::Parameters>>,
+    fast: FastPath,
+    bug: Option<Bug>,
+    /// The latest reign that is known whole.
+    view: Option<View>,
+    paths: Paths,
+    /// When somebody was last asked for the view.
+    sought: Option<Instant>,
+    /// Who is asked.
+    target: ProcessId,
+    /// When the target last answered anything, or was first asked.
+    answered: Instant,
+    /// The number of the next command.
+    next: u64,
+    outstanding: Series<Asked<S>>,
+    /// By the ticket's number.
+    tickets: Series<u64>,
+    /// Numbers that begin an attempt in `settle`.
+    fresh: Vec<u64>,
+    /// Numbers whose safe answers are asked for in `settle`.
+    again: Vec<u64>,
+    changes: Changes,
+    sweeping: bool,
+    /// Whether the deadline of records is watched.
+    watching: bool,
+    spoken: PhantomData<fn() -> W>,
+}
+
+/// A command that is not answered.
+#[derive(Debug)]
+struct Asked<S: StateMachine> {
+    ticket: Ticket,
+    command: S::Command,
+    /// The hashes of its keys; none where no witness can keep it.
+    keys: Option<Vec<u64>>,
+    /// Whether it is a read that must go through the log with its effect.
+    touching: bool,
+    at: Instant,
+    /// When it is asked for again.
+    due: Instant,
+    attempts: u32,
+    attempt: Attempt<S::Reply>,
+}
+
+/// The timers of a client.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// What is due is asked for again; what is too old is given up.
+    Sweep,
+    /// Records may have been waited for long enough.
+    Records,
+}
+
+impl<S: StateMachine> Clone for Asked<S> {
+    fn clone(&self) -> Asked<S> {
+        let Asked { ticket, command, keys, touching, at, due, attempts, attempt } = self;
+        let (command, keys, attempt) = (command.clone(), keys.clone(), attempt.clone());
+        let (ticket, touching, at, due, attempts) = (*ticket, *touching, *at, *due, *attempts);
+        Asked { ticket, command, keys, touching, at, due, attempts, attempt }
+    }
+}
+
+impl<S: StateMachine> Hash for Asked<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.ticket, &self.command, self.touching, self.at, self.due, self.attempts).hash(state);
+        self.attempt.hash(state);
+    }
+}
+
+impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
+    fn clone(&self) -> Client<S, W> {
+        Client {
+            setup: self.setup.clone(),
+            view: self.view.clone(),
+            paths: self.paths.clone(),
+            outstanding: self.outstanding.clone(),
+            tickets: self.tickets.clone(),
+            fresh: self.fresh.clone(),
+            again: self.again.clone(),
+            changes: self.changes.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
+        (self.next, &self.outstanding, &self.fresh, &self.again, &self.changes).hash(state);
+        (self.sweeping, self.watching).hash(state);
+    }
+}
+
+/// The hashes of all keys of a command, for its witnesses; none where they cannot keep it.
+fn keys_of<S: StateMachine>(
+    command: &S::Command,
+    keyspace: KeyspaceId,
+    fast: &FastPath,
+    forget_reads: bool,
+) -> Option<Vec<u64>> {
+    let (mut keys, mut whole) = (Vec::new(), false);
+    command.visit(&mut |touch| match touch {
+        Touch::Key(_, Access::Read) if forget_reads => {}
+        Touch::Key(key, _) => keys.push(key_hash(keyspace, key)),
+        Touch::All(_) => whole = true,
+    });
+    keys.sort_unstable();
+    keys.dedup();
+    let fits = !whole && (1..=fast.keys_max).contains(&keys.len());
+    (fits && wire::encoded_size(command) <= fast.slot_bytes).then_some(keys)
+}
+
+impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
+    /// The first command that is not finished: the replicas may forget those before it.
+    fn below(&self) -> u64 {
+        self.outstanding.first().map_or(self.next, |(sequence, _)| sequence)
+    }
+
+    fn planted(&self, bug: Bug) -> bool {
+        cfg!(feature = "mutations") && self.bug == Some(bug)
+    }
+
+    fn ask(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
+        if self.outstanding.len() >= self.setup.service.outstanding {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
+        }
+        let now = effects.now();
+        if self.outstanding.is_empty() {
+            self.answered = now;
+        }
+        let sequence = self.next;
+        self.next += 1;
+        let reads = S::reads_only(&command);
+        let asked = Asked {
+            ticket,
+            keys: if reads { None } else { self.keys(&command) },
+            command,
+            touching: false,
+            at: now,
+            due: now + self.setup.service.retry,
+            attempts: 0,
+            attempt: Attempt::new(None, None, now),
+        };
+        self.outstanding.insert(sequence, asked);
+        self.tickets.insert(ticket.0, sequence);
+        self.fresh.push(sequence);
+        self.sweep_soon(effects);
+    }
+
+    fn keys(&self, command: &S::Command) -> Option<Vec<u64>> {
+        let keyspace = self.me.process.keyspace;
+        keys_of::<S>(command, keyspace, &self.fast, self.planted(Bug::ForgetReadKeys))
+    }
+
+    fn sweep_soon(&mut self, effects: &mut Effects<Self>) {
+        if !self.sweeping {
+            self.sweeping = true;
+            effects.arm(Timer::Sweep, self.setup.service.retry / SWEEPS);
+        }
+    }
+
+    /// Begins attempts: one message to the leader, and one to each witness, with all that has gathered.
+    fn send_fresh(&mut self, effects: &mut Effects<Self>) {
+        if self.fresh.is_empty() && self.again.is_empty() {
+            return;
+        }
+        let now = effects.now();
+        let (reign, needed) = match &self.view {
+            Some(view) => (Some(view.reign), view.needed),
+            None => {
+                self.inquire(effects);
+                (None, 0)
+            }
+        };
+        let least = needed.saturating_sub(usize::from(self.planted(Bug::OneAcceptanceLess)));
+        // A deployment has at most 7 replicas.
+        let quorum = self.view.as_ref().map(|view| (view.witnesses.len() as u32, least as u32));
+        let records = self.paths.records(needed, &self.fast, now);
+        let mix = self.planted(Bug::MixReigns);
+        let (mut asks, mut kept) = (Vec::new(), Vec::new());
+        self.fresh.sort_unstable();
+        self.fresh.dedup();
+        for sequence in std::mem::take(&mut self.fresh) {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let reads = S::reads_only(&asked.command) && !asked.touching;
+            let recorded = quorum.filter(|_| records && asked.keys.is_some() && !reads);
+            let mut attempt = Attempt::new(reign, recorded, now);
+            if let Some((_, 1..)) = recorded
+                && let Some(keys) = &asked.keys
+            {
+                if self.paths.wants_safe(needed) {
+                    attempt.ask_safe_at_once();
+                }
+                kept.push(Kept { sequence, keys: keys.clone(), command: asked.command.clone() });
+            }
+            if mix {
+                attempt.inherit(&asked.attempt);
+            }
+            asked.attempt = attempt;
+            let (command, touching) = (asked.command.clone(), asked.touching);
+            asks.push(Ask { sequence, command, touching, synced: asked.attempt.is_safe() && !reads });
+        }
+        let begun = asks.len();
+        self.again.sort_unstable();
+        self.again.dedup();
+        for sequence in std::mem::take(&mut self.again) {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            if asks[..begun].binary_search_by_key(&sequence, |ask: &Ask<_>| ask.sequence).is_ok() {
+                continue;
+            }
+            let reads = S::reads_only(&asked.command) && !asked.touching;
+            let (command, touching) = (asked.command.clone(), asked.touching);
+            asks.push(Ask { sequence, command, touching, synced: !reads });
+        }
+        if asks.is_empty() {
+            return;
+        }
+        let (client, below) = (self.me, self.below());
+        let requests = Message::Requests { client, below, under: reign, asks, forwarded: false };
+        effects.send(self.target, requests);
+        if let Some(view) = &self.view
+            && !kept.is_empty()
+        {
+            let reign = view.reign;
+            for witness in view.witnesses.iter() {
+                let message = W::records(Records { reign, client, below, kept: kept.clone() });
+                effects.send(*witness, Message::Order { epoch: 0, message });
+            }
+            self.watch(effects);
+        }
+    }
+
+    /// Looks again when records have been waited for long enough.
+    fn watch(&mut self, effects: &mut Effects<Self>) {
+        if !std::mem::replace(&mut self.watching, true) {
+            effects.arm(Timer::Records, self.patience());
+        }
+    }
+
+    fn patience(&self) -> Span {
+        self.paths.deadline(&self.fast, self.setup.service.retry / 2)
+    }
+
+    /// The deadline of some records may have come: what they were to make safe is asked for otherwise.
+    fn on_deadline(&mut self, effects: &mut Effects<Self>) {
+        self.watching = false;
+        let (now, patience) = (effects.now(), self.patience());
+        let Some(witnesses) = self.view.as_ref().map(|view| view.witnesses.len()) else { return };
+        let mut missed = vec![false; witnesses];
+        let mut earliest: Option<Instant> = None;
+        for (sequence, asked) in self.outstanding.iter_mut() {
+            if !asked.attempt.is_recorded() || asked.attempt.is_late() {
+                continue;
+            }
+            let until = asked.attempt.sent + patience;
+            if until > now {
+                earliest = Some(earliest.map_or(until, |earliest| earliest.min(until)));
+                continue;
+            }
+            for (witness, missed) in missed.iter_mut().enumerate() {
+                *missed |= asked.attempt.awaits(witness as u32);
+            }
+            asked.attempt.on_deadline();
+            if asked.attempt.decide() == Decision::Sync {
+                self.again.push(sequence);
+            }
+        }
+        for (witness, _) in missed.iter().enumerate().filter(|(_, missed)| **missed) {
+            self.paths.missed(witness);
+            effects.mark(Note::Fact(Fact::Counted("curp_records_late")));
+        }
+        if let Some(earliest) = earliest {
+            self.watching = true;
+            effects.arm(Timer::Records, earliest.since(now));
+        }
+    }
+
+    /// Looks whether the answers so far are enough.
+    fn decide(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let Some(asked) = self.outstanding.get_mut(sequence) else { return };
+        match asked.attempt.decide() {
+            Decision::Wait => {}
+            Decision::Sync => self.again.push(sequence),
+            Decision::Complete(reply) => {
+                effects.mark(Note::Fact(Fact::Counted("curp_fast")));
+                self.finish(sequence, Outcome::Replied(reply), Some(Path::Fast), None, effects);
+            }
+        }
+    }
+
+    fn finish(
+        &mut self,
+        sequence: u64,
+        outcome: Outcome<S::Reply>,
+        path: Option<Path>,
+        spans: Option<Spans>,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(asked) = self.outstanding.remove(sequence) else { return };
+        self.tickets.remove(asked.ticket.0);
+        effects.complete(asked.ticket, outcome);
+        if let Some(path) = path {
+            let total = effects.now().since(asked.at);
+            let id = CommandId { client: self.me, sequence };
+            let measured = path != Path::Fast && path != Path::Lease && asked.attempts == 0;
+            let phases = phases(total, spans.filter(|_| measured));
+            effects.mark(Note::Fact(Fact::Committed { id, path, total, phases }));
+        }
+    }
+
+    fn on_replies(
+        &mut self,
+        from: ProcessId,
+        reign: Reign,
+        spans: Option<Spans>,
+        answers: Vec<(u64, Told<S::Reply>)>,
+        effects: &mut Effects<Self>,
+    ) {
+        let (now, mix) = (effects.now(), self.planted(Bug::MixReigns));
+        if self.view.as_ref().is_none_or(|view| view.reign <= reign) {
+            self.target = from;
+        }
+        if self.target == from {
+            self.answered = now;
+        }
+        for (sequence, told) in answers {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            match told {
+                Told::Speculative(reply) => {
+                    let reign = if mix { asked.attempt.reign.unwrap_or(reign) } else { reign };
+                    asked.attempt.on_speculative(reign, reply);
+                    self.decide(sequence, effects);
+                }
+                Told::Done(reply) => {
+                    let (attempt, first) = (&asked.attempt, asked.attempts == 0);
+                    if first && attempt.reign.is_some() && attempt.was_safe_at_once() {
+                        self.paths.safe(now.since(attempt.sent));
+                    }
+                    let count = match (attempt.is_recorded(), attempt.is_safe()) {
+                        (_, true) => "curp_sync",
+                        (true, false) => "curp_conflict",
+                        (false, false) => "curp_slow",
+                    };
+                    effects.mark(Note::Fact(Fact::Counted(count)));
+                    self.finish(sequence, Outcome::Replied(reply), Some(Path::Leader), spans, effects);
+                }
+                // The same read is on its way with its effect, and is answered with that.
+                Told::Read(_) | Told::Looked(_) if asked.touching => {}
+                Told::Read(reply) => {
+                    self.finish(sequence, Outcome::Replied(reply), Some(Path::Lease), None, effects);
+                }
+                Told::Looked(reply) => {
+                    self.finish(sequence, Outcome::Replied(reply), Some(Path::Leader), spans, effects);
+                }
+                Told::Forgotten => self.finish(sequence, Outcome::Unknown, None, None, effects),
+                Told::Touches => {
+                    // From here on it is a change like any other, and recorded like one.
+                    if !std::mem::replace(&mut asked.touching, true) {
+                        asked.due = now + self.setup.service.retry;
+                        let command = asked.command.clone();
+                        let keys = self.keys(&command);
+                        if let Some(asked) = self.outstanding.get_mut(sequence) {
+                            asked.keys = keys;
+                        }
+                        self.fresh.push(sequence);
+                    }
+                }
+                Told::Overloaded => {
+                    // Not a refusal to the host: a witness may keep the command.
+                    asked.attempts += 1;
+                    asked.due = now + self.setup.service.retry;
+                }
+            }
+        }
+        self.heard_of(reign, Some(from), effects);
+    }
+
+    fn on_redirect(
+        &mut self,
+        from: ProcessId,
+        reign: Reign,
+        leader: Option<ProcessId>,
+        sequences: &[u64],
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        let known = self.view.as_ref().map(|view| view.reign);
+        let later = known.is_none_or(|known| known < reign);
+        if from == self.target {
+            self.answered = now;
+        }
+        if later {
+            self.heard_of(reign, leader, effects);
+            if self.view.as_ref().map(|view| view.reign) != known {
+                // Everything begins anew.
+                return;
+            }
+        }
+        let elsewhere = leader.filter(|leader| *leader != from && Some(reign) >= known);
+        if let Some(leader) = elsewhere {
+            self.target = leader;
+            self.answered = now;
+        }
+        for sequence in sequences {
+            let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
+            asked.attempts += 1;
+            if elsewhere.is_some() {
+                asked.due = now + self.setup.service.retry;
+                self.again.push(*sequence);
+            } else {
+                // Nobody leads yet, or under a reign that is not known whole: again soon.
+                asked.due = now + self.setup.service.retry / SWEEPS;
+            }
+        }
+    }
+
+    /// Somebody speaks of a reign. If it is later than the one known, its view is made or asked for.
+    fn heard_of(&mut self, reign: Reign, leader: Option<ProcessId>, effects: &mut Effects<Self>) {
+        if self.view.as_ref().is_some_and(|view| view.reign >= reign) {
+            return;
+        }
+        match leader.and_then(|leader| W::view(&self.setup, reign, leader)) {
+            Some(view) => self.adopt(view, effects),
+            None => self.inquire(effects),
+        }
+    }
+
+    /// Asks who leads and who the witnesses are, not too often.
+    fn inquire(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        if self.sought.is_some_and(|sought| now.since(sought) < self.setup.service.retry / SWEEPS) {
+            return;
+        }
+        if let Some((whom, message)) = W::inquiry(&self.setup) {
+            self.sought = Some(now);
+            for process in whom {
+                effects.send(process, Message::Order { epoch: 0, message: message.clone() });
+            }
+        }
+    }
+
+    /// From here on commands are asked for in this view; those outstanding begin anew.
+    fn adopt(&mut self, view: View, effects: &mut Effects<Self>) {
+        if self.view.as_ref().is_some_and(|known| known.reign >= view.reign) {
+            return;
+        }
+        let now = effects.now();
+        self.paths = Paths::of(&view, self.view.as_ref().map(|former| (former, &self.paths)));
+        (self.target, self.answered) = (view.leader, now);
+        let first = self.view.is_none();
+        self.view = Some(view);
+        for (sequence, asked) in self.outstanding.iter_mut() {
+            // What was asked for under no reign in particular is answered all the same.
+            if first && asked.attempt.reign.is_none() && asked.attempts == 0 {
+                continue;
+            }
+            asked.due = now + self.setup.service.retry;
+            self.fresh.push(sequence);
+        }
+        effects.mark(Note::Fact(Fact::Counted("curp_views")));
+    }
+
+    fn on_verdicts(&mut self, from: ProcessId, verdicts: Verdicts, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let mix = self.planted(Bug::MixReigns);
+        let Some(view) = self.view.clone() else { return };
+        let Some(witness) = view.witnesses.iter().position(|witness| *witness == from) else { return };
+        let mut trip: Option<Span> = None;
+        let later = verdicts.reign > view.reign;
+        for (sequence, accepted) in verdicts.verdicts {
+            if !accepted {
+                effects.mark(Note::Fact(Fact::Counted("curp_rejected")));
+            }
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            // Witnesses are counted as they stand in the view of the attempt.
+            if asked.attempt.reign != Some(view.reign) {
+                continue;
+            }
+            if verdicts.reign == view.reign {
+                trip = Some(now.since(asked.attempt.sent));
+            }
+            let reign = if mix { view.reign } else { verdicts.reign };
+            // A deployment has at most 7 replicas.
+            asked.attempt.on_verdict(witness as u32, reign, accepted);
+            self.decide(sequence, effects);
+        }
+        if let Some(trip) = trip {
+            self.paths.answered(witness, trip);
+        }
+        if later {
+            self.inquire(effects);
+        }
+    }
+
+    /// Asks again for what is due, of another replica if the target has been silent, and gives up what is
+    /// too old.
+    fn sweep(&mut self, effects: &mut Effects<Self>) {
+        self.sweeping = false;
+        let now = effects.now();
+        let service = self.setup.service;
+        let old = |at: Instant| now.since(at) >= service.limit;
+        let over = self.outstanding.iter().take_while(|(_, asked)| old(asked.at));
+        let over: Vec<u64> = over.map(|(sequence, _)| sequence).collect();
+        for sequence in over {
+            // Its number is below all that are outstanding from now on, so a late copy is not executed.
+            self.finish(sequence, Outcome::Unknown, None, None, effects);
+        }
+        for ticket in self.changes.expire(now, &service) {
+            effects.complete(ticket, Outcome::Unknown);
+        }
+        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
+        if due && now.since(self.answered) >= service.retry {
+            let replicas = &self.setup.replicas;
+            let at = replicas.iter().position(|replica| *replica == self.target);
+            self.target = replicas[at.map_or(0, |at| (at + 1) % replicas.len())];
+            self.answered = now;
+            self.inquire(effects);
+        }
+        let known = self.view.is_some();
+        for (sequence, asked) in self.outstanding.iter_mut() {
+            if asked.due <= now {
+                asked.attempts += 1;
+                asked.due = now + service.retry * u64::from(asked.attempts.min(4));
+                // Under the same reign the attempt goes on, and a safe answer is asked for.
+                match known && asked.attempt.reign.is_none() {
+                    true => self.fresh.push(sequence),
+                    false => {
+                        asked.attempt.ask_safe();
+                        self.again.push(sequence);
+                    }
+                }
+            }
+        }
+        for (number, change) in self.changes.due(now, &service) {
+            effects.send(self.target, Message::Administer { number, change });
+        }
+        if !self.outstanding.is_empty() || !self.changes.is_empty() {
+            self.sweep_soon(effects);
+        }
+    }
+
+    fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let number = self.next;
+        // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        self.next += 1;
+        self.changes.begin(number, ticket, change, effects.now(), &self.setup.service);
+        effects.send(self.target, Message::Administer { number, change });
+        self.sweep_soon(effects);
+    }
+
+    fn on_administered(
+        &mut self,
+        from: ProcessId,
+        number: u64,
+        result: Result<(), Refusal>,
+        leader: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        match self.changes.answered(number, result) {
+            Some(Answered::Over(ticket, outcome)) => effects.complete(ticket, outcome),
+            Some(Answered::Elsewhere(change)) => match leader {
+                Some(leader) if leader != from => {
+                    self.target = leader;
+                    effects.send(leader, Message::Administer { number, change });
+                }
+                _ => self.changes.hasten(number, effects.now(), &self.setup.service),
+            },
+            None => {}
+        }
+    }
+}
+
+impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
+    type Setup = Setup<W::Parameters>;
+    type Message = Message<S::Command, S::Reply, W::Message>;
+    type Record = ();
+    type Request = Request<S::Command>;
+    type Outcome = Outcome<S::Reply>;
+    type Timer = Timer;
+    type Mark = Note<Nothing>;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Self {
+        assert!(!setup.replicas.is_empty(), "a client needs replicas");
+        Client {
+            me: identity.into(),
+            fast: W::fast_path(&setup.parameters),
+            bug: setup.parameters.shared_bug(),
+            view: None,
+            paths: Paths::default(),
+            sought: None,
+            target: setup.leader.unwrap_or(setup.replicas[0]),
+            answered: Instant::ZERO,
+            next: 1,
+            outstanding: Series::default(),
+            tickets: Series::default(),
+            fresh: Vec::new(),
+            again: Vec::new(),
+            changes: Changes::default(),
+            sweeping: false,
+            watching: false,
+            spoken: PhantomData,
+            setup: Arc::new(setup.clone()),
+        }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Err(Malformed { what: "client snapshot", cause: "a client keeps nothing".to_owned() })
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.inquire(effects);
+    }
+
+    fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
+        match message {
+            Message::Replies { incarnation, reign, spans, answers } if incarnation == self.me.incarnation => {
+                self.on_replies(from, reign, spans, answers, effects);
+            }
+            Message::Redirect { incarnation, reign, leader, sequences }
+                if incarnation == self.me.incarnation =>
+            {
+                self.on_redirect(from, reign, leader, &sequences, effects);
+            }
+            Message::Order { message, .. } => match W::heard(message) {
+                Heard::Verdicts(verdicts) if verdicts.incarnation == self.me.incarnation => {
+                    self.on_verdicts(from, verdicts, effects);
+                }
+                Heard::View(view) => self.adopt(view, effects),
+                Heard::Verdicts(_) | Heard::Nothing => {}
+            },
+            Message::Administered { number, result, leader } => {
+                self.on_administered(from, number, result, leader, effects);
+            }
+            // Answers to a former life, and what is for replicas.
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request<S::Command>, effects: &mut Effects<Self>) {
+        match request {
+            Request::Command(command) => self.ask(ticket, command, effects),
+            Request::Change(change) => self.administer(ticket, change, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        if let Some(sequence) = self.tickets.remove(ticket.0) {
+            self.outstanding.remove(sequence);
+        }
+        self.changes.cancel(ticket);
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Sweep => self.sweep(effects),
+            Timer::Records => self.on_deadline(effects),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.send_fresh(effects);
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+
+    fn check(&self) {
+        assert!(self.outstanding.len() <= self.setup.service.outstanding, "more outstanding than allowed");
+        assert!(self.tickets.len() <= self.outstanding.len(), "a ticket without a command");
+    }
+}

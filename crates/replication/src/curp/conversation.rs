@@ -1,0 +1,293 @@
+//! A client of CURP, told what to hear.
+
+use super::client::{Client, Timer};
+use super::*;
+use crate::message::{Ask, Message, Told};
+use crate::replica::tests::Deed::{Append, Clear, Copy, Get};
+use crate::replica::tests::{Deed, Knobs, Text, Texts};
+use crate::request::{Outcome, Request};
+use crate::service::Service;
+use isochrone_core::{
+    Effect, Effects, Identity, Instant, NodeId, Outbox, Process, Random, Stamp, StateMachine, Ticket,
+};
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+enum Said {
+    Records(Records<Deed>),
+    Verdicts(Verdicts),
+    View(View),
+    Inquire,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Told1;
+
+impl Recording<Deed> for Told1 {
+    type Message = Said;
+    type Parameters = Knobs;
+
+    fn fast_path(_: &Knobs) -> FastPath {
+        FastPath { slot_bytes: 100, keys_max: 1, ..FastPath::for_rtt(Span::from_millis(10)) }
+    }
+    fn records(records: Records<Deed>) -> Said {
+        Said::Records(records)
+    }
+    fn heard(message: Said) -> Heard {
+        match message {
+            Said::Verdicts(verdicts) => Heard::Verdicts(verdicts),
+            Said::View(view) => Heard::View(view),
+            _ => Heard::Nothing,
+        }
+    }
+    fn view(_: &Setup<Knobs>, _: Reign, _: ProcessId) -> Option<View> {
+        None
+    }
+    fn inquiry(_: &Setup<Knobs>) -> Option<(Vec<ProcessId>, Said)> {
+        Some((vec![process(9)], Said::Inquire))
+    }
+}
+
+type Spoken = Message<Deed, Text, Said>;
+
+fn process(node: u16) -> ProcessId {
+    ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) }
+}
+
+/// What a client has sent, in short, and what its host was told.
+#[derive(Default, Debug)]
+struct Heard1 {
+    /// Commands asked for of whom, under which reign, and whether a safe answer is wanted.
+    asked: Vec<(u16, Option<Reign>, u64, bool)>,
+    /// Records: to whom, under which reign, which number.
+    recorded: Vec<(u16, Reign, u64)>,
+    inquired: usize,
+    outcomes: Vec<Outcome<Text>>,
+}
+
+struct Table {
+    client: Client<Texts, Told1>,
+    outbox: Outbox<Client<Texts, Told1>>,
+    now: Instant,
+    tickets: u64,
+}
+
+const FIRST: Reign = Reign(1, 0);
+const SECOND: Reign = Reign(1, 1);
+
+impl Table {
+    fn new(bug: Option<Bug>) -> Table {
+        let rtt = Span::from_millis(10);
+        let setup = Setup {
+            replicas: Arc::from([process(1), process(2), process(3)]),
+            members: Arc::from([]),
+            leader: Some(process(1)),
+            service: Service::for_rtt(rtt),
+            parameters: Knobs(bug),
+        };
+        let identity = Identity { process: process(0), incarnation: 1 };
+        let client = Client::open(identity, &setup);
+        let outbox = Outbox::new(process(0), Random::seeded(1));
+        Table { client, outbox, now: Instant::ZERO, tickets: 0 }
+    }
+
+    /// One that knows the first reign: replica 1 leads, 2 and 3 are witnesses.
+    fn ready(bug: Option<Bug>) -> Table {
+        let mut table = Table::new(bug);
+        table.view(FIRST, [2, 3]);
+        // The first command of a view measures the long way.
+        table.ask(Append(9, 'x'));
+        table.told(1, FIRST, 1, Told::Done(Ok("x".to_owned())));
+        table
+    }
+
+    fn input(
+        &mut self,
+        input: impl FnOnce(&mut Client<Texts, Told1>, &mut Effects<Client<Texts, Told1>>),
+    ) -> Heard1 {
+        let effects = self.outbox.input(self.now, Stamp::ZERO);
+        input(&mut self.client, effects);
+        self.client.settle(effects);
+        self.client.check();
+        let mut heard = Heard1::default();
+        for effect in self.outbox.drain() {
+            match effect {
+                Effect::Send { to, message: Message::Requests { under, asks, .. }, .. } => {
+                    let ask = |ask: &Ask<_>| (to.node.0, under, ask.sequence, ask.synced);
+                    heard.asked.extend(asks.iter().map(ask));
+                }
+                Effect::Send { to, message: Message::Order { message, .. }, .. } => match message {
+                    Said::Records(records) => {
+                        let kept = records.kept.iter().map(|kept| (to.node.0, records.reign, kept.sequence));
+                        heard.recorded.extend(kept);
+                    }
+                    Said::Inquire => heard.inquired += 1,
+                    other => panic!("{other:?}"),
+                },
+                Effect::Complete { outcome, .. } => heard.outcomes.push(outcome),
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    fn ask(&mut self, deed: Deed) -> Heard1 {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.input(|client, effects| client.request(ticket, Request::Command(deed), effects))
+    }
+
+    fn hear(&mut self, from: u16, message: Spoken) -> Heard1 {
+        self.input(|client, effects| client.receive(process(from), message, effects))
+    }
+
+    fn view(&mut self, reign: Reign, witnesses: [u16; 2]) -> Heard1 {
+        let witnesses = witnesses.map(process).into();
+        let view = View { reign, leader: process(1), witnesses, needed: 2 };
+        self.hear(9, Message::Order { epoch: 0, message: Said::View(view) })
+    }
+
+    fn told(&mut self, from: u16, reign: Reign, sequence: u64, told: Told<Text>) -> Heard1 {
+        let answers = vec![(sequence, told)];
+        self.hear(from, Message::Replies { incarnation: 1, reign, spans: None, answers })
+    }
+
+    fn executed(&mut self, reign: Reign, sequence: u64) -> Heard1 {
+        self.told(1, reign, sequence, Told::Speculative(Ok("a".to_owned())))
+    }
+
+    fn verdict(&mut self, from: u16, reign: Reign, sequence: u64, accepted: bool) -> Heard1 {
+        let verdicts = Verdicts { incarnation: 1, reign, verdicts: vec![(sequence, accepted)] };
+        self.hear(from, Message::Order { epoch: 0, message: Said::Verdicts(verdicts) })
+    }
+
+    fn fire(&mut self, after: Span, timer: Timer) -> Heard1 {
+        self.now = self.now + after;
+        self.input(|client, effects| client.expire(timer, effects))
+    }
+}
+
+fn replied(text: &str) -> Vec<Outcome<Text>> {
+    vec![Outcome::Replied(Ok(text.to_owned()))]
+}
+
+#[test]
+fn one_round_trip() {
+    let mut table = Table::ready(None);
+    let heard = table.ask(Append(1, 'a'));
+    assert_eq!(heard.asked, [(1, Some(FIRST), 2, false)]);
+    assert_eq!(heard.recorded, [(2, FIRST, 2), (3, FIRST, 2)]);
+    assert_eq!(table.verdict(2, FIRST, 2, true).outcomes, []);
+    assert_eq!(table.executed(FIRST, 2).outcomes, []);
+    assert_eq!(table.verdict(2, FIRST, 2, true).outcomes, [], "the same one again");
+    assert_eq!(table.verdict(3, FIRST, 2, true).outcomes, replied("a"));
+    let mut broken = Table::ready(Some(Bug::OneAcceptanceLess));
+    broken.ask(Append(1, 'a'));
+    broken.verdict(2, FIRST, 2, true);
+    assert_eq!(broken.executed(FIRST, 2).outcomes, replied("a"));
+}
+
+/// T2: the leader's safe answer needs no witness.
+#[test]
+fn a_safe_answer_is_enough() {
+    let mut table = Table::ready(None);
+    table.ask(Append(1, 'a'));
+    assert!(table.verdict(2, FIRST, 2, false).asked.is_empty(), "nothing to make safe yet");
+    assert_eq!(table.told(1, FIRST, 2, Told::Done(Ok("a".to_owned()))).outcomes, replied("a"));
+}
+
+/// T3: what a witness refuses is asked for again, under the same number and the same reign.
+#[test]
+fn a_refusal_asks_for_a_safe_answer() {
+    let mut table = Table::ready(None);
+    table.ask(Append(1, 'a'));
+    table.executed(FIRST, 2);
+    assert_eq!(table.verdict(2, FIRST, 2, false).asked, [(1, Some(FIRST), 2, true)]);
+    assert_eq!(table.verdict(3, FIRST, 2, false).asked, [], "once");
+    assert_eq!(table.told(1, FIRST, 2, Told::Done(Ok("a".to_owned()))).outcomes, replied("a"));
+}
+
+/// D-5.
+#[test]
+fn a_silent_witness_is_waited_for_no_longer_than_its_deadline() {
+    let mut table = Table::ready(None);
+    table.ask(Append(1, 'a'));
+    table.executed(FIRST, 2);
+    table.verdict(2, FIRST, 2, true);
+    let patience = Service::for_rtt(Span::from_millis(10)).retry / 2;
+    assert_eq!(table.fire(patience / 2, Timer::Records).asked, []);
+    assert_eq!(table.fire(patience, Timer::Records).asked, [(1, Some(FIRST), 2, true)]);
+    assert_eq!(table.verdict(3, FIRST, 2, true).outcomes, replied("a"), "late, and welcome");
+}
+
+/// D-7: nothing of a former reign counts.
+#[test]
+fn under_another_reign_everything_begins_anew() {
+    for bug in [None, Some(Bug::MixReigns)] {
+        let mut table = Table::ready(bug);
+        table.ask(Append(1, 'a'));
+        table.verdict(2, FIRST, 2, true);
+        table.verdict(3, FIRST, 2, true);
+        let redirect =
+            Message::Redirect { incarnation: 1, reign: SECOND, leader: Some(process(1)), sequences: vec![2] };
+        let heard = table.hear(1, redirect);
+        assert_eq!((heard.inquired, heard.asked), (1, vec![]));
+        let heard = table.view(SECOND, [3, 2]);
+        assert_eq!(heard.asked, [(1, Some(SECOND), 2, true)], "it measures the way, too");
+        assert_eq!(heard.recorded, [(3, SECOND, 2), (2, SECOND, 2)]);
+        if bug.is_some() {
+            assert_eq!(table.executed(FIRST, 2).outcomes, replied("a"));
+            continue;
+        }
+        assert_eq!(table.executed(FIRST, 2).outcomes, []);
+        assert_eq!(table.verdict(2, FIRST, 2, true).outcomes, []);
+        assert_eq!(table.verdict(3, SECOND, 2, true).outcomes, []);
+        assert_eq!(table.executed(SECOND, 2).outcomes, []);
+        assert_eq!(table.verdict(2, SECOND, 2, true).outcomes, replied("a"));
+    }
+}
+
+#[test]
+fn before_the_reign_is_known_only_a_safe_answer_counts() {
+    let mut table = Table::new(None);
+    let heard = table.ask(Append(1, 'a'));
+    assert_eq!((heard.asked, heard.recorded), (vec![(1, None, 1, true)], vec![]));
+    assert_eq!(heard.inquired, 1);
+    assert_eq!(table.executed(FIRST, 1).outcomes, []);
+    assert_eq!(table.view(FIRST, [2, 3]).asked, [], "it is on its way");
+    assert_eq!(table.told(1, FIRST, 1, Told::Done(Ok("a".to_owned()))).outcomes, replied("a"));
+}
+
+#[test]
+fn what_no_witness_can_keep_is_not_recorded() {
+    let mut table = Table::ready(None);
+    for deed in [Clear, Copy(1, 2)] {
+        let heard = table.ask(deed);
+        assert_eq!(heard.recorded, []);
+        assert!(heard.asked[0].3, "{heard:?}");
+    }
+    let heard = table.ask(Get(1));
+    assert_eq!((heard.recorded, heard.asked[0].3), (vec![], false));
+    // A read that would change something is a change.
+    let heard = table.told(1, FIRST, 4, Told::Touches);
+    assert_eq!(heard.recorded, [(2, FIRST, 4), (3, FIRST, 4)]);
+    assert_eq!(table.told(1, FIRST, 4, Told::Read(Ok("b".to_owned()))).outcomes, []);
+}
+
+/// Who is not answered asks again, under the same number, another replica in the end; the view is sought.
+#[test]
+fn a_silent_leader_is_turned_away_from() {
+    let mut table = Table::ready(None);
+    let retry = Service::for_rtt(Span::from_millis(10)).retry;
+    table.ask(Append(1, 'a'));
+    let heard = table.fire(retry * 2, Timer::Sweep);
+    assert_eq!(heard.asked, [(2, Some(FIRST), 2, true)]);
+    assert_eq!((heard.inquired, heard.recorded), (1, vec![]));
+    let limit = Service::for_rtt(Span::from_millis(10)).limit;
+    assert_eq!(table.fire(limit, Timer::Sweep).outcomes, [Outcome::Unknown]);
+}
+
+/// The machine of these conversations reads as it says.
+#[test]
+fn a_read_only_reads() {
+    assert!(Texts::reads_only(&Get(1)) && !Texts::reads_only(&Clear));
+}

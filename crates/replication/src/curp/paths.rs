@@ -1,0 +1,176 @@
+//! How long the two ways to an answer take, as a client has measured (`specs/curp.md` 7.2, D-5).
+
+use super::{FastPath, View};
+use isochrone_core::{Instant, ProcessId, Span};
+
+/// The ways of one view.
+#[derive(Clone, Hash, Debug, Default)]
+pub(crate) struct Paths {
+    /// Of each witness of the view.
+    witnesses: Vec<Meter>,
+    /// From the question to a safe answer that was asked for at once.
+    safe: Option<Span>,
+    /// Commands asked for until a safe answer is asked for to see how long that takes.
+    until_sample: u32,
+    /// Nothing is recorded before this.
+    paused: Option<Instant>,
+}
+
+/// One witness.
+#[derive(Clone, Hash, Debug, Default)]
+struct Meter {
+    /// Its smoothed round trip.
+    trip: Option<Span>,
+    /// Records in a row that it has not answered in time.
+    misses: u32,
+}
+
+/// How often the way of two steps is measured: each so many commands.
+const SAMPLE: u32 = 128;
+
+fn smooth(known: &mut Option<Span>, sample: Span) {
+    *known = Some(known.map_or(sample, |known| (known * 7 + sample) / 8));
+}
+
+impl Paths {
+    /// Nothing is known of the ways of this view but what those of the former one say of the same witnesses.
+    pub(crate) fn of(view: &View, former: Option<(&View, &Paths)>) -> Paths {
+        let known = |witness: &ProcessId| {
+            let (view, paths) = former?;
+            let at = view.witnesses.iter().position(|known| known == witness)?;
+            paths.witnesses.get(at).map(|meter| Meter { misses: 0, ..meter.clone() })
+        };
+        let witnesses = view.witnesses.iter().map(|witness| known(witness).unwrap_or_default()).collect();
+        Paths { witnesses, ..Paths::default() }
+    }
+
+    /// Whether commands are recorded now. While too few witnesses answer they are not, but for one try in a while.
+    pub(crate) fn records(&mut self, needed: usize, knobs: &FastPath, now: Instant) -> bool {
+        match self.paused {
+            Some(until) if now < until => return false,
+            Some(_) => {
+                self.paused = None;
+                // One more miss, and it is paused again.
+                for meter in &mut self.witnesses {
+                    meter.misses = meter.misses.min(knobs.misses.saturating_sub(1));
+                }
+            }
+            None => {}
+        }
+        let well = self.witnesses.iter().filter(|meter| meter.misses < knobs.misses).count();
+        if well < needed {
+            self.paused = Some(now + knobs.pause);
+        }
+        well >= needed
+    }
+
+    /// How long the answers to a record are waited for.
+    pub(crate) fn deadline(&self, knobs: &FastPath, unknown: Span) -> Span {
+        let well = self.witnesses.iter().filter(|meter| meter.misses < knobs.misses);
+        let longest = well.map(|meter| meter.trip.map_or(unknown, |trip| trip * 2)).max();
+        longest.unwrap_or(unknown).max(knobs.record_floor)
+    }
+
+    /// A witness has answered.
+    pub(crate) fn answered(&mut self, witness: usize, trip: Span) {
+        if let Some(meter) = self.witnesses.get_mut(witness) {
+            smooth(&mut meter.trip, trip);
+            meter.misses = 0;
+        }
+    }
+
+    /// It has not, in time.
+    pub(crate) fn missed(&mut self, witness: usize) {
+        if let Some(meter) = self.witnesses.get_mut(witness) {
+            meter.misses = meter.misses.saturating_add(1);
+        }
+    }
+
+    /// A safe answer has come that was asked for at once.
+    pub(crate) fn safe(&mut self, trip: Span) {
+        smooth(&mut self.safe, trip);
+    }
+
+    /// Whether a safe answer is to be asked for together with the command: where it comes as soon as the last
+    /// witness that is needed answers, and sometimes to see how long it takes.
+    pub(crate) fn wants_safe(&mut self, needed: usize) -> bool {
+        if self.until_sample == 0 {
+            self.until_sample = SAMPLE;
+            return true;
+        }
+        self.until_sample -= 1;
+        let mut trips: Vec<Span> = self.witnesses.iter().filter_map(|meter| meter.trip).collect();
+        trips.sort_unstable();
+        match (needed.checked_sub(1).and_then(|last| trips.get(last)), self.safe) {
+            (Some(farthest), Some(safe)) => *farthest >= safe,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Reign;
+    use isochrone_core::NodeId;
+
+    fn process(node: u16) -> ProcessId {
+        ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) }
+    }
+
+    fn view(reign: u64, nodes: &[u16]) -> View {
+        let witnesses = nodes.iter().map(|node| process(*node)).collect();
+        View { reign: Reign(reign, 0), leader: process(0), witnesses, needed: nodes.len() }
+    }
+
+    const KNOBS: fn() -> FastPath = || FastPath::for_rtt(Span::from_millis(100));
+
+    /// 7.2: next to the master nothing is gained, far from it much.
+    #[test]
+    fn the_nearer_way_is_taken() {
+        let ms = Span::from_millis;
+        for (far, safe, wants) in [(80, 80, true), (80, 160, false), (80, 79, true)] {
+            let mut paths = Paths::of(&view(1, &[1, 2]), None);
+            assert!(paths.wants_safe(2), "once, to see how long it takes");
+            paths.answered(0, ms(5));
+            assert!(!paths.wants_safe(2), "not known yet");
+            paths.answered(1, ms(far));
+            paths.safe(ms(safe));
+            assert_eq!(paths.wants_safe(2), wants);
+            assert!(!paths.wants_safe(1), "the nearest alone is nearer");
+            let sampled = (0..3 * SAMPLE).filter(|_| paths.wants_safe(1)).count();
+            assert!((2..=3).contains(&sampled), "{sampled}");
+            let after = Paths::of(&view(2, &[2, 3]), Some((&view(1, &[1, 2]), &paths)));
+            assert_eq!(after.witnesses[0].trip, Some(ms(far)));
+            assert_eq!(after.witnesses[1].trip, None);
+        }
+    }
+
+    /// D-5.
+    #[test]
+    fn silent_witnesses_are_left_alone_for_a_while() {
+        let (knobs, mut now) = (KNOBS(), Instant::ZERO);
+        let mut paths = Paths::of(&view(1, &[1, 2]), None);
+        paths.answered(0, Span::from_millis(30));
+        paths.answered(1, Span::from_millis(20));
+        assert_eq!(paths.deadline(&knobs, Span::from_secs(1)), Span::from_millis(60));
+        for _ in 0..knobs.misses {
+            assert!(paths.records(2, &knobs, now));
+            paths.missed(1);
+        }
+        assert!(!paths.records(2, &knobs, now));
+        now = now + knobs.pause;
+        assert!(paths.records(2, &knobs, now), "one try");
+        paths.missed(1);
+        assert!(!paths.records(2, &knobs, now));
+        now = now + knobs.pause;
+        assert!(paths.records(2, &knobs, now));
+        paths.answered(1, Span::from_millis(20));
+        paths.missed(1);
+        assert!(paths.records(2, &knobs, now));
+        // The others are enough.
+        (0..9).for_each(|_| paths.missed(1));
+        assert!(paths.records(1, &knobs, now));
+        assert_eq!(paths.deadline(&knobs, Span::from_secs(1)), Span::from_millis(60));
+    }
+}
