@@ -9,6 +9,7 @@
 //! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
 
 use crate::redis::Scripts;
+use crate::redis::acl::Users;
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -93,6 +94,8 @@ pub struct Hub {
     mail: VecDeque<(u64, Notice)>,
     /// The scripts that this node was sent.
     pub scripts: Scripts,
+    /// The users of this node.
+    pub users: Users,
     news: Vec<News>,
     news_bytes: usize,
 }

@@ -44,6 +44,7 @@ impl Store {
                 "listpack"
             }
             Value::Sorted(_) => "skiplist",
+            Value::Stream(_) => "stream",
         };
         Response::bulk(name.as_bytes())
     }

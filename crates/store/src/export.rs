@@ -6,9 +6,10 @@
 
 use crate::Store;
 use crate::sorted::SortedSet;
+use crate::streams::{Fields, Stream};
 use crate::trie::Trie;
 use crate::value::{Collection, Entry, Hashes, List, Members, Value};
-use isochrone_core::command::Score;
+use isochrone_core::command::{Score, StreamId};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{Blob, Export, Malformed, Stamp, wire};
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,12 @@ enum Part {
     Set(Vec<Blob>),
     List(Vec<Blob>),
     Sorted(Vec<(Score, Blob)>),
+    /// The highest identifier ever given, and entries.
+    Stream(StreamId, Vec<Dated>),
 }
+
+/// An entry of a stream.
+type Dated = (StreamId, Vec<(Blob, Blob)>);
 
 /// An upper bound for what encoding adds to the bytes of one blob or number: its length, at most.
 const OVERHEAD: usize = 10;
@@ -163,6 +169,23 @@ fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
             let count = taken.len();
             (Part::Sorted(taken), count, whole)
         }
+        Value::Stream(stream) => {
+            // The stream itself counts as its first element: it may have no entry.
+            if from == 0 && !room.admit(2 * OVERHEAD) {
+                return (Part::Stream(stream.last(), Vec::new()), 0, false);
+            }
+            let size = |fields: &Fields| {
+                let each = fields.iter().map(|(field, value)| one(field) + one(value));
+                each.sum::<usize>() + 3 * OVERHEAD
+            };
+            let (taken, whole) = room.take(
+                stream.iter_at(from.saturating_sub(1)),
+                |(_, fields)| size(fields),
+                |(id, fields)| (*id, fields.to_vec()),
+            );
+            let count = taken.len() + usize::from(from == 0);
+            (Part::Stream(stream.last(), taken), count, whole)
+        }
     }
 }
 
@@ -221,6 +244,7 @@ fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
                 Part::Set(part) => extend(&mut entry.value, part, add_members),
                 Part::List(part) => extend(&mut entry.value, part, add_elements),
                 Part::Sorted(part) => extend(&mut entry.value, part, add_scored),
+                Part::Stream(_, part) => extend(&mut entry.value, part, add_entries),
                 Part::String(_) | Part::Integer(_) => false,
             };
         return if goes_on { Ok(()) } else { Err(malformed(format!("key {key:?} comes twice"))) };
@@ -232,6 +256,11 @@ fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
         Part::Set(part) => begin(part, add_members),
         Part::List(part) => begin(part, add_elements),
         Part::Sorted(part) => begin(part, add_scored),
+        Part::Stream(last, part) => {
+            let mut stream = Stream::behind(last);
+            let good = part.into_iter().all(|entry| add_entries(&mut stream, entry));
+            (good && !stream.is_empty()).then(|| stream.wrap())
+        }
     };
     let Some(value) = value else {
         return Err(malformed(format!("the collection under {key:?} is empty or repeats an element")));
@@ -274,4 +303,8 @@ fn add_elements(list: &mut List, value: Blob) -> bool {
 
 fn add_scored(set: &mut SortedSet, (score, member): (Score, Blob)) -> bool {
     set.set(&member, score).is_none()
+}
+
+fn add_entries(stream: &mut Stream, (id, fields): Dated) -> bool {
+    stream.restore(id, fields.into())
 }

@@ -18,6 +18,7 @@
 //! Cost of the common commands, one core, a million keys: see `benches/store.rs`.
 
 mod bits;
+mod chords;
 mod encoding;
 mod export;
 mod glob;
@@ -32,6 +33,7 @@ mod sequence;
 mod sets;
 mod sorted;
 mod sorted_sets;
+mod streams;
 mod strings;
 mod trie;
 mod turn;
@@ -181,6 +183,10 @@ impl Store {
             BitPos { key, on, range, open } => self.bitpos(key, *on, *range, *open),
             BitField { key, steps } if operation.is_read() => self.bitfield_read(key, steps),
             Encoding { key } => Ok(self.encoding(key)),
+
+            XLen { key } => self.xlen(key),
+            XRange { key, slice } => self.xrange(key, slice),
+            XRead { read } => self.xread(read),
 
             Transaction { watched, operations } if operation.is_read() => {
                 if watched.iter().any(|(key, version)| self.version(key) != *version) {

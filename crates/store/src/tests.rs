@@ -1,7 +1,9 @@
 //! What commands do, group by group, beside a dumb twin and through transfers.
 
+mod chords;
 mod collections;
 mod expiry;
+mod streams;
 mod strings;
 mod transfer;
 mod twin;

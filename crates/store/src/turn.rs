@@ -74,6 +74,11 @@ impl<'a> Turn<'a> {
         self.store
     }
 
+    /// Executes an operation that is a part of another.
+    pub fn run_inner(&mut self, operation: &Operation) -> Response {
+        self.execute(operation)
+    }
+
     fn execute(&mut self, operation: &Operation) -> Response {
         if let Operation::Transaction { watched, operations } = operation
             && !operation.is_read()
@@ -153,6 +158,11 @@ impl<'a> Turn<'a> {
             BitField { key, steps } => self.bitfield(mark, key, steps),
             DelIf { key, value } => Ok(self.del_if(key, value)),
             ExpireIf { key, value, deadline } => Ok(self.expire_if(mark, key, value, *deadline)),
+
+            XAdd { key, append } => self.xadd(mark, key, append),
+            XDel { key, ids } => self.xdel(mark, key, ids),
+            ChordStep { chord } => self.chord(chord),
+            XTrim { key, trimming } => self.xtrim(mark, key, **trimming),
 
             // Whatever only reads has been answered, and transactions are taken apart above.
             _ => unreachable!("{} changes nothing", operation.name()),

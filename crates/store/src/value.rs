@@ -3,6 +3,7 @@
 use crate::number;
 use crate::sequence::Sequence;
 use crate::sorted::SortedSet;
+use crate::streams::Stream;
 use crate::trie::Trie;
 use isochrone_core::command::{Kind, Refusal};
 use isochrone_core::{Blob, Stamp};
@@ -29,6 +30,7 @@ pub(crate) enum Value {
     Set(Members),
     List(Arc<List>),
     Sorted(Arc<SortedSet>),
+    Stream(Arc<Stream>),
 }
 
 pub(crate) type Hashes = Trie<Blob>;
@@ -44,6 +46,7 @@ impl Value {
             Value::Set(_) => Kind::Set,
             Value::List(_) => Kind::List,
             Value::Sorted(_) => Kind::SortedSet,
+            Value::Stream(_) => Kind::Stream,
         }
     }
 
@@ -65,7 +68,7 @@ pub(crate) trait Collection: Default {
     fn open(value: &mut Value) -> Option<&mut Self>;
     /// The collection as a value.
     fn wrap(self) -> Value;
-    /// Whether it holds nothing; a value never does.
+    /// Whether it holds nothing; a value never does, unless it is a stream, which outlives its entries.
     fn is_empty(&self) -> bool;
 }
 
@@ -93,3 +96,18 @@ collection!(Hashes, Hash, held: held, held, held);
 collection!(Members, Set, held: held, held, held);
 collection!(List, List, held: held, Arc::make_mut(held), Arc::new(held));
 collection!(SortedSet, Sorted, held: held, Arc::make_mut(held), Arc::new(held));
+
+impl Collection for Stream {
+    fn view(value: &Value) -> Option<&Self> {
+        if let Value::Stream(held) = value { Some(held) } else { None }
+    }
+    fn open(value: &mut Value) -> Option<&mut Self> {
+        if let Value::Stream(held) = value { Some(Arc::make_mut(held)) } else { None }
+    }
+    fn wrap(self) -> Value {
+        Value::Stream(Arc::new(self))
+    }
+    fn is_empty(&self) -> bool {
+        self.last() == isochrone_core::command::StreamId::MIN
+    }
+}

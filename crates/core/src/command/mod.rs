@@ -9,11 +9,14 @@
 //! On the wire an operation is its variant's number and its fields: new variants go to the end of
 //! [`Operation`], so that older members of a group still read what they know.
 
+mod chord;
 mod operation;
 mod response;
 mod score;
 mod sets;
+mod stream;
 
+pub use chord::Chord;
 pub use operation::{
     Aggregate, BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Combine, Condition, DeadlineChange,
     End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,
@@ -22,6 +25,7 @@ pub use operation::{
 pub use response::{Kind, Refusal, Response};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
+pub use stream::{Append, NewId, ReadFrom, StreamId, StreamRead, StreamSlice, Trim, Trimming};
 
 use crate::Stamp;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The operations, and the small types they are made of.
 
-use super::{Kind, Score};
+use super::{Append, Chord, Kind, Score, StreamId, StreamRead, StreamSlice, Trimming};
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -243,6 +243,25 @@ pub enum Operation {
     DelIf { key: Blob, value: Blob },
     /// Moves the deadline of a key if it holds this string. 1 or 0.
     ExpireIf { key: Blob, value: Blob, deadline: DeadlineChange },
+
+    // Streams.
+    /// Adds an entry. Its identifier, or nil where there is no stream and none may be made.
+    XAdd { key: Blob, append: Arc<Append> },
+    /// How many entries.
+    XLen { key: Blob },
+    /// Entries in a range: an array of identifier and flat fields and values each.
+    XRange { key: Blob, slice: Arc<StreamSlice> },
+    /// Deletes entries. How many there were.
+    XDel { key: Blob, ids: Arc<[StreamId]> },
+    /// Removes the oldest entries. How many.
+    XTrim { key: Blob, trimming: Arc<Trimming> },
+    /// Entries of several streams behind what is known of each: pairs of key and entries, or the nil array. See
+    /// [`StreamRead::resolve`].
+    XRead { read: Arc<StreamRead> },
+
+    // Scripts that are more than a transaction.
+    /// A step of a celery chord; what it answers stands there.
+    ChordStep { chord: Arc<Chord> },
 }
 
 impl Operation {
@@ -353,6 +372,13 @@ impl Operation {
             Encoding { .. } => "object",
             DelIf { .. } => "delif",
             ExpireIf { .. } => "expireif",
+            XAdd { .. } => "xadd",
+            XLen { .. } => "xlen",
+            XRange { .. } => "xrange",
+            XDel { .. } => "xdel",
+            XTrim { .. } => "xtrim",
+            XRead { .. } => "xread",
+            ChordStep { .. } => "chord",
         }
     }
 }

@@ -88,6 +88,8 @@ pub enum Kind {
     SortedSet,
     /// Fields with values.
     Hash,
+    /// Entries by identifier.
+    Stream,
 }
 
 impl Kind {
@@ -100,6 +102,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::SortedSet => "zset",
             Kind::Hash => "hash",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -159,4 +162,10 @@ pub enum Refusal {
     /// A transaction holds one that watches keys, or holds others.
     #[error("ERR MULTI calls can not be nested")]
     NestedTransaction,
+    /// A new entry's identifier is not behind the last one.
+    #[error("ERR The ID specified in XADD is equal or smaller than the target stream top item")]
+    StreamIdNotAbove,
+    /// The last identifier there can be was given.
+    #[error("ERR The stream has exhausted the last possible ID, unable to add more items")]
+    StreamFull,
 }

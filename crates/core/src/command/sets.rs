@@ -84,7 +84,9 @@ impl Operation {
             | GetBit { key, .. }
             | BitCount { key, .. }
             | BitPos { key, .. }
-            | Encoding { key } => visit(self::Touch::Key(key, Read)),
+            | Encoding { key }
+            | XLen { key }
+            | XRange { key, .. } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -131,7 +133,10 @@ impl Operation {
             | ZRemRange { key, .. }
             | SetBit { key, .. }
             | DelIf { key, .. }
-            | ExpireIf { key, .. } => visit(self::Touch::Key(key, Update)),
+            | ExpireIf { key, .. }
+            | XAdd { key, .. }
+            | XDel { key, .. }
+            | XTrim { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 
@@ -169,6 +174,11 @@ impl Operation {
             ZCombineStore { target, inputs } => {
                 visit(self::Touch::Key(target, Write));
                 inputs.inputs.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));
+            }
+
+            ChordStep { chord } => chord.keys().for_each(|key| visit(self::Touch::Key(key, Update))),
+            XRead { read } => {
+                read.streams.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));
             }
 
             Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),

@@ -169,6 +169,17 @@ pub struct ServerIdentity {
     pub key: PathBuf,
 }
 
+/// A file of users in the format of Redis' ACL files. `{node}` in the path is replaced by the node's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclFile(PathBuf);
+
+impl AclFile {
+    /// The file of one node.
+    pub fn of(&self, node: &Node) -> PathBuf {
+        of_node(&self.0, node)
+    }
+}
+
 /// Somebody who may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
@@ -189,6 +200,8 @@ pub struct Security {
     pub client: Option<ServerIdentity>,
     /// Users; where there are any, clients must log in.
     pub users: Vec<User>,
+    /// More users, and what each may do.
+    pub acl: Option<AclFile>,
 }
 
 impl PeerIdentity {
@@ -481,7 +494,8 @@ impl Deployment {
         for keyspace in &mut self.keyspaces {
             keyspace.redis_port = None;
         }
-        self.security = Security { users: self.security.users, ..Security::default() };
+        self.security =
+            Security { users: self.security.users, acl: self.security.acl, ..Security::default() };
         self
     }
 

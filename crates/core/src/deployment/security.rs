@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::draft::{Refusal, Section, as_text};
 use super::error::Mistakes;
-use super::{Node, PeerIdentity, Security, ServerIdentity, User};
+use super::{AclFile, Node, PeerIdentity, Security, ServerIdentity, User};
 
 /// An Argon2id hash of a password in PHC form; what it protects is never in the file.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub(super) fn parse(section: Option<Section<'_>>, base: &Path, mistakes: &mut Mi
     security.peer = peer.map(|[ca, cert, key]| PeerIdentity { ca, cert, key });
     let client = files(&mut section, ["client_cert", "client_key"], base, mistakes);
     security.client = client.map(|[cert, key]| ServerIdentity { cert, key });
+    security.acl = files(&mut section, ["aclfile"], base, mistakes).map(|[path]| AclFile(path));
     for mut user in section.sections("user", mistakes) {
         let name = user.required_text("name", "app", mistakes);
         const RIGHT: &str =
@@ -132,7 +133,7 @@ pub(super) fn refuse_plain_text(nodes: &[(u32, Node)], security: &Security, mist
         if let Some(address) = open(&node.redis) {
             if security.client.is_none() {
                 refuse("redis", address, "client_cert and client_key");
-            } else if security.users.is_empty() {
+            } else if security.users.is_empty() && security.acl.is_none() {
                 refuse("redis", address, "user");
             }
         }

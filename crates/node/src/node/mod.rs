@@ -12,7 +12,7 @@ use recovery::{Recovered, recover};
 
 use crate::certificates::{Files, Watch};
 use crate::clock::Clock;
-use crate::gateway::{Gateway, KeyspaceView, NodeView};
+use crate::gateway::{Gateway, KeyspaceView, Login, NodeView};
 use crate::http;
 use crate::journal::{Expect, JournalError};
 use crate::limits::Limits;
@@ -22,6 +22,7 @@ use crate::protocols::{Placement, Protocols};
 use crate::reactor::{
     Board, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
 };
+use crate::redis::acl::Users;
 use crate::resolver::Resolver;
 use crate::security::SecurityError;
 use crate::shard::{SNAPSHOT_BYTES, Shard};
@@ -208,10 +209,9 @@ impl Node {
         if security.insecure {
             tracing::warn!("INSECURE: plain text beyond loopback was allowed in the deployment file");
         }
-        let verifier = match security.users.as_slice() {
-            [] => None,
-            users => Some(Verifier::start(users.to_vec(), limits.login_checks, Arc::clone(&waker))?),
-        };
+        // Also without users of the deployment: ACL SETUSER may make some, and wrong passwords must cost time.
+        let verifier = Verifier::start(security.users.clone(), limits.login_checks, Arc::clone(&waker))?;
+        let users = users(&deployment, &me)?;
 
         let written = journal.next_position().0 - 1;
         let mut shard = Shard::new(config.node, Box::new(journal), written);
@@ -293,6 +293,7 @@ impl Node {
             keyspaces.hosts,
             view,
             verifier,
+            users,
             random.fork(),
         );
         clients.listen(poller.registry())?;
@@ -370,6 +371,23 @@ impl Node {
         }
         Ok(handle)
     }
+}
+
+/// Those who may log in at this node.
+fn users(deployment: &Deployment, me: &isochrone_core::deployment::Node) -> Result<Users, StartError> {
+    let security = deployment.security();
+    let file = security.acl.as_ref().map(|files| files.of(me));
+    let path = file.clone().unwrap_or_default();
+    let unfit = |cause: String| SecurityError::Unfit { path: path.clone(), cause };
+    let names = security.users.iter().map(|user| user.name.clone());
+    let users = Users::of(names, file).map_err(|error| unfit(format!("no good ACL file: {error}")))?;
+    let reachable = me.redis.as_ref().is_some_and(|address| !address.is_loopback());
+    if reachable && users.login() == Login::Open && !security.insecure {
+        let cause = "the default user has no password, and clients beyond loopback reach this node; add a line \
+                     `user default off`, or set insecure = true";
+        return Err(unfit(cause.to_owned()).into());
+    }
+    Ok(users)
 }
 
 /// What a node serves, gathered keyspace by keyspace.

@@ -4,11 +4,12 @@ use super::slab::Slab;
 use super::verifier::Verifier;
 use super::{Kind, Origins, token};
 use crate::gateway::{
-    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, Login, NodeView, Outcome, Request, Session,
+    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Session,
 };
 use crate::hub::Hub;
 use crate::limits::Limits;
 use crate::poller::Ready;
+use crate::redis::acl::Users;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, ProcessId, Random, Span, Stamp};
@@ -57,7 +58,6 @@ pub(crate) struct Clients {
     /// For each keyspace, the process here that takes its commands.
     hosts: Vec<Option<ProcessId>>,
     node: NodeView,
-    login: Login,
     random: Random,
     next_connection: u64,
     /// Connections with input that waits: for their turn, for their session, or for room.
@@ -65,7 +65,7 @@ pub(crate) struct Clients {
     /// Connections with something to send or to end.
     dirty: Vec<usize>,
     requests: Vec<Request>,
-    verifier: Option<Verifier>,
+    verifier: Verifier,
     /// Verdicts held back after repeated failures, in order.
     late: VecDeque<(Instant, Recipient, bool)>,
     failures: BTreeMap<IpAddr, u32>,
@@ -112,22 +112,24 @@ impl Clients {
         keyspaces: Vec<KeyspaceView>,
         hosts: Vec<Option<ProcessId>>,
         node: NodeView,
-        verifier: Option<Verifier>,
+        verifier: Verifier,
+        users: Users,
         random: Random,
     ) -> Clients {
+        let mut hub = Hub::default();
+        hub.users = users;
         Clients {
             listeners,
             gateway,
             connections: Slab::default(),
             views: BTreeMap::new(),
             counters: Counters::default(),
-            hub: Hub::default(),
+            hub,
             places: BTreeMap::new(),
             limits,
             keyspaces,
             hosts,
             node,
-            login: if verifier.is_some() { Login::Required } else { Login::Open },
             random,
             next_connection: 1,
             readable: VecDeque::new(),
@@ -234,7 +236,7 @@ impl Clients {
                 limits: &self.limits,
                 node: &self.node,
                 keyspaces: &self.keyspaces,
-                login: self.login,
+                login: self.hub.users.login(),
                 clients: &mut self.views,
                 counters: &mut self.counters,
                 hub: &mut self.hub,
@@ -397,9 +399,7 @@ impl Clients {
 
     /// Hands verdicts on passwords to those who wait for them.
     fn verdicts(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
-        while let Some((to, accepted)) =
-            self.verifier.as_ref().and_then(|verifier| verifier.done.try_recv().ok())
-        {
+        while let Ok((to, accepted)) = self.verifier.done.try_recv() {
             let address = self.views.get(&to.connection).map(|view| view.address.ip());
             let mut due = now;
             if let (Some(address), false) = (address, accepted) {
@@ -431,9 +431,7 @@ impl Clients {
 
     /// Writes to everyone who has something, and ends what is to end.
     pub fn flush(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant, registry: &Registry) {
-        if self.verifier.is_some() {
-            self.verdicts(shard, origins, now);
-        }
+        self.verdicts(shard, origins, now);
         for index in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get(index) else { continue };
             connection.dirty = false;
@@ -502,7 +500,7 @@ impl Clients {
             limits: &self.limits,
             node: &self.node,
             keyspaces: &self.keyspaces,
-            login: self.login,
+            login: self.hub.users.login(),
             clients: &mut self.views,
             counters: &mut self.counters,
             hub: &mut self.hub,
@@ -548,13 +546,10 @@ impl Clients {
                 origins.ask(ticket, asked);
                 Ok(())
             }
-            Ask::Verify { user, password } => {
-                let verifier = self.verifier.as_ref().ok_or(Outcome::Verified { accepted: false })?;
-                verifier.ask(to, user, password).map_err(|()| {
-                    *self.counters.limited.entry("login_checks").or_default() += 1;
-                    Outcome::Verified { accepted: false }
-                })
-            }
+            Ask::Verify { user, password } => self.verifier.ask(to, user, password).map_err(|()| {
+                *self.counters.limited.entry("login_checks").or_default() += 1;
+                Outcome::Verified { accepted: false }
+            }),
         }
     }
 }

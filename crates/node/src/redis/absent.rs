@@ -20,7 +20,6 @@ const CLUSTER: &str = "there is no Redis Cluster: every node takes every key";
 const SHARD_CHANNELS: &str = "there are no shard channels without Redis Cluster";
 const CACHING: &str = "there is no client-side caching";
 const PAUSE: &str = "one node cannot hold the others still";
-const USERS: &str = "users are in the deployment file";
 const LATENCIES: &str = "not yet; the metrics have latencies";
 const MODULES: &str = "never: no code is loaded";
 const REPLICATION: &str = "never: Redis' own replication";
@@ -28,6 +27,7 @@ const SNAPSHOTS: &str = "snapshots are taken by themselves";
 const TWO_KEYSPACES: &str = "keyspaces have different protocols: no command spans two";
 const INTERPRETER: &str = "there is no interpreter, by design";
 const READ_ONLY_SCRIPTS: &str = "no known script only reads";
+const GROUPS: &str = "there are no consumer groups yet";
 const NOT_YET: &str = "not yet";
 
 /// By chapter, then name.
@@ -37,16 +37,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Connection, "client|tracking", CACHING),
     row(Group::Connection, "client|trackinginfo", CACHING),
     row(Group::Connection, "client|unpause", PAUSE),
-    row(Group::Server, "acl|deluser", USERS),
-    row(Group::Server, "acl|dryrun", USERS),
-    row(Group::Server, "acl|genpass", USERS),
-    row(Group::Server, "acl|getuser", USERS),
-    row(Group::Server, "acl|list", USERS),
-    row(Group::Server, "acl|load", USERS),
-    row(Group::Server, "acl|log", USERS),
-    row(Group::Server, "acl|save", USERS),
-    row(Group::Server, "acl|setuser", USERS),
-    row(Group::Server, "acl|users", USERS),
     row(Group::Server, "bgrewriteaof", "the journal is trimmed by itself"),
     row(Group::Server, "bgsave", SNAPSHOTS),
     row(Group::Server, "command|getkeysandflags", "not yet; COMMAND GETKEYS tells the keys"),
@@ -140,29 +130,22 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Generic, "sort", NOT_YET),
     row(Group::Generic, "sort_ro", NOT_YET),
     row(Group::String, "lcs", "seldom used, and its time is the product of two lengths"),
-    row(Group::Stream, "xack", NOT_YET),
-    row(Group::Stream, "xadd", NOT_YET),
-    row(Group::Stream, "xautoclaim", NOT_YET),
-    row(Group::Stream, "xclaim", NOT_YET),
-    row(Group::Stream, "xdel", NOT_YET),
-    row(Group::Stream, "xgroup|create", NOT_YET),
-    row(Group::Stream, "xgroup|createconsumer", NOT_YET),
-    row(Group::Stream, "xgroup|delconsumer", NOT_YET),
-    row(Group::Stream, "xgroup|destroy", NOT_YET),
-    row(Group::Stream, "xgroup|help", NOT_YET),
-    row(Group::Stream, "xgroup|setid", NOT_YET),
-    row(Group::Stream, "xinfo|consumers", NOT_YET),
-    row(Group::Stream, "xinfo|groups", NOT_YET),
+    row(Group::Stream, "xack", GROUPS),
+    row(Group::Stream, "xautoclaim", GROUPS),
+    row(Group::Stream, "xclaim", GROUPS),
+    row(Group::Stream, "xgroup|create", GROUPS),
+    row(Group::Stream, "xgroup|createconsumer", GROUPS),
+    row(Group::Stream, "xgroup|delconsumer", GROUPS),
+    row(Group::Stream, "xgroup|destroy", GROUPS),
+    row(Group::Stream, "xgroup|help", GROUPS),
+    row(Group::Stream, "xgroup|setid", GROUPS),
+    row(Group::Stream, "xinfo|consumers", GROUPS),
+    row(Group::Stream, "xinfo|groups", GROUPS),
     row(Group::Stream, "xinfo|help", NOT_YET),
     row(Group::Stream, "xinfo|stream", NOT_YET),
-    row(Group::Stream, "xlen", NOT_YET),
-    row(Group::Stream, "xpending", NOT_YET),
-    row(Group::Stream, "xrange", NOT_YET),
-    row(Group::Stream, "xread", NOT_YET),
-    row(Group::Stream, "xreadgroup", NOT_YET),
-    row(Group::Stream, "xrevrange", NOT_YET),
+    row(Group::Stream, "xpending", GROUPS),
+    row(Group::Stream, "xreadgroup", GROUPS),
     row(Group::Stream, "xsetid", NOT_YET),
-    row(Group::Stream, "xtrim", NOT_YET),
     row(Group::HyperLogLog, "pfadd", NOT_YET),
     row(Group::HyperLogLog, "pfcount", NOT_YET),
     row(Group::HyperLogLog, "pfdebug", NOT_YET),

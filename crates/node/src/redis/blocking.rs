@@ -12,17 +12,36 @@ use super::request::Args;
 use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::RETRY;
-use isochrone_core::command::{Command, Operation, Refusal, Response};
+use isochrone_core::command::{Command, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead};
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
+use std::sync::Arc;
 
 /// How long a command may wait.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) struct Patience {
-    /// Zero: for ever.
-    pub(crate) time: Span,
+    /// Zero: for ever. `None`: not at all.
+    time: Option<Span>,
 }
 
 impl Patience {
+    /// It does not wait.
+    pub(crate) fn none() -> Patience {
+        Patience { time: None }
+    }
+
+    /// Whether it waits.
+    pub(crate) fn waits(self) -> bool {
+        self.time.is_some()
+    }
+
+    /// A time in whole milliseconds.
+    pub(crate) fn parse_millis(text: &[u8]) -> Result<Patience, Complaint> {
+        let millis = super::request::integer(text)
+            .ok_or(Complaint::text("ERR timeout is not an integer or out of range"))?;
+        let millis = u64::try_from(millis).map_err(|_| Complaint::text("ERR timeout is negative"))?;
+        Ok(Patience { time: Some(Span::from_millis(millis.min(1_000_000_000_000))) })
+    }
+
     /// A time in seconds, with a fraction.
     pub(crate) fn parse(text: &[u8]) -> Result<Patience, Complaint> {
         let seconds = super::args::score(text).map(|score| score.get()).filter(|time| time.is_finite());
@@ -32,7 +51,7 @@ impl Patience {
         }
         // Thirty years are as good as for ever.
         let millis = (seconds * 1000.0).ceil().min(1e12) as u64;
-        Ok(Patience { time: Span::from_millis(millis) })
+        Ok(Patience { time: Some(Span::from_millis(millis)) })
     }
 }
 
@@ -81,6 +100,7 @@ pub(crate) fn begin(
     context: &mut Context<'_>,
     sink: &mut super::connection::Sink<'_>,
 ) {
+    let Some(time) = patience.time else { return state.ask(plan, context, sink) };
     let mut keys = Vec::new();
     plan.operation.visit(&mut |touch| {
         if let isochrone_core::command::Touch::Key(key, _) = touch {
@@ -101,7 +121,7 @@ pub(crate) fn begin(
         keyspace: *keyspace,
         operation,
         keys: keys.into(),
-        until: (patience.time > Span::ZERO).then(|| context.now + patience.time),
+        until: (time > Span::ZERO).then(|| context.now + time),
         retry: context.now + RETRY,
         step: Step::Attempt,
         again: false,
@@ -118,6 +138,7 @@ pub(crate) fn heard(
     requests: &mut Vec<Request>,
 ) -> Heard {
     let step = std::mem::replace(&mut blocked.step, Step::Nothing);
+    let outcome = blocked.resolved(outcome);
     let empty = match (&outcome, step) {
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
@@ -148,6 +169,27 @@ pub(crate) fn heard(
 }
 
 impl Blocked {
+    /// A read of streams that found nothing has been told what `$` meant: that is where it goes on.
+    fn resolved(&mut self, outcome: Outcome) -> Outcome {
+        let (Operation::XRead { read }, Outcome::Done(Response::Array(ids))) = (&self.operation, &outcome)
+        else {
+            return outcome;
+        };
+        let number = |response: &Response| match response {
+            Response::Bulk(bytes) => bytes[..].try_into().map_or(0, u64::from_be_bytes),
+            _ => 0,
+        };
+        let mut read = StreamRead::clone(read);
+        read.resolve = false;
+        for ((_, from), id) in read.streams.iter_mut().zip(ids.chunks(2)) {
+            if let [millis, sequence] = id {
+                *from = ReadFrom::After(StreamId { millis: number(millis), sequence: number(sequence) });
+            }
+        }
+        self.operation = Operation::XRead { read: Arc::new(read) };
+        Outcome::Done(Response::NilArray)
+    }
+
     /// Its place in the order of replies.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -256,7 +298,8 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         Operation::ZIncrBy { key, .. } => Some((key, 1)),
         Operation::LMove { target, .. } => Some((target, 1)),
         // However much there is, everybody may have some.
-        Operation::Rename { target, .. }
+        Operation::XAdd { key: target, .. }
+        | Operation::Rename { target, .. }
         | Operation::Copy { target, .. }
         | Operation::ZRangeStore { target, .. }
         | Operation::ZCombineStore { target, .. } => Some((target, usize::MAX)),

@@ -9,7 +9,7 @@ use super::request::Args;
 use super::spec::{Group, Keys, Spec, flag};
 use super::table::{self, COMMANDS};
 use crate::gateway::Context;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 type Answer = Result<(), Complaint>;
 
@@ -76,17 +76,20 @@ fn names(names: &[&str], reply: &mut Reply<'_>) {
 }
 
 fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
-    let range = |reply: &mut Reply<'_>, index: i32, last: i32, step: i32| {
-        begin(spec, index, reply);
+    let found = |reply: &mut Reply<'_>, last: i32, step: i32, limit: i32| {
         reply.map(2);
         reply.bulk(b"type");
         reply.bulk(b"range");
         reply.bulk(b"spec");
         reply.map(3);
-        for (name, value) in [("lastkey", last), ("keystep", step), ("limit", 0)] {
+        for (name, value) in [("lastkey", last), ("keystep", step), ("limit", limit)] {
             reply.bulk(name.as_bytes());
             reply.integer(i64::from(value));
         }
+    };
+    let range = |reply: &mut Reply<'_>, index: i32, last: i32, step: i32| {
+        begin(spec, index, reply);
+        found(reply, last, step, 0);
     };
     match spec.keys {
         Keys::None => reply.array(0),
@@ -94,6 +97,24 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
             reply.array(1);
             // Counted from the first key here, from the end where negative.
             range(reply, first, if last < 0 { last } else { last - first }, step);
+        }
+        Keys::Streams => {
+            reply.array(1);
+            reply.map(3);
+            reply.bulk(b"flags");
+            names(&["RO"], reply);
+            reply.bulk(b"begin_search");
+            reply.map(2);
+            reply.bulk(b"type");
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk(b"STREAMS");
+            reply.bulk(b"startfrom");
+            reply.integer(1);
+            reply.bulk(b"find_keys");
+            found(reply, -1, 1, 2);
         }
         Keys::Counted { at, target } => {
             reply.array(1 + usize::from(target));
@@ -255,37 +276,6 @@ pub(crate) fn list(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
     for name in found {
         reply.bulk(name.as_bytes());
     }
-    Ok(())
-}
-
-/// `ACL CAT [category]`
-pub(crate) fn acl_categories(
-    _: &mut State,
-    args: Args<'_>,
-    _: &mut Context<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    let all =
-        || COMMANDS.iter().copied().flatten().flat_map(|spec| std::iter::once(spec).chain(spec.children()));
-    // Without the sign that tells a category from a command.
-    let of = |spec: &Spec| spec.categories().into_iter().map(|category| &category[1..]).collect::<Vec<_>>();
-    let found: Vec<&str> = match args.len() {
-        2 => all().flat_map(of).collect::<BTreeSet<_>>().into_iter().collect(),
-        3 => {
-            let category = args.at(2).to_ascii_lowercase();
-            all()
-                .filter(|spec| of(spec).iter().any(|name| name.as_bytes() == category))
-                .map(|spec| spec.name)
-                .collect()
-        }
-        _ => return Err(Complaint::Arity("acl|cat")),
-    };
-    if found.is_empty() {
-        let category = String::from_utf8_lossy(args.at(2)).into_owned();
-        return Err(Complaint::text(format!("ERR Unknown category '{category}'")));
-    }
-    reply.array(found.len());
-    found.into_iter().for_each(|name| reply.bulk(name.as_bytes()));
     Ok(())
 }
 

@@ -31,18 +31,6 @@ pub(crate) fn info(
     Ok(())
 }
 
-/// `ACL WHOAMI`
-pub(crate) fn who_am_i(
-    state: &mut State,
-    _: Args<'_>,
-    context: &mut Context<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    let user = context.clients.get(&state.number).map_or("default", |client| &client.user);
-    reply.bulk(user.as_bytes());
-    Ok(())
-}
-
 /// `CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id ...]`
 pub(crate) fn list(
     state: &mut State,
@@ -91,7 +79,8 @@ fn is_normal(kind: &[u8]) -> Result<bool, Complaint> {
     }
 }
 
-fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
+/// A connection as CLIENT LIST shows it.
+pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
     let (channels, patterns) = hub.counts(number);
     let flags = match () {
         () if hub.waits(number) => "b",

@@ -1,5 +1,6 @@
 //! One client connection: from bytes to requests, from outcomes to bytes.
 
+use super::acl;
 use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::login;
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) allowance: Option<Allowance>,
     /// The password check under way. No request is taken up before it has ended.
     pub(crate) login: Option<login::Pending>,
+    /// Who it is logged in as.
+    pub(crate) user: String,
     /// The keyspace selected, as a place in [`Context::keyspaces`].
     pub(crate) keyspace: usize,
     /// The commands queued since MULTI.
@@ -141,6 +144,7 @@ impl Connection {
                 pipeline: Pipeline::default(),
                 allowance: (context.login == Login::Required).then_some(allowance),
                 login: None,
+                user: acl::DEFAULT.to_owned(),
                 keyspace,
                 queue: None,
                 watches: Watches::default(),
@@ -354,6 +358,11 @@ impl State {
             self.unmute();
             return Step::Taken;
         }
+        if let Err(denied) = acl::permit(&self.user, spec, args, self.queue.is_some(), context) {
+            self.reject(&denied.complaint(&self.user, spec), context, sink.out);
+            self.unmute();
+            return Step::Taken;
+        }
         if context.node.loading && !spec.is(flag::LOADING) {
             let text = "LOADING this node is reading its journal; try again shortly";
             self.reject(&Complaint::text(text), context, sink.out);
@@ -388,7 +397,7 @@ impl State {
             }
             Action::Local(answer) => {
                 self.local(answer, args, context, sink.out);
-                Step::Taken
+                if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken }
             }
             // `table::find` returns the subcommand.
             Action::Container(_) => Step::Taken,

@@ -1,5 +1,6 @@
 //! HELLO, AUTH, RESET: who speaks, and in which version.
 
+use super::acl::{self, Verdict};
 use super::complaint::Complaint;
 use super::connection::{Mute, Sink, State};
 use super::reply::{Reply, Version};
@@ -23,8 +24,9 @@ struct Greeting {
     name: Option<String>,
 }
 
-/// The version of Redis whose behaviour this gateway follows; clients derive from it what they may send.
-pub(crate) const REDIS_VERSION: &str = "7.0.15";
+/// The version of Redis whose commands and errors this gateway follows (the table is that of 7.2); clients derive
+/// from it what they may send.
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -111,7 +113,7 @@ fn check(
         return state.complain(&Complaint::text(WRONG), context, sink.out);
     };
     // Pools that cannot SELECT name the keyspace behind the user.
-    let (user, keyspace) = match user.rsplit_once(':') {
+    let (user, keyspace) = match user.rsplit_once(':').filter(|_| !context.hub.users.has(user)) {
         Some((user, name)) => match find_keyspace(name, context) {
             Some(place) => (user, Some(place)),
             None => {
@@ -122,12 +124,11 @@ fn check(
         None => (user, None),
     };
     let pending = Pending { user: user.to_owned(), keyspace, greeting };
-    if context.login == Login::Open {
-        // As in Redis, the default user of a node without passwords has any.
-        let accepted = user == "default";
+    let verdict = context.hub.users.judge(user, password);
+    if verdict != Verdict::Ask {
         state.login = Some(pending);
         let mut bytes = Vec::new();
-        verified(state, accepted, context, &mut Reply::new(&mut bytes, state.version));
+        admit(state, verdict == Verdict::Accepted, context, &mut Reply::new(&mut bytes, state.version));
         state.reply(sink.out, |reply| reply.raw(&bytes));
         return;
     }
@@ -138,13 +139,23 @@ fn check(
 
 /// The password check has ended.
 pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
+    // Meanwhile the user may have been switched off.
+    let admitted = state.login.as_ref().is_some_and(|pending| context.hub.users.admits(&pending.user));
+    admit(state, accepted && admitted, context, reply);
+}
+
+fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     let Some(pending) = state.login.take() else { return reply.error(WRONG) };
     if !accepted {
+        let command: &[u8] = if pending.greeting.is_some() { b"HELLO" } else { b"AUTH" };
+        let entry = acl::Entry::new(acl::Reason::Auth, state.queue.is_some(), command, &pending.user);
+        acl::note(entry, context);
         return reply.error(WRONG);
     }
     state.allowance = None;
+    state.user = pending.user;
     if let Some(client) = context.clients.get_mut(&state.number) {
-        client.user = pending.user;
+        client.user.clone_from(&state.user);
     }
     if let Some(place) = pending.keyspace {
         select(state, place, context);
@@ -196,13 +207,14 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
     state.mute = Mute::Off;
     state.version = Version::Two;
     select(state, 0, context);
+    state.user = acl::DEFAULT.to_owned();
     if context.login == Login::Required {
         state.log_out(context);
     }
     if let Some(client) = context.clients.get_mut(&state.number) {
         client.name.clear();
         client.protocol = 2;
-        client.user = "default".to_owned();
+        client.user = acl::DEFAULT.to_owned();
     }
     state.reply(sink.out, |reply| reply.simple("RESET"));
 }

@@ -19,6 +19,7 @@
 //! nothing else is allocated in steady state.
 
 mod absent;
+pub mod acl;
 mod args;
 mod blocking;
 mod catalog;

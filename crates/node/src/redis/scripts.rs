@@ -13,9 +13,10 @@ use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
 use super::spec::Given;
 use crate::gateway::Context;
-use isochrone_core::command::{DeadlineChange, Operation, Score, ScoreCondition, ZAddFlags};
+use isochrone_core::Blob;
+use isochrone_core::command::{Chord, DeadlineChange, Operation, Score, ScoreCondition, ZAddFlags};
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// What a known script does.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -37,17 +38,27 @@ pub(crate) enum Native {
     /// kombu: deletes tables of bindings that nobody has refreshed. Their keys are not declared, so here none
     /// is deleted, and the answer is 0.
     SweepBindings,
+    /// celery: records the result of a task of a chord, and claims the callback after the last ([`Chord::Part`]).
+    ChordPart,
+    /// celery: holds on to the claim of a chord's callback ([`Chord::Extend`]).
+    ChordExtend,
+    /// celery: ends a chord ([`Chord::Finish`]).
+    ChordFinish,
 }
 
 /// Scripts of libraries that send their digests first, and a text only where the digest is not known: redis-py's
-/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too) and kombu's.
-const DIGESTS: [(&str, Native); 5] = [
+/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too), kombu's and celery's.
+const DIGESTS: [(&str, Native); 8] = [
     ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
     ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
     ("1cac51482acf5858da00f6d685d68f886cd6b6b2", Native::ExpireMillis),
     // kombu 5.7, `kombu/transport/redis.py`.
     ("ef7a9e205fbaf46bf959e1522ff796622fc676c7", Native::RefreshBinding),
     ("9a2b966a0a2d2d0e36ec32bc30fc89342b94a4bf", Native::SweepBindings),
+    // celery 5.7, `celery/backends/redis.py`.
+    ("b8fc152c83a7e634103ccebd49dcd3146a8f4366", Native::ChordPart),
+    ("dc87180d6bcb7f73c7275eb0fe7a70baf0a8b7c7", Native::ChordExtend),
+    ("59d7aab41242d82196947ba8926cab712416da4f", Native::ChordFinish),
 ];
 
 /// Scripts that libraries write alike.
@@ -151,6 +162,9 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
         Native::ExpireMillis | Native::ExpireSeconds => (1, 2),
         Native::Extend | Native::SweepBindings => (1, 3),
         Native::RefreshBinding => (2, 3),
+        Native::ChordPart => (6, 8),
+        Native::ChordExtend => (2, 2),
+        Native::ChordFinish => (5, 2),
     };
     if keys != its_keys || args.len() < 3 + its_keys + wanted {
         let text = format!("ERR this script takes {its_keys} keys and {wanted} arguments");
@@ -164,6 +178,10 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
         time.deadline(units, given.stamp).ok_or(Complaint::Expire(command))
     };
     let change = match native {
+        Native::ChordPart | Native::ChordExtend | Native::ChordFinish => {
+            let chord = Arc::new(chord(native, args, given)?);
+            return Ok(Operation::ChordStep { chord }.into());
+        }
         Native::Release => return Ok(Operation::DelIf { key, value }.into()),
         Native::ReleaseOrMissing => {
             let operations =
@@ -195,6 +213,47 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
         Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds)?),
     };
     Ok(Operation::ExpireIf { key, value, deadline: change }.into())
+}
+
+/// A step of a chord: its keys from the fourth string on, and its arguments behind them.
+fn chord(native: Native, args: Args<'_>, given: &Given<'_>) -> Result<Chord, Complaint> {
+    let at = |place: usize| blob(args.at(3 + place));
+    let seconds = |place: usize| integer(args.at(3 + place)).ok_or(Complaint::NotInteger);
+    let deadline =
+        |seconds: i64| Time::Seconds.deadline(seconds, given.stamp).ok_or(Complaint::Expire("expire"));
+    let later = |seconds: i64| (seconds > 0).then(|| deadline(seconds)).transpose();
+    Ok(match native {
+        Native::ChordExtend => {
+            Chord::Extend { claim: at(0), size: at(1), token: at(2), until: deadline(seconds(3)?)? }
+        }
+        Native::ChordFinish => Chord::Finish {
+            claim: at(0),
+            keys: (1..5).map(at).collect(),
+            token: at(5),
+            done_until: later(seconds(6)?)?,
+        },
+        _ => {
+            let place = args.at(3 + 9);
+            let ordered = args.at(3 + 8) == b"1";
+            let score = ordered.then(|| super::args::score(place).ok_or(Complaint::NotFloat)).transpose()?;
+            let expires = later(seconds(10)?)?;
+            Chord::Part {
+                results: at(0),
+                difference: at(1),
+                size: at(2),
+                recorded: at(3),
+                group: at(4),
+                claim: at(5),
+                member: Blob::from([args.at(3 + 6), b":", place].concat()),
+                value: at(7),
+                score,
+                expires,
+                group_expires: later(seconds(11)?)?,
+                claimed_until: deadline(seconds(12)?)?,
+                token: at(13),
+            }
+        }
+    })
 }
 
 /// `SCRIPT LOAD script`

@@ -40,6 +40,8 @@ pub(crate) enum Shape {
     Released,
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
+    /// Streams with their entries: RESP2 an array of two each, RESP3 a map.
+    Streams,
     /// The answer to a password check, written elsewhere.
     Login,
     /// The versions of watched keys: `OK`.
@@ -101,6 +103,22 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             [_, Response::Integer(deleted)] => deleted,
             _ => 0,
         }),
+        (Shape::Streams, Response::Pairs(streams)) => {
+            let version = reply.version();
+            match version {
+                Version::Two => reply.array(streams.len()),
+                Version::Three => reply.map(streams.len()),
+            }
+            for (key, entries) in streams {
+                if version == Version::Two {
+                    reply.array(2);
+                }
+                plain(key, false, reply);
+                plain(entries, false, reply);
+            }
+        }
+        // What `$` meant, which nobody waits for any more.
+        (Shape::Streams, _) => reply.null_array(),
         (Shape::Nested, response) => plain(response, true, reply),
         (Shape::Exec(items), Response::Array(responses)) => {
             reply.array(items.len());

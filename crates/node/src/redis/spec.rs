@@ -141,6 +141,8 @@ pub(crate) enum Keys {
     Range { first: i32, last: i32, step: i32 },
     /// As many as the string at this place says, from the next one on, and perhaps the first string.
     Counted { at: usize, target: bool },
+    /// The first half of what stands behind the word STREAMS.
+    Streams,
 }
 
 /// One key, behind the name.
@@ -154,7 +156,7 @@ impl Keys {
     /// The numbers in COMMAND INFO: first, last, step.
     pub(crate) fn numbers(self) -> (i32, i32, i32) {
         match self {
-            Keys::None | Keys::Counted { target: false, .. } => (0, 0, 0),
+            Keys::None | Keys::Streams | Keys::Counted { target: false, .. } => (0, 0, 0),
             Keys::Counted { target: true, .. } => (1, 1, 1),
             Keys::Range { first, last, step } => (first, last, step),
         }
@@ -167,6 +169,14 @@ impl Keys {
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { args.len() as i32 + last } else { last };
                 Some((first..=last).step_by(step as usize).map(|at| at as usize).collect())
+            }
+            Keys::Streams => {
+                let word = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"streams"))?;
+                let behind = args.len() - word - 1;
+                if behind == 0 || !behind.is_multiple_of(2) {
+                    return None;
+                }
+                Some((word + 1..word + 1 + behind / 2).collect())
             }
             Keys::Counted { at, target } => {
                 let count = usize::try_from(super::request::integer(args.at(at))?).ok()?;
@@ -342,7 +352,12 @@ impl Spec {
     /// The categories in access control lists, derived from flags and group as Redis does.
     pub(crate) fn categories(&self) -> Vec<&'static str> {
         let mut found = Vec::new();
-        found.extend(self.group.category());
+        found.extend(match self.name {
+            "dbsize" | "flushall" | "flushdb" => Some("@keyspace"),
+            "command" | "wait" | "waitaof" | "readonly" | "readwrite" => Some("@connection"),
+            name if name.starts_with("command|") => Some("@connection"),
+            _ => self.group.category(),
+        });
         if self.is(flag::WRITE) {
             found.push("@write");
         }

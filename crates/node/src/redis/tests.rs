@@ -9,6 +9,7 @@ mod waiting;
 mod wire;
 
 use super::Connection;
+use super::acl::Users;
 use crate::gateway::{
     Ask, ClientView, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
@@ -21,7 +22,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 /// One connection in a world that stands still but for what a test says.
-struct World {
+pub(super) struct World {
     connection: Connection,
     now: Instant,
     stamp: Stamp,
@@ -30,9 +31,9 @@ struct World {
     node: NodeView,
     keyspaces: Vec<KeyspaceView>,
     login: Login,
-    clients: BTreeMap<u64, ClientView>,
+    pub(super) clients: BTreeMap<u64, ClientView>,
     counters: Counters,
-    hub: Hub,
+    pub(super) hub: Hub,
     unsent: usize,
     out: Vec<u8>,
     requests: Vec<Request>,
@@ -60,7 +61,7 @@ macro_rules! with_context {
 }
 
 impl World {
-    fn new(login: Login) -> World {
+    pub(super) fn new(login: Login) -> World {
         World::with_limits(login, Limits::default())
     }
 
@@ -131,6 +132,9 @@ impl World {
             out: Vec::new(),
             requests: Vec::new(),
         };
+        if login == Login::Required {
+            world.hub.users = Users::of(["anna".to_owned()], None).unwrap();
+        }
         world.connection = with_context!(world, context => Connection::new(context));
         world
     }
@@ -227,11 +231,11 @@ fn encode_line(line: &str) -> Vec<u8> {
 ///
 /// `> a b` sends a request; `> a ; b` two in one piece; `| bytes` sends bytes with escapes; `< 3 int 1`
 /// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do.
-fn talk(login: Login, script: &str) -> String {
+pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
 }
 
-fn play(world: &mut World, script: &str) -> String {
+pub(super) fn play(world: &mut World, script: &str) -> String {
     let mut text = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         writeln!(text, "{line}").unwrap();

@@ -238,6 +238,11 @@ fn understand(
     operations: &mut Vec<Operation>,
 ) -> Item {
     let mut bytes = Vec::new();
+    // Rules may have changed since it was queued.
+    if let Err(denied) = super::acl::permit(&state.user, spec, args, true, context) {
+        Reply::new(&mut bytes, state.version).error(denied.at_exec());
+        return Item::Done(bytes);
+    }
     let result = match spec.action {
         Action::Data(_) | Action::Blocking(_) => {
             let mut given = super::connection::given(context);

@@ -258,11 +258,13 @@ fn scan(args: Args<'_>, _: &mut Given<'_>) -> Understood {
 }
 
 fn kind(name: &[u8]) -> Result<Kind, Complaint> {
-    [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash]
+    [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream]
         .into_iter()
         .find(|kind| kind.name().as_bytes() == name)
         .ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
-            Complaint::text(format!("ERR unknown type name '{name}'; use string, list, set, zset or hash"))
+            Complaint::text(format!(
+                "ERR unknown type name '{name}'; use string, list, set, zset, hash or stream"
+            ))
         })
 }

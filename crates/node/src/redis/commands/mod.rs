@@ -7,6 +7,7 @@ pub(crate) mod lists;
 pub(crate) mod server;
 pub(crate) mod sets;
 pub(crate) mod sorted_sets;
+pub(crate) mod streams;
 pub(crate) mod strings;
 
 use super::complaint::Complaint;

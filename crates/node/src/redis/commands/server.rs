@@ -1,6 +1,7 @@
 //! Commands that the gateway answers or obeys itself: the connection, the server, transactions.
 
 use super::Understood;
+use crate::redis::acl;
 use crate::redis::args::is;
 use crate::redis::blocking;
 use crate::redis::catalog;
@@ -197,21 +198,110 @@ static CLIENT: &[Spec] = &[
         .differs("connections of the same shard"),
 ];
 
+/// Users are configuration, not data.
+const OF_NODE: &str = "at this node only";
+const OF_NODE_RULES: &str = "at this node only; there are neither selectors nor first arguments (`+select|0`); rules about commands that \
+     are absent here are kept without effect";
+
 static ACL: &[Spec] = &[
+    Group::Server
+        .local(
+            "acl|cat",
+            -2,
+            ALWAYS,
+            about("6.0.0", "[category]", "The categories of commands, or the commands of one"),
+            acl::categories,
+        )
+        .differs("the commands that are here"),
+    Group::Server
+        .local(
+            "acl|deluser",
+            -3,
+            ALWAYS | ADMIN,
+            about("6.0.0", "username [username ...]", "Deletes users, and ends their connections"),
+            acl::delete_user,
+        )
+        .differs(OF_NODE),
     Group::Server.local(
-        "acl|cat",
+        "acl|dryrun",
+        -4,
+        ALWAYS | ADMIN,
+        about("7.0.0", "username command [arg [arg ...]]", "Whether a user could execute a command"),
+        acl::dry_run,
+    ),
+    Group::Server.local(
+        "acl|genpass",
         -2,
         ALWAYS,
-        about("6.0.0", "[category]", "The categories of commands, or the commands of one"),
-        catalog::acl_categories,
+        about("6.0.0", "[bits]", "A random password"),
+        acl::generate,
     ),
+    Group::Server
+        .local(
+            "acl|getuser",
+            3,
+            ALWAYS | ADMIN,
+            about("6.0.0", "username", "The rules of a user"),
+            acl::get_user,
+        )
+        .differs("users of the deployment file show no password; there are no selectors"),
     Group::Server.local("acl|help", 2, LOADING | STALE, about("6.0.0", "", "This help"), catalog::help),
+    Group::Server
+        .local(
+            "acl|list",
+            2,
+            ALWAYS | ADMIN,
+            about("6.0.0", "", "All users as lines of an ACL file"),
+            acl::list,
+        )
+        .differs("users of the deployment file show no password"),
+    Group::Server
+        .local(
+            "acl|load",
+            2,
+            ALWAYS | ADMIN,
+            about("6.0.0", "", "Reads the users from the ACL file"),
+            acl::load,
+        )
+        .differs("the file is `aclfile` of `[security]`; users of the deployment file stay"),
+    Group::Server.local(
+        "acl|log",
+        -2,
+        ALWAYS | ADMIN,
+        about("6.0.0", "[count|RESET]", "What was denied of late"),
+        acl::log,
+    ),
+    Group::Server
+        .local(
+            "acl|save",
+            2,
+            ALWAYS | ADMIN,
+            about("6.0.0", "", "Writes the users to the ACL file"),
+            acl::save,
+        )
+        .differs("the file is `aclfile` of `[security]`; Argon2id hashes stay in the deployment file"),
+    Group::Server
+        .local(
+            "acl|setuser",
+            -3,
+            ALWAYS | ADMIN,
+            about("6.0.0", "username [rule [rule ...]]", "Makes or changes a user"),
+            acl::set_user,
+        )
+        .differs(OF_NODE_RULES),
+    Group::Server.local(
+        "acl|users",
+        2,
+        ALWAYS | ADMIN,
+        about("6.0.0", "", "The names of all users"),
+        acl::users,
+    ),
     Group::Server.local(
         "acl|whoami",
         2,
         ALWAYS,
         about("6.0.0", "", "The user of this connection"),
-        clients::who_am_i,
+        acl::who_am_i,
     ),
 ];
 

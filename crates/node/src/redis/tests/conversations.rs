@@ -56,7 +56,7 @@ fn clients_of_three_languages_shake_hands() {
         expect![[r#"
             > HELLO 3 ; CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip ; CLIENT SETINFO LIB-NAME redis-py ; CLIENT SETINFO LIB-VER 8.1.0 ; SELECT 3 ; GET k
               ask 0 k2 Get { key: "k" }
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.·+OK·+OK·+OK·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.·+OK·+OK·+OK·
             < 0 nil
               _·
             > CLIENT SETINFO LIB-NAME go-redis(,go1.25) ; CLIENT INFO
@@ -139,7 +139,7 @@ fn replies_take_the_shape_of_the_version() {
             < 8 scan
               *2·$2·17·*2·$1·a·$1·b·
             > HELLO 3
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
             > HGETALL h ; SMEMBERS s ; ZSCORE z a ; ZRANGE z 0 -1 WITHSCORES ; ZMPOP 1 z MIN ; GET n ; LPOP l 2
               ask 9 k1 HGetAll { key: "h" }
               ask 10 k1 SMembers { key: "s" }
@@ -339,7 +339,7 @@ fn a_login_holds_back_what_follows_it() {
               reads no further
             < 0 accepted
               ask 1 k2 Get { key: "a" }
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·$6·worker·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·$6·worker·
             < 1 nil
               _·
             > RESET ; GET a
@@ -481,7 +481,7 @@ fn questions_about_the_node_are_answered() {
             > CONFIG GET max*
               *6·$10·maxclients·$5·10000·$9·maxmemory·$1·0·$16·maxmemory-policy·$10·noeviction·
             > INFO server
-              $261·# Server·redis_version:7.0.15·redis_mode:standalone·isochrone_version:0.1.0·os:linux·arch_bits:64·process_id:42·run_id:ffffffffffffffffffffffffffffffffffffffff·tcp_port:7001·server_time_usec:1700000000000000·uptime_in_seconds:90000·uptime_in_days:1··
+              $260·# Server·redis_version:7.2.4·redis_mode:standalone·isochrone_version:0.1.0·os:linux·arch_bits:64·process_id:42·run_id:ffffffffffffffffffffffffffffffffffffffff·tcp_port:7001·server_time_usec:1700000000000000·uptime_in_seconds:90000·uptime_in_days:1··
             > INFO isochrone replication
               $448·# Replication·role:master·connected_slaves:0·master_replid:ffffffffffffffffffffffffffffffffffffffff·master_repl_offset:0··# Isochrone·cluster:test·node:va1·region:Virginia·peers_connected:4·peers_total:4·durability:quorum-fsync·keyspaces:2·keyspace0:name=main,protocol=multipaxos,guarantee=linearizable,replicas=5,leader=Oregon,leads=0·keyspace3:name=bank,protocol=multipaxos,guarantee=linearizable,replicas=5,leader=Oregon,leads=0··
             > CLUSTER INFO
@@ -491,7 +491,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :176·
+              :183·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b

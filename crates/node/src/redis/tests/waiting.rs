@@ -88,7 +88,7 @@ fn a_pop_that_waits_looks_for_itself_and_gives_up_in_time() {
               *-1·
             > HELLO 3 ; BRPOPLPUSH a b 1
               ask 2 k1 LMove { source: "a", target: "b", from: Right, to: Left }
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
               reads no further
             < 2 nil
               reads no further
@@ -180,7 +180,7 @@ fn a_member_comes_with_its_score() {
               *3·$1·z·$1·a·$3·1.5·
             > HELLO 3 ; BZPOPMAX z 0
               ask 1 k1 ZMPop { keys: ["z"], end: Greatest, count: 1 }
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
               reads no further
             < 1 scored bulk z, bulk a, double 1.5
               *3·$1·z·$1·a·,1.5·
@@ -249,7 +249,7 @@ fn subscribers_are_told_what_is_published() {
             > UNSUBSCRIBE ; UNSUBSCRIBE ; PUBSUB CHANNELS
               *3·$11·unsubscribe·$1·a·:0·*3·$11·unsubscribe·$-1·:0·*0·
             > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·a·:1·*1·$1·a·*4·$1·a·:1·$1·b·:0·:1·>3·$7·message·$1·a·$2·me·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·a·:1·*1·$1·a·*4·$1·a·:1·$1·b·:0·:1·>3·$7·message·$1·a·$2·me·
             > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
               +RESET·*0·:0·
         "#]],
@@ -284,7 +284,7 @@ fn a_transaction_publishes_only_when_it_was_executed() {
         expect![[r#"
             > HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
-              %7·$6·server·$5·redis·$7·version·$6·7.0.15·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·c·:1·+OK·+QUEUED·+QUEUED·
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·c·:1·+OK·+QUEUED·+QUEUED·
             < 0 array ok
               *2·+OK·:1·>3·$7·message·$1·c·$1·m·
             > WATCH a
@@ -300,6 +300,57 @@ fn a_transaction_publishes_only_when_it_was_executed() {
               +OK·+QUEUED·*1·:1·>3·$7·message·$1·c·$5·alone·
             > MULTI ; SUBSCRIBE d ; EXEC
               +OK·-ERR Command not allowed inside a transaction·-EXECABORT Transaction discarded because of previous errors.·
+        "#]],
+    );
+}
+
+#[test]
+fn a_read_of_streams_waits_behind_what_was_last() {
+    check(
+        "> XADD s MAXLEN ~ 5 * f v ; XADD s NOMKSTREAM 5-* f v
+         < 0 bulk 5-1
+         < 1 nil
+         > XREAD COUNT 2 BLOCK 0 STREAMS s t $ 3-1 ; PING
+         < 2 array bulk AAAAAAAA, bulk AAAAAAAB, bulk AAAAAAAC, bulk AAAAAAAD
+         ! fill s
+         < 2 pairs bulk s, array bulk x
+         > XREAD BLOCK 1000 STREAMS s 0
+         < 3 nilarray
+         + 2
+         > XREAD STREAMS s 0 ; HELLO 3 ; XREAD STREAMS s 0 ; XREAD BLOCK x STREAMS s 0 ; XREAD COUNT 1 STREAMS s
+         < 4 nilarray
+         < 5 pairs bulk s, array bulk x",
+        expect![[r#"
+            > XADD s MAXLEN ~ 5 * f v ; XADD s NOMKSTREAM 5-* f v
+              ask 0 k1 XAdd { key: "s", append: Append { id: Next, fields: [("f", "v")], only_if_exists: false, trimming: Some(Trimming { trim: Length(5), limit: 0 }) } }
+              ask 1 k1 XAdd { key: "s", append: Append { id: Within(5), fields: [("f", "v")], only_if_exists: true, trimming: None } }
+            < 0 bulk 5-1
+              $3·5-1·
+            < 1 nil
+              $-1·
+            > XREAD COUNT 2 BLOCK 0 STREAMS s t $ 3-1 ; PING
+              ask 2 k1 XRead { read: StreamRead { streams: [("s", Last), ("t", After(StreamId { millis: 3, sequence: 1 }))], count: 2, resolve: true } }
+              reads no further
+            < 2 array bulk AAAAAAAA, bulk AAAAAAAB, bulk AAAAAAAC, bulk AAAAAAAD
+              reads no further
+            ! fill s
+              ask 2 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 4702111234474983745, sequence: 4702111234474983746 })), ("t", After(StreamId { millis: 4702111234474983747, sequence: 4702111234474983748 }))], count: 2, resolve: false } }
+              reads no further
+            < 2 pairs bulk s, array bulk x
+              *1·*2·$1·s·*1·$1·x·+PONG·
+            > XREAD BLOCK 1000 STREAMS s 0
+              ask 3 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 0, sequence: 0 }))], count: 0, resolve: false } }
+              reads no further
+            < 3 nilarray
+              reads no further
+            + 2
+              *-1·
+            > XREAD STREAMS s 0 ; HELLO 3 ; XREAD STREAMS s 0 ; XREAD BLOCK x STREAMS s 0 ; XREAD COUNT 1 STREAMS s
+              ask 4 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 0, sequence: 0 }))], count: 0, resolve: false } }
+              ask 6 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 0, sequence: 0 }))], count: 0, resolve: false } }
+            < 4 nilarray
+              *-1·%7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+            < 5 pairs bulk s, array bulk x
         "#]],
     );
 }

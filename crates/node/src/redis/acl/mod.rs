@@ -1,0 +1,237 @@
+//! Users and what they may do: access control lists as Redis 7.2 has them, without selectors.
+//!
+//! A node has its users from two places: the deployment file, whose users have Argon2id hashes and may do
+//! everything, and an ACL file in the format of Redis ([`file`]), whose line for a user of the same name says
+//! what that user may do. ACL SETUSER and its kin change the users of this node alone, until it stops or
+//! ACL SAVE writes the file: users are configuration of a node, not replicated data.
+//!
+//! Every request of a client passes [`Users::check`], with its command, its keys and its channels.
+
+mod access;
+mod commands;
+mod file;
+mod log;
+mod rules;
+mod sha256;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use commands::*;
+pub use file::FileError;
+pub(crate) use log::{Entry, Reason};
+
+use super::complaint::Complaint;
+use super::request::Args;
+use super::spec::{Spec, flag};
+use crate::gateway::{Context, Login};
+use log::Log;
+use rules::User;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The user of a connection that has not logged in.
+pub(crate) const DEFAULT: &str = "default";
+
+/// The users of a node.
+#[derive(Debug)]
+pub struct Users {
+    users: BTreeMap<String, User>,
+    /// Those of the deployment file, whose passwords are hashed with Argon2id and checked beside the shard.
+    deployed: BTreeSet<String>,
+    file: Option<PathBuf>,
+    log: Log,
+    /// No user is denied anything, as in most deployments: nothing has to be looked at.
+    unlimited: bool,
+}
+
+/// What is known of a password at once.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Verdict {
+    /// It is right.
+    Accepted,
+    /// There is no such user, which is no secret where anybody may ask for the list of users.
+    Refused,
+    /// The verifier has to say. Wrong passwords, and unknown users, take the same way as those of the
+    /// deployment file, so that nobody learns from the time it takes which users there are.
+    Ask,
+}
+
+/// Why a request is denied.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Denied {
+    /// The command, or subcommand.
+    Command,
+    /// The key at this place of the request.
+    Key(usize),
+    /// The channel at this place of the request.
+    Channel(usize),
+}
+
+impl Default for Users {
+    /// One user without a password, who may do everything.
+    fn default() -> Users {
+        Users::fresh(BTreeSet::new(), None)
+    }
+}
+
+impl Users {
+    /// The users of a node: those that the deployment file names, and those of the ACL file at this path.
+    ///
+    /// # Errors
+    /// The ACL file cannot be read, or holds what is no ACL.
+    pub fn of(deployed: impl IntoIterator<Item = String>, file: Option<PathBuf>) -> Result<Users, FileError> {
+        let mut users = Users::fresh(deployed.into_iter().collect(), file);
+        if users.file.is_some() {
+            users.load()?;
+        }
+        Ok(users)
+    }
+
+    fn fresh(deployed: BTreeSet<String>, file: Option<PathBuf>) -> Users {
+        let users = Users::initial(&deployed);
+        Users { users, deployed, file, log: Log::default(), unlimited: true }.settled()
+    }
+
+    /// The users that are there without an ACL file.
+    fn initial(deployed: &BTreeSet<String>) -> BTreeMap<String, User> {
+        // Whoever names users wants strangers to log in.
+        let anyone = User::root(deployed.is_empty(), deployed.is_empty());
+        let mut users = BTreeMap::from([(DEFAULT.to_owned(), anyone)]);
+        users.extend(deployed.iter().map(|name| (name.clone(), User::root(true, false))));
+        users
+    }
+
+    fn settled(mut self) -> Users {
+        self.settle();
+        self
+    }
+
+    fn settle(&mut self) {
+        self.unlimited = self.users.values().all(User::is_unlimited);
+    }
+
+    /// Whether a connection must log in.
+    pub fn login(&self) -> Login {
+        let open = self.users.get(DEFAULT).is_some_and(|user| user.on && user.nopass);
+        if open { Login::Open } else { Login::Required }
+    }
+
+    /// Whether there is such a user.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.users.contains_key(name)
+    }
+
+    /// What can be said of a password without hashing for long.
+    pub(crate) fn judge(&self, name: &str, password: &[u8]) -> Verdict {
+        match self.users.get(name) {
+            Some(user) if user.on && user.accepts(password) => Verdict::Accepted,
+            None if self.login() == Login::Open => Verdict::Refused,
+            _ => Verdict::Ask,
+        }
+    }
+
+    /// Whether a password that the verifier accepted lets this user in.
+    pub(crate) fn admits(&self, name: &str) -> bool {
+        self.deployed.contains(name) && self.users.get(name).is_some_and(|user| user.on)
+    }
+
+    /// Whether a user may make this request.
+    pub(crate) fn check(&self, name: &str, spec: &Spec, args: Args<'_>) -> Result<(), Denied> {
+        if self.unlimited {
+            return Ok(());
+        }
+        let Some(user) = self.users.get(name) else { return Err(Denied::Command) };
+        if user.is_unlimited() {
+            return Ok(());
+        }
+        if !user.may_run(spec.name) && !spec.is(flag::NO_AUTH) {
+            return Err(Denied::Command);
+        }
+        if user.keys.is_some() {
+            let places = spec.keys.places(args).unwrap_or_default();
+            for (nth, place) in places.into_iter().enumerate().filter(|(_, place)| *place < args.len()) {
+                if !user.may_touch(args.at(place), access::of(spec, nth, args)) {
+                    return Err(Denied::Key(place));
+                }
+            }
+        }
+        let (channels, literal) = access::channels(spec, args);
+        for place in channels {
+            if !user.may_use(args.at(place), literal) {
+                return Err(Denied::Channel(place));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Denied {
+    /// What is said to the client that was denied.
+    pub(crate) fn complaint(self, user: &str, spec: &Spec) -> Complaint {
+        Complaint::text(match self {
+            Denied::Command => format!("NOPERM {}", denied_command(user, spec)),
+            Denied::Key(_) => "NOPERM No permissions to access a key".to_owned(),
+            Denied::Channel(_) => "NOPERM No permissions to access a channel".to_owned(),
+        })
+    }
+
+    /// The same for an administrator, who may see the name.
+    fn verbose(self, user: &str, spec: &Spec, args: Args<'_>) -> String {
+        let shown = |place: usize| String::from_utf8_lossy(args.at(place)).into_owned();
+        match self {
+            Denied::Command => denied_command(user, spec),
+            Denied::Key(place) => {
+                format!("User {user} has no permissions to access the '{}' key", shown(place))
+            }
+            Denied::Channel(place) => {
+                format!("User {user} has no permissions to access the '{}' channel", shown(place))
+            }
+        }
+    }
+
+    /// What EXEC says of a command that could be queued and is denied now.
+    pub(crate) fn at_exec(self) -> Complaint {
+        let reason = match self {
+            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Key(_) => "no permission to touch the specified keys",
+            Denied::Channel(_) => {
+                "no permission to access one of the channels used as argument to the command"
+            }
+        };
+        Complaint::text(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+             This command is no longer allowed for the following reason: {reason}"
+        ))
+    }
+}
+
+fn denied_command(user: &str, spec: &Spec) -> String {
+    format!("User {user} has no permissions to run the '{}' command", spec.name)
+}
+
+/// Whether the user of a connection may make this request; what is denied goes into ACL LOG.
+pub(crate) fn permit(
+    user: &str,
+    spec: &Spec,
+    args: Args<'_>,
+    within_multi: bool,
+    context: &mut Context<'_>,
+) -> Result<(), Denied> {
+    let Err(denied) = context.hub.users.check(user, spec, args) else { return Ok(()) };
+    let (reason, object) = match denied {
+        Denied::Command => (Reason::Command, spec.name.as_bytes()),
+        Denied::Key(place) => (Reason::Key, args.at(place)),
+        Denied::Channel(place) => (Reason::Channel, args.at(place)),
+    };
+    note(Entry::new(reason, within_multi, object, user), context);
+    Err(denied)
+}
+
+/// Puts an entry into ACL LOG.
+pub(crate) fn note(entry: Entry, context: &mut Context<'_>) {
+    let mut info = String::new();
+    if let Some(client) = context.clients.get(&context.connection) {
+        super::clients::line(&mut info, context.connection, client, context.now, context.hub);
+    }
+    context.hub.users.log.add(entry, info.trim_end().to_owned(), context.stamp);
+}

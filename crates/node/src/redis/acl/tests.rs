@@ -1,0 +1,297 @@
+//! Rules, what they allow, and what is said of them. Lines marked with Redis' words were compared with Redis.
+
+use super::super::tests::{World, play, talk};
+use super::Users;
+use crate::gateway::Login;
+use expect_test::{Expect, expect};
+use std::fs;
+
+#[track_caller]
+fn check(script: &str, expected: Expect) {
+    expected.assert_eq(&talk(Login::Open, script));
+}
+
+#[test]
+fn users_are_made_listed_and_deleted() {
+    check(
+        "> ACL LIST
+         > ACL SETUSER alice
+         > ACL GETUSER alice
+         > ACL SETUSER alice on >secret ~a* %R~r:* %W~w &ch* +get +@read -@dangerous +config|get
+         > ACL LIST
+         > ACL USERS ; ACL WHOAMI
+         > ACL SETUSER alice +@all -set ; ACL GETUSER alice
+         > ACL SETUSER alice +config|get +config|set -config ; ACL GETUSER alice
+         > ACL SETUSER alice reset ; ACL GETUSER alice ; ACL GETUSER nobody
+         > ACL DELUSER alice nobody ; ACL DELUSER default
+         > ACL LIST",
+        expect![[r#"
+            > ACL LIST
+              *1·$51·user default on nopass sanitize-payload ~* &* +@all·
+            > ACL SETUSER alice
+              +OK·
+            > ACL GETUSER alice
+              *12·$5·flags·*2·$3·off·$16·sanitize-payload·$9·passwords·*0·$8·commands·$5·-@all·$4·keys·$0··$8·channels·$0··$9·selectors·*0·
+            > ACL SETUSER alice on >secret ~a* %R~r:* %W~w &ch* +get +@read -@dangerous +config|get
+              +OK·
+            > ACL LIST
+              *2·$173·user alice on sanitize-payload #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~a* %R~r:* %W~w resetchannels &ch* -@all +get +@read -@dangerous +config|get·$51·user default on nopass sanitize-payload ~* &* +@all·
+            > ACL USERS ; ACL WHOAMI
+              *2·$5·alice·$7·default·$7·default·
+            > ACL SETUSER alice +@all -set ; ACL GETUSER alice
+              +OK·*12·$5·flags·*2·$2·on·$16·sanitize-payload·$9·passwords·*1·$64·2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b·$8·commands·$10·+@all -set·$4·keys·$15·~a* %R~r:* %W~w·$8·channels·$4·&ch*·$9·selectors·*0·
+            > ACL SETUSER alice +config|get +config|set -config ; ACL GETUSER alice
+              +OK·*12·$5·flags·*2·$2·on·$16·sanitize-payload·$9·passwords·*1·$64·2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b·$8·commands·$18·+@all -set -config·$4·keys·$15·~a* %R~r:* %W~w·$8·channels·$4·&ch*·$9·selectors·*0·
+            > ACL SETUSER alice reset ; ACL GETUSER alice ; ACL GETUSER nobody
+              +OK·*12·$5·flags·*2·$3·off·$16·sanitize-payload·$9·passwords·*0·$8·commands·$5·-@all·$4·keys·$0··$8·channels·$0··$9·selectors·*0·*-1·
+            > ACL DELUSER alice nobody ; ACL DELUSER default
+              :1·-ERR The 'default' user cannot be removed·
+            > ACL LIST
+              *1·$51·user default on nopass sanitize-payload ~* &* +@all·
+        "#]],
+    );
+}
+
+#[test]
+fn rules_that_are_none_are_refused_in_redis_words() {
+    check(
+        "> ACL SETUSER x +nosuch
+         > ACL SETUSER x +@nosuch
+         > ACL SETUSER x #12
+         > ACL SETUSER x <nopw
+         > ACL SETUSER x foo
+         > ACL SETUSER x %Z~x
+         > ACL SETUSER x ~* ~x
+         > ACL SETUSER x &* &x
+         > ACL SETUSER x +config|nosuch
+         > ACL SETUSER x +sort +xgroup +debug ; ACL DELUSER x
+         > ACL GETUSER x
+         > ACL GENPASS 0
+         > ACL GENPASS x
+         > ACL CAT nosuch
+         > ACL DRYRUN nosuch GET a
+         > ACL DRYRUN default NOSUCH
+         > ACL DRYRUN default GET
+         > ACL LOG x
+         > ACL SAVE
+         > ACL LOAD",
+        expect![[r#"
+            > ACL SETUSER x +nosuch
+              -ERR Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL·
+            > ACL SETUSER x +@nosuch
+              -ERR Error in ACL SETUSER modifier '+@nosuch': Unknown command or category name in ACL·
+            > ACL SETUSER x #12
+              -ERR Error in ACL SETUSER modifier '#12': The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters·
+            > ACL SETUSER x <nopw
+              -ERR Error in ACL SETUSER modifier '<nopw': The password you are trying to remove from the user does not exist·
+            > ACL SETUSER x foo
+              -ERR Error in ACL SETUSER modifier 'foo': Syntax error·
+            > ACL SETUSER x %Z~x
+              -ERR Error in ACL SETUSER modifier '%Z~x': Syntax error·
+            > ACL SETUSER x ~* ~x
+              -ERR Error in ACL SETUSER modifier '~x': Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns·
+            > ACL SETUSER x &* &x
+              -ERR Error in ACL SETUSER modifier '&x': Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels·
+            > ACL SETUSER x +config|nosuch
+              -ERR Error in ACL SETUSER modifier '+config|nosuch': Unknown command or category name in ACL·
+            > ACL SETUSER x +sort +xgroup +debug ; ACL DELUSER x
+              +OK·:1·
+            > ACL GETUSER x
+              *-1·
+            > ACL GENPASS 0
+              -ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096·
+            > ACL GENPASS x
+              -ERR value is not an integer or out of range·
+            > ACL CAT nosuch
+              -ERR Unknown category 'nosuch'·
+            > ACL DRYRUN nosuch GET a
+              -ERR User 'nosuch' not found·
+            > ACL DRYRUN default NOSUCH
+              -ERR Command 'NOSUCH' not found·
+            > ACL DRYRUN default GET
+              -ERR wrong number of arguments for 'get' command·
+            > ACL LOG x
+              -ERR value is not an integer or out of range·
+            > ACL SAVE
+              -ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.·
+            > ACL LOAD
+              -ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.·
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_allowed_is_denied_and_logged() {
+    check(
+        "> ACL SETUSER eve on nopass ~mine:* %R~shared %W~drop &news +@all -@admin -flushall +acl|whoami +acl|log
+         > AUTH eve x
+         > ACL WHOAMI
+         > GET mine:1 ; GET shared ; SET drop x
+         < 0 nil
+         < 1 nil
+         < 2 ok
+         > SET shared x ; GET drop ; GET other
+         > SET drop x GET ; STRLEN drop ; EXISTS shared drop
+         < 3 int 0
+         < 4 int 2
+         > MGET mine:1 other ; COPY shared mine:2 ; COPY mine:2 shared
+         < 5 int 0
+         > FLUSHALL ; CONFIG GET save ; ACL LIST
+         > PUBLISH news a ; PUBLISH other a ; SUBSCRIBE news ; UNSUBSCRIBE news ; PSUBSCRIBE n* ; PSUBSCRIBE news
+         > PUNSUBSCRIBE
+         > MULTI ; SET other 1 ; EXEC
+         > EVALSHA x 1 other
+         > ZUNIONSTORE mine:z 2 shared other
+         > AUTH nobody x
+         < 7 denied
+         > ACL LOG 2
+         > ACL LOG RESET ; ACL LOG",
+        expect![[r#"
+            > ACL SETUSER eve on nopass ~mine:* %R~shared %W~drop &news +@all -@admin -flushall +acl|whoami +acl|log
+              +OK·
+            > AUTH eve x
+              +OK·
+            > ACL WHOAMI
+              $3·eve·
+            > GET mine:1 ; GET shared ; SET drop x
+              ask 0 k1 Get { key: "mine:1" }
+              ask 1 k1 Get { key: "shared" }
+              ask 2 k1 Set { key: "drop", value: "x", condition: Always, expiry: Clear, get: false }
+            < 0 nil
+              $-1·
+            < 1 nil
+              $-1·
+            < 2 ok
+              +OK·
+            > SET shared x ; GET drop ; GET other
+              -NOPERM No permissions to access a key·-NOPERM No permissions to access a key·-NOPERM No permissions to access a key·
+            > SET drop x GET ; STRLEN drop ; EXISTS shared drop
+              ask 3 k1 StrLen { key: "drop" }
+              ask 4 k1 Exists { keys: ["shared", "drop"] }
+              -NOPERM No permissions to access a key·
+            < 3 int 0
+              :0·
+            < 4 int 2
+              :2·
+            > MGET mine:1 other ; COPY shared mine:2 ; COPY mine:2 shared
+              ask 5 k1 Copy { key: "shared", target: "mine:2", replace: false }
+              -NOPERM No permissions to access a key·
+            < 5 int 0
+              :0·-NOPERM No permissions to access a key·
+            > FLUSHALL ; CONFIG GET save ; ACL LIST
+              -NOPERM User eve has no permissions to run the 'flushall' command·-NOPERM User eve has no permissions to run the 'config|get' command·-NOPERM User eve has no permissions to run the 'acl|list' command·
+            > PUBLISH news a ; PUBLISH other a ; SUBSCRIBE news ; UNSUBSCRIBE news ; PSUBSCRIBE n* ; PSUBSCRIBE news
+              :0·-NOPERM No permissions to access a channel·*3·$9·subscribe·$4·news·:1·*3·$11·unsubscribe·$4·news·:0·-NOPERM No permissions to access a channel·*3·$10·psubscribe·$4·news·:1·
+            > PUNSUBSCRIBE
+              *3·$12·punsubscribe·$4·news·:0·
+            > MULTI ; SET other 1 ; EXEC
+              +OK·-NOPERM No permissions to access a key·-EXECABORT Transaction discarded because of previous errors.·
+            > EVALSHA x 1 other
+              -NOPERM No permissions to access a key·
+            > ZUNIONSTORE mine:z 2 shared other
+              -NOPERM No permissions to access a key·
+            > AUTH nobody x
+              -WRONGPASS invalid username-password pair or user is disabled.·
+            < 7 denied
+            > ACL LOG 2
+              *2·*20·$5·count·:1·$6·reason·$4·auth·$7·context·$8·toplevel·$6·object·$4·AUTH·$8·username·$6·nobody·$11·age-seconds·$1·0·$11·client-info·$297·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=exec user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:9·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·*20·$5·count·:4·$6·reason·$3·key·$7·context·$8·toplevel·$6·object·$5·other·$8·username·$3·eve·$11·age-seconds·$1·0·$11·client-info·$297·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=exec user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:2·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·
+            > ACL LOG RESET ; ACL LOG
+              +OK·*0·
+        "#]],
+    );
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_denied() {
+    check(
+        "> ACL SETUSER bob ~a %R~r &c +get +set +publish
+         > ACL DRYRUN bob GET a ; ACL DRYRUN bob GET b ; ACL DRYRUN bob SET r 1 ; ACL DRYRUN bob DEL a
+         > ACL DRYRUN bob PUBLISH c x ; ACL DRYRUN bob PUBLISH d x ; ACL DRYRUN bob AUTH x",
+        expect![[r#"
+            > ACL SETUSER bob ~a %R~r &c +get +set +publish
+              +OK·
+            > ACL DRYRUN bob GET a ; ACL DRYRUN bob GET b ; ACL DRYRUN bob SET r 1 ; ACL DRYRUN bob DEL a
+              +OK·$49·User bob has no permissions to access the 'b' key·$49·User bob has no permissions to access the 'r' key·$52·User bob has no permissions to run the 'del' command·
+            > ACL DRYRUN bob PUBLISH c x ; ACL DRYRUN bob PUBLISH d x ; ACL DRYRUN bob AUTH x
+              +OK·$53·User bob has no permissions to access the 'd' channel·+OK·
+        "#]],
+    );
+}
+
+#[test]
+fn a_transaction_is_denied_what_was_taken_away_since_it_was_queued() {
+    let mut world = World::new(Login::Open);
+    let mut text = play(&mut world, "> MULTI ; GET a ; SET b 1");
+    let mut default = super::rules::User::root(true, true);
+    default.apply(b"-set").unwrap();
+    world.hub.users.users.insert("default".to_owned(), default);
+    world.hub.users.settle();
+    text += &play(&mut world, "> EXEC");
+    expect![[r#"
+        > MULTI ; GET a ; SET b 1
+          +OK·+QUEUED·+QUEUED·
+        > EXEC
+          ask 0 k1 Transaction { watched: [], operations: [Get { key: "a" }] }
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn who_is_logged_in_as_nobody_is_cut_off() {
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> ACL SETUSER eve on nopass +@all allkeys &a ; AUTH eve x ; SUBSCRIBE a");
+    assert!(!world.clients[&7].kill);
+    let users = &mut world.hub.users;
+    let mut eve = users.users["eve"].clone();
+    eve.apply(b"resetchannels").unwrap();
+    users.users.insert("eve".to_owned(), eve);
+    play(&mut world, "> RESET ; ACL SETUSER other on");
+    assert!(!world.clients[&7].kill, "RESET has left eve and the channel");
+    play(&mut world, "> ACL SETUSER eve allchannels ; AUTH eve x ; ACL DELUSER eve");
+    assert!(world.clients[&7].kill);
+}
+
+#[test]
+fn the_file_is_that_of_redis() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users.acl");
+    let hash = super::sha256::sha256(b"secret");
+    fs::write(&path, format!("user default off\n\nuser app on #{hash} ~app:* +@all -@dangerous\n")).unwrap();
+    let users = Users::of(["root".to_owned()], Some(path.clone())).unwrap();
+    assert_eq!(users.login(), Login::Required);
+    users.save().unwrap();
+    let saved = fs::read_to_string(&path).unwrap();
+    expect![[r#"
+        user app on sanitize-payload #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~app:* resetchannels +@all -@dangerous
+        user default off sanitize-payload resetchannels -@all
+        user root on sanitize-payload ~* &* +@all
+    "#]].assert_eq(&saved);
+    let again = Users::of([], Some(path.clone())).unwrap();
+    again.save().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), saved);
+
+    fs::write(&path, "foo\nuser a +nosuch\nuser b\nuser b\n").unwrap();
+    let error = Users::of([], Some(path.clone())).unwrap_err().to_string();
+    let error = error.replace(path.to_str().unwrap(), "FILE");
+    expect!["FILE:1 should start with user keyword followed by the username. FILE:2: Unknown command or category name in ACL. FILE:4: Duplicate user found. A user can only be defined once in config files (as on line 3). "].assert_eq(&error);
+}
+
+#[test]
+fn a_user_of_the_deployment_is_checked_beside_the_shard() {
+    let users = Users::of(["app".to_owned()], None).unwrap();
+    assert_eq!(users.login(), Login::Required);
+    assert_eq!(users.judge("app", b"x"), super::Verdict::Ask);
+    assert_eq!(users.judge("default", b"x"), super::Verdict::Ask);
+    assert!(users.admits("app") && !users.admits("default") && !users.admits("nobody"));
+}
+
+#[test]
+fn a_glob_built_to_explode_denies_in_time() {
+    let mut world = World::new(Login::Open);
+    let pattern = "a*".repeat(500) + "b";
+    play(&mut world, &format!("> ACL SETUSER eve on nopass +@all ~{pattern} ; AUTH eve x"));
+    let started = std::time::Instant::now();
+    let denied = play(&mut world, &format!("> GET {}", "a".repeat(60_000)));
+    assert!(denied.contains("-NOPERM No permissions to access a key"));
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
