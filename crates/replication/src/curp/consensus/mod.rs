@@ -96,7 +96,7 @@ pub use parameters::Parameters;
 
 use super::{FastPath, Heard, Recording, Records, View};
 use crate::client::Setup;
-use crate::family::{AskingClient, Replicated};
+use crate::family::Replicated;
 use crate::message::Entry;
 use crate::order::{Ordered, Reign};
 use isochrone_core::{CommandId, ProcessId, Quorums, StateMachine, Wire};
@@ -117,7 +117,7 @@ impl crate::Family for Family {
     const COMMITS: bool = false;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
-    type Client<S: StateMachine> = AskingClient<Family, S>;
+    type Client<S: StateMachine> = super::Client<S, Witnesses>;
 }
 
 /// How clients speak with the members' witnesses.
