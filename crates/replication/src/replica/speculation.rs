@@ -40,8 +40,10 @@ type Place<S> = (Arc<[Entry<<S as StateMachine>::Command>]>, usize);
 pub(super) struct Speculation<S: StateMachine> {
     /// Tentative values, in order. Those executed come first.
     pending: VecDeque<Pending<S>>,
-    /// How many of them were executed.
+    /// How many of them were run.
     ran: usize,
+    /// How many of those changed the machine: commands that were executed.
+    executed: usize,
     /// Positions, counted from 1: the last one decided.
     decided: u64,
     unsynced: Unsynced,
@@ -111,6 +113,7 @@ impl<S: StateMachine> Default for Speculation<S> {
         Speculation {
             pending: VecDeque::new(),
             ran: 0,
+            executed: 0,
             decided: 0,
             unsynced: Unsynced::default(),
             sessions: BTreeMap::new(),
@@ -156,7 +159,8 @@ impl<S: StateMachine> Speculation<S> {
 
     /// Whether the machine holds anything that is not decided.
     fn ahead(&self) -> bool {
-        self.ran > 0
+        debug_assert!(self.executed == 0 || self.base.is_some(), "no way back");
+        self.executed > 0
     }
 
     /// Copies the machine where it is time, before something tentative is executed on it.
@@ -209,10 +213,11 @@ impl<S: StateMachine> Speculation<S> {
                 self.sessions.remove(&id.client.process);
             }
         }
-        if matches!(pending.ran, Some(Ran::Executed(_)))
-            && let Some(base) = &mut self.base
-        {
-            base.since.push(pending.place);
+        if matches!(pending.ran, Some(Ran::Executed(_))) {
+            self.executed -= 1;
+            if let Some(base) = &mut self.base {
+                base.since.push(pending.place);
+            }
         }
         if let Some((_, machine)) = self.next.take_if(|(position, _)| *position <= self.decided) {
             self.base = Some(Base { machine, since: Vec::new() });
@@ -326,6 +331,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let position = self.speculation.decided + self.speculation.ran as u64 + 1;
         self.speculation.unsynced.mark(position, keyspace, touches);
         let reply = self.machine.apply(command);
+        self.speculation.executed += 1;
         let (values, bytes) = &mut self.speculation.grown;
         (*values, *bytes) = (*values + 1, *bytes + wire::encoded_size(&place.0[place.1]));
         let tell = answer && (apart || !whole && self.planted(Bug::SpeculateOnConflict));

@@ -470,6 +470,17 @@ fn what_is_dropped_is_undone() {
     assert_eq!(broken.text(1), "a");
 }
 
+/// Seed 804 of the consensus variant: a tentative read ran before the first tentative command.
+#[test]
+fn a_read_in_front_does_not_hide_the_way_back() {
+    let mut bench = Bench::new(None);
+    bench.run(Get(1));
+    bench.run(Append(1, 'a'));
+    assert_eq!(bench.restarted().text(1), "");
+    bench.drop();
+    assert_eq!(bench.text(1), "");
+}
+
 /// A request under another reign is not taken.
 #[test]
 fn another_reign_is_told() {
