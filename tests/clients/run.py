@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Real Redis clients against a running cluster.
 
-Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark` and `redis-py` talk to it
-as they are. Installs what it needs: redis-tools from the system's packages where it is missing (as root
-or by sudo), redis-py into a virtual environment of its own under target/.
+Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, rq, celery,
+go-redis, node-redis and jedis talk to it as they are. Installs what it needs: redis-tools from the
+system's packages where it is missing (as root or by sudo), Python packages into a virtual environment
+of its own under target/, the others by their own package managers, whose programs must be there: a
+client whose toolchain (go, npm, mvn) is missing is skipped, and the test says so.
 
     run.py --binary target/debug/isochrone [--only NAME]
 
@@ -18,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -232,6 +235,153 @@ def test_redis_py_pool_under_threads(cluster):
         pool.disconnect()
 
 
+# --- streams, users -------------------------------------------------------------------------------------
+
+
+def test_redis_py_streams(cluster):
+    import threading
+
+    for protocol in (2, 3):
+        here, there = connect(cluster, 0, protocol=protocol), connect(cluster, 1, protocol=protocol)
+        here.delete("stream")
+        first = here.xadd("stream", {"a": 1})
+        second = there.xadd("stream", {"b": 2}, maxlen=10)
+        same(here.xrange("stream"), [(first, {"a": "1"}), (second, {"b": "2"})])
+        same(there.xrevrange("stream", count=1), [(second, {"b": "2"})])
+        same((here.xlen("stream"), here.type("stream"), here.xdel("stream", first)), (2, "stream", 1))
+        same([key for key in here.scan_iter(_type="stream")], ["stream"])
+        heard = []
+        reader = threading.Thread(target=lambda: heard.append(there.xread({"stream": "$"}, block=20_000)))
+        reader.start()
+        # What `$` means is known once it waits.
+        wait_for("a reader that waits", lambda: any(c["cmd"] == "xread" and "b" in c["flags"] for c in there.client_list()))
+        third = here.xadd("stream", {"c": 3})
+        reader.join(30)
+        entries = [(third, {"c": "3"})]
+        same(heard, [{"stream": [entries]}] if protocol == 3 else [[["stream", entries]]])
+
+
+def test_redis_py_users(cluster):
+    import redis
+
+    admin = connect(cluster, 2)
+    admin.acl_setuser("reader", enabled=True, passwords="+secret", categories=["+@read"], keys=["open:*"], reset=True)
+    admin.set("open:a", 1)
+    reader = connect(cluster, 2, username="reader", password="secret")
+    same(reader.get("open:a"), "1")
+    for denied in (lambda: reader.get("closed"), lambda: reader.set("open:a", 2), lambda: reader.acl_list()):
+        try:
+            denied()
+        except redis.exceptions.NoPermissionError:
+            continue
+        raise AssertionError("a user reached what the rules deny")
+    same(admin.acl_log()[0]["username"], "reader")
+    same(admin.acl_deluser("reader"), 1)
+    try:
+        connect(cluster, 2, username="reader", password="secret").ping()
+    except redis.exceptions.AuthenticationError:
+        return
+    raise AssertionError("a user that is no more has logged in")
+
+
+# --- what is built on redis-py ---------------------------------------------------------------------------
+
+
+def wait_for(what, holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.02)
+
+
+def test_rq_jobs_end_to_end(cluster):
+    import redis
+    import rq
+
+    connection = redis.Redis(port=cluster.ports[0], socket_timeout=60)
+    queue = rq.Queue("jobs", connection=connection)
+    jobs = [queue.enqueue("operator.add", number, 1) for number in range(10)]
+    last = queue.enqueue("operator.mul", 6, 7, depends_on=jobs)
+    broken = queue.enqueue("operator.truediv", 1, 0)
+    worker = rq.SimpleWorker([queue], connection=redis.Redis(port=cluster.ports[1], socket_timeout=60))
+    assert worker.work(burst=True, logging_level="CRITICAL")
+    same([job.return_value(refresh=True) for job in jobs], list(range(1, 11)))
+    same(last.return_value(refresh=True), 42)
+    same(broken.get_status(refresh=True), rq.job.JobStatus.FAILED)
+    assert "ZeroDivisionError" in broken.latest_result().exc_string
+    same(queue.count, 0)
+
+
+def test_celery_chords_end_to_end(cluster):
+    import celery
+    import redis
+
+    url = f"redis://127.0.0.1:{cluster.ports[0]}/0"
+    connect(cluster).flushdb()
+    environment = os.environ | {"BROKER": url, "PYTHONPATH": str(HERE)}
+    log = ROOT / "target" / "celery.log"
+    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--pool", "threads", "--concurrency", "4",
+               "--loglevel", "INFO", "--without-mingle"]
+    with open(log, "w") as out:
+        worker = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+    os.environ["BROKER"] = url
+    sys.path.insert(0, str(HERE))
+    try:
+        import tasks
+
+        same(tasks.add.delay(2, 3).get(timeout=60), 5)
+        same(celery.group(tasks.add.s(i, i) for i in range(5))().get(timeout=60), [0, 2, 4, 6, 8])
+        same(celery.chain(tasks.add.s(1, 2), tasks.add.s(4))().get(timeout=60), 7)
+        same(celery.chord((tasks.add.s(i, i) for i in range(5)), tasks.total.s())().get(timeout=60), 20)
+        lock = redis.Redis.from_url(url).lock("celery:lock", timeout=10)
+        assert lock.acquire(blocking=False)
+        lock.extend(10)
+        lock.release()
+    except Exception:
+        print(log.read_text()[-4000:])
+        raise
+    finally:
+        worker.terminate()
+        worker.wait(30)
+
+
+# --- other languages -------------------------------------------------------------------------------------
+
+
+class Skipped(Exception):
+    """A toolchain is not there."""
+
+
+def client_program(cluster, folder, tool, install, run):
+    """Installs what a program needs, and runs it against two regions."""
+    if not shutil.which(tool):
+        raise Skipped(f"{tool} is not on the PATH")
+    ports = [str(port) for port in cluster.ports[:2]]
+    # Build outputs stay under target/.
+    for command in [install, [*run, *ports]]:
+        if command:
+            done = subprocess.run(command, cwd=HERE / folder, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    same(done.stdout.strip().split("\n")[-1], "ok")
+
+
+def test_go_redis(cluster):
+    program = str(ROOT / "target" / "go-client")
+    client_program(cluster, "go", "go", ["go", "build", "-o", program, "."], [program])
+
+
+def test_node_redis(cluster):
+    client_program(cluster, "node", "npm", ["npm", "ci", "--silent", "--no-audit", "--no-fund"], ["node", "main.mjs"])
+
+
+def test_jedis(cluster):
+    out = str(ROOT / "target" / "java-client")
+    compile = ["mvn", "-q", "-B", f"-DbuildDirectory={out}", "compile", "dependency:build-classpath",
+               f"-Dmdep.outputFile={out}/classpath"]
+    program = f'exec java -cp "{out}/classes:$(cat {out}/classpath)" Main "$@"'
+    client_program(cluster, "java", "mvn", compile, ["sh", "-c", program, "Main"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True, help="the isochrone program")
@@ -241,16 +391,19 @@ def main():
     ensure_tools()
     ensure_python()
     tests = [(n, t) for n, t in globals().items() if n.startswith("test_") and arguments.only in n]
-    failed = 0
+    failed, skipped = 0, 0
     with Cluster(binary) as cluster:
         for name, test in tests:
             try:
                 test(cluster)
                 print(f"ok      {name}", flush=True)
+            except Skipped as why:
+                skipped += 1
+                print(f"skipped {name}: {why}", flush=True)
             except Exception:
                 failed += 1
                 print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{len(tests) - failed} passed, {failed} failed")
+    print(f"{len(tests) - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not tests else 0
 
 
