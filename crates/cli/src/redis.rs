@@ -195,8 +195,9 @@ impl Settings {
         let address = std::net::SocketAddr::new(self.bind, self.port);
         let mut text = format!(
             "# One node for Redis clients, as `isochrone redis` has written it. Edited, it is run as it is, and not\n\
-             # written again. To grow: give this node a `listen`, add nodes behind it, and start each with\n\
-             # `isochrone node`, this one with --name {NAME} and this directory as --data (docs/redis.md).\n\
+             # written again. To grow: give this node a `listen` and a `http`, add nodes behind it, name them as\n\
+             # `spares`, start each with `isochrone node`, this one with --name {NAME} and this directory as --data,\n\
+             # and add their replicas (docs/operations.md).\n\
              \n\
              cluster = \"redis\"\n\
              \n\

@@ -16,6 +16,7 @@ pub mod deployment;
 pub mod effects;
 pub mod few;
 pub mod frontier;
+pub mod glob;
 pub mod graph;
 pub mod guarantee;
 pub mod hash;

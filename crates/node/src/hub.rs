@@ -203,7 +203,7 @@ impl Hub {
             self.mail.push_back((*connection, notice));
         }
         for (pattern, connections) in &self.patterns {
-            if crate::redis::glob::fits(pattern, channel) {
+            if isochrone_core::glob::fits(pattern, channel) {
                 for connection in connections {
                     let (channel, payload) = (channel.clone(), payload.clone());
                     let notice = Notice::Message { pattern: Some(pattern.clone()), channel, payload };

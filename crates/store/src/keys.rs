@@ -1,11 +1,11 @@
 //! Keys as such: existence, expiry, listing, renaming.
 
 use crate::Store;
-use crate::glob::Glob;
 use crate::random;
 use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
 use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, TtlUnit};
+use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Stamp};
 
 impl Store {

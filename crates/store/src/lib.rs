@@ -21,7 +21,6 @@ mod bits;
 mod chords;
 mod encoding;
 mod export;
-mod glob;
 mod hash;
 mod hashes;
 mod keys;

@@ -4,6 +4,7 @@ use super::complaint::Complaint;
 use super::request::{Args, integer};
 use super::spec::Given;
 use isochrone_core::command::{Expiry, Keys, Pairs, Score};
+use isochrone_core::glob::PATTERN_MAX;
 use isochrone_core::{Blob, Stamp};
 
 /// A key, member, field or value.
@@ -124,6 +125,14 @@ pub(crate) fn counted_keys(
     }
 }
 
+/// A pattern, no longer than a node is willing to try on every key.
+pub(crate) fn pattern(text: &[u8]) -> Result<&[u8], Complaint> {
+    match text.len() {
+        0..=PATTERN_MAX => Ok(text),
+        _ => Err(Complaint::text(format!("ERR the pattern is longer than {PATTERN_MAX} bytes"))),
+    }
+}
+
 /// Options of SCAN and its kin.
 #[derive(Debug)]
 pub(crate) struct ScanOptions {
@@ -147,6 +156,7 @@ pub(crate) fn scan_options(args: Args<'_>, at: usize, typed: bool) -> Result<Sca
         let value = args.at(at + 1);
         if is(args.at(at), "MATCH") {
             // A pattern that fits everything costs nothing that way.
+            let value = pattern(value)?;
             options.pattern = (value != b"*").then(|| blob(value));
         } else if is(args.at(at), "COUNT") {
             let count = number(value)?;

@@ -3,12 +3,12 @@
 use super::absent::ABSENT;
 use super::complaint::Complaint;
 use super::connection::State;
-use super::glob;
 use super::reply::Reply;
 use super::request::Args;
 use super::spec::{Group, Keys, Spec, flag};
 use super::table::{self, COMMANDS};
 use crate::gateway::Context;
+use isochrone_core::glob;
 use std::collections::BTreeMap;
 
 type Answer = Result<(), Complaint>;

@@ -3,10 +3,10 @@
 
 use super::complaint::Complaint;
 use super::connection::State;
-use super::glob;
 use super::reply::Reply;
 use super::request::Args;
 use crate::gateway::Context;
+use isochrone_core::glob;
 
 /// The parameters that exist, in order, with their values here.
 fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {

@@ -29,7 +29,6 @@ mod complaint;
 mod config;
 mod connection;
 mod fuzz;
-pub mod glob;
 mod info;
 mod login;
 mod pipeline;

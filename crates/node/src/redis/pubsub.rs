@@ -2,12 +2,12 @@
 
 use super::complaint::Complaint;
 use super::connection::State;
-use super::glob;
 use super::reply::{Reply, Version};
 use super::request::Args;
 use crate::gateway::Context;
 use crate::hub::{Notice, Topic};
 use isochrone_core::Blob;
+use isochrone_core::glob;
 
 type Answer = Result<(), Complaint>;
 
@@ -62,6 +62,10 @@ fn add(
 ) -> Answer {
     if state.subscribed + args.len() > context.limits.elements {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
+    }
+    if topic == Topic::Pattern {
+        // All or none: a part of the confirmations with an error behind them nobody understands.
+        args.from(1).iter().try_for_each(|name| super::args::pattern(name).map(drop))?;
     }
     for name in args.from(1).iter() {
         let name = Blob::new(name);
@@ -134,7 +138,7 @@ pub(crate) fn channels(
 ) -> Answer {
     let pattern = match args.len() {
         2 => None,
-        3 => Some(args.at(2)),
+        3 => Some(super::args::pattern(args.at(2))?),
         _ => return Err(Complaint::Arity("pubsub|channels")),
     };
     let names = context.hub.channels().map(|(name, _)| name);

@@ -3,9 +3,9 @@
 use super::access::{Access, BOTH};
 use super::sha256::sha256;
 use crate::redis::absent::ABSENT;
-use crate::redis::glob;
 use crate::redis::spec::Spec;
 use crate::redis::table::{self, COMMANDS};
+use isochrone_core::glob;
 use std::collections::BTreeSet;
 
 /// What somebody who logs in as this user may do.

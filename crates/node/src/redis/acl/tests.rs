@@ -247,8 +247,9 @@ fn who_is_logged_in_as_nobody_is_cut_off() {
     users.users.insert("eve".to_owned(), eve);
     play(&mut world, "> RESET ; ACL SETUSER other on");
     assert!(!world.clients[&7].kill, "RESET has left eve and the channel");
-    play(&mut world, "> ACL SETUSER eve allchannels ; AUTH eve x ; ACL DELUSER eve");
-    assert!(world.clients[&7].kill);
+    let said = play(&mut world, "> ACL SETUSER eve allchannels ; AUTH eve x ; ACL DELUSER eve other ; GET a");
+    assert!(world.clients[&7].kill && !said.contains("ask "), "{said}");
+    assert!(said.ends_with("-NOPERM User eve has no permissions to run the 'get' command·\n"), "{said}");
 }
 
 #[test]

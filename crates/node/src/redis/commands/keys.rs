@@ -1,7 +1,7 @@
 //! Keys whatever they hold.
 
 use super::Understood;
-use crate::redis::args::{Time, blob, blobs, is, number, scan_options};
+use crate::redis::args::{Time, blob, blobs, is, number, pattern, scan_options};
 use crate::redis::catalog;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
@@ -58,7 +58,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
     ),
     Group::Generic
         .data("keys", 2, READ | DANGEROUS, about("1.0.0", "pattern", "All keys that match"), |args, _| {
-            Ok(Operation::Keys { pattern: blob(args.at(1)) }.into())
+            Ok(Operation::Keys { pattern: blob(pattern(args.at(1))?) }.into())
         })
         .with_keys(Keys::None),
     Group::Generic.here(
