@@ -266,7 +266,7 @@ fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
         return Err(malformed(format!("the collection under {key:?} is empty or repeats an element")));
     };
     if deadline != Stamp::MAX {
-        store.deadlines.insert((deadline, key.clone()));
+        store.deadlines.insert(deadline, &key);
     }
     store.digest = store.digest.wrapping_add(version);
     store.keys.insert(&key, Entry { value, deadline, version });

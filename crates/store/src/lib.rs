@@ -19,6 +19,7 @@
 
 mod bits;
 mod chords;
+mod deadlines;
 mod encoding;
 mod export;
 mod hash;
@@ -43,9 +44,9 @@ mod tests;
 
 pub use export::View;
 
+use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
-use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
-use std::collections::BTreeSet;
+use isochrone_core::{Command, Malformed, Stamp, StateMachine};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use trie::Trie;
@@ -57,7 +58,7 @@ use value::{Collection, Entry, Value};
 pub struct Store {
     keys: Trie<Entry>,
     /// The keys that have a deadline.
-    deadlines: BTreeSet<(Stamp, Blob)>,
+    deadlines: Deadlines,
     /// The sum of the versions of all keys.
     digest: u64,
 }

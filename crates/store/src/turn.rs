@@ -1,12 +1,12 @@
 //! One command that changes the state: what the files of the types share.
 
 use crate::Store;
+use crate::deadlines::Deadlines;
 use crate::hash;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
 use isochrone_core::{Blob, Stamp};
-use std::collections::BTreeSet;
 
 /// The execution of one command. Every change of a key goes through it, so that versions, digest and
 /// deadlines follow.
@@ -269,7 +269,7 @@ impl<'a> Turn<'a> {
 /// What must follow a change of a key: its version, the digest, the deadlines.
 pub(crate) struct Books<'a> {
     key: &'a Blob,
-    deadlines: &'a mut BTreeSet<(Stamp, Blob)>,
+    deadlines: &'a mut Deadlines,
     digest: &'a mut u64,
 }
 
@@ -304,7 +304,7 @@ impl Books<'_> {
                 let version = mark.next(slot.hash());
                 *self.digest = self.digest.wrapping_add(version);
                 if deadline != Stamp::MAX {
-                    self.deadlines.insert((deadline, self.key.clone()));
+                    self.deadlines.insert(deadline, self.key);
                 }
                 slot.insert(self.key.clone(), Entry { value, deadline, version });
             }
@@ -317,10 +317,10 @@ impl Books<'_> {
             return;
         }
         if entry.deadline != Stamp::MAX {
-            self.deadlines.remove(&(entry.deadline, self.key.clone()));
+            self.deadlines.remove(entry.deadline, self.key);
         }
         if deadline != Stamp::MAX {
-            self.deadlines.insert((deadline, self.key.clone()));
+            self.deadlines.insert(deadline, self.key);
         }
         entry.deadline = deadline;
     }
@@ -330,7 +330,7 @@ impl Books<'_> {
         let (key, entry) = slot.remove()?;
         *self.digest = self.digest.wrapping_sub(entry.version);
         if entry.deadline != Stamp::MAX {
-            self.deadlines.remove(&(entry.deadline, key));
+            self.deadlines.remove(entry.deadline, &key);
         }
         Some(entry)
     }

@@ -1,0 +1,62 @@
+//! The keys that have a deadline, earliest first.
+
+use crate::sequence::{Place, Sequence};
+use isochrone_core::{Blob, Stamp};
+
+/// Deadlines with their keys, each once, in order. A clone costs as little as that of a [`Sequence`]: whoever
+/// executes ahead of what is decided clones the store often.
+#[derive(Clone, Default)]
+pub(crate) struct Deadlines(Sequence<(Stamp, Blob)>);
+
+impl Deadlines {
+    /// The earliest, and its key.
+    pub fn first(&self) -> Option<&(Stamp, Blob)> {
+        self.0.get(0)
+    }
+
+    /// Notes a deadline of a key, once.
+    pub fn insert(&mut self, deadline: Stamp, key: &Blob) {
+        let (place, held) = self.find(deadline, key);
+        if !held {
+            self.0.insert(place, (deadline, key.clone()));
+        }
+    }
+
+    /// Forgets it, where it was noted.
+    pub fn remove(&mut self, deadline: Stamp, key: &Blob) {
+        let (place, held) = self.find(deadline, key);
+        if held {
+            self.0.remove(place);
+        }
+    }
+
+    /// Where it is, or would be; and whether it is there.
+    fn find(&self, deadline: Stamp, key: &Blob) -> (Place, bool) {
+        let place = self.0.seek(|(held, name)| (*held, name) < (deadline, key));
+        (place, self.0.at(place).is_some_and(|(held, name)| (*held, name) == (deadline, key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn they_are_those_of_an_ordered_set() {
+        let (mut deadlines, mut twin) = (Deadlines::default(), BTreeSet::new());
+        let mut seed = 1_u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (deadline, key) = (Stamp::from_nanos(seed >> 58), Blob::from(vec![(seed >> 50) as u8]));
+            if twin.insert((deadline, key.clone())) {
+                deadlines.insert(deadline, &key);
+            } else {
+                twin.remove(&(deadline, key.clone()));
+                deadlines.remove(deadline, &key);
+            }
+            assert_eq!(deadlines.first(), twin.first());
+        }
+        assert!(twin.len() > 1_000 && deadlines.0.iter().eq(twin.iter()));
+    }
+}
