@@ -69,29 +69,34 @@ impl Unsynced {
         Some(last).filter(|last| *last > self.synced)
     }
 
-    /// The command at this position, which is the next, touches these.
+    /// The command at this position, which is the next, touches these: whether it commutes with everything
+    /// tentative before it, and witnesses can know that.
     pub(crate) fn mark(
         &mut self,
         position: u64,
         keyspace: KeyspaceId,
         visit: impl FnOnce(&mut dyn FnMut(Touch<'_>)),
-    ) {
+    ) -> bool {
         debug_assert!(position > self.head, "position {position} behind {}", self.head);
-        self.head = position;
+        let (mut last, mut whole) = (self.barrier, false);
         visit(&mut |touch| match touch {
-            Touch::All(_) => self.barrier = position,
+            Touch::All(_) => (whole, self.barrier) = (true, position),
             Touch::Key(key, _) => {
                 let hash = key_hash(keyspace, key);
                 let known = self.keys.entry(hash).or_default();
                 if known.touched != position {
+                    last = last.max(if only_reads(touch) { known.written } else { known.touched });
                     self.marks.push_back((position, hash));
                 }
                 known.touched = position;
                 if !only_reads(touch) {
+                    // Where it reads the key as well, what only read it before is nothing to it (4.3).
                     known.written = position;
                 }
             }
         });
+        self.head = position;
+        !whole && last <= self.synced
     }
 
     /// Everything up to this position is safe.
@@ -135,7 +140,7 @@ mod tests {
     fn two_that_read_commute_and_no_others() {
         let mut unsynced = Unsynced::default();
         unsynced.mark(1, SPACE, key("r", Access::Read));
-        unsynced.mark(2, SPACE, key("w", Access::Write));
+        assert!(unsynced.mark(2, SPACE, key("w", Access::Write)));
         let conflict = |name, access| unsynced.conflict(SPACE, key(name, access));
         assert_eq!(conflict("r", Access::Read), None);
         assert_eq!(conflict("r", Access::Update), Some(1));
@@ -156,8 +161,12 @@ mod tests {
             visit(Touch::Key(&Blob::from("y"), Access::Write));
         };
         assert_eq!(unsynced.conflict(SPACE, both), Some(1));
+        assert!(!unsynced.mark(2, SPACE, both));
         unsynced.sync(1);
-        assert_eq!(unsynced.conflict(SPACE, both), None);
+        assert_eq!(unsynced.conflict(SPACE, key("x", Access::Read)), None);
+        assert_eq!(unsynced.conflict(SPACE, both), Some(2));
+        unsynced.sync(2);
+        assert!(unsynced.mark(3, SPACE, both));
     }
 
     /// T23: behind what touches everything, everything conflicts until it is safe.
@@ -165,8 +174,8 @@ mod tests {
     fn a_barrier_conflicts_with_all() {
         let mut unsynced = Unsynced::default();
         assert_eq!(unsynced.conflict(SPACE, all(Access::Update)), None, "nothing is tentative");
-        unsynced.mark(1, SPACE, all(Access::Update));
-        unsynced.mark(2, SPACE, key("k", Access::Write));
+        assert!(!unsynced.mark(1, SPACE, all(Access::Update)), "no witness knows");
+        assert!(!unsynced.mark(2, SPACE, key("k", Access::Write)));
         assert_eq!(unsynced.conflict(SPACE, key("other", Access::Read)), Some(1));
         unsynced.sync(1);
         assert_eq!(unsynced.conflict(SPACE, key("other", Access::Read)), None);
@@ -179,7 +188,7 @@ mod tests {
         let mut unsynced = Unsynced::default();
         for position in 1..=1_000 {
             let name = format!("k{}", position % 10);
-            unsynced.mark(position, SPACE, key(&name, Access::Write));
+            assert!(unsynced.mark(position, SPACE, key(&name, Access::Write)));
             unsynced.sync(position.saturating_sub(5));
             assert!(unsynced.len() <= 5 && unsynced.marks.len() <= 5);
         }

@@ -324,17 +324,13 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }),
             false => entry.visit(&mut |touch| visit(touch)),
         };
-        let mut whole = false;
-        touches(&mut |touch| whole |= matches!(touch, Touch::All(_)));
-        // No witness keeps what touches everything: a speculative answer would be of no use.
-        let apart = !whole && self.speculation.unsynced.conflict(keyspace, touches).is_none();
         let position = self.speculation.decided + self.speculation.ran as u64 + 1;
-        self.speculation.unsynced.mark(position, keyspace, touches);
+        let apart = self.speculation.unsynced.mark(position, keyspace, touches);
         let reply = self.machine.apply(command);
         self.speculation.executed += 1;
         let (values, bytes) = &mut self.speculation.grown;
         (*values, *bytes) = (*values + 1, *bytes + wire::encoded_size(&place.0[place.1]));
-        let tell = answer && (apart || !whole && self.planted(Bug::SpeculateOnConflict));
+        let tell = answer && (apart || self.planted(Bug::SpeculateOnConflict));
         if tell {
             self.answer(id.client, None, id.sequence, Told::Speculative(reply.clone()));
         }
