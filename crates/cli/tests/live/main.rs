@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
+mod hostile;
 mod messages;
 mod processes;
 mod proxy;

@@ -20,7 +20,13 @@ pub const TOKEN: &str = "a token of the tests";
 pub fn isochrone<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isochrone"));
     command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
-    for variable in ["RUST_LOG", "ISOCHRONE_LOG_FORMAT", "ISOCHRONE_AUTH", "ISOCHRONE_ADMIN_TOKEN", "ISOCHRONE_PASSWORD_HASH"] {
+    for variable in [
+        "RUST_LOG",
+        "ISOCHRONE_LOG_FORMAT",
+        "ISOCHRONE_AUTH",
+        "ISOCHRONE_ADMIN_TOKEN",
+        "ISOCHRONE_PASSWORD_HASH",
+    ] {
         command.env_remove(variable);
     }
     command

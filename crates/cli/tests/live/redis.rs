@@ -1,6 +1,9 @@
 //! `isochrone redis`: the start with nothing but a directory, and that directory in the hands of `isochrone node`.
 
-use super::processes::{Process, addresses, client, deployment, isochrone, node, nodes, outcome};
+use super::processes::{
+    Addresses, Process, TOKEN, addresses, client, deployment, isochrone, node, nodes, outcome, until,
+};
+use super::replace::order;
 use super::resp::{Client, Reply};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +25,7 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
 
 /// Asks until the node, which elects itself first, serves.
 fn served(address: SocketAddr, words: &[&str]) -> Reply {
-    super::processes::until("a reply", || match client(address).ask(words).ok()? {
+    until("a reply", || match client(address).ask(words).ok()? {
         Reply::Error(text) if text.starts_with("NOLEADER") || text.starts_with("LOADING") => None,
         reply => Some(reply),
     })
@@ -70,6 +73,62 @@ fn what_was_answered_outlives_a_kill_and_the_node_verb_takes_the_directory_over(
     let (status, _, err) = outcome(["redis", "--dir", text(&dir), "--port", "7777"]);
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("--port: ") && err.contains("was edited"), "{err}");
+}
+
+/// `isochrone node` of this name, its HTTP address open to orders.
+fn member(file: &Path, name: &str, data: &Path) -> Process {
+    let mut command = isochrone(["node", text(file), "--name", name, "--data", text(data)]);
+    command.env("ISOCHRONE_ADMIN_TOKEN", TOKEN);
+    let process = Process::start(command);
+    assert!(process.line().is_some_and(|line| line.contains("is ready")), "{name}");
+    process
+}
+
+#[test]
+fn one_node_grows_into_three_of_which_one_may_be_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("data");
+    let three = nodes(3);
+    let mut process = redis(&dir, three[0].redis, &[]);
+    assert_eq!(served(three[0].redis, &["SET", "city", "Lisbon"]), Reply::Text("OK".to_owned()));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
+
+    let file = dir.join("deployment.toml");
+    let own = format!("redis = \"{}\"\n", three[0].redis);
+    let Addresses { listen, http, .. } = &three[0];
+    let mut edited = fs::read_to_string(&file).unwrap();
+    edited = edited.replace(&own, &format!("{own}listen = \"{listen}\"\nhttp = \"{http}\"\n"));
+    edited = edited.replace(
+        "replicas = [\"redis\"]\n",
+        "replicas = [\"redis\"]\nparameters = { spares = \"n1, n2\" }\n",
+    );
+    for (index, Addresses { listen, redis, http }) in three.iter().enumerate().skip(1) {
+        edited += &format!(
+            "[[node]]\nname = \"n{index}\"\nregion = \"here\"\nlisten = \"{listen}\"\nredis = \"{redis}\"\nhttp = \"{http}\"\n"
+        );
+    }
+    fs::write(&file, edited).unwrap();
+    let (status, _, err) = outcome(["redis", "--dir", text(&dir)]);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("has 3 nodes") && err.contains("--name redis --data"), "{err}");
+
+    let _first = member(&file, "redis", &dir);
+    let mut others = [1, 2].map(|index| {
+        let name = format!("n{index}");
+        member(&file, &name, &folder.path().join(&name))
+    });
+    for name in ["n1", "n2"] {
+        until(name, || order(three[0].http, "add-replica", name).inspect_err(|why| println!("{why}")).ok());
+    }
+    assert_eq!(served(three[2].redis, &["SET", "country", "Portugal"]), Reply::Text("OK".to_owned()));
+    // With a third of the votes gone, writes go on only if the other newcomer has one.
+    others[1].signal("KILL");
+    assert_eq!(others[1].end(), None);
+    assert_eq!(served(three[1].redis, &["SET", "river", "Tejo"]), Reply::Text("OK".to_owned()));
+    let expected = ["Lisbon", "Portugal", "Tejo"].map(|text| Reply::Text(text.to_owned()));
+    let found = served(three[1].redis, &["MGET", "city", "country", "river"]);
+    assert_eq!(found, Reply::List(expected.to_vec()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// Sends an order to a node; the body of its answer once it is done.
-fn order(http: SocketAddr, what: &str, replica: &str) -> Result<String, String> {
+pub fn order(http: SocketAddr, what: &str, replica: &str) -> Result<String, String> {
     let body = format!("{{\"keyspace\": \"main\", \"node\": \"{replica}\"}}");
     let request = format!(
         "POST /admin/{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\

@@ -1,0 +1,266 @@
+//! Clients that ask too much of a node: huge arguments, deep pipelines, replies that nobody reads, connections that
+//! do nothing, users outside their keys, globs built to explode. Each is bounded, is told so in Redis' words, and
+//! costs the others nothing but a share of the time.
+
+use super::processes::{Process, addresses, client, isochrone, until};
+use super::resp::{Client, Reply};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A node of its own, with this at the end of its deployment file.
+fn node(folder: &Path, more: &str) -> (Process, SocketAddr) {
+    let address = addresses(1)[0];
+    fs::write(
+        folder.join("node.toml"),
+        format!(
+            "cluster = \"hostile\"\n[[region]]\nname = \"here\"\n[[node]]\nname = \"n\"\nregion = \"here\"\n\
+             redis = \"{address}\"\n[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplicas = [\"n\"]\n{more}"
+        ),
+    )
+    .unwrap();
+    let mut command =
+        isochrone(["node", folder.join("node.toml").to_str().unwrap(), "--name", "n", "--data"]);
+    command.arg(folder.join("data")).stderr(fs::File::create(folder.join("log")).unwrap());
+    let process = Process::start(command);
+    let line = process.line();
+    let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+    assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}\n{}", log());
+    (process, address)
+}
+
+/// A client of a node that has elected itself.
+fn served(address: SocketAddr) -> Client {
+    let mut client = client(address);
+    until("a node that serves", || {
+        matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
+    });
+    client
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn socket(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+/// All that comes until the node closes.
+fn last_words(mut socket: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match socket.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{error}"),
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn huge_arguments_and_requests_are_refused_by_their_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address) = node(folder.path(), "");
+    let mut other = served(address);
+    for (bytes, words) in [
+        ("*2\r\n$3\r\nGET\r\n$67108865\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*2\r\n$3\r\nGET\r\n$-7\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1048577\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*1\r\n*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
+    ] {
+        let mut socket = socket(address);
+        socket.write_all(bytes.as_bytes()).unwrap();
+        assert_eq!(last_words(socket), words, "{bytes:?}");
+    }
+    // Many that begin a large one and never end it: memory is for bytes that have come, not for those announced.
+    let begun: Vec<_> = (0..50)
+        .map(|_| {
+            let mut socket = socket(address);
+            socket.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67000000\r\nabc").unwrap();
+            socket
+        })
+        .collect();
+    assert_eq!(ask(&mut other, &["PING"]), Reply::Text("PONG".to_owned()));
+    if let Some(memory) = process.memory_mib() {
+        assert!(memory < 400, "{memory} MiB");
+    }
+    drop(begun);
+    // A large one that is allowed is kept whole.
+    let large = "x".repeat(8 << 20);
+    assert_eq!(ask(&mut other, &["SET", "large", &large]), Reply::Text("OK".to_owned()));
+    assert_eq!(ask(&mut other, &["STRLEN", "large"]), Reply::Number(8 << 20));
+}
+
+#[test]
+fn a_deep_pipeline_waits_its_turn_and_is_answered_whole() {
+    const DEPTH: usize = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let (_process, address) = node(folder.path(), "");
+    let mut other = served(address);
+    let mut writer = socket(address);
+    let mut reader = writer.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        writer.write_all(&request(&[b"INCR", b"n"]).repeat(DEPTH)).unwrap();
+    });
+    let expected: String = (1..=DEPTH).map(|number| format!(":{number}\r\n")).collect();
+    let mut found = vec![0; expected.len()];
+    // Whoever asks for one thing meanwhile does not wait for all of it.
+    assert_eq!(ask(&mut other, &["PING"]), Reply::Text("PONG".to_owned()));
+    reader.read_exact(&mut found).unwrap();
+    sending.join().unwrap();
+    assert!(found == expected.as_bytes(), "a reply is missing, doubled or out of order");
+    assert_eq!(ask(&mut other, &["GET", "n"]), Reply::Text(DEPTH.to_string()));
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_held_back_and_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address) = node(folder.path(), "[limits]\noutput = \"4MiB\"\n");
+    let mut other = served(address);
+    ask(&mut other, &["SET", "large", &"x".repeat(1 << 20)]);
+    let mut slow = socket(address);
+    slow.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    // Two gigabytes of replies, were they made.
+    let requests = request(&[b"GET", b"large"]).repeat(2000);
+    let _ = slow.write_all(&requests);
+    // And a subscriber who does not listen to what is published.
+    let mut deaf = socket(address);
+    deaf.write_all(&request(&[b"SUBSCRIBE", b"news"])).unwrap();
+    until("a subscriber", || {
+        let count = Reply::List(vec![Reply::Text("news".to_owned()), Reply::Number(1)]);
+        (ask(&mut other, &["PUBSUB", "NUMSUB", "news"]) == count).then_some(())
+    });
+    let message = "y".repeat(1 << 20);
+    until("a subscriber that is cut off", || {
+        (ask(&mut other, &["PUBLISH", "news", &message]) == Reply::Number(0)).then_some(())
+    });
+    assert_eq!(ask(&mut other, &["STRLEN", "large"]), Reply::Number(1 << 20));
+    if let Some(memory) = process.memory_mib() {
+        assert!(memory < 400, "{memory} MiB");
+    }
+    // What the slow one is owed is a small part of what it asked for.
+    let mut got = 0;
+    let mut chunk = vec![0; 1 << 20];
+    while let Ok(read) = slow.read(&mut chunk) {
+        got += read;
+        if read == 0 || got > 64 << 20 {
+            break;
+        }
+    }
+    assert!(got > 0, "what was made is sent");
+}
+
+#[test]
+fn idle_connections_cost_little_and_the_last_is_told_that_the_house_is_full() {
+    const IDLE: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address) = node(folder.path(), &format!("[limits]\nclients = {}\n", IDLE + 1));
+    let mut other = served(address);
+    let before = process.memory_mib();
+    let idle: Vec<_> = (0..IDLE).map(|_| socket(address)).collect();
+    until("all connections", || match ask(&mut other, &["INFO", "clients"]) {
+        Reply::Text(text) => text.contains(&format!("connected_clients:{}\r\n", IDLE + 1)).then_some(()),
+        reply => panic!("{reply:?}"),
+    });
+    assert_eq!(last_words(socket(address)), "-ERR max number of clients reached\r\n");
+    assert_eq!(ask(&mut other, &["PING"]), Reply::Text("PONG".to_owned()));
+    if let (Some(before), Some(after)) = (before, process.memory_mib()) {
+        // 10,000 in 512 MiB, as the targets have it, would be 20 here.
+        assert!(after < before + 40, "{before} MiB, then {after} MiB");
+    }
+    drop(idle);
+    until("room again", || {
+        let mut socket = TcpStream::connect(address).ok()?;
+        socket.write_all(b"PING\r\n").ok()?;
+        let mut reply = [0; 7];
+        (socket.read_exact(&mut reply).is_ok() && reply == *b"+PONG\r\n").then_some(())
+    });
+}
+
+#[test]
+fn users_of_an_acl_file_stay_within_their_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let acl = folder.path().join("n.acl");
+    fs::write(
+        &acl,
+        "user default off\nuser app on >secret ~app:* +@all -@dangerous\nuser root on >toor ~* &* +@all\n",
+    )
+    .unwrap();
+    let (mut process, address) = node(folder.path(), "[security]\naclfile = \"{node}.acl\"\n");
+    let mut root = client(address);
+    let error = |text: &str| Reply::Error(text.to_owned());
+    assert_eq!(ask(&mut root, &["GET", "a"]), error("NOAUTH Authentication required."));
+    let wrong = error("WRONGPASS invalid username-password pair or user is disabled.");
+    assert_eq!(ask(&mut root, &["AUTH", "app", "wrong"]), wrong);
+    assert_eq!(ask(&mut root, &["AUTH", "root", "toor"]), Reply::Text("OK".to_owned()));
+    let mut app = client(address);
+    assert_eq!(ask(&mut app, &["AUTH", "app", "secret"]), Reply::Text("OK".to_owned()));
+    until("a node that serves", || {
+        matches!(app.ask(&["SET", "app:a", "1"]), Ok(Reply::Text(_))).then_some(())
+    });
+    assert_eq!(ask(&mut app, &["GET", "other"]), error("NOPERM No permissions to access a key"));
+    let denied = error("NOPERM User app has no permissions to run the 'flushall' command");
+    assert_eq!(ask(&mut app, &["FLUSHALL"]), denied);
+    // What root changes holds at once, and after a restart where it was saved.
+    assert_eq!(ask(&mut root, &["ACL", "SETUSER", "app", "-set"]), Reply::Text("OK".to_owned()));
+    let denied = error("NOPERM User app has no permissions to run the 'set' command");
+    assert_eq!(ask(&mut app, &["SET", "app:a", "2"]), denied);
+    assert_eq!(ask(&mut root, &["ACL", "SAVE"]), Reply::Text("OK".to_owned()));
+    let saved = fs::read_to_string(&acl).unwrap();
+    assert!(
+        saved.contains("~app:* resetchannels +@all -@dangerous -set\n") && !saved.contains("secret"),
+        "{saved}"
+    );
+    assert_eq!(ask(&mut root, &["ACL", "DELUSER", "app"]), Reply::Number(1));
+    until("the end of who is logged in as nobody", || app.ask(&["PING"]).is_err().then_some(()));
+    assert_eq!(ask(&mut root, &["ACL", "LOAD"]), Reply::Text("OK".to_owned()));
+    let mut app = client(address);
+    assert_eq!(ask(&mut app, &["AUTH", "app", "secret"]), Reply::Text("OK".to_owned()));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
+}
+
+#[test]
+fn a_glob_built_to_explode_takes_no_more_than_a_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_process, address) = node(folder.path(), "");
+    let mut client = served(address);
+    let long = "a".repeat(1 << 20);
+    assert_eq!(ask(&mut client, &["SET", &long, "1"]), Reply::Text("OK".to_owned()));
+    let nothing = Reply::List(vec![]);
+    let start = Instant::now();
+    for pattern in [
+        "a*".repeat(1500) + "b",
+        "*".to_owned() + &"a".repeat(4000) + "b*",
+        "*".to_owned() + &"a?".repeat(2000) + "c",
+    ] {
+        assert_eq!(ask(&mut client, &["KEYS", &pattern]), nothing);
+        assert_eq!(ask(&mut client, &["PUBSUB", "CHANNELS", &pattern]), nothing);
+    }
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    let refused = Reply::Error("ERR the pattern is longer than 4096 bytes".to_owned());
+    let pattern = "a".repeat(5000);
+    for words in [
+        &["KEYS", &pattern][..],
+        &["SCAN", "0", "MATCH", &pattern],
+        &["HSCAN", "h", "0", "MATCH", &pattern],
+        &["PSUBSCRIBE", &pattern],
+        &["PUBSUB", "CHANNELS", &pattern],
+    ] {
+        assert_eq!(ask(&mut client, words), refused, "{:?}", words[0]);
+    }
+}
