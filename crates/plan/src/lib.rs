@@ -4,7 +4,7 @@
 //! with processing and sync cost at zero gives the same numbers, and a test of each protocol says so.
 //!
 //! - [`floor`]: no linearizable replicated write is faster, whatever the protocol;
-//! - [`multipaxos`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`]: what each protocol needs without
+//! - [`multipaxos`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`], [`curp`]: what each needs without
 //!   load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
@@ -12,6 +12,7 @@
 
 mod advice;
 mod client;
+pub mod curp;
 pub mod decision;
 pub mod domino;
 pub mod epaxos;

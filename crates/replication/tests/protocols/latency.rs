@@ -16,6 +16,7 @@ struct Alone {
     reads: bool,
     dead: Vec<NodeId>,
     in_a_row: bool,
+    warm: u64,
     asked: BTreeMap<u32, u64>,
     invoked: BTreeMap<Ticket, Instant>,
     waits: Vec<(NodeId, Span)>,
@@ -27,13 +28,14 @@ const ROUNDS: u64 = 3;
 impl<F: Family> Driver<Replicated<Machine, F>> for Alone {
     fn next(&mut self, session: Session, _: Instant) -> Next<Request<Command>> {
         let count = self.asked.entry(session.number).or_default();
-        if *count == ROUNDS || self.dead.contains(&session.client.node) {
+        let rounds = ROUNDS + self.warm;
+        if *count == rounds || self.dead.contains(&session.client.node) {
             return Next::Done;
         }
         *count += 1;
         // One at a time in the whole cluster, so that nothing waits for anything.
         let (count, number) = (*count, u64::from(session.number));
-        let turn = if self.in_a_row { number * ROUNDS + count } else { count * 20 + number };
+        let turn = if self.in_a_row { number * rounds + count } else { count * 20 + number };
         let at = Instant::ZERO + Span::from_secs(10 + turn * 2);
         let command = if self.reads { Command::Get(key(0)) } else { Command::Set(key(0), "x".to_owned()) };
         Next::Request { at, request: Request::Command(command) }
@@ -45,6 +47,9 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Alone {
 
     fn completed(&mut self, session: Session, ticket: Ticket, outcome: Outcome<Reply>, now: Instant) {
         assert!(matches!(outcome, Outcome::Replied(_)), "{outcome:?}");
+        if self.asked[&session.number] <= self.warm {
+            return;
+        }
         self.waits.push((session.client.node, now.since(self.invoked[&ticket])));
     }
 
@@ -71,6 +76,8 @@ pub struct Measured<F: Family> {
     pub dead: Vec<NodeId>,
     /// Whether each client asks all it asks before the next one does; else they take turns.
     pub in_a_row: bool,
+    /// How many commands each client asks before those that are measured: until it knows its ways.
+    pub warm: u64,
     pub tune: fn(&mut Placement<Machine, F>),
 }
 
@@ -78,7 +85,8 @@ impl<F: Family> Measured<F> {
     pub fn new(matrix: &Matrix, replicas: &[RegionId]) -> Measured<F> {
         let (matrix, replicas) = (matrix.clone(), replicas.to_vec());
         let leader = replicas[0];
-        Measured { matrix, replicas, leader, reads: false, dead: Vec::new(), in_a_row: false, tune: |_| {} }
+        let (reads, dead, in_a_row, warm) = (false, Vec::new(), false, 0);
+        Measured { matrix, replicas, leader, reads, dead, in_a_row, warm, tune: |_| {} }
     }
 
     /// What each client waits for each of its commands, one at a time in the whole cluster, and by which paths.
@@ -94,8 +102,13 @@ impl<F: Family> Measured<F> {
         let delays = (0..count).map(|from| (0..count).map(|to| delay(from, to)).collect()).collect();
         let mut config = Config::new(7, &names, delays);
         config.horizon = Span::from_secs(600);
-        let mut driver =
-            Alone { reads: self.reads, dead: self.dead.clone(), in_a_row: self.in_a_row, ..Alone::default() };
+        let mut driver = Alone {
+            reads: self.reads,
+            dead: self.dead.clone(),
+            in_a_row: self.in_a_row,
+            warm: self.warm,
+            ..Alone::default()
+        };
         let mut simulation = Simulation::<Replicated<Machine, F>>::new(config, &placement);
         if !self.dead.is_empty() {
             let action = |node: &NodeId| Planned {

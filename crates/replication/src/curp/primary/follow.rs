@@ -11,9 +11,6 @@ impl<V: Ordered> Order<V> {
     /// Whether something of this master is taken; what is later than all before it is promised.
     fn heeds(&mut self, from: ProcessId, epoch: u64, effects: &mut Effects<Self>) -> bool {
         if epoch < self.promised {
-            if self.parameters().mutated(Mutation::AcceptOldEpochs) && epoch == self.adopted {
-                return self.lead.is_none();
-            }
             // Ahead: it may only make an old master stop.
             effects.send_ahead(from, Message::Fenced { epoch: self.promised });
             return false;
@@ -71,6 +68,10 @@ impl<V: Ordered> Order<V> {
         adopts: bool,
         effects: &mut Effects<Self>,
     ) {
+        if epoch < self.promised && self.parameters().mutated(Mutation::AcceptOldEpochs) {
+            let upto = at.plus(batches.len() as u64);
+            return effects.send(from, Message::Acked { epoch, upto });
+        }
         if !self.heeds(from, epoch, effects) {
             return;
         }

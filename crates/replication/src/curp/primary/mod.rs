@@ -94,9 +94,12 @@ pub use parameters::Parameters;
 pub use registry::{Configuration, Registry};
 pub use witness_server::WitnessServer;
 
-use crate::family::{AskingClient, OrderOf, Replicated};
-use crate::order::Ordered;
-use isochrone_core::{Assemble, PartitionId, ProcessId, Role, StateMachine};
+use crate::client;
+use crate::curp::{self, FastPath, Heard, Kept, Recording, Records, View};
+use crate::family::{OrderOf, Replicated};
+use crate::message::Entry;
+use crate::order::{Ordered, Reign};
+use isochrone_core::{Assemble, CommandId, PartitionId, ProcessId, Role, StateMachine, Wire};
 
 /// The role of witnesses.
 pub const WITNESS: Role = Role(2);
@@ -116,7 +119,7 @@ impl crate::Family for Family {
     const COMMITS: bool = false;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
-    type Client<S: StateMachine> = AskingClient<Family, S>;
+    type Client<S: StateMachine> = curp::client::Client<S, Speaks>;
 
     fn place_further<S: StateMachine>(
         placement: &Placement<S>,
@@ -136,6 +139,44 @@ impl crate::Family for Family {
             let manager = ProcessId { role: MANAGER, ..replica };
             host.server::<Manager<S::Command, S::Reply>>(manager, setup);
         }
+    }
+}
+
+/// How its clients speak with witnesses.
+#[derive(Copy, Clone, Debug)]
+pub struct Speaks;
+
+impl<C: Wire> Recording<C> for Speaks {
+    type Message = Message<Entry<C>>;
+    type Parameters = Parameters;
+
+    fn fast_path(parameters: &Parameters) -> FastPath {
+        parameters.fast_path
+    }
+
+    fn records(records: Records<C>) -> Message<Entry<C>> {
+        let Records { reign, client, below, kept } = records;
+        let request = |Kept { sequence, keys, command }| {
+            (keys, Entry::Command { id: CommandId { client, sequence }, below, command })
+        };
+        Message::Records { reign, requests: kept.into_iter().map(request).collect() }
+    }
+
+    fn heard(message: Message<Entry<C>>) -> Heard {
+        match message {
+            Message::Verdicts(verdicts) => Heard::Verdicts(verdicts),
+            Message::Located(Some(view)) => Heard::View(view),
+            _ => Heard::Nothing,
+        }
+    }
+
+    /// Only what the managers have agreed on counts, so servers are asked.
+    fn view(_: &client::Setup<Parameters>, _: Reign, _: ProcessId) -> Option<View> {
+        None
+    }
+
+    fn inquiry(setup: &client::Setup<Parameters>) -> Option<(Vec<ProcessId>, Message<Entry<C>>)> {
+        Some((setup.replicas.to_vec(), Message::Locate))
     }
 }
 

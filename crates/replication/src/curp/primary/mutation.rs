@@ -1,5 +1,6 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
+use crate::curp::Bug;
 use crate::mutations::mutations;
 
 mutations! {
@@ -11,13 +12,14 @@ mutations! {
     AcceptConflicts = "accept-conflicts",
     /// A witness goes on accepting after it gave its contents to a recovery.
     AcceptAfterRecovery = "accept-after-recovery",
-    /// A witness accepts under any version of the list, and a master answers under any.
+    /// A witness accepts under any version of the list, and a master answers under the old one until the new one
+    /// counts.
     IgnoreVersions = "ignore-versions",
     /// A recovery does not replay what the witness holds.
     SkipReplay = "skip-replay",
     /// A recovery replays the last request of a client first, with what it acknowledges.
     HonourAcknowledgements = "honour-acknowledgements",
-    /// A backup takes what a master sends that was given up.
+    /// A backup confirms what a master sends that was given up: its log was read before it was fenced.
     AcceptOldEpochs = "accept-old-epochs",
     /// Something counts as safe when one of the backups has it.
     SyncOnOne = "sync-on-one",
@@ -31,4 +33,34 @@ mutations! {
     CollectEarly = "collect-early",
     /// A snapshot leaves out the exactly-once table.
     DropSession = "drop-session",
+    /// Shared: the master answers speculatively whatever else is tentative.
+    SpeculateOnConflict = "speculate-on-conflict",
+    /// Shared: reads are answered from values that are not safe.
+    ReadTentative = "read-tentative",
+    /// Shared: a command asked for again is told its speculative answer.
+    SpeculateOnDuplicate = "speculate-on-duplicate",
+    /// Shared: a master that was given up keeps what it executed speculatively.
+    KeepTentative = "keep-tentative",
+    /// Shared: the client counts acceptances of other reigns.
+    MixReigns = "mix-reigns",
+    /// Shared: the client is content with one acceptance less than needed.
+    OneAcceptanceLess = "one-acceptance-less",
+    /// Shared: keys that a command only reads conflict with nothing.
+    ForgetReadKeys = "forget-read-keys",
+}
+
+impl Mutation {
+    /// The bug that it is in what the families of [`crate::curp`] share.
+    pub(super) fn shared(self) -> Option<Bug> {
+        Some(match self {
+            Mutation::SpeculateOnConflict => Bug::SpeculateOnConflict,
+            Mutation::ReadTentative => Bug::ReadTentative,
+            Mutation::SpeculateOnDuplicate => Bug::SpeculateOnDuplicate,
+            Mutation::KeepTentative => Bug::KeepTentative,
+            Mutation::MixReigns => Bug::MixReigns,
+            Mutation::OneAcceptanceLess => Bug::OneAcceptanceLess,
+            Mutation::ForgetReadKeys => Bug::ForgetReadKeys,
+            _ => return None,
+        })
+    }
 }

@@ -1,11 +1,11 @@
 //! One server: master, backup or spare, as the managers say.
 
-use super::Parameters;
 use super::WITNESS;
 use super::book::Book;
 use super::lead::{Lead, Phase};
 use super::message::{Batch, Message, Note, Part, Record, Report, Timer};
 use super::registry::{Configuration, Registry};
+use super::{Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::curp::View;
 use crate::order::{Decided, Knobs, Membership, Ordered, Reign, Setup, Step, Takes, Tentative, digest};
@@ -48,7 +48,12 @@ pub struct Order<V: Wire> {
     pub(super) queue_bytes: usize,
     /// What was tentative is void.
     pub(super) dropped: bool,
+    /// Clients that asked who the master is before there was one.
+    seekers: Vec<ProcessId>,
 }
+
+/// Clients that wait to be told who the first master is, at most; the others ask again.
+const SEEKERS_MAX: usize = 256;
 
 impl<V: Wire> Order<V> {
     pub(super) fn me(&self) -> NodeId {
@@ -114,6 +119,9 @@ impl<V: Ordered> Order<V> {
     fn follow_registry(&mut self, effects: &mut Effects<Self>) {
         let me = self.me();
         if let Some(committed) = self.registry.committed.clone() {
+            for seeker in std::mem::take(&mut self.seekers) {
+                effects.send_ahead(seeker, Message::Located(Some(self.view(&committed))));
+            }
             match self.lead.as_ref().map(|lead| lead.epoch.cmp(&committed.reign.0)) {
                 Some(std::cmp::Ordering::Less) => self.step_down(effects),
                 Some(std::cmp::Ordering::Equal) => self.on_committed(&committed, effects),
@@ -178,7 +186,9 @@ impl<V: Ordered> order::Order for Order<V> {
     }
 
     fn reign(&self) -> Reign {
+        let late = self.parameters().mutated(Mutation::IgnoreVersions);
         match (&self.lead, &self.registry.committed) {
+            (Some(lead), Some(committed)) if late && lead.epoch == committed.reign.0 => committed.reign,
             (Some(lead), _) => lead.reign(),
             (None, Some(committed)) => committed.reign,
             (None, None) => Reign::default(),
@@ -296,6 +306,7 @@ impl<V: Ordered> Process for Order<V> {
             queue: VecDeque::new(),
             queue_bytes: 0,
             dropped: false,
+            seekers: Vec::new(),
         }
     }
 
@@ -335,6 +346,9 @@ impl<V: Ordered> Process for Order<V> {
             Message::Ping { registry } => self.on_ping(from, registry, effects),
             Message::Locate => {
                 let view = self.registry.committed.as_ref().map(|committed| self.view(committed));
+                if view.is_none() && self.seekers.len() < SEEKERS_MAX && !self.seekers.contains(&from) {
+                    self.seekers.push(from);
+                }
                 effects.send_ahead(from, Message::Located(view));
             }
             Message::Beat { epoch, full, acked, sent } if self.is_server(from) => {

@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::curp::witness::Shape;
+use crate::curp::{Bug, FastPath};
 use crate::family::Tuning;
 use crate::knobs::{self, LEAST, MOST};
 use crate::multipaxos;
@@ -45,6 +46,8 @@ pub struct Parameters {
     pub keep_bytes: usize,
     /// The store of a witness.
     pub witness: Shape,
+    /// The fast path at the client.
+    pub fast_path: FastPath,
     /// The managers' own group.
     pub managers: multipaxos::Parameters,
     /// A bug planted on purpose; nothing without the feature `mutations`.
@@ -72,6 +75,7 @@ impl Tuning for Parameters {
             keep_slots: 8_192,
             keep_bytes: 32 << 20,
             witness: Shape::default(),
+            fast_path: FastPath::for_rtt(rtt_max),
             managers,
             mutation: None,
         }
@@ -101,6 +105,10 @@ impl Tuning for Parameters {
     fn plant(&mut self, bug: &str) -> bool {
         self.mutation = Mutation::named(bug);
         self.mutation.is_some()
+    }
+
+    fn shared_bug(&self) -> Option<Bug> {
+        self.mutation.and_then(Mutation::shared)
     }
 
     fn drops_sessions(&self) -> bool {

@@ -360,3 +360,6 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
         self.stores.instances.values().for_each(|instance| instance.store.check());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,9 @@
 //! CURP over primary-backup, in the simulator.
 
+mod lab;
+mod latency;
+mod mutations;
+mod paths;
 mod safety;
 
 use crate::machine::Machine;

@@ -1,0 +1,96 @@
+//! CURP over primary-backup without load: the client asks the master, and all witnesses of its copies.
+//!
+//! Source: `specs/curp.md` 1.4 and 7.2; all copies of the list live, processing and sync at no cost. A copy is a backup
+//! and a witness on one node, so the shorter of two ways is the one past the witnesses wherever the triangle
+//! inequality holds.
+
+use isochrone_core::{Matrix, RegionId, Span};
+
+use crate::{Client, Group};
+
+/// The first so many replicas beside the master: the copies of a group in which nothing has failed.
+///
+/// # Panics
+/// If no live replica stands in the master's region.
+pub fn copies<'a>(master: RegionId, replicas: impl Into<Group<'a>>, f: usize) -> Vec<usize> {
+    let group = replicas.into();
+    let master = group.seat_in(master);
+    group.live().filter(|seat| *seat != master).take(f).collect()
+}
+
+/// From the client's call to its answer, where nothing conflicts: the longer of the round trips to the master and to
+/// the farthest witness, or [`synced`], whichever is less.
+///
+/// # Panics
+/// If no live replica stands in the master's region.
+pub fn commit<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    master: RegionId,
+    replicas: impl Into<Group<'a>>,
+    f: usize,
+) -> Span {
+    let (group, client) = (replicas.into(), client.into());
+    let synced = synced(matrix, client, master, group, f);
+    let witnesses = copies(master, group, f).into_iter().map(|seat| group.reach(matrix, client, seat));
+    match witnesses.max() {
+        Some(farthest) => farthest.max(read(matrix, client, master, group)).min(synced),
+        None => synced,
+    }
+}
+
+/// The same for a command that conflicts: round trips to the master, and from it to its farthest backup.
+///
+/// # Panics
+/// If no live replica stands in the master's region.
+pub fn synced<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    master: RegionId,
+    replicas: impl Into<Group<'a>>,
+    f: usize,
+) -> Span {
+    let group = replicas.into();
+    let seat = group.seat_in(master);
+    let backups = copies(master, group, f).into_iter().map(|copy| group.trip(matrix, seat, copy));
+    group.reach(matrix, client.into(), seat) + backups.max().unwrap_or_default()
+}
+
+/// The same for a read under leases: the round trip to the master.
+///
+/// # Panics
+/// If no live replica stands in the master's region.
+pub fn read<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    master: RegionId,
+    replicas: impl Into<Group<'a>>,
+) -> Span {
+    let group = replicas.into();
+    group.reach(matrix, client.into(), group.seat_in(master))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::{commits, sdpaxos};
+
+    #[test]
+    fn the_farthest_copy_counts_and_never_more_than_the_synced_way() {
+        let (matrix, at) = sdpaxos();
+        let replicas = at(3);
+        let master = replicas[0];
+        let rtt = |a: RegionId, b: RegionId| if a == b { 0 } else { matrix.rtt(a, b).as_nanos() / 1_000_000 };
+        for f in [0, 1, 2] {
+            let far = &replicas[1..1 + f];
+            let fast = commits(&replicas, |client| commit(&matrix, client, master, &replicas, f));
+            let slow = commits(&replicas, |client| synced(&matrix, client, master, &replicas, f));
+            for (at, client) in replicas.iter().enumerate() {
+                let witnesses = far.iter().map(|copy| rtt(*client, *copy)).max().unwrap_or(0);
+                let backups = far.iter().map(|copy| rtt(master, *copy)).max().unwrap_or(0);
+                assert_eq!(slow[at], rtt(*client, master) + backups, "{f} copies, client {at}");
+                assert_eq!(fast[at], witnesses.max(rtt(*client, master)).min(slow[at]), "{f}, {at}");
+            }
+        }
+    }
+}

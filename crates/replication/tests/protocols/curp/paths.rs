@@ -1,0 +1,184 @@
+//! The ways of one command, by script (T2, T3, T4, T21, T22).
+
+use crate::cluster::placement;
+use crate::machine::{Command, Machine, Reply, key};
+use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, Span, Ticket};
+use isochrone_replication::curp::primary::{Family, Placement};
+use isochrone_replication::{Outcome, Replicated, Request};
+use isochrone_sim::{Config, Driver, FaultSet, Next, Session, Simulation};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What each client asks, and when.
+#[derive(Default)]
+struct Script {
+    asks: BTreeMap<NodeId, VecDeque<(Span, Command)>>,
+    invoked: BTreeMap<Ticket, Instant>,
+    /// Who was answered, when it had asked, and after how long.
+    waits: Vec<(NodeId, Span, Span)>,
+    paths: Vec<(NodeId, Path)>,
+    /// When each server handed out what is safe.
+    decided: Vec<(NodeId, Instant)>,
+}
+
+impl Driver<Replicated<Machine, Family>> for Script {
+    fn next(&mut self, session: Session, now: Instant) -> Next<Request<Command>> {
+        match self.asks.get_mut(&session.client.node).and_then(VecDeque::pop_front) {
+            Some((at, command)) => {
+                Next::Request { at: (Instant::ZERO + at).max(now), request: Request::Command(command) }
+            }
+            None => Next::Done,
+        }
+    }
+
+    fn invoked(&mut self, _: Session, ticket: Ticket, now: Instant) {
+        self.invoked.insert(ticket, now);
+    }
+
+    fn completed(&mut self, session: Session, ticket: Ticket, outcome: Outcome<Reply>, now: Instant) {
+        assert!(matches!(outcome, Outcome::Replied(_)), "{outcome:?}");
+        let at = self.invoked[&ticket];
+        self.waits.push((session.client.node, at.since(Instant::ZERO), now.since(at)));
+    }
+
+    fn fact(&mut self, process: ProcessId, fact: &Fact, now: Instant) {
+        match fact {
+            Fact::Committed { path, .. } => self.paths.push((process.node, *path)),
+            Fact::Decided { .. } => self.decided.push((process.node, now)),
+            _ => {}
+        }
+    }
+}
+
+fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+fn set(number: u8) -> Command {
+    Command::Set(key(number), "x".to_owned())
+}
+
+/// Master on node 0, one copy on node 1, 100 ms away; what each client asks.
+fn run(
+    tune: impl FnOnce(&mut Placement<Machine>),
+    asks: impl IntoIterator<Item = (u16, Vec<(u64, Command)>)>,
+) -> Script {
+    let mut placement: Placement<Machine> = placement(3, 2, 0, ms(200));
+    placement.parameters.hot_window = 0;
+    tune(&mut placement);
+    let far = |from: u16, to: u16| ms(if from == to { 0 } else { 100 });
+    let delays = (0..3).map(|from| (0..3).map(|to| far(from, to)).collect()).collect();
+    let mut config = Config::new(7, &["a", "b", "c"], delays);
+    config.faults.kinds = FaultSet::NONE;
+    config.horizon = Span::from_secs(60);
+    let asks = asks.into_iter().map(|(node, asks)| {
+        // One command long before: the client sees how long a safe answer takes.
+        let asks = asks.into_iter().map(|(at, command)| (ms(at), command));
+        (
+            NodeId(node),
+            std::iter::once((ms(5_000 + u64::from(node) * 1_000), set(200 + node as u8)))
+                .chain(asks)
+                .collect(),
+        )
+    });
+    let mut script = Script { asks: asks.collect(), ..Script::default() };
+    let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
+    let report = simulation.run(&mut script);
+    assert_eq!(report.violations, []);
+    script
+}
+
+impl Script {
+    /// What a client waited that asked then.
+    fn wait(&self, node: u16, at: u64) -> Span {
+        let found = self.waits.iter().find(|(who, when, _)| (who.0, *when) == (node, ms(at)));
+        found.unwrap_or_else(|| panic!("nothing of n{node} at {at} ms: {:?}", self.waits)).2
+    }
+}
+
+/// The tests measure up to the time that a disk takes.
+#[track_caller]
+fn near(wait: Span, expected: u64) {
+    let off = wait.as_nanos().abs_diff(ms(expected).as_nanos());
+    assert!(off < 3_000_000, "{wait}, not {expected} ms");
+}
+
+fn idle(placement: &mut Placement<Machine>) {
+    placement.parameters.sync_delay = Span::from_secs(30);
+}
+
+/// T1, T2: alone one round trip; behind what is not yet safe two, without being asked for.
+#[test]
+fn a_conflict_at_the_master_costs_one_round_more() {
+    let script = run(idle, [(1, vec![(10_000, set(1))]), (2, vec![(10_300, set(1)), (12_000, set(2))])]);
+    near(script.wait(1, 10_000), 200);
+    near(script.wait(2, 10_300), 400);
+    near(script.wait(2, 12_000), 200);
+    let paths: Vec<Path> =
+        script.paths.iter().filter(|(node, _)| node.0 == 2).map(|(_, path)| *path).collect();
+    assert_eq!(paths[1..], [Path::Leader, Path::Fast]);
+}
+
+/// T3: the witness holds something that the master has synced; where a sync is under way already that makes two
+/// rounds, and three where it begins only when it is asked for.
+#[test]
+fn a_refusal_by_a_witness_costs_one_round_or_two() {
+    let reader = (0, vec![(10_001, Command::Get(key(1)))]);
+    // Its record comes before the collection, its command after the sync.
+    let script = run(idle, [(2, vec![(9_900, set(1))]), reader, (1, vec![(10_200, set(1))])]);
+    near(script.wait(0, 10_001), 200);
+    near(script.wait(1, 10_200), 600);
+    let soon = |placement: &mut Placement<Machine>| placement.parameters.sync_delay = Span::ZERO;
+    let script = run(soon, [(2, vec![(9_900, set(1))]), (1, vec![(10_150, set(1))])]);
+    near(script.wait(1, 10_150), 400);
+}
+
+/// T4: a read of what is safe takes one round trip; of what is not, two.
+#[test]
+fn a_read_waits_for_what_is_not_yet_safe() {
+    let reads = vec![(10_250, Command::Get(key(1))), (10_800, Command::Get(key(1)))];
+    let script = run(idle, [(2, vec![(9_900, set(1))]), (1, reads)]);
+    near(script.wait(1, 10_250), 400);
+    near(script.wait(1, 10_800), 200);
+}
+
+/// T21: what nobody waits for is safe after the delay and a round trip to the backup.
+#[test]
+fn an_idle_tail_is_synced_in_time() {
+    for delay in [0, 5, 50, 500] {
+        let tune = |placement: &mut Placement<Machine>| placement.parameters.sync_delay = ms(delay);
+        // They arrive at the master 100 ms later; the last one lets the run go on until all are safe.
+        let script = run(tune, [(2, vec![(9_900, set(1)), (13_900, set(2)), (20_000, set(3))])]);
+        let at = script.decided.iter().filter(|(node, _)| node.0 == 0).map(|(_, at)| at.since(Instant::ZERO));
+        let safe: Vec<Span> = at.filter(|at| *at > ms(9_000)).take(2).collect();
+        near(safe[0], 10_000 + delay + 200);
+        near(safe[1], 14_000 + delay + 200);
+    }
+}
+
+/// T22: beside the commands, a master with one copy sends two messages in fifty of them.
+#[test]
+fn few_messages_beside_the_commands() {
+    const COUNT: u64 = 500;
+    let asks = (0..COUNT).map(|number| (ms(10_000), set((number % 100) as u8))).collect();
+    let mut placement: Placement<Machine> = placement(3, 2, 0, ms(2));
+    (placement.parameters.hot_window, placement.parameters.batch_max) = (0, 50);
+    idle(&mut placement);
+    let delays = (0..3).map(|_| (0..3).map(|_| ms(1)).collect()).collect();
+    let mut config = Config::new(7, &["a", "b", "c"], delays);
+    config.faults.kinds = FaultSet::NONE;
+    config.horizon = Span::from_secs(40);
+    config.record = isochrone_sim::Record::Flow;
+    let mut script = Script { asks: BTreeMap::from([(NodeId(0), asks)]), ..Script::default() };
+    let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
+    assert_eq!(simulation.run(&mut script).violations, []);
+    assert_eq!(script.waits.len() as u64, COUNT);
+    let trace = simulation.trace();
+    let count = |what: &str| trace.lines().filter(|line| line.contains(what)).count() as f64;
+    let beside = count("message: Replicate {") + count("message: Collect {");
+    let per_command = beside / COUNT as f64;
+    let expected = 1.0 + 2.0 / 50.0;
+    let off = (1.0 + per_command - expected).abs() / expected;
+    assert!(off <= 0.05 && per_command > 0.03, "{per_command} messages beside a command");
+    let fast = script.paths.iter().filter(|(_, path)| *path == Path::Fast).count() as u64;
+    assert!(fast + 2 >= COUNT, "{fast} of {COUNT} by the witness");
+}
