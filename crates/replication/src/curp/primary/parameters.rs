@@ -95,7 +95,10 @@ impl Tuning for Parameters {
         self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;
         knobs::window_bytes(reader, &mut self.window_bytes);
         knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
-        (self.managers.heartbeat, self.managers.drift_ppm) = (self.heartbeat, self.drift_ppm);
+        let managers = &mut self.managers;
+        (managers.heartbeat, managers.election, managers.drift_ppm) =
+            (self.heartbeat, self.silence, self.drift_ppm);
+        managers.lease_length = managers.lease_length.min(self.silence);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -245,12 +245,11 @@ pub struct Lab {
     deaf: Option<(NodeId, Instant)>,
     /// What the adversary no longer does.
     quiet: bool,
+    keys: u64,
     pub fast: u64,
     pub recoveries: u64,
     broken: Option<String>,
 }
-
-const KEYS: u64 = 3;
 
 impl Lab {
     pub fn new(seed: u64, bug: Option<&'static str>) -> Lab {
@@ -296,6 +295,8 @@ impl Lab {
             decided: BTreeMap::new(),
             deaf: None,
             quiet: false,
+            // With few much conflicts; with many, reads are not held up.
+            keys: [3, 12][(seed % 2) as usize],
             fast: 0,
             recoveries: 0,
             broken: None,
@@ -462,7 +463,7 @@ impl Lab {
     fn ask(&mut self, index: usize) {
         let (now, step) = (self.now, self.step);
         if self.clients[index].asked.is_none() {
-            let key = self.random.below(KEYS) as u8;
+            let key = self.random.below(self.keys) as u8;
             let name = Blob::from(vec![key]);
             // The last one only reads, and looks for another master late.
             let adds = index + 1 < self.clients.len() && self.random.chance(0.8);
