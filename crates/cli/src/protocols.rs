@@ -3,7 +3,9 @@
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
-use isochrone_replication::{Family, Replicated, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+use isochrone_replication::{
+    Family, Replicated, curp, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos,
+};
 use isochrone_store::Store;
 use isochrone_workload::trial::{self, Terms};
 
@@ -17,6 +19,7 @@ pub(crate) const ALL: &[Entry] = &[
     entry::<sdpaxos::Family>(),
     entry::<fastpaxos::Family>(),
     entry::<domino::Family>(),
+    entry::<curp::primary::Family>(),
 ];
 
 /// A protocol as the verbs know it.
