@@ -14,6 +14,7 @@ mod speech;
 /// All of them.
 pub(crate) const ALL: &[Entry] = &[
     entry::<multipaxos::Family>(),
+    entry::<curp::consensus::Family>(),
     entry::<mencius::Family>(),
     entry::<epaxos::Family>(),
     entry::<sdpaxos::Family>(),

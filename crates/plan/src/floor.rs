@@ -35,7 +35,7 @@ pub fn nearest_majority(matrix: &Matrix, client: impl Into<Client>, replicas: &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+    use crate::{curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
     use isochrone_core::topology::Cells;
     use proptest::prelude::*;
 
@@ -99,6 +99,7 @@ mod tests {
                 for leader in &replicas {
                     prop_assert!(floor <= multipaxos::commit(&matrix, client, *leader, &replicas));
                     prop_assert!(floor <= fastpaxos::commit(&matrix, client, *leader, &replicas));
+                    prop_assert!(floor <= curp_consensus::commit(&matrix, client, *leader, &replicas));
                     prop_assert!(floor <= sdpaxos::commit(&matrix, client, *leader, &replicas));
                 }
                 let busy = mencius::busy(&matrix, client, &replicas);

@@ -4,7 +4,7 @@ use isochrone_core::{Guarantee, Matrix, RegionId, Span};
 use serde::Serialize;
 
 use crate::domino::Choice;
-use crate::{Client, Group, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+use crate::{Client, Group, curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
 
 /// Who asks, and how often two of them ask for the same thing at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +125,15 @@ pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> V
     for leader in &leaders {
         let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
         rows.push(row("sdpaxos", Some(*leader), None, commits));
+    }
+    for leader in &leaders {
+        let commits = each(&|client| curp_consensus::commit(matrix, client, *leader, group));
+        // What conflicts takes the way of Multi-Paxos.
+        let slow = each(&|client| multipaxos::commit(matrix, client, *leader, group));
+        let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
+        let rank = share(100.0 - demand.conflict, &commits) + share(demand.conflict, &slow);
+        let led = row("curp-consensus", Some(*leader), None, commits);
+        rows.push(Row { rank: Some(rank as u128), ..led });
     }
     let idle =
         row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));

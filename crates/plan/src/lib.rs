@@ -4,8 +4,8 @@
 //! with processing and sync cost at zero gives the same numbers, and a test of each protocol says so.
 //!
 //! - [`floor`]: no linearizable replicated write is faster, whatever the protocol;
-//! - [`multipaxos`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`], [`curp`]: what each needs without
-//!   load, with all replicas or with some of them crashed ([`Group`]);
+//! - [`multipaxos`], [`curp_consensus`], [`mencius`], [`fastpaxos`], [`epaxos`], [`sdpaxos`], [`domino`], [`curp`]: what
+//!   each needs without load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
 //!   choose; [`leader`]: only the leader.
@@ -13,6 +13,7 @@
 mod advice;
 mod client;
 pub mod curp;
+pub mod curp_consensus;
 pub mod decision;
 pub mod domino;
 pub mod epaxos;

@@ -25,25 +25,30 @@ fn the_table_of_five_regions() {
         keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
         commit latency without load, by region of the client, ms
 
-                                      US West  US East    Euro    Asia  Australia    mean
-        floor                           102.0     88.0   161.0   115.0      161.0   125.4
-        sdpaxos, sequencer US West      102.0     88.0   166.0   115.0      161.0   126.4
-        mencius, others busy            102.0     88.0   166.0   115.0      161.0   126.4
-        epaxos, no conflict             102.0     88.0   166.0   115.0      161.0   126.4
-        domino, reply = commit          102.0     88.0   166.0   115.0      161.0   126.4
-        sdpaxos, sequencer US East      102.0     88.0   166.0   172.0      205.0   146.6
-        sdpaxos, sequencer Asia         102.0    172.0   235.0   115.0      161.0   157.0
-        sdpaxos, sequencer Australia    161.0    205.0   290.0   115.0      161.0   186.4
-        sdpaxos, sequencer Euro         166.0     88.0   166.0   235.0      290.0   189.0
-        fastpaxos, no collision         161.0    172.0   235.0   172.0      205.0   189.0
-        multipaxos, leader US East      161.0     88.0   176.0   260.0      293.0   195.6
-        multipaxos, leader US West      102.0    175.0   268.0   204.0      263.0   202.4
-        mencius, others idle            166.0    205.0   290.0   235.0      290.0   237.2
-        multipaxos, leader Asia         217.0    287.0   350.0   115.0      230.0   239.8
-        epaxos, conflict                204.0    176.0   332.0   230.0      322.0   252.8
-        domino, reply = execute         195.0    200.5   321.0   242.5      316.0   255.0
-        multipaxos, leader Australia    322.0    366.0   451.0   276.0      161.0   315.2
-        multipaxos, leader Euro         332.0    254.0   166.0   401.0      456.0   321.8
+                                          US West  US East    Euro    Asia  Australia    mean
+        floor                               102.0     88.0   161.0   115.0      161.0   125.4
+        sdpaxos, sequencer US West          102.0     88.0   166.0   115.0      161.0   126.4
+        mencius, others busy                102.0     88.0   166.0   115.0      161.0   126.4
+        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   126.4
+        domino, reply = commit              102.0     88.0   166.0   115.0      161.0   126.4
+        sdpaxos, sequencer US East          102.0     88.0   166.0   172.0      205.0   146.6
+        sdpaxos, sequencer Asia             102.0    172.0   235.0   115.0      161.0   157.0
+        curp-consensus, leader US East      161.0     88.0   176.0   172.0      205.0   160.4
+        curp-consensus, leader US West      102.0    172.0   235.0   172.0      205.0   177.2
+        curp-consensus, leader Asia         161.0    172.0   235.0   115.0      205.0   177.6
+        sdpaxos, sequencer Australia        161.0    205.0   290.0   115.0      161.0   186.4
+        sdpaxos, sequencer Euro             166.0     88.0   166.0   235.0      290.0   189.0
+        fastpaxos, no collision             161.0    172.0   235.0   172.0      205.0   189.0
+        multipaxos, leader US East          161.0     88.0   176.0   260.0      293.0   195.6
+        curp-consensus, leader Australia    161.0    205.0   290.0   172.0      161.0   197.8
+        multipaxos, leader US West          102.0    175.0   268.0   204.0      263.0   202.4
+        curp-consensus, leader Euro         166.0    172.0   166.0   235.0      290.0   205.8
+        mencius, others idle                166.0    205.0   290.0   235.0      290.0   237.2
+        multipaxos, leader Asia             217.0    287.0   350.0   115.0      230.0   239.8
+        epaxos, conflict                    204.0    176.0   332.0   230.0      322.0   252.8
+        domino, reply = execute             195.0    200.5   321.0   242.5      316.0   255.0
+        multipaxos, leader Australia        322.0    366.0   451.0   276.0      161.0   315.2
+        multipaxos, leader Euro             332.0    254.0   166.0   401.0      456.0   321.8
 
         recommended: sdpaxos, sequencer US West, 1.0 ms over the mean floor
           the lowest mean, with epaxos as low
@@ -58,28 +63,31 @@ fn the_table_of_domino_in_north_america() {
         keyspace "main", 3 replicas: WA, VA, QC
         commit latency without load, by region of the client, ms
 
-                                     VA      TX      CA      IA      WA      WY      IL      QC     TRT    mean
-        floor                      38.0    42.0    59.0    31.0    66.0    45.0    26.0    38.0    29.0    41.6
-        domino, reply = commit     38.0    51.0    67.0    36.0    67.0    46.0    43.0    38.0    49.0    48.3
-        fastpaxos, no collision    67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
-        sdpaxos, sequencer VA      38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
-        mencius, others busy       38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
-        epaxos                     38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
-        sdpaxos, sequencer QC      38.0    65.0    91.0    69.0    68.0    89.0    61.0    38.0    49.0    63.1
-        multipaxos, leader VA      38.0    65.0    97.0    69.0   105.0    84.0    64.0    76.0    67.0    73.9
-        multipaxos, leader QC      76.0    89.0   105.0    70.0   106.0    84.0    61.0    38.0    49.0    75.3
-        sdpaxos, sequencer WA      67.0    94.0    90.0    98.0    67.0    88.0    91.0    68.0    79.0    82.4
-        mencius, others idle       67.0    94.0    91.0    98.0    68.0    89.0    91.0    68.0    79.0    82.8
-        domino, reply = execute    81.5    90.5    97.0    85.0   111.0    85.5    85.0    82.0    93.0    90.1
-        multipaxos, leader WA     134.0   109.0    90.0   103.0    67.0    88.0   110.0   135.0   124.0   106.7
+                                       VA      TX      CA      IA      WA      WY      IL      QC     TRT    mean
+        floor                        38.0    42.0    59.0    31.0    66.0    45.0    26.0    38.0    29.0    41.6
+        domino, reply = commit       38.0    51.0    67.0    36.0    67.0    46.0    43.0    38.0    49.0    48.3
+        curp-consensus, leader QC    67.0    51.0    67.0    36.0    68.0    46.0    43.0    38.0    49.0    51.7
+        curp-consensus, leader VA    38.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    52.7
+        curp-consensus, leader WA    67.0    51.0    67.0    36.0    67.0    46.0    43.0    68.0    57.0    55.8
+        fastpaxos, no collision      67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
+        sdpaxos, sequencer VA        38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        mencius, others busy         38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        epaxos                       38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
+        sdpaxos, sequencer QC        38.0    65.0    91.0    69.0    68.0    89.0    61.0    38.0    49.0    63.1
+        multipaxos, leader VA        38.0    65.0    97.0    69.0   105.0    84.0    64.0    76.0    67.0    73.9
+        multipaxos, leader QC        76.0    89.0   105.0    70.0   106.0    84.0    61.0    38.0    49.0    75.3
+        sdpaxos, sequencer WA        67.0    94.0    90.0    98.0    67.0    88.0    91.0    68.0    79.0    82.4
+        mencius, others idle         67.0    94.0    91.0    98.0    68.0    89.0    91.0    68.0    79.0    82.8
+        domino, reply = execute      81.5    90.5    97.0    85.0   111.0    85.5    85.0    82.0    93.0    90.1
+        multipaxos, leader WA       134.0   109.0    90.0   103.0    67.0    88.0   110.0   135.0   124.0   106.7
 
-        recommended: sdpaxos, sequencer VA, 21.2 ms over the mean floor
-          the lowest mean, with epaxos as low
-        sequenced:   domino with reply = "commit", 14.4 ms faster
+        recommended: curp-consensus, leader QC, 10.1 ms over the mean floor
+          the lowest mean; sdpaxos with VA comes next, 11.1 ms more
+        sequenced:   domino with reply = "commit", 3.3 ms faster
           its answers say that a command has its place; results come later
         placement:   sdpaxos, sequencer IA, replicas in IA, WY, IL
-          mean 24.4 ms, 38.3 ms less than where the replicas stand now
-        configured:  multipaxos, leader WA, 43.9 ms slower
+          mean 24.4 ms, 27.2 ms less than where the replicas stand now
+        configured:  multipaxos, leader WA, 55.0 ms slower
     "#]].assert_eq(&planned(&ready_made("domino-na")).to_string());
 }
 
@@ -91,26 +99,31 @@ fn clients_weigh_the_means() {
         keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
         commit latency without load, by region of the client, ms
 
-                                      US West  US East    Euro    Asia  Australia    mean
-        clients                             0        0       3       0          1
-        floor                           102.0     88.0   161.0   115.0      161.0   161.0
-        sdpaxos, sequencer US West      102.0     88.0   166.0   115.0      161.0   164.8
-        mencius, others busy            102.0     88.0   166.0   115.0      161.0   164.8
-        epaxos, no conflict             102.0     88.0   166.0   115.0      161.0   164.8
-        domino, reply = commit          102.0     88.0   166.0   115.0      161.0   164.8
-        sdpaxos, sequencer US East      102.0     88.0   166.0   172.0      205.0   175.8
-        sdpaxos, sequencer Euro         166.0     88.0   166.0   235.0      290.0   197.0
-        multipaxos, leader US East      161.0     88.0   176.0   260.0      293.0   205.2
-        sdpaxos, sequencer Asia         102.0    172.0   235.0   115.0      161.0   216.5
-        fastpaxos, no collision         161.0    172.0   235.0   172.0      205.0   227.5
-        multipaxos, leader Euro         332.0    254.0   166.0   401.0      456.0   238.5
-        sdpaxos, sequencer Australia    161.0    205.0   290.0   115.0      161.0   257.8
-        multipaxos, leader US West      102.0    175.0   268.0   204.0      263.0   266.8
-        mencius, others idle            166.0    205.0   290.0   235.0      290.0   290.0
-        domino, reply = execute         195.0    200.5   321.0   242.5      316.0   319.8
-        multipaxos, leader Asia         217.0    287.0   350.0   115.0      230.0   320.0
-        epaxos, conflict                204.0    176.0   332.0   230.0      322.0   329.5
-        multipaxos, leader Australia    322.0    366.0   451.0   276.0      161.0   378.5
+                                          US West  US East    Euro    Asia  Australia    mean
+        clients                                 0        0       3       0          1
+        floor                               102.0     88.0   161.0   115.0      161.0   161.0
+        sdpaxos, sequencer US West          102.0     88.0   166.0   115.0      161.0   164.8
+        mencius, others busy                102.0     88.0   166.0   115.0      161.0   164.8
+        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   164.8
+        domino, reply = commit              102.0     88.0   166.0   115.0      161.0   164.8
+        sdpaxos, sequencer US East          102.0     88.0   166.0   172.0      205.0   175.8
+        curp-consensus, leader US East      161.0     88.0   176.0   172.0      205.0   183.2
+        sdpaxos, sequencer Euro             166.0     88.0   166.0   235.0      290.0   197.0
+        curp-consensus, leader Euro         166.0    172.0   166.0   235.0      290.0   197.0
+        multipaxos, leader US East          161.0     88.0   176.0   260.0      293.0   205.2
+        sdpaxos, sequencer Asia             102.0    172.0   235.0   115.0      161.0   216.5
+        curp-consensus, leader US West      102.0    172.0   235.0   172.0      205.0   227.5
+        curp-consensus, leader Asia         161.0    172.0   235.0   115.0      205.0   227.5
+        fastpaxos, no collision             161.0    172.0   235.0   172.0      205.0   227.5
+        multipaxos, leader Euro             332.0    254.0   166.0   401.0      456.0   238.5
+        sdpaxos, sequencer Australia        161.0    205.0   290.0   115.0      161.0   257.8
+        curp-consensus, leader Australia    161.0    205.0   290.0   172.0      161.0   257.8
+        multipaxos, leader US West          102.0    175.0   268.0   204.0      263.0   266.8
+        mencius, others idle                166.0    205.0   290.0   235.0      290.0   290.0
+        domino, reply = execute             195.0    200.5   321.0   242.5      316.0   319.8
+        multipaxos, leader Asia             217.0    287.0   350.0   115.0      230.0   320.0
+        epaxos, conflict                    204.0    176.0   332.0   230.0      322.0   329.5
+        multipaxos, leader Australia        322.0    366.0   451.0   276.0      161.0   378.5
 
         recommended: sdpaxos, sequencer US West, 3.8 ms over the mean floor
           the lowest mean, with epaxos as low
@@ -131,7 +144,7 @@ fn interference_moves_the_choice_away_from_epaxos() {
     expect![[r#"
         epaxos, 143.3 ms: the lowest mean; sdpaxos with WA comes next, 4.7 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
         epaxos, 146.1 ms: the lowest mean; sdpaxos with WA comes next, 1.9 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
-        sdpaxos, sequencer WA, 148.0 ms: the lowest mean; multipaxos with VA comes next, 57.5 ms more
+        sdpaxos, sequencer WA, 148.0 ms: the lowest mean; curp-consensus with VA comes next, 36.6 ms more
     "#]].assert_eq(&[0.0, 2.0, 50.0].map(choice).concat());
 }
 
@@ -152,7 +165,7 @@ fn the_json_keeps_its_contract() {
     assert_eq!(row("domino", serde_json::Value::Null)["guarantee"], "sequenced");
     let means: Vec<f64> = rows.iter().map(|row| row["mean_ms"].as_f64().unwrap()).collect();
     assert!(means.is_sorted(), "{means:?}");
-    for protocol in ["multipaxos", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"] {
+    for protocol in ["multipaxos", "curp-consensus", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"] {
         assert!(rows.iter().any(|row| row["protocol"] == protocol), "{protocol}");
     }
     assert_eq!(json["configured"]["mean_ms"], 195.6);

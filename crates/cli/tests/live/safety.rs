@@ -181,6 +181,11 @@ fn multipaxos_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
 }
 
 #[test]
+fn curp_consensus_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
+    survive("curp-consensus", true, 10);
+}
+
+#[test]
 fn mencius_loses_no_acknowledged_write_whatever_happens_to_its_owners() {
     survive("mencius", false, 10);
 }

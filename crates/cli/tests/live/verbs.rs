@@ -125,7 +125,7 @@ fn plan_and_reproduce_print_their_contract() {
     let protocols = plan["protocols"].as_array().unwrap();
     let led = |row: &&serde_json::Value| row["protocol"] == "multipaxos" && row["leader"] == "US East";
     let first = protocols.iter().find(led).unwrap();
-    for name in ["mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"] {
+    for name in ["curp-consensus", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"] {
         assert!(protocols.iter().any(|row| row["protocol"] == name), "{name} is not forecast");
     }
     assert!(first["regions"][0]["commit_ms"].is_number() && first["mean_ms"].is_number());

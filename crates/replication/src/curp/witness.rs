@@ -172,6 +172,17 @@ impl<T: Clone> Witness<T> {
         found
     }
 
+    /// Forgets all but what `keep` says, by key and name.
+    pub fn retain(&mut self, keep: impl Fn(u64, CommandId) -> bool) {
+        for slot in 0..self.tags.len() {
+            if let Some(held) = &self.held[slot]
+                && !keep(self.tags[slot], held.id)
+            {
+                self.clear(slot);
+            }
+        }
+    }
+
     /// Ends a round of collections: the requests that were found in the way, on a key or in a full set, and
     /// had been held for at least [`STALE_ROUNDS`], each once.
     pub fn turn(&mut self) -> Vec<(CommandId, T)> {

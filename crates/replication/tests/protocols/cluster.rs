@@ -75,6 +75,8 @@ pub struct Case<F: Family> {
     pub usurped: bool,
     /// The first leader does not hear the last replicas, as many as may fail, several times, for a while.
     pub deaf: bool,
+    /// Each replica in turn is not heard by the other replicas for a while; a client beside none of them hears it.
+    pub mute: bool,
     /// Few keys and little thought: what is stale shows.
     pub hot: bool,
 }
@@ -96,6 +98,7 @@ impl<F: Family> Case<F> {
             relapse: false,
             usurped: false,
             deaf: false,
+            mute: false,
             hot: false,
         }
     }
@@ -214,11 +217,23 @@ impl<F: Family> Case<F> {
                 plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
             }
         }
+        if self.mute {
+            let replicas = usize::from(self.replicas);
+            for turn in 0..4 {
+                let node = turn as usize % replicas;
+                let at = Span::from_millis(turn * 1_900 + random.below(400));
+                let length = Span::from_millis(random.between(300, 1_400));
+                let links = (0..replicas).filter(|other| *other != node).map(|other| (node, other)).collect();
+                let action = Action::Cut { links, held: false };
+                plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
+            }
+        }
         plan.faults.sort_by_key(|fault| fault.at);
         cluster.set_faults(plan);
         let mut loops = Loops::new(seed, self.rounds);
         loops.think = Span::from_millis(if self.hot { 40 } else { 400 });
-        loops.sets = self.hot;
+        // Where answers outlive their leaders, they tell what was there before.
+        loops.sets = self.hot && !self.mute;
         loops.heir = self.usurped.then_some(NodeId(1));
         loops.keys = if self.hot { 2 } else { 8 };
         // Of the first partition, where there are several.

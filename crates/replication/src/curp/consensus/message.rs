@@ -3,7 +3,7 @@
 use crate::curp::Verdicts;
 use crate::multipaxos::log;
 use crate::order::Reign;
-use isochrone_core::{Ballot, Fact, Mark, ProcessId, Slot, Wire};
+use isochrone_core::{Ballot, CommandId, Fact, Mark, ProcessId, Slot, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -69,6 +69,9 @@ pub enum Record<V: Wire> {
         values: Vec<V>,
         /// Everything before it was decided, and the witness was cleared of it.
         decided: Slot,
+        /// The keys and names of all that was held before, where a peer's state was taken in since the last such
+        /// record: how far the witness had been cleared then, the log does not know any more.
+        held: Option<Vec<(u64, CommandId)>>,
     },
 }
 

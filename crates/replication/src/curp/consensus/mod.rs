@@ -94,6 +94,7 @@ pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::Parameters;
 
+use super::witness::KEYS_MAX;
 use super::{FastPath, Heard, Recording, Records, View};
 use crate::client::Setup;
 use crate::family::Replicated;
@@ -120,6 +121,9 @@ impl crate::Family for Family {
     type Client<S: StateMachine> = super::Client<S, Witnesses>;
 }
 
+/// Bytes of a slot that hold the name of a command at most.
+const NAME_BYTES: usize = 48;
+
 /// How clients speak with the members' witnesses.
 #[derive(Copy, Clone, Debug)]
 pub struct Witnesses;
@@ -132,7 +136,9 @@ where
     type Parameters = Parameters;
 
     fn fast_path(parameters: &Parameters) -> FastPath {
-        FastPath { slot_bytes: parameters.witness.slot_bytes, ..parameters.fast }
+        // A witness holds a command with its name.
+        let slot_bytes = parameters.witness.slot_bytes.saturating_sub(NAME_BYTES);
+        FastPath { slot_bytes, keys_max: KEYS_MAX, ..parameters.fast }
     }
 
     /// The replicas find the keys themselves, and what the client says of its answers stays out (D-48).

@@ -14,8 +14,6 @@ mutations! {
     SuperquorumTooSmall = "superquorum-too-small",
     /// Replayed is what more witnesses hold than the threshold says.
     ReplayMoreThan = "replay-more-than",
-    /// The threshold for a bare majority of witnesses is kept when more have answered.
-    ReplayFixedThreshold = "replay-fixed-threshold",
     /// A witness accepts before its record is durable.
     AcceptBeforeDurable = "accept-before-durable",
     /// A witness accepts records of any term.

@@ -30,6 +30,8 @@ pub struct Order<V: Ordered> {
     witness: Witness<V>,
     /// The witness is cleared of all that is decided before it.
     cleared: Slot,
+    /// A peer's state was taken in since the witness last wrote down what it keeps.
+    jumped: bool,
     recent: Recent,
     /// When the witness' next round of collections begins.
     round: Instant,
@@ -118,13 +120,15 @@ enum Image<V: Wire> {
     Witness(Vec<Stored<V>>),
 }
 
-/// The hashes of all keys that a value touches; none where it touches everything.
+/// The hashes of all keys that a value touches, each once; none where it touches everything.
 fn hashes<V: Ordered>(keyspace: KeyspaceId, value: &V) -> Option<Vec<u64>> {
     let (mut hashes, mut all) = (Vec::new(), false);
     value.visit(&mut |touch| match touch {
         Touch::Key(key, _) => hashes.push(key_hash(keyspace, key)),
         Touch::All(_) => all = true,
     });
+    hashes.sort_unstable();
+    hashes.dedup();
     (!all).then_some(hashes)
 }
 
@@ -252,12 +256,8 @@ impl<V: Ordered> Order<V> {
         if told < Quorums::majority(members.len()) {
             return;
         }
-        let collected = match self.mutated(Mutation::ReplayFixedThreshold) {
-            true => Quorums::majority(members.len()),
-            false => told,
-        };
         let more = usize::from(self.mutated(Mutation::ReplayMoreThan));
-        let replayed = reports.held_by(&members, threshold(members.len(), collected) + more);
+        let replayed = reports.held_by(&members, threshold(members.len(), told) + more);
         effects.disarm(Timer::Freeze);
         if !replayed.is_empty() {
             effects.mark(Note::Counted("recoveries_with_replay"));
@@ -302,6 +302,8 @@ impl<V: Ordered> Order<V> {
             return effects.send_ahead(from, Message::Verdicts(Verdicts { incarnation, reign, verdicts }));
         }
         let (mut kept, mut held, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        // Seed 92 of three replicas: what was cleared before a peer's state was taken in, the journal does not tell.
+        let before = self.jumped.then(|| self.witness.export().map(|held| (held.hash, held.id)).collect());
         for value in values {
             let Some(id) = value.id() else { continue };
             if self.recent.names.contains(&id) {
@@ -344,7 +346,8 @@ impl<V: Ordered> Order<V> {
             effects.send_ahead(from, accepted.clone());
         }
         if !kept.is_empty() {
-            effects.record(Record::Kept { values: kept, decided: self.cleared });
+            self.jumped = false;
+            effects.record(Record::Kept { values: kept, decided: self.cleared, held: before });
         }
         // What was held before is recorded before this message all the same.
         effects.send(from, accepted);
@@ -381,12 +384,15 @@ impl<V: Ordered> Order<V> {
 
     /// What a journal tells of the witness: what was accepted had room when it was written down, so what stands in
     /// its way had been collected.
-    fn recall(&mut self, values: Vec<V>, decided: Slot) {
+    fn recall(&mut self, values: Vec<V>, decided: Slot, held: Option<Vec<(u64, CommandId)>>) {
         if self.mutated(Mutation::ForgetRecords) {
             return;
         }
         self.log.recall(decided);
         self.clear_decided();
+        if let Some(held) = held {
+            self.witness.retain(|hash, id| held.contains(&(hash, id)));
+        }
         for value in values {
             let Some(id) = value.id() else { continue };
             for hash in hashes(self.process.keyspace, &value).unwrap_or_default() {
@@ -472,6 +478,7 @@ impl<V: Ordered> order::Order for Order<V> {
 
     fn install(&mut self, position: &Self::Position) -> bool {
         let installed = self.log.install(position);
+        self.jumped |= installed;
         self.clear_decided();
         installed
     }
@@ -509,6 +516,7 @@ impl<V: Ordered> Process for Order<V> {
             loan: Loan::default(),
             witness: Witness::new(setup.parameters.witness),
             cleared: Slot::ZERO,
+            jumped: false,
             recent: Recent::default(),
             round: Instant::ZERO,
             stage: Stage::Follower,
@@ -539,7 +547,7 @@ impl<V: Ordered> Process for Order<V> {
                 self.log.replay(record);
                 self.clear_decided();
             }
-            Record::Kept { values, decided } => self.recall(values, decided),
+            Record::Kept { values, decided, held } => self.recall(values, decided, held),
         }
     }
 

@@ -65,7 +65,7 @@ impl Tuning for Parameters {
             self.witness.slots = slots.next_multiple_of(self.witness.ways);
         }
         self.witness.slot_bytes =
-            reader.bytes("witness_slot_bytes", self.witness.slot_bytes as u64, 64, 1 << 20) as usize;
+            reader.bytes("witness_slot_bytes", self.witness.slot_bytes as u64, 128, 1 << 20) as usize;
         self.round = reader.span("witness_round", self.round, LEAST, MOST);
     }
 

@@ -1,5 +1,7 @@
 //! CURP's consensus variant.
 
+mod latency;
+mod mutations;
 mod orders;
 mod safety;
 mod witness;

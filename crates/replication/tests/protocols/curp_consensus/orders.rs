@@ -3,7 +3,7 @@
 //! accepted in one term, every leader that serves in a later one has executed (T45, T46).
 
 use crate::walk::{Letter, World, explore};
-use isochrone_core::{Quorums, Span};
+use isochrone_core::{Instant, Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
 use isochrone_replication::order::{Order as _, Reign};
@@ -30,7 +30,7 @@ fn completed(world: &Small, need: usize) -> Vec<(Reign, u64)> {
 fn nothing_completed_is_lost(world: &Small) {
     let completed = completed(world, Quorums::supermajority(world.orders().len()));
     for (node, order) in world.orders().iter().enumerate() {
-        if !order.serves_commands() {
+        if !order.serves_commands() && !order.may_read(Instant::from_nanos(world.wall(node))) {
             continue;
         }
         for (reign, number) in &completed {
@@ -47,26 +47,42 @@ fn nothing_completed_is_lost(world: &Small) {
     }
 }
 
-fn world(replicas: usize, mutation: Option<Mutation>) -> Small {
+/// What a client sends the witnesses: two commands that conflict, and another.
+fn letters() -> [Letter; 3] {
+    [Letter::new(1, 1), Letter::new(2, 1), Letter::new(3, 2)]
+}
+
+fn world_of(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
-    (parameters.log.lease, parameters.mutation) = (false, mutation);
+    (parameters.log.lease, parameters.mutation) = (lease, mutation);
     (parameters.witness.slots, parameters.witness.ways) = (8, 4);
     let mut world = Small::new(replicas, parameters);
     world.deliver();
     assert!(world.orders()[0].serves_commands());
     world.keep = |message| matches!(message, Message::Verdicts(_));
     world.watch = nothing_completed_is_lost;
-    let letters = [Letter::new(1, 1), Letter::new(2, 1), Letter::new(3, 2)];
     let reign = world.orders()[0].reign();
-    for letter in &letters {
+    for letter in letters() {
         for node in 0..replicas {
             let values = vec![letter.clone()];
             world.send(node, CLIENT, Message::Records { reign, incarnation: 1, values });
         }
     }
-    world.values = letters[..2].to_vec();
+    world
+}
+
+fn world(replicas: usize, mutation: Option<Mutation>) -> Small {
+    let mut world = world_of(replicas, false, mutation);
+    world.values = letters()[..2].to_vec();
     world.timers = (0..replicas).map(|node| if node == 0 { 0 } else { 2 }).collect();
     world.crashes = 1;
+    world
+}
+
+/// With leases; who is elected waits until the last one has run out.
+fn leased(mutation: Option<Mutation>) -> Small {
+    let mut world = world_of(3, true, mutation);
+    world.timers = vec![0, 3, 3];
     world
 }
 
@@ -85,10 +101,27 @@ fn what_a_superquorum_accepted_outlives_its_leader() {
     }
 }
 
+/// D-33: nor is anything read before.
+#[test]
+fn a_leader_with_a_lease_reads_when_all_is_brought_back() {
+    let (states, complete) = explore(&leased(None), 40_000);
+    println!("{states} states, {complete} walks in which all were given something");
+    assert!(states >= 20_000);
+}
+
+#[test]
+fn a_leader_that_reads_before_its_noop_is_decided_is_stale() {
+    is_found_in(&leased(Some(Mutation::ServeBeforeNoop)), Mutation::ServeBeforeNoop);
+}
+
 fn is_found(mutation: Mutation, slow_disks: bool) {
     let mut world = world(3, Some(mutation));
     world.slow_disks = slow_disks;
-    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(&world, 300_000)));
+    is_found_in(&world, mutation);
+}
+
+fn is_found_in(world: &Small, mutation: Mutation) {
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(world, 300_000)));
     let text = found.map(|_| String::new()).unwrap_or_else(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(_) => String::new(),

@@ -1,10 +1,30 @@
 //! Seeds with faults.
 
 use super::tune;
-use crate::safety::hold_under_all_faults;
+use crate::cluster::Case;
+use crate::safety::{hold, hold_under_all_faults};
 use isochrone_replication::curp::consensus::Family;
+use isochrone_sim::FaultSet;
 
 #[test]
 fn it_holds_under_all_faults() {
-    hold_under_all_faults::<Family>(tune, 100, 60);
+    let counted = hold_under_all_faults::<Family>(tune, 100, 60);
+    for name in ["curp_fast", "curp_conflict", "curp_rejected", "recoveries_with_replay"] {
+        assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
+    }
+}
+
+/// Two keys, no thought: most commands conflict, and those that do not are decided long after they are answered.
+#[test]
+fn it_holds_where_all_want_the_same_keys() {
+    let hot = |replicas, faults| {
+        let case = Case::<Family>::new(replicas, faults, tune);
+        Case { hot: true, rounds: 400, crashes: 4, isolated: 2, ..case }
+    };
+    let (_, counted) = hold(&hot(3, FaultSet::ALL), 4_000_000, 40);
+    println!("{counted:?}");
+    hold(&hot(5, FaultSet::ALL), 5_000_000, 20);
+    for name in ["curp_fast", "speculation_conflicts", "speculation_undone"] {
+        assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
+    }
 }
