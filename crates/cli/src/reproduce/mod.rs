@@ -1,5 +1,6 @@
 //! `isochrone reproduce`: published evaluations, run again; published and measured figures side by side.
 
+mod curp;
 mod domino;
 mod lab;
 mod published;
@@ -78,6 +79,12 @@ const ALL: &[Evaluation] = &[
         what: "SDPaxos (Zhao et al., SoCC 2018): latency, contention, stragglers, reads, failover",
         run: sdpaxos::run,
         draw: sdpaxos::draw,
+    },
+    Evaluation {
+        name: "curp",
+        what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside Redis: bench/peers/curp.py",
+        run: curp::run,
+        draw: curp::draw,
     },
 ];
 
