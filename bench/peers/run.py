@@ -16,6 +16,7 @@ etcd-server golang). Every figure is a ratio of this run: absolute numbers belon
 """
 
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -95,20 +96,21 @@ class Servers:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def redis_benchmark(port, clients, pipeline, seconds, servers):
-    """SET of 64-byte values over 100,000 keys: commands a second, p50 in ms, server CPU us a command."""
+def redis_benchmark(port, clients, pipeline, seconds, servers, command=("-t", "set", "-d", "64", "-r", "100000")):
+    """SET of 64-byte values over 100,000 keys, or another command: commands a second, p50 in ms, server CPU us a
+    command."""
     # redis-benchmark counts requests, not seconds: a short probe finds how many fill the time.
     def run(count):
         done = subprocess.run(
-            ["redis-benchmark", "-p", str(port), "-t", "set", "-n", str(count), "-c", str(clients),
-             "-P", str(pipeline), "-d", "64", "-r", "100000", "--csv"],
+            ["redis-benchmark", "-p", str(port), "-n", str(count), "-c", str(clients), "-P", str(pipeline),
+             "--csv", *command],
             capture_output=True, text=True, check=True,
         )
-        row = [cell.strip('"') for cell in done.stdout.strip().splitlines()[-1].split(",")]
+        row = next(csv.reader([done.stdout.strip().splitlines()[-1]]))
         return float(row[1]), float(row[4])
 
-    rate, _ = run(20_000)
-    count = max(20_000, int(rate * seconds))
+    rate, _ = run(20_000 if clients > 1 else 2_000)
+    count = max(20_000 if clients > 1 else 2_000, int(rate * seconds))
     before = servers.cpu_seconds()
     rate, p50 = run(count)
     return {"per_second": rate, "p50_ms": p50, "cpu_us": (servers.cpu_seconds() - before) / count * 1e6}
@@ -142,31 +144,42 @@ def etcd(base, seconds, loader):
         return {"per_second": figures["puts_per_second"], "p50_ms": figures["p50_ms"], "cpu_us": cpu}
 
 
+def start_redis(servers, durable):
+    """Starts a redis-server that waits for its disk before it answers, or keeps nothing; its port."""
+    [port] = free_ports(1)
+    kept = ["--appendonly", "yes", "--appendfsync", "always"] if durable else ["--appendonly", "no"]
+    servers.start("redis-server", "--port", str(port), "--save", "", *kept, "--dir", str(servers.directory))
+    wait_for(port, "redis-server", redis_answers)
+    return port
+
+
 def redis(base, seconds, pipeline):
     with Servers(base) as servers:
-        [port] = free_ports(1)
-        servers.start("redis-server", "--port", str(port), "--save", "", "--appendonly", "yes",
-                      "--appendfsync", "always", "--dir", str(servers.directory))
-        wait_for(port, "redis-server", redis_answers)
-        return redis_benchmark(port, 50, pipeline, seconds, servers)
+        return redis_benchmark(start_redis(servers, True), 50, pipeline, seconds, servers)
 
 
-def isochrone(base, seconds, binary, clients, pipeline, replicas=3):
+def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters=""):
+    """Starts nodes over loopback that all serve one keyspace; the Redis port of the first, which leads."""
+    peers, gates, admin = free_ports(nodes), free_ports(nodes), free_ports(nodes)
+    lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
+    for i in range(nodes):
+        lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',
+                  f'redis = "127.0.0.1:{gates[i]}"', f'http = "127.0.0.1:{admin[i]}"']
+    names = ", ".join(f'"n{i}"' for i in range(nodes))
+    lines += ["[[keyspace]]", 'name = "main"', f'protocol = "{protocol}"',
+              f"replicas = [{names}]", 'leader = "n0"', f"parameters = {{ {parameters} }}"]
+    file = servers.directory / "deployment.toml"
+    file.write_text("\n".join(lines) + "\n")
+    for i in range(nodes):
+        servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
+    wait_for(gates[0], "isochrone", redis_answers)
+    return gates[0]
+
+
+def isochrone(base, seconds, binary, clients, pipeline):
     with Servers(base) as servers:
-        peers, gates, admin = free_ports(replicas), free_ports(replicas), free_ports(replicas)
-        lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
-        for i in range(replicas):
-            lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',
-                      f'redis = "127.0.0.1:{gates[i]}"', f'http = "127.0.0.1:{admin[i]}"']
-        names = ", ".join(f'"n{i}"' for i in range(replicas))
-        lines += ["[[keyspace]]", 'name = "main"', 'protocol = "multipaxos"',
-                  f"replicas = [{names}]", 'leader = "n0"']
-        file = servers.directory / "deployment.toml"
-        file.write_text("\n".join(lines) + "\n")
-        for i in range(replicas):
-            servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
-        wait_for(gates[0], "isochrone", redis_answers)
-        return redis_benchmark(gates[0], clients, pipeline, seconds, servers)
+        port = start_isochrone(servers, binary)
+        return redis_benchmark(port, clients, pipeline, seconds, servers)
 
 
 def sync_latency(base):

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""CURP beside Redis and beside ourselves without replication, in one run on one machine.
+
+    bench/peers/curp.py [--binary target/release/isochrone] [--seconds 4] [--rounds 3] [--format json]
+
+Measured, each round in turn so that a noisy minute hits all alike, medians of the rounds (Park and Ousterhout,
+NSDI 2019, figures 11 to 13, with every copy on disk):
+
+- one sequential client: SET of 100 bytes, HMSET of one field, INCR, against Redis that keeps nothing, Redis with
+  `--appendfsync always`, one unreplicated node of ours, and `curp` with one and two backups and witnesses;
+- throughput: SET with 50 clients, pipeline 1 and 16;
+- memory: a million values of 100 bytes.
+
+Needs redis-server and redis-benchmark on the PATH (Debian: redis-server redis-tools).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import sys
+
+from run import ROOT, Servers, redis_benchmark, start_isochrone, start_redis, sync_latency
+
+VALUE = "x" * 100
+COMMANDS = {
+    "SET": ("-r", "2000000", "SET", "key:000000000000:__rand_int__", VALUE),
+    "HMSET": ("-r", "2000000", "HMSET", "hash:00000000000:__rand_int__", "f", VALUE),
+    "INCR": ("-r", "2000000", "INCR", "count:0000000000:__rand_int__"),
+}
+
+
+def systems(binary):
+    """How each system is started in a set of servers; the port to ask."""
+    return {
+        "redis, nothing kept": lambda servers: start_redis(servers, False),
+        "redis, always": lambda servers: start_redis(servers, True),
+        "unreplicated": lambda servers: start_isochrone(servers, binary, nodes=1),
+        "curp, 1 witness": lambda servers: start_isochrone(servers, binary, protocol="curp", parameters="f = 1"),
+        "curp, 2 witnesses": lambda servers: start_isochrone(servers, binary, protocol="curp", parameters="f = 2"),
+    }
+
+
+def resident_mb(servers):
+    """Memory of the process that was started first, which leads."""
+    status = pathlib.Path(f"/proc/{servers.processes[0].pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def fill(port, keys):
+    """Writes that many values of 100 bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+        for first in range(0, keys, 1_000):
+            commands = (f"*3\r\n$3\r\nSET\r\n$14\r\nkey:{key:010d}\r\n$100\r\n{VALUE}\r\n"
+                        for key in range(first, first + 1_000))
+            s.sendall("".join(commands).encode())
+            answers = b""
+            while len(answers) < 5_000:
+                piece = s.recv(1 << 16)
+                if not piece or b"-" in piece:
+                    raise SystemExit(f"writing a million values failed: {piece[:200]!r}")
+                answers += piece
+
+
+def measure(base, seconds, start):
+    """All figures of one system."""
+    with Servers(base) as servers:
+        port = start(servers)
+        found = {name: redis_benchmark(port, 1, 1, seconds, servers, command) for name, command in COMMANDS.items()}
+        for pipeline in (1, 16):
+            command = COMMANDS["SET"]
+            found[f"SET x50 P{pipeline}"] = redis_benchmark(port, 50, pipeline, seconds, servers, command)
+    with Servers(base) as servers:
+        port = start(servers)
+        fill(port, 1_000_000)
+        found["memory"] = {"mb": resident_mb(servers)}
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "target/release/isochrone"))
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dir", default=str(ROOT / "target"), help="where the data directories go")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    arguments = parser.parse_args()
+    for program in ("redis-server", "redis-benchmark", arguments.binary):
+        if not shutil.which(program):
+            raise SystemExit(f"{program}: not found; apt-get install redis-server redis-tools, and cargo build --release")
+    binary = str(pathlib.Path(arguments.binary).resolve())
+
+    rounds = []
+    for i in range(arguments.rounds):
+        found = {}
+        for name, start in systems(binary).items():
+            print(f"round {i + 1} of {arguments.rounds}: {name}", file=sys.stderr, flush=True)
+            found[name] = measure(arguments.dir, arguments.seconds, start)
+        rounds.append(found)
+    rows = {
+        name: {case: {figure: statistics.median(one[name][case][figure] for one in rounds) for figure in figures}
+               for case, figures in cases.items()}
+        for name, cases in rounds[0].items()
+    }
+
+    def figure(name, case, what):
+        return rows[name][case][what]
+
+    alone, one, plain, always = "unreplicated", "curp, 1 witness", "redis, nothing kept", "redis, always"
+    # What is asked of each: at most, or at least.
+    ratios = {
+        "median SET of one client, 1 witness / unreplicated":
+            (figure(one, "SET", "p50_ms") / figure(alone, "SET", "p50_ms"), "at most", 1.15),
+        "throughput, 50 clients, 1 witness / unreplicated":
+            (figure(one, "SET x50 P1", "per_second") / figure(alone, "SET x50 P1", "per_second"), "at least", 0.8),
+        "throughput, 50 clients, 1 witness / redis always":
+            (figure(one, "SET x50 P1", "per_second") / figure(always, "SET x50 P1", "per_second"), "at least", 0.9),
+        "throughput, 50 clients, pipeline 16, 1 witness / redis always":
+            (figure(one, "SET x50 P16", "per_second") / figure(always, "SET x50 P16", "per_second"), "at least", 0.5),
+        "CPU of all servers a SET, 50 clients, 1 witness / redis":
+            (figure(one, "SET x50 P1", "cpu_us") / figure(plain, "SET x50 P1", "cpu_us"), "at most", 3.0),
+        "memory of a million values, 1 witness / redis":
+            (figure(one, "memory", "mb") / figure(plain, "memory", "mb"), "at most", 1.5),
+    }
+    held = {name: ratio <= target if kind == "at most" else ratio >= target
+            for name, (ratio, kind, target) in ratios.items()}
+    sync = sync_latency(arguments.dir)
+    if arguments.format == "json":
+        ratios = {name: {"ratio": ratio, kind.replace(" ", "_"): target, "held": held[name]}
+                  for name, (ratio, kind, target) in ratios.items()}
+        print(json.dumps({"fdatasync_ms": sync, "rounds": arguments.rounds, "rows": rows, "ratios": ratios}))
+    else:
+        print(f"fdatasync of 4 KiB: {sync:.3f} ms; {os.cpu_count()} cores; medians of {arguments.rounds} rounds\n")
+        print(f"{'':22} {'SET':>7} {'HMSET':>7} {'INCR':>7} {'x50 P1':>8} {'x50 P16':>9} {'x50 P1':>8} {'memory':>7}")
+        print(f"{'':22} {'p50 ms':>7} {'p50 ms':>7} {'p50 ms':>7} {'SET/s':>8} {'SET/s':>9} {'CPU us':>8} {'MB':>7}")
+        for name, row in rows.items():
+            print(f"{name:22} {row['SET']['p50_ms']:7.3f} {row['HMSET']['p50_ms']:7.3f} {row['INCR']['p50_ms']:7.3f} "
+                  f"{row['SET x50 P1']['per_second']:8.0f} {row['SET x50 P16']['per_second']:9.0f} "
+                  f"{row['SET x50 P1']['cpu_us']:8.1f} {row['memory']['mb']:7.0f}")
+        print()
+        for name, (ratio, kind, target) in ratios.items():
+            print(f"{name}: {ratio:.2f} ({kind} {target}) {'held' if held[name] else 'MISSED'}")
+    return 0 if all(held.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
