@@ -186,6 +186,11 @@ fn curp_consensus_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
 }
 
 #[test]
+fn curp_loses_no_acknowledged_write_whatever_happens_to_its_master() {
+    survive("curp", true, 10);
+}
+
+#[test]
 fn mencius_loses_no_acknowledged_write_whatever_happens_to_its_owners() {
     survive("mencius", false, 10);
 }
