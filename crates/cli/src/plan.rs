@@ -107,8 +107,8 @@ mod tests {
         let keyspace = deployment.choose_keyspace(None).unwrap();
         let plan = isochrone_plan::plan(&deployment, keyspace, &Demand::of(&deployment)).unwrap();
         let svg = draw(&plan);
-        // multipaxos, curp-consensus, sdpaxos, mencius and epaxos and domino in two cases each, fastpaxos.
-        assert_eq!(svg.matches("<rect class=\"bar\"").count(), 10 * 5);
+        // multipaxos, curp-consensus, curp, sdpaxos, mencius and epaxos and domino in two cases each, fastpaxos.
+        assert_eq!(svg.matches("<rect class=\"bar\"").count(), 11 * 5);
         for word in ["US East", "multipaxos, leader US East", "epaxos, conflict", "floor"] {
             assert!(svg.contains(word), "{word}");
         }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::forecast::{Row, rows};
 use crate::placement::better;
-use crate::{Client, Demand, Forecast, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
+use crate::{Client, Demand, Forecast, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
 
 /// What the distances allow one keyspace. Serialized, it is what `isochrone plan --format json` prints.
 ///
@@ -116,6 +116,7 @@ pub fn leader(deployment: &Deployment, keyspace: &Keyspace) -> NodeId {
             let (client, leader) = (Client::of(client, &replicas), region(node));
             match keyspace.protocol.as_str() {
                 "sdpaxos" => sdpaxos::commit(matrix, client, leader, &replicas),
+                "curp" => curp::commit(matrix, client, leader, &replicas, curp::COPIES),
                 "curp-consensus" => curp_consensus::commit(matrix, client, leader, &replicas),
                 // Without a collision the coordinator does not matter.
                 "fastpaxos" | "domino" => fastpaxos::recovered(matrix, client, leader, &replicas),

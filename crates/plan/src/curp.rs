@@ -8,6 +8,9 @@ use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
 
+/// Copies beside the master where a deployment does not say how many.
+pub const COPIES: usize = 2;
+
 /// The first so many replicas beside the master: the copies of a group in which nothing has failed.
 ///
 /// # Panics

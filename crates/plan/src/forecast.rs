@@ -4,7 +4,7 @@ use isochrone_core::{Guarantee, Matrix, RegionId, Span};
 use serde::Serialize;
 
 use crate::domino::Choice;
-use crate::{Client, Group, curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+use crate::{Client, Group, curp, curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
 
 /// Who asks, and how often two of them ask for the same thing at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,14 +126,22 @@ pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> V
         let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
         rows.push(row("sdpaxos", Some(*leader), None, commits));
     }
+    let weighed = |free: &[Span], conflicting: &[Span]| {
+        let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
+        Some((share(100.0 - demand.conflict, free) + share(demand.conflict, conflicting)) as u128)
+    };
     for leader in &leaders {
         let commits = each(&|client| curp_consensus::commit(matrix, client, *leader, group));
         // What conflicts takes the way of Multi-Paxos.
         let slow = each(&|client| multipaxos::commit(matrix, client, *leader, group));
-        let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
-        let rank = share(100.0 - demand.conflict, &commits) + share(demand.conflict, &slow);
-        let led = row("curp-consensus", Some(*leader), None, commits);
-        rows.push(Row { rank: Some(rank as u128), ..led });
+        let rank = weighed(&commits, &slow);
+        rows.push(Row { rank, ..row("curp-consensus", Some(*leader), None, commits) });
+    }
+    for master in &leaders {
+        let commits = each(&|client| curp::commit(matrix, client, *master, group, curp::COPIES));
+        let slow = each(&|client| curp::synced(matrix, client, *master, group, curp::COPIES));
+        let rank = weighed(&commits, &slow);
+        rows.push(Row { rank, ..row("curp", Some(*master), None, commits) });
     }
     let idle =
         row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));
@@ -152,10 +160,8 @@ pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> V
     if fast == slow {
         rows.push(row("epaxos", None, None, fast));
     } else {
-        let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
-        let rank = share(100.0 - demand.conflict, &fast) + share(demand.conflict, &slow);
-        let apart = row("epaxos", None, Some("no conflict"), fast);
-        rows.push(Row { rank: Some(rank as u128), ..apart });
+        let rank = weighed(&fast, &slow);
+        rows.push(Row { rank, ..row("epaxos", None, Some("no conflict"), fast) });
         rows.push(row("epaxos", None, Some("conflict"), slow));
     }
     // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.

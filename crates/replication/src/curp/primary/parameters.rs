@@ -59,7 +59,7 @@ impl Tuning for Parameters {
         let managers = multipaxos::Parameters::for_rtt(rtt_max);
         let near = rtt_max < Span::from_millis(5);
         Parameters {
-            f: 2,
+            f: isochrone_plan::curp::COPIES,
             copies_min: 1,
             batch_max: 50,
             sync_delay: Span::from_millis(if near { 1 } else { 5 }),
