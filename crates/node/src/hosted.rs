@@ -174,7 +174,7 @@ impl<P: Process> Adapter<P> {
         for effect in self.outbox.drain() {
             match effect {
                 Effect::Record { record, lazy } => {
-                    let (position, bytes) = io.record(me, &record);
+                    let (position, bytes) = io.record(me, &record, lazy);
                     self.journal_bytes += bytes as u64;
                     if !lazy {
                         self.barrier = position;

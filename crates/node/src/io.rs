@@ -3,7 +3,7 @@
 use crate::journal::{JournalError, JournalThread, Position, StreamId};
 use crate::outgoing::Outgoing;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{Fact, Instant, NodeId, ProcessId, Stamp, Ticket, Wire};
+use isochrone_core::{Fact, Instant, NodeId, ProcessId, Span, Stamp, Ticket, Wire};
 use std::any::Any;
 use std::collections::VecDeque;
 
@@ -27,6 +27,10 @@ pub struct Io {
     node: NodeId,
     ledger: Box<dyn Ledger>,
     written: u64,
+    /// Somebody waits for records that were not handed over.
+    awaited: bool,
+    /// Since when records that nobody waits for were not handed over.
+    lazy_since: Option<Instant>,
 }
 
 /// Where a shard's records go: the journal's thread, or a test's stand-in.
@@ -115,6 +119,11 @@ pub enum Reply {
     Raw(Box<dyn Any + Send>),
 }
 
+/// How long records that nobody waits for stay with the shard at most.
+const LAZY_SPAN: Span = Span::from_millis(5);
+/// Bytes of them at most.
+const LAZY_BYTES: usize = 256 << 10;
+
 impl Io {
     /// The queues of a shard of `node` whose journal ends at `written`, all of it durable.
     pub fn new(node: NodeId, ledger: Box<dyn Ledger>, written: u64) -> Io {
@@ -129,6 +138,8 @@ impl Io {
             node,
             ledger,
             written,
+            awaited: false,
+            lazy_since: None,
         }
     }
 
@@ -141,8 +152,14 @@ impl Io {
         }
     }
 
-    /// Appends a record of `of` to the journal's open batch; its position, and its bytes.
-    pub fn record<R: Wire>(&mut self, of: ProcessId, record: &R) -> (u64, usize) {
+    /// Appends a record of `of` to the journal's open batch; its position, and its bytes. For a lazy one alone the
+    /// disk is not asked at once.
+    pub fn record<R: Wire>(&mut self, of: ProcessId, record: &R, lazy: bool) -> (u64, usize) {
+        if lazy {
+            self.lazy_since.get_or_insert(self.now);
+        } else {
+            self.awaited = true;
+        }
         let mut bytes = 0;
         self.written = self.ledger.record(StreamId(of.to_u64()), &mut |out| {
             let before = out.len();
@@ -150,6 +167,32 @@ impl Io {
             bytes = out.len() - before;
         });
         (self.written, bytes)
+    }
+
+    /// Somebody waits for everything recorded so far to be durable.
+    pub fn hasten(&mut self) {
+        self.awaited = true;
+    }
+
+    /// Hands over what was recorded, if somebody waits for it or it has waited long enough. A sync costs the same
+    /// whatever it carries: records that nobody waits for go with others, or many together.
+    ///
+    /// # Errors
+    /// The journal has failed, which ends the node.
+    pub fn submit(&mut self) -> Result<(), JournalError> {
+        if self.awaited || self.now >= self.lazy_due() || self.ledger.backlog() >= LAZY_BYTES {
+            self.ledger.submit()?;
+            // What the journal has not taken goes with a later call.
+            if self.ledger.backlog() == 0 {
+                (self.awaited, self.lazy_since) = (false, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// When records that nobody waits for are handed over; [`Instant::MAX`] where there are none.
+    pub fn lazy_due(&self) -> Instant {
+        self.lazy_since.map_or(Instant::MAX, |since| since + LAZY_SPAN)
     }
 
     /// The journal.

@@ -216,9 +216,9 @@ impl Shard {
         loop {
             let quiet = self.deliver(&mut budget);
             // The disk works on what was recorded so far while `settle` does.
-            self.io.ledger().submit()?;
+            self.io.submit()?;
             self.settle();
-            self.io.ledger().submit()?;
+            self.io.submit()?;
             self.io.durable = self.io.ledger().durable()?;
             self.release();
             if !quiet {
@@ -230,9 +230,9 @@ impl Shard {
         }
     }
 
-    /// When the next timer is due; [`Instant::MAX`] where none runs.
+    /// When the next timer is due, or records are to be handed over; [`Instant::MAX`] where there is neither.
     pub fn next_deadline(&self) -> Instant {
-        self.processes().map(Hosted::next_deadline).min().unwrap_or(Instant::MAX)
+        self.processes().map(Hosted::next_deadline).min().unwrap_or(Instant::MAX).min(self.io.lazy_due())
     }
 
     /// Snapshots that are due: whose, the position that the next record will have, and the chunks, to be
@@ -260,6 +260,7 @@ impl Shard {
         let chunks = seat.process.snapshot()?;
         seat.snapshotting = true;
         seat.process.snapshotted();
+        self.io.hasten();
         Some((next, chunks))
     }
 
@@ -271,6 +272,7 @@ impl Shard {
         }
         if let Some(before) = trim {
             self.io.ledger().truncate(StreamId(id.to_u64()), before);
+            self.io.hasten();
         }
     }
 
