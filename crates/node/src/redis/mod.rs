@@ -28,6 +28,7 @@ mod commands;
 mod complaint;
 mod config;
 mod connection;
+mod digest;
 mod fuzz;
 mod info;
 mod login;

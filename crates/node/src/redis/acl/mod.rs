@@ -12,7 +12,6 @@ mod commands;
 mod file;
 mod log;
 mod rules;
-mod sha256;
 #[cfg(test)]
 mod tests;
 

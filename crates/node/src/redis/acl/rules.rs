@@ -1,8 +1,8 @@
 //! One user, and the rules that ACL SETUSER and the lines of ACL files are made of.
 
 use super::access::{Access, BOTH};
-use super::sha256::sha256;
 use crate::redis::absent::ABSENT;
+use crate::redis::digest::sha256;
 use crate::redis::spec::Spec;
 use crate::redis::table::{self, COMMANDS};
 use isochrone_core::glob;

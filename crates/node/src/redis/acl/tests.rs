@@ -256,7 +256,7 @@ fn who_is_logged_in_as_nobody_is_cut_off() {
 fn the_file_is_that_of_redis() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
-    let hash = super::sha256::sha256(b"secret");
+    let hash = crate::redis::digest::sha256(b"secret");
     fs::write(&path, format!("user default off\n\nuser app on #{hash} ~app:* +@all -@dangerous\n")).unwrap();
     let users = Users::of(["root".to_owned()], Some(path.clone())).unwrap();
     assert_eq!(users.login(), Login::Required);
