@@ -7,7 +7,7 @@
 
 use super::decision::{Attempt, Decision};
 use super::paths::Paths;
-use super::{Bug, FastPath, Heard, Kept, Recording, Records, Verdicts, View};
+use super::{Bug, FastPath, Heard, Kept, Recording, Records, Verdicts, View, key_hashes};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::Tuning as _;
@@ -17,7 +17,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed, Path,
-    Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, key_hash, wire,
+    Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, wire,
 };
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -127,15 +127,13 @@ fn keys_of<S: StateMachine>(
     fast: &FastPath,
     forget_reads: bool,
 ) -> Option<Vec<u64>> {
-    let (mut keys, mut whole) = (Vec::new(), false);
-    command.visit(&mut |touch| match touch {
-        Touch::Key(_, Access::Read) if forget_reads => {}
-        Touch::Key(key, _) => keys.push(key_hash(keyspace, key)),
-        Touch::All(_) => whole = true,
-    });
-    keys.sort_unstable();
-    keys.dedup();
-    let fits = !whole && (1..=fast.keys_max).contains(&keys.len());
+    let keys = key_hashes(keyspace, |see| {
+        command.visit(&mut |touch| match touch {
+            Touch::Key(_, Access::Read) if forget_reads => {}
+            touch => see(touch),
+        });
+    })?;
+    let fits = (1..=fast.keys_max).contains(&keys.len());
     (fits && wire::encoded_size(command) <= fast.slot_bytes).then_some(keys)
 }
 

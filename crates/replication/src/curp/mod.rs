@@ -24,7 +24,8 @@ pub use client::Client;
 
 use crate::client::Setup;
 use crate::order::Reign;
-use isochrone_core::{ClientId, ProcessId, Span, Wire};
+use isochrone_core::command::Touch;
+use isochrone_core::{ClientId, KeyspaceId, ProcessId, Span, Wire, key_hash};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -160,4 +161,35 @@ pub enum Bug {
     OneAcceptanceLess,
     /// Keys that a command only reads are not recorded and conflict with nothing (D-11).
     ForgetReadKeys,
+}
+
+impl Bug {
+    /// The one of this name on the command line; a family's own bugs have other names.
+    pub(crate) fn named(name: &str) -> Option<Bug> {
+        Some(match name {
+            "speculate-on-conflict" => Bug::SpeculateOnConflict,
+            "read-tentative" => Bug::ReadTentative,
+            "speculate-on-duplicate" => Bug::SpeculateOnDuplicate,
+            "keep-tentative" => Bug::KeepTentative,
+            "mix-reigns" => Bug::MixReigns,
+            "one-acceptance-less" => Bug::OneAcceptanceLess,
+            "forget-read-keys" => Bug::ForgetReadKeys,
+            _ => return None,
+        })
+    }
+}
+
+/// The hashes of all keys that are visited, each once, ascending; none where everything is touched.
+pub(crate) fn key_hashes(
+    keyspace: KeyspaceId,
+    visit: impl FnOnce(&mut dyn FnMut(Touch<'_>)),
+) -> Option<Vec<u64>> {
+    let (mut hashes, mut all) = (Vec::new(), false);
+    visit(&mut |touch| match touch {
+        Touch::Key(key, _) => hashes.push(key_hash(keyspace, key)),
+        Touch::All(_) => all = true,
+    });
+    hashes.sort_unstable();
+    hashes.dedup();
+    (!all).then_some(hashes)
 }

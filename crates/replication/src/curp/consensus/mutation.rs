@@ -41,14 +41,6 @@ mutations! {
 impl Mutation {
     /// The same in what the two forms of CURP share.
     pub(super) fn shared(self) -> Option<Bug> {
-        Some(match self {
-            Mutation::SpeculateOnConflict => Bug::SpeculateOnConflict,
-            Mutation::ReadTentative => Bug::ReadTentative,
-            Mutation::SpeculateOnDuplicate => Bug::SpeculateOnDuplicate,
-            Mutation::KeepTentative => Bug::KeepTentative,
-            Mutation::MixReigns => Bug::MixReigns,
-            Mutation::OneAcceptanceLess => Bug::OneAcceptanceLess,
-            _ => return None,
-        })
+        Bug::named(self.name())
     }
 }

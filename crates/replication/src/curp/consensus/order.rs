@@ -4,15 +4,14 @@ use super::message::{Message, Note, Record, Timer};
 use super::recovery::{Reports, threshold};
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
-use crate::curp::Verdicts;
 use crate::curp::witness::{Stored, Witness};
+use crate::curp::{Verdicts, key_hashes};
 use crate::multipaxos::log::{self, Log, Value};
 use crate::order::{self, Knobs, Membership, Ordered, Reign, Setup, Step, Takes, Tentative};
 use crate::request::{Change, Refusal};
-use isochrone_core::command::Touch;
 use isochrone_core::{
-    Ballot, Blob, CommandId, Effects, Identity, Instant, KeyspaceId, Loan, Malformed, Process, ProcessId,
-    Quorums, Slot, Snapshot, Ticket, Wire, Wrap, key_hash, wire,
+    Ballot, Blob, CommandId, Effects, Identity, Instant, Loan, Malformed, Process, ProcessId, Quorums, Slot,
+    Snapshot, Ticket, Wire, Wrap, wire,
 };
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -120,18 +119,6 @@ enum Image<V: Wire> {
     Witness(Vec<Stored<V>>),
 }
 
-/// The hashes of all keys that a value touches, each once; none where it touches everything.
-fn hashes<V: Ordered>(keyspace: KeyspaceId, value: &V) -> Option<Vec<u64>> {
-    let (mut hashes, mut all) = (Vec::new(), false);
-    value.visit(&mut |touch| match touch {
-        Touch::Key(key, _) => hashes.push(key_hash(keyspace, key)),
-        Touch::All(_) => all = true,
-    });
-    hashes.sort_unstable();
-    hashes.dedup();
-    (!all).then_some(hashes)
-}
-
 impl<V: Ordered> Order<V> {
     /// The witness.
     pub fn witness(&self) -> &Witness<V> {
@@ -182,7 +169,7 @@ impl<V: Ordered> Order<V> {
                 if self.witness.is_empty() {
                     continue;
                 }
-                for hash in hashes(self.process.keyspace, value).unwrap_or_default() {
+                for hash in key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default() {
                     self.witness.collect(hash, id);
                 }
             }
@@ -312,7 +299,9 @@ impl<V: Ordered> Order<V> {
                 continue;
             }
             let bytes = wire::encoded_size(&value);
-            let Some(keys) = hashes(self.process.keyspace, &value).filter(|_| !value.reads()) else {
+            let Some(keys) =
+                key_hashes(self.process.keyspace, |see| value.visit(see)).filter(|_| !value.reads())
+            else {
                 told.push((id.sequence, false));
                 continue;
             };
@@ -395,7 +384,7 @@ impl<V: Ordered> Order<V> {
         }
         for value in values {
             let Some(id) = value.id() else { continue };
-            for hash in hashes(self.process.keyspace, &value).unwrap_or_default() {
+            for hash in key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default() {
                 let held = self.witness.absorb(Stored { hash, id, request: value.clone() });
                 debug_assert!(held, "a record that had room finds none");
             }

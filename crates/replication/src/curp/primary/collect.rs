@@ -5,9 +5,9 @@ use super::Mutation;
 use super::lead::Phase;
 use super::message::{Message, Note};
 use super::order::Order;
+use crate::curp::key_hashes;
 use crate::order::Ordered;
-use isochrone_core::command::Touch;
-use isochrone_core::{CommandId, Effects, Instant, KeyspaceId, NodeId, ProcessId, Slot, key_hash};
+use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pairs of a message at most.
@@ -24,20 +24,6 @@ pub(super) struct Collector {
     round: u64,
 }
 
-/// The hashes of all keys that a value names, each once.
-pub(super) fn hashes<V: Ordered>(value: &V, keyspace: KeyspaceId) -> Vec<u64> {
-    let mut hashes = Vec::new();
-    value.visit(&mut |touch| {
-        if let Touch::Key(key, _) = touch {
-            let hash = key_hash(keyspace, key);
-            if !hashes.contains(&hash) {
-                hashes.push(hash);
-            }
-        }
-    });
-    hashes
-}
-
 impl<V: Ordered> Order<V> {
     /// What is in a place is on all backups: witnesses need not keep it.
     pub(super) fn collect_place(&mut self, slot: Slot) {
@@ -46,7 +32,7 @@ impl<V: Ordered> Order<V> {
         for value in values.iter().filter(|value| !value.reads()) {
             let Some(id) = value.id() else { continue };
             lead.suspected.remove(&id);
-            let hashes = hashes(value, keyspace);
+            let hashes = key_hashes(keyspace, |see| value.visit(see)).unwrap_or_default();
             for node in lead.targets.keys() {
                 let collector = lead.collectors.entry(*node).or_default();
                 if collector.pending.len() < PENDING_MAX {
@@ -58,7 +44,7 @@ impl<V: Ordered> Order<V> {
 
     /// One message at a time to each witness.
     pub(super) fn send_collections(&mut self, effects: &mut Effects<Self>) {
-        let (now, keyspace) = (effects.now(), self.process);
+        let (now, me) = (effects.now(), self.process);
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.serves()) else { return };
         let master = lead.epoch;
         for (node, collector) in &mut lead.collectors {
@@ -69,7 +55,7 @@ impl<V: Ordered> Order<V> {
             let pairs: Vec<_> = collector.pending.drain(..count).collect();
             collector.round += 1;
             collector.flight = Some((pairs.clone(), now));
-            let to = ProcessId { node: *node, role: super::WITNESS, ..keyspace };
+            let to = ProcessId { node: *node, role: super::WITNESS, ..me };
             effects.send(to, Message::Collect { master, round: collector.round, pairs });
         }
     }

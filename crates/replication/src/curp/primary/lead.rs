@@ -11,6 +11,7 @@ use super::message::{Batch, Message, Note, Record, Timer};
 use super::order::Order;
 use super::registry::Configuration;
 use super::{Mutation, Parameters};
+use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
 use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot, Span, Wire};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -436,7 +437,7 @@ impl<V: Ordered> Order<V> {
         let window = self.knobs.0.hot_window;
         if window > 0 {
             for value in values.iter() {
-                let hashes = super::collect::hashes(value, self.process.keyspace);
+                let hashes = key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default();
                 lead.hurried |= hashes.iter().any(|hash| lead.recent.contains(hash));
                 lead.recent.extend(hashes);
             }

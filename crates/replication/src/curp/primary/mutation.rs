@@ -52,15 +52,6 @@ mutations! {
 impl Mutation {
     /// The bug that it is in what the families of [`crate::curp`] share.
     pub(super) fn shared(self) -> Option<Bug> {
-        Some(match self {
-            Mutation::SpeculateOnConflict => Bug::SpeculateOnConflict,
-            Mutation::ReadTentative => Bug::ReadTentative,
-            Mutation::SpeculateOnDuplicate => Bug::SpeculateOnDuplicate,
-            Mutation::KeepTentative => Bug::KeepTentative,
-            Mutation::MixReigns => Bug::MixReigns,
-            Mutation::OneAcceptanceLess => Bug::OneAcceptanceLess,
-            Mutation::ForgetReadKeys => Bug::ForgetReadKeys,
-            _ => return None,
-        })
+        Bug::named(self.name())
     }
 }
