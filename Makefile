@@ -16,8 +16,8 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
-# Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, node-redis, jedis) against a running
-# cluster; installs what it needs, and skips a language whose tools are not there.
+# Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis) against
+# a running cluster; installs what it needs, and skips a language whose tools are not there.
 clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone

@@ -2,10 +2,10 @@
 """Real Redis clients against a running cluster.
 
 Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, rq, celery,
-go-redis, node-redis and jedis talk to it as they are. Installs what it needs: redis-tools from the
+go-redis, redis-rs, node-redis and jedis talk to it as they are. Installs what it needs: redis-tools from the
 system's packages where it is missing (as root or by sudo), Python packages into a virtual environment
 of its own under target/, the others by their own package managers, whose programs must be there: a
-client whose toolchain (go, npm, mvn) is missing is skipped, and the test says so.
+client whose toolchain (go, cargo, npm, mvn) is missing is skipped, and the test says so.
 
     run.py --binary target/debug/isochrone [--only NAME]
 
@@ -368,6 +368,12 @@ def client_program(cluster, folder, tool, install, run):
 def test_go_redis(cluster):
     program = str(ROOT / "target" / "go-client")
     client_program(cluster, "go", "go", ["go", "build", "-o", program, "."], [program])
+
+
+def test_redis_rs(cluster):
+    out = str(ROOT / "target" / "rust-client")
+    build = ["cargo", "build", "--quiet", "--locked", "--target-dir", out]
+    client_program(cluster, "rust", "cargo", build, [f"{out}/debug/isochrone-clients"])
 
 
 def test_node_redis(cluster):

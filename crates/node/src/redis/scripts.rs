@@ -81,6 +81,12 @@ const TEXTS: &[(Native, &str)] = &[
         Native::ExpireSeconds,
         "if redis.call(\"get\", KEYS[1]) == ARGV[1] then return redis.call(\"expire\", KEYS[1], ARGV[2]) else return 0 end",
     ),
+    // rslock for Rust, which sets what the lock holds already, with another deadline.
+    (
+        Native::ExpireMillis,
+        "if redis.call(\"get\", KEYS[1]) ~= ARGV[1] then return 0 else if redis.call(\"set\", KEYS[1], ARGV[1], \
+         \"PX\", ARGV[2]) ~= nil then return 1 else return 0 end end",
+    ),
     // redsync for Go.
     (
         Native::ReleaseOrMissing,
