@@ -14,9 +14,17 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     type Reply: Wire;
     /// An immutable view of the state at one position, cheap to take, read beside the loop.
     type View: Export;
+    /// What one command may change, as it was before: how a command that was executed too early is taken back.
+    type Before: Clone + Debug + Hash + Send + Sync + 'static;
 
     /// Executes one command.
     fn apply(&mut self, command: &Self::Command) -> Self::Reply;
+
+    /// What this command may change, as it is now.
+    fn before(&self, command: &Self::Command) -> Self::Before;
+
+    /// Takes a command back, latest first: the state is what it was when [`StateMachine::before`] was asked.
+    fn revert(&mut self, before: Self::Before);
 
     /// Told just before these commands are applied: a large machine may bring what they will touch nearer,
     /// all at once, where one after the other would wait for each. It changes nothing.

@@ -56,9 +56,18 @@ impl StateMachine for Map {
     type Command = Put;
     type Reply = bool;
     type View = Map;
+    type Before = Self;
 
     fn apply(&mut self, put: &Put) -> bool {
         self.0.insert(put.key.clone(), put.value).is_some()
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
     fn reads_only(_: &Put) -> bool {
         false

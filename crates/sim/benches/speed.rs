@@ -48,9 +48,18 @@ impl StateMachine for Keys {
     type Command = Put;
     type Reply = ();
     type View = Nothing;
+    type Before = Self;
 
     fn apply(&mut self, Put(key, value): &Put) {
         self.0.insert(*key, value.clone());
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
     fn reads_only(_: &Put) -> bool {
         false

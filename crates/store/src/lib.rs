@@ -37,12 +37,14 @@ mod streams;
 mod strings;
 mod trie;
 mod turn;
+mod undo;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
 pub use export::View;
+pub use undo::Before;
 
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
@@ -220,9 +222,18 @@ impl StateMachine for Store {
     type Command = Command;
     type Reply = Response;
     type View = View;
+    type Before = Before;
 
     fn apply(&mut self, command: &Command) -> Response {
         Turn::new(self, command.stamp).run(&command.operation)
+    }
+
+    fn before(&self, command: &Command) -> Before {
+        Before::of(self, &command.operation)
+    }
+
+    fn revert(&mut self, before: Before) {
+        before.revert(self);
     }
 
     fn prepare<'a>(&self, commands: impl Iterator<Item = &'a Command>) {

@@ -228,6 +228,7 @@ impl StateMachine for Directory {
     type Command = Command;
     type Reply = Reply;
     type View = View;
+    type Before = Self;
 
     fn apply(&mut self, command: &Command) -> Reply {
         let changed = match command {
@@ -242,6 +243,14 @@ impl StateMachine for Directory {
             Ok(version) => Reply::Changed(version),
             Err(refusal) => Reply::Refused(refusal),
         }
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
 
     fn reads_only(command: &Command) -> bool {

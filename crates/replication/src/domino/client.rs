@@ -597,8 +597,17 @@ mod tests {
         type Command = Blind;
         type Reply = u8;
         type View = Machine;
+        type Before = Self;
         fn apply(&mut self, _: &Blind) -> u8 {
             1
+        }
+
+        fn before(&self, _: &Self::Command) -> Self {
+            self.clone()
+        }
+
+        fn revert(&mut self, before: Self) {
+            *self = before;
         }
         fn reads_only(_: &Blind) -> bool {
             false

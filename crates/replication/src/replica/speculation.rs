@@ -6,9 +6,9 @@
 //! ever holds what is decided, takes in the kept reply. A command that is asked for again waits for that in any
 //! case (D-12): a copy that was withheld must not be told as if it had commuted.
 //!
-//! **Undo** (D-34). Behind the machine there is a *base*, an earlier copy of it that is wholly decided, and what
-//! was executed and decided since. What is dropped is undone by starting from there. A new base is taken every so
-//! often, so that neither the way back nor what is held grows. Snapshots and views are made of decided state.
+//! **Undo** (D-34). With each tentative command is kept what it may change, as it was before. What is dropped is taken
+//! back, latest first. Snapshots and views are made of decided state: of a copy, which costs nothing until it is
+//! changed, with everything tentative taken back.
 //!
 //! **Barriers.** The end of a session or of the order changes which commands are executed at all. Nothing behind
 //! one is executed before it is decided.
@@ -22,15 +22,11 @@ use crate::order::{Order, Ordered as _, Tentative};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     ClientId, CommandId, Effects, Fact, Footprint as _, Instant, OnceTable, ProcessId, Seen, Series,
-    StateMachine, Waiters, wire,
+    StateMachine, Waiters,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// Executed values, and bytes of them, after which the machine is copied.
-const COPY_EVERY: usize = 1_024;
-const COPY_BYTES: usize = 8 << 20;
 
 /// A value where it came in.
 type Place<S> = (Arc<[Entry<<S as StateMachine>::Command>]>, usize);
@@ -53,11 +49,6 @@ pub(super) struct Speculation<S: StateMachine> {
     waiting: BTreeSet<CommandId>,
     /// Reads whose answers rest on a tentative position.
     parked: Waiters<u64, (ClientId, u64, Told<S::Reply>)>,
-    base: Option<Base<S>>,
-    /// A copy that becomes the base when this position is decided.
-    next: Option<(u64, S)>,
-    /// Values and bytes executed since the last copy.
-    grown: (usize, usize),
     /// Whether the order was told to hurry since it last settled.
     pub(super) hurried: bool,
 }
@@ -68,6 +59,8 @@ struct Pending<S: StateMachine> {
     /// Whether this replica answers.
     answer: bool,
     ran: Option<Ran<S::Reply>>,
+    /// What it may have changed, if it was executed.
+    before: Option<S::Before>,
     /// Whether the client has a speculative answer.
     told: bool,
 }
@@ -93,13 +86,6 @@ struct Session {
     values: usize,
 }
 
-/// A decided state and what was executed and decided since.
-#[derive(Clone, Hash)]
-struct Base<S: StateMachine> {
-    machine: S,
-    since: Vec<Place<S>>,
-}
-
 /// A value that has become decided.
 pub(super) struct Settled<R> {
     /// What came of it, if it was executed.
@@ -119,39 +105,12 @@ impl<S: StateMachine> Default for Speculation<S> {
             sessions: BTreeMap::new(),
             waiting: BTreeSet::new(),
             parked: Waiters::default(),
-            base: None,
-            next: None,
-            grown: (0, 0),
             hurried: false,
         }
     }
 }
 
-fn command<S: StateMachine>((values, at): &Place<S>) -> Option<&S::Command> {
-    match &values[*at] {
-        Entry::Command { command, .. } | Entry::Read { command, .. } => Some(command),
-        Entry::Expire { .. } | Entry::Stop { .. } => None,
-    }
-}
-
-impl<S: StateMachine> Base<S> {
-    /// The state that everything decided leads to.
-    fn rebuilt(&self) -> S {
-        let mut machine = self.machine.clone();
-        for command in self.since.iter().filter_map(command::<S>) {
-            machine.apply(command);
-        }
-        machine
-    }
-}
-
 impl<S: StateMachine> Speculation<S> {
-    /// Values that are kept for the way back.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        self.base.as_ref().map_or(0, |base| base.since.len())
-    }
-
     /// Whether anything is tentative.
     pub(super) fn is_tentative(&self) -> bool {
         !self.pending.is_empty()
@@ -159,20 +118,13 @@ impl<S: StateMachine> Speculation<S> {
 
     /// Whether the machine holds anything that is not decided.
     fn ahead(&self) -> bool {
-        debug_assert!(self.executed == 0 || self.base.is_some(), "no way back");
         self.executed > 0
     }
 
-    /// Copies the machine where it is time, before something tentative is executed on it.
-    fn copy(&mut self, machine: &S) {
-        let grown = self.grown.0 >= COPY_EVERY || self.grown.1 >= COPY_BYTES;
-        if !self.ahead() && (self.base.is_none() || grown) {
-            self.base = Some(Base { machine: machine.clone(), since: Vec::new() });
-            (self.next, self.grown) = (None, (0, 0));
-        } else if grown && self.next.is_none() {
-            self.next = Some((self.decided + self.ran as u64, machine.clone()));
-            self.grown = (0, 0);
-        }
+    /// Takes everything tentative back from a machine.
+    fn revert(&self, machine: &mut S) {
+        let executed = self.pending.iter().take(self.ran).rev();
+        executed.filter_map(|pending| pending.before.clone()).for_each(|before| machine.revert(before));
     }
 
     /// The command is the next tentative one to be executed: whether it is executed at all.
@@ -215,12 +167,6 @@ impl<S: StateMachine> Speculation<S> {
         }
         if matches!(pending.ran, Some(Ran::Executed(_))) {
             self.executed -= 1;
-            if let Some(base) = &mut self.base {
-                base.since.push(pending.place);
-            }
-        }
-        if let Some((_, machine)) = self.next.take_if(|(position, _)| *position <= self.decided) {
-            self.base = Some(Base { machine, since: Vec::new() });
         }
         let waits = asked.is_some_and(|id| self.waits_no_more(id));
         Some(Settled { ran: pending.ran, told: pending.told && !waits })
@@ -232,14 +178,13 @@ impl<S: StateMachine> Speculation<S> {
     }
 
     /// Something was executed that was not tentative: nothing tentative is executed now.
-    pub(super) fn passed_by(&mut self) {
+    pub(super) fn passed_by(&self) {
         debug_assert!(!self.ahead(), "decided values are executed behind tentative ones");
-        (self.base, self.next) = (None, None);
     }
 
     /// Everything tentative is void, or a state was taken in that knows nothing of it.
     pub(super) fn forget(&mut self) {
-        *self = Speculation { base: self.base.take(), grown: self.grown, ..Speculation::default() };
+        *self = Speculation::default();
     }
 }
 
@@ -255,6 +200,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             place: (values.clone(), at),
             answer: *answer && effects.is_some(),
             ran: None,
+            before: None,
             told: false,
         });
         self.speculation.pending.extend(pending);
@@ -280,7 +226,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     (Ran::Looked(told), false)
                 }
                 entry @ Entry::Command { id, below, command } => {
-                    self.run_command(entry, *id, *below, command, &place, answer)
+                    self.run_command(entry, *id, *below, command, answer)
                 }
             };
             if answer
@@ -305,7 +251,6 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         id: CommandId,
         below: u64,
         command: &S::Command,
-        place: &Place<S>,
         answer: bool,
     ) -> (Ran<S::Reply>, bool) {
         if !self.speculation.admit(id, below, &self.once) {
@@ -314,7 +259,6 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         if let Some(session) = self.speculation.sessions.get_mut(&id.client.process) {
             session.ran.insert(id.sequence, ());
         }
-        self.speculation.copy(&self.machine);
         let keyspace = self.identity.process.keyspace;
         let forgets = self.planted(Bug::ForgetReadKeys);
         let touches = |visit: &mut dyn FnMut(Touch<'_>)| match forgets {
@@ -326,10 +270,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         };
         let position = self.speculation.decided + self.speculation.ran as u64 + 1;
         let apart = self.speculation.unsynced.mark(position, keyspace, touches);
+        let before = self.machine.before(command);
         let reply = self.machine.apply(command);
         self.speculation.executed += 1;
-        let (values, bytes) = &mut self.speculation.grown;
-        (*values, *bytes) = (*values + 1, *bytes + wire::encoded_size(&place.0[place.1]));
+        self.speculation.pending[self.speculation.ran].before = Some(before);
         let tell = answer && (apart || self.planted(Bug::SpeculateOnConflict));
         if tell {
             self.answer(id.client, None, id.sequence, Told::Speculative(reply.clone()));
@@ -341,10 +285,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn undo(&mut self, effects: Option<&mut Effects<Self>>) {
         self.once.abandon();
         if self.speculation.ahead() {
-            if !self.planted(Bug::KeepTentative)
-                && let Some(base) = &self.speculation.base
-            {
-                self.machine = base.rebuilt();
+            if !self.planted(Bug::KeepTentative) {
+                self.speculation.revert(&mut self.machine);
             }
             if let Some(effects) = effects {
                 effects.mark(Note::Fact(Fact::Counted("speculation_undone")));
@@ -355,10 +297,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// The state that everything decided leads to.
     pub(super) fn decided_machine(&self) -> Cow<'_, S> {
-        match &self.speculation.base {
-            Some(base) if self.speculation.ahead() => Cow::Owned(base.rebuilt()),
-            _ => Cow::Borrowed(&self.machine),
+        if !self.speculation.ahead() {
+            return Cow::Borrowed(&self.machine);
         }
+        let mut machine = self.machine.clone();
+        self.speculation.revert(&mut machine);
+        Cow::Owned(machine)
     }
 
     /// Reads now for a client, and tells what it finds as soon as that is safe.

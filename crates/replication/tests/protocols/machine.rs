@@ -51,6 +51,7 @@ impl StateMachine for Machine {
     type Command = Command;
     type Reply = Reply;
     type View = View;
+    type Before = Self;
 
     fn apply(&mut self, command: &Command) -> Reply {
         match command {
@@ -65,6 +66,14 @@ impl StateMachine for Machine {
                 Reply::Length(value.len() as u64)
             }
         }
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
 
     fn reads_only(command: &Command) -> bool {

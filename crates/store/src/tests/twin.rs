@@ -321,4 +321,39 @@ proptest! {
             prop_assert_eq!(first.digest(), second.digest());
         }
     }
+
+    /// Commands that are taken back, latest first, leave nothing; a copy is as good as the original for that.
+    #[test]
+    fn what_is_taken_back_was_never_there(
+        before in prop::collection::vec((1..100u64, operation()), 0..30),
+        behind in prop::collection::vec((1..100u64, prop_oneof![
+            8 => operation(), 1 => Just(Operation::Flush), 1 => Just(Operation::Sweep { limit: 2 })
+        ]), 1..30),
+    ) {
+        let mut store = Store::default();
+        for (millis, operation) in before {
+            store.run_at(millis, operation);
+        }
+        let untouched = store.clone();
+        let mut back = Vec::new();
+        for (millis, operation) in behind {
+            let command = command(millis, operation);
+            back.push(store.before(&command));
+            store.apply(&command);
+        }
+        let mut copy = store.clone();
+        for before in back.into_iter().rev() {
+            copy.revert(before.clone());
+            store.revert(before);
+        }
+        prop_assert!(store == untouched && copy == untouched);
+        let seen = |store: &Store| (store.digest(), store.deadline(), store.len());
+        prop_assert_eq!(seen(&store), seen(&untouched));
+        // No deadline is left over, and none is missing.
+        let mut untouched = untouched;
+        for millis in 1..100 {
+            let swept = [&mut store, &mut untouched].map(|store| store.run_at(millis, Operation::Sweep { limit: 9 }));
+            prop_assert_eq!(&swept[0], &swept[1]);
+        }
+    }
 }

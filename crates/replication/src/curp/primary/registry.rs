@@ -183,6 +183,7 @@ impl StateMachine for Registry {
     type Command = Command;
     type Reply = Reply;
     type View = View;
+    type Before = Self;
 
     fn apply(&mut self, command: &Command) -> Reply {
         match command {
@@ -196,6 +197,14 @@ impl StateMachine for Registry {
             Command::Commit { reign } => self.commit(*reign),
             Command::Look => Reply::State(self.clone()),
         }
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
 
     fn reads_only(command: &Command) -> bool {

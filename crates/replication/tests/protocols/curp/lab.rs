@@ -60,11 +60,20 @@ impl StateMachine for Counts {
     type Command = Count;
     type Reply = u64;
     type View = View;
+    type Before = Self;
 
     fn apply(&mut self, command: &Count) -> u64 {
         let count = self.0.entry(command.key()).or_default();
         *count += u64::from(matches!(command, Count::Add(_)));
         *count
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
     }
 
     fn reads_only(command: &Count) -> bool {
