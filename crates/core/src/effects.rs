@@ -14,6 +14,24 @@ pub enum Lane {
     Ahead,
 }
 
+/// When a record is to become durable, and what waits for that.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Haste {
+    /// At once; what is made after it waits.
+    Now,
+    /// With the next that is in haste, or within some milliseconds; what is made after it waits.
+    Soon,
+    /// As [`Haste::Soon`], and nothing waits.
+    Lazy,
+}
+
+impl Haste {
+    /// Whether what is made after the record waits for it.
+    pub fn holds(self) -> bool {
+        self != Haste::Lazy
+    }
+}
+
 /// One thing a process asks of its host.
 pub enum Effect<P: Process> {
     /// A message to a peer, or to the process itself.
@@ -29,8 +47,8 @@ pub enum Effect<P: Process> {
     Record {
         /// What is written.
         record: P::Record,
-        /// A lazy record keeps its place in the journal and holds nothing back.
-        lazy: bool,
+        /// When it is to be durable.
+        haste: Haste,
     },
     /// (Re)starts a timer: it fires once, `after` from now by the steady clock.
     Arm {
@@ -69,8 +87,9 @@ impl<P: Process> fmt::Debug for Effect<P> {
         match self {
             Effect::Send { to, message, lane: Lane::Held } => write!(f, "send {to} {message:?}"),
             Effect::Send { to, message, lane: Lane::Ahead } => write!(f, "send_ahead {to} {message:?}"),
-            Effect::Record { record, lazy: false } => write!(f, "record {record:?}"),
-            Effect::Record { record, lazy: true } => write!(f, "record_lazily {record:?}"),
+            Effect::Record { record, haste: Haste::Now } => write!(f, "record {record:?}"),
+            Effect::Record { record, haste: Haste::Soon } => write!(f, "record_soon {record:?}"),
+            Effect::Record { record, haste: Haste::Lazy } => write!(f, "record_lazily {record:?}"),
             Effect::Arm { timer, after } => write!(f, "arm {timer:?} {after}"),
             Effect::Disarm { timer } => write!(f, "disarm {timer:?}"),
             Effect::Complete { ticket, outcome, lane: Lane::Held } => {
@@ -133,13 +152,19 @@ impl<P: Process> Effects<P> {
 
     /// Writes a record. Everything made later waits until it is durable.
     pub fn record(&mut self, record: P::Record) {
-        self.queue.push(Effect::Record { record, lazy: false });
+        self.queue.push(Effect::Record { record, haste: Haste::Now });
+    }
+
+    /// Writes a record. Everything made later waits until it is durable, and nobody minds if that takes some
+    /// milliseconds longer: a host may let it wait for company, since a sync costs the same whatever it carries.
+    pub fn record_soon(&mut self, record: P::Record) {
+        self.queue.push(Effect::Record { record, haste: Haste::Soon });
     }
 
     /// Writes a record that keeps its place in the journal and holds nothing back. A crash may lose
     /// it although later effects have left.
     pub fn record_lazily(&mut self, record: P::Record) {
-        self.queue.push(Effect::Record { record, lazy: true });
+        self.queue.push(Effect::Record { record, haste: Haste::Lazy });
     }
 
     /// Arms a timer; where it runs already, this replaces it.
@@ -198,7 +223,7 @@ impl<P: Process> Effects<P> {
                 Effect::Send { to, message, lane } => {
                     Effect::Send { to, message: wrap.message(message), lane }
                 }
-                Effect::Record { record, lazy } => Effect::Record { record: wrap.record(record), lazy },
+                Effect::Record { record, haste } => Effect::Record { record: wrap.record(record), haste },
                 Effect::Arm { timer, after } => Effect::Arm { timer: wrap.timer(timer), after },
                 Effect::Disarm { timer } => Effect::Disarm { timer: wrap.timer(timer) },
                 Effect::Mark(mark) => Effect::Mark(wrap.mark(mark)),

@@ -17,7 +17,8 @@ use thiserror::Error;
 ///
 /// 1. *Lanes.* A `send`, `complete`, `emit` or mark waits until every earlier `record` of the same
 ///    process is durable; `send_ahead` and `complete_ahead` wait for nothing and may overtake;
-///    `record_lazily` keeps its place in the journal and holds nothing back.
+///    `record_soon` may wait some milliseconds for company; `record_lazily` keeps its place in the journal and
+///    holds nothing back.
 /// 2. *Two clocks.* [`Effects::stamp`] may be wrong, jump or stand still. [`Effects::now`] never goes
 ///    back, runs within `drift_max` of true time, and means nothing after a restart or elsewhere.
 /// 3. *Snapshots.* [`Process::snapshot`] serves this process' own restart. Once the host has it durable,

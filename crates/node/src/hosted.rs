@@ -173,10 +173,10 @@ impl<P: Process> Adapter<P> {
         let me = self.identity.process;
         for effect in self.outbox.drain() {
             match effect {
-                Effect::Record { record, lazy } => {
-                    let (position, bytes) = io.record(me, &record, lazy);
+                Effect::Record { record, haste } => {
+                    let (position, bytes) = io.record(me, &record, haste);
                     self.journal_bytes += bytes as u64;
-                    if !lazy {
+                    if haste.holds() {
                         self.barrier = position;
                     }
                 }

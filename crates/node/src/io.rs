@@ -3,7 +3,7 @@
 use crate::journal::{JournalError, JournalThread, Position, StreamId};
 use crate::outgoing::Outgoing;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{Fact, Instant, NodeId, ProcessId, Span, Stamp, Ticket, Wire};
+use isochrone_core::{Fact, Haste, Instant, NodeId, ProcessId, Span, Stamp, Ticket, Wire};
 use std::any::Any;
 use std::collections::VecDeque;
 
@@ -27,9 +27,9 @@ pub struct Io {
     node: NodeId,
     ledger: Box<dyn Ledger>,
     written: u64,
-    /// Somebody waits for records that were not handed over.
+    /// Somebody waits for records that were not handed over, and is in haste.
     awaited: bool,
-    /// Since when records that nobody waits for were not handed over.
+    /// Since when records that are in no haste were not handed over.
     lazy_since: Option<Instant>,
 }
 
@@ -119,7 +119,7 @@ pub enum Reply {
     Raw(Box<dyn Any + Send>),
 }
 
-/// How long records that nobody waits for stay with the shard at most.
+/// How long records that are in no haste stay with the shard at most.
 const LAZY_SPAN: Span = Span::from_millis(5);
 /// Bytes of them at most.
 const LAZY_BYTES: usize = 256 << 10;
@@ -152,13 +152,12 @@ impl Io {
         }
     }
 
-    /// Appends a record of `of` to the journal's open batch; its position, and its bytes. For a lazy one alone the
-    /// disk is not asked at once.
-    pub fn record<R: Wire>(&mut self, of: ProcessId, record: &R, lazy: bool) -> (u64, usize) {
-        if lazy {
-            self.lazy_since.get_or_insert(self.now);
-        } else {
-            self.awaited = true;
+    /// Appends a record of `of` to the journal's open batch; its position, and its bytes. Only for one that is in
+    /// haste the disk is asked at once.
+    pub fn record<R: Wire>(&mut self, of: ProcessId, record: &R, haste: Haste) -> (u64, usize) {
+        match haste {
+            Haste::Now => self.awaited = true,
+            Haste::Soon | Haste::Lazy => drop(self.lazy_since.get_or_insert(self.now)),
         }
         let mut bytes = 0;
         self.written = self.ledger.record(StreamId(of.to_u64()), &mut |out| {
@@ -174,8 +173,8 @@ impl Io {
         self.awaited = true;
     }
 
-    /// Hands over what was recorded, if somebody waits for it or it has waited long enough. A sync costs the same
-    /// whatever it carries: records that nobody waits for go with others, or many together.
+    /// Hands over what was recorded, if any of it is in haste or it has waited long enough. A sync costs the same
+    /// whatever it carries: records that are in no haste go with others, or many together.
     ///
     /// # Errors
     /// The journal has failed, which ends the node.
@@ -190,7 +189,7 @@ impl Io {
         Ok(())
     }
 
-    /// When records that nobody waits for are handed over; [`Instant::MAX`] where there are none.
+    /// When records that are in no haste are handed over; [`Instant::MAX`] where there are none.
     pub fn lazy_due(&self) -> Instant {
         self.lazy_since.map_or(Instant::MAX, |since| since + LAZY_SPAN)
     }

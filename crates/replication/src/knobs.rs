@@ -53,6 +53,10 @@ pub(crate) fn queue(reader: &mut ParameterReader<'_>, commands: &mut usize, byte
     *bytes = reader.bytes("queue_bytes", *bytes as u64, 1, 4 << 30) as usize;
 }
 
+/// Bytes of what is kept for replicas that lag, unless told: a second's worth of small commands at full speed. What
+/// is kept is memory that holds no data, and who lags more takes in a snapshot.
+pub(crate) const KEEP_BYTES: usize = 16 << 20;
+
 /// What is kept for replicas that lag, under the name that the protocol has for it, and bytes of it.
 pub(crate) fn keep(
     reader: &mut ParameterReader<'_>,

@@ -114,11 +114,11 @@ impl<F: Protocol, P: Process<Message = F::Message>> Seat<F, P> {
                     let text = world.trace.recording.then(|| label(&mark));
                     (Lane::Held, Held::Mark { fact: mark.fact(), text })
                 }
-                Effect::Record { record, lazy } => {
-                    let position = world.record(self.node, lazy);
+                Effect::Record { record, haste } => {
+                    let position = world.record(self.node, haste.holds());
                     self.last_record = position;
                     self.since_snapshot += 1;
-                    if !lazy {
+                    if haste.holds() {
                         self.barrier = position;
                     }
                     self.records.push_back((position, record));

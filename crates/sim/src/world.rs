@@ -194,7 +194,7 @@ impl<F: Protocol> World<F> {
     }
 
     /// A record enters the journal; gives its position.
-    pub(crate) fn record(&mut self, node: u32, lazy: bool) -> u64 {
+    pub(crate) fn record(&mut self, node: u32, awaited: bool) -> u64 {
         let node = &mut self.nodes[node as usize];
         node.appended = self.at;
         node.tail += 1;
@@ -203,7 +203,7 @@ impl<F: Protocol> World<F> {
         if node.sync == 0 && !node.frozen && quiet {
             node.durable = node.tail;
         } else {
-            node.dirty |= !lazy;
+            node.dirty |= awaited;
         }
         node.tail
     }

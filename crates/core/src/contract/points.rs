@@ -43,7 +43,8 @@ fn send_ahead(to: ProcessId, label: u32) -> Act {
     Act::SendAhead(to, label, Vec::new())
 }
 
-/// Held effects wait for the records before them, the others for nothing; a lazy record holds nothing.
+/// Held effects wait for the records before them, the others for nothing; a lazy record holds nothing, and one that
+/// is to be durable soon becomes so by itself.
 ///
 /// # Panics
 /// Where the host breaks the point.
@@ -79,6 +80,14 @@ pub fn point_1_lanes(host: &mut impl ContractHost) {
     assert!(log.received(b).contains(&3), "point 1: a held send leaves once its record is durable");
     assert_eq!(log.answers(a, held), [(5, false), (8, true)], "point 1: held answers leave, in order");
     assert_eq!(log.marks(a), [6], "point 1: held marks leave");
+    host.freeze_disk(NodeId(0));
+    host.request(a, Ticket(3), vec![Act::RecordSoon(92), send(b, 9), send_ahead(b, 10)]);
+    host.quiesce();
+    assert!(!log.received(b).contains(&9), "point 1: a held send waits for a record that is in no haste");
+    assert!(log.received(b).contains(&10), "point 1: send_ahead does not");
+    host.thaw_disk(NodeId(0));
+    host.run_for(Span::from_millis(100));
+    assert!(log.received(b).contains(&9), "point 1: a record that is in no haste becomes durable by itself");
 }
 
 /// A message to oneself arrives once, in order, behind the records before it; held effects keep their

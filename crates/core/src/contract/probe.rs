@@ -16,6 +16,8 @@ pub enum Act {
     SendAhead(ProcessId, u32, Vec<Act>),
     /// Writes a record of this label.
     Record(u32),
+    /// The same, soon.
+    RecordSoon(u32),
     /// The same, lazily.
     RecordLazily(u32),
     /// Arms a timer; when it fires, the script runs.
@@ -91,6 +93,10 @@ impl Probe {
                 Act::Record(label) => {
                     self.records.push(label);
                     effects.record(label);
+                }
+                Act::RecordSoon(label) => {
+                    self.records.push(label);
+                    effects.record_soon(label);
                 }
                 Act::RecordLazily(label) => {
                     self.records.push(label);

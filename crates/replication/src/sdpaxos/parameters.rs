@@ -2,7 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
-use crate::knobs::{self, LEAST, MOST};
+use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
@@ -80,7 +80,7 @@ impl Tuning for Parameters {
             queue_commands: 65_536,
             queue_bytes: 64 << 20,
             keep_slots: 8_192,
-            keep_bytes: 32 << 20,
+            keep_bytes: KEEP_BYTES,
             straggler: true,
             straggler_window: Span::from_millis(500),
             straggler_rest: Span::from_secs(10),

@@ -2,7 +2,7 @@
 //! was given up (I9).
 
 use super::Mutation;
-use super::message::{Batch, Message, Note, Record};
+use super::message::{Batch, Message, Note, Record, Run};
 use super::order::Order;
 use crate::order::Ordered;
 use isochrone_core::{Effects, Instant, ProcessId, Slot};
@@ -57,17 +57,8 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_replicate(
-        &mut self,
-        from: ProcessId,
-        epoch: u64,
-        at: Slot,
-        batches: Vec<Batch<V>>,
-        full: Slot,
-        adopts: bool,
-        effects: &mut Effects<Self>,
-    ) {
+    pub(super) fn on_replicate(&mut self, from: ProcessId, run: Run<V>, effects: &mut Effects<Self>) {
+        let Run { epoch, at, batches, full, adopts, urgent } = run;
         if epoch < self.promised && self.parameters().mutated(Mutation::AcceptOldEpochs) {
             let upto = at.plus(batches.len() as u64);
             return effects.send(from, Message::Acked { epoch, upto });
@@ -91,13 +82,20 @@ impl<V: Ordered> Order<V> {
             }
             let fresh = batches.len().min(end.since(at) as usize);
             let batches = batches[fresh..].to_vec();
-            if batches.is_empty() {
+            let record = if batches.is_empty() {
                 self.learn_full(full, effects);
+                Record::Full { full: self.book.full() }
             } else {
                 self.take_in(end, batches.clone());
                 let full = full.min(self.book.end()).max(self.book.full());
                 drop(self.book.advance(full));
-                effects.record(Record::Appended { at: end, batches, full });
+                Record::Appended { at: end, batches, full }
+            };
+            match (urgent, &record) {
+                // Also where nothing is new: what came before may be waiting for company.
+                (true, _) => effects.record(record),
+                (false, Record::Appended { .. }) => effects.record_soon(record),
+                (false, _) => {}
             }
         }
         let upto = self.book.end();

@@ -7,7 +7,7 @@
 
 use super::book::Book;
 use super::collect::Collector;
-use super::message::{Batch, Message, Note, Record, Timer};
+use super::message::{Batch, Message, Note, Record, Run, Timer};
 use super::order::Order;
 use super::registry::Configuration;
 use super::{Mutation, Parameters};
@@ -96,8 +96,9 @@ pub(super) struct Lead<V> {
     recorded: Slot,
     /// Everything before it was handed out before it was safe, or is final.
     tentative: Slot,
-    /// Everything before it was sent.
+    /// Everything before it was sent; before this other place, as something that somebody waits for.
     sent: Slot,
+    urged: Slot,
     /// Values behind that, and since when the first waits.
     unsent: usize,
     unsent_since: Instant,
@@ -200,6 +201,7 @@ impl<V: Ordered> Order<V> {
             recorded: end,
             tentative: end,
             sent: end,
+            urged: Slot::ZERO,
             unsent: 0,
             unsent_since: now,
             hurried: false,
@@ -384,7 +386,10 @@ impl<V: Ordered> Order<V> {
         // Whole, in one message: half of it would be less than what the copy may have confirmed to an earlier master.
         (target.adopting, target.next) = (Some((place, now)), end);
         let batches = self.book.run(place, usize::MAX);
-        effects.send(from, Message::Replicate { epoch, at: place, batches, full, adopts: true });
+        effects.send(
+            from,
+            Message::Replicate(Run { epoch, at: place, batches, full, adopts: true, urgent: true }),
+        );
     }
 
     pub(super) fn on_acked(&mut self, from: ProcessId, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
@@ -477,10 +482,16 @@ impl<V: Ordered> Order<V> {
         let parameters = self.knobs.0;
         let waited = lead.unsent > 0 && now.since(lead.unsent_since) >= parameters.sync_delay;
         let due = std::mem::take(&mut lead.due) || waited;
-        if lead.hurried || due || lead.unsent >= parameters.batch_max || !lead.serves() {
-            (lead.sent, lead.unsent, lead.hurried) = (end, 0, false);
+        let urgent = std::mem::take(&mut lead.hurried) || !lead.serves();
+        if urgent || due || lead.unsent >= parameters.batch_max {
+            (lead.sent, lead.unsent) = (end, 0);
         }
-        let news = due && lead.told < full;
+        // Once for the same: who has not said that it has it may have let it wait for company.
+        let urges = urgent && lead.urged < end && full < end;
+        if urges {
+            lead.urged = end;
+        }
+        let news = due && lead.told < full || urges;
         let mut spoke = false;
         for (node, target) in &mut lead.targets {
             if !target.follows {
@@ -498,12 +509,14 @@ impl<V: Ordered> Order<V> {
                     target.moved = now;
                 }
                 target.next = at.plus(batches.len() as u64);
-                effects.send(to, Message::Replicate { epoch, at, batches, full, adopts: false });
+                let run = Run { epoch, at, batches, full, adopts: false, urgent };
+                effects.send(to, Message::Replicate(run));
                 (silent, spoke) = (false, true);
             }
             if silent && news {
                 let at = target.next;
-                effects.send(to, Message::Replicate { epoch, at, batches: Vec::new(), full, adopts: false });
+                let run = Run { epoch, at, batches: Vec::new(), full, adopts: false, urgent: urges };
+                effects.send(to, Message::Replicate(run));
                 spoke = true;
             }
         }

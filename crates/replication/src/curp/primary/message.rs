@@ -69,18 +69,7 @@ pub enum Message<V: Wire> {
         sent: Instant,
     },
     /// A run of the log.
-    Replicate {
-        /// The master's number.
-        epoch: u64,
-        /// The first place.
-        at: Slot,
-        /// What is there and behind it.
-        batches: Vec<Batch<V>>,
-        /// Everything before it is on all backups.
-        full: Slot,
-        /// Whether it is all that the master has from there on: the receiver's log becomes this one.
-        adopts: bool,
-    },
+    Replicate(Run<V>),
     /// Everything before it is here, durably.
     Acked {
         /// The master's number.
@@ -163,6 +152,24 @@ pub enum Message<V: Wire> {
         /// The number of the one that counts.
         before: u64,
     },
+}
+
+/// A run of the log, as a master sends it.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Run<V: Wire> {
+    /// The master's number.
+    pub epoch: u64,
+    /// The first place.
+    pub at: Slot,
+    /// What is there and behind it.
+    pub batches: Vec<Batch<V>>,
+    /// Everything before it is on all backups.
+    pub full: Slot,
+    /// Whether it is all that the master has from there on: the receiver's log becomes this one.
+    pub adopts: bool,
+    /// Whether somebody waits for everything up to its end to be safe.
+    pub urgent: bool,
 }
 
 /// What a server is doing.

@@ -69,7 +69,8 @@
 //! (D-49). In between something is safe when it is on the backups of both.
 //!
 //! **What goes ahead of the journal.** The master's own records are lazy: one that restarts never goes on by itself,
-//! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records.
+//! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records. Where nobody waits for
+//! a run of the log to be safe, its record waits for company: the next acceptance takes it to the disk as well.
 //!
 //! **Left out.** Reads at a nearby backup (3.10), migration between groups (3.15), the unified variant (3.16); who is
 //! the master cannot be chosen by hand.
@@ -87,7 +88,7 @@ pub mod registry;
 mod witness_server;
 
 pub use manager::{Manager, Setup as ManagerSetup};
-pub use message::{Message, Part, Record, Report, Timer};
+pub use message::{Message, Part, Record, Report, Run, Timer};
 pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::Parameters;

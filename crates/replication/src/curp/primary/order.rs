@@ -354,8 +354,8 @@ impl<V: Ordered> Process for Order<V> {
             Message::Beat { epoch, full, acked, sent } if self.is_server(from) => {
                 self.on_beat(from, epoch, full, acked, sent, effects);
             }
-            Message::Replicate { epoch, at, batches, full, adopts } if self.is_server(from) => {
-                self.on_replicate(from, epoch, at, batches, full, adopts, effects);
+            Message::Replicate(run) if self.is_server(from) => {
+                self.on_replicate(from, run, effects);
             }
             Message::Trimmed { epoch } if self.promised == epoch && self.is_server(from) => {
                 self.behind = Some(from);

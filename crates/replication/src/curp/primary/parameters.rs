@@ -4,7 +4,7 @@ use super::Mutation;
 use crate::curp::witness::Shape;
 use crate::curp::{Bug, FastPath};
 use crate::family::Tuning;
-use crate::knobs::{self, LEAST, MOST};
+use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::multipaxos;
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
@@ -73,7 +73,7 @@ impl Tuning for Parameters {
             window: 65_536,
             window_bytes: 32 << 20,
             keep_slots: 8_192,
-            keep_bytes: 32 << 20,
+            keep_bytes: KEEP_BYTES,
             witness: Shape::default(),
             fast_path: FastPath::for_rtt(rtt_max),
             managers,

@@ -153,9 +153,9 @@ impl<P: Process<Message = Wired>> Actor<P> {
     fn drain(&mut self, now: Instant, out: &mut Vec<(ProcessId, Wired)>) {
         for effect in self.outbox.drain() {
             match effect {
-                Effect::Record { record, lazy } => {
+                Effect::Record { record, haste } => {
                     self.journal.push(record);
-                    if !lazy {
+                    if haste.holds() {
                         self.barrier = self.journal.len();
                     }
                 }

@@ -174,7 +174,7 @@ fn few_messages_beside_the_commands() {
     assert_eq!(script.waits.len() as u64, COUNT);
     let trace = simulation.trace();
     let count = |what: &str| trace.lines().filter(|line| line.contains(what)).count() as f64;
-    let beside = count("message: Replicate {") + count("message: Collect {");
+    let beside = count("message: Replicate(") + count("message: Collect {");
     let per_command = beside / COUNT as f64;
     let expected = 1.0 + 2.0 / 50.0;
     let off = (1.0 + per_command - expected).abs() / expected;

@@ -47,8 +47,8 @@ impl Lab {
         let (mut answer, mut waits) = (None, false);
         for effect in self.outbox.drain() {
             match effect {
-                Effect::Record { record, lazy } => {
-                    waits |= !lazy;
+                Effect::Record { record, haste } => {
+                    waits |= haste.holds();
                     self.journal.push(record);
                 }
                 Effect::Send { message: common::Message::Order { message, .. }, lane, .. } => {
