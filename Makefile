@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients deny bench fuzz seeds clean
+.PHONY: test lint unit clients differential deny bench fuzz seeds clean
 
 test: lint unit clients
 
@@ -21,6 +21,12 @@ unit:
 clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
+
+# A million random commands for each of three protocols, answered as by redis-server (which must be on the path) while
+# leaders and masters are killed; and a million more without a protocol. SEED=7 for others.
+differential:
+	COMMANDS=1000000 KILLS=50 $(CARGO) test --locked -p isochrone --test live -- --nocapture --test-threads 1 differential
+	COMMANDS=1000000 $(CARGO) test --locked -p isochrone-node --test node -- --ignored differential
 
 # Advisories, licences, bans, sources (needs cargo-deny).
 deny:

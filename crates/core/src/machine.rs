@@ -34,6 +34,12 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// [`StateMachine::read`]; everything else goes through the log.
     fn reads_only(command: &Self::Command) -> bool;
 
+    /// Whether its client asked for something that only reads before it, and has no answer to that yet: that must not
+    /// see what this command does.
+    fn follows(_command: &Self::Command) -> bool {
+        false
+    }
+
     /// Answers a reading command from the state as it is. `None` where the answer would change the
     /// state after all (a key whose deadline lies at or before the command's stamp is deleted by the
     /// command that touches it, and clients never see an expiry that is not in the log;

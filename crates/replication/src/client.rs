@@ -55,6 +55,9 @@ pub struct Client<C, R, M, P> {
     fresh: Vec<u64>,
     changes: Changes,
     sweeping: bool,
+    /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
+    /// waits for that, lest it overtake.
+    parked: bool,
     spoken: PhantomData<Spoken<R, M, P>>,
 }
 
@@ -133,6 +136,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         if self.fresh.is_empty() {
             return;
         }
+        if self.parked {
+            return self.fresh.clear();
+        }
+        // What one connection has sent without waiting is to be run in that order.
+        self.fresh.sort_unstable();
+        self.fresh.dedup();
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
             let asked = outstanding.get(sequence)?;
@@ -170,7 +179,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     ) {
         let now = effects.now();
         if self.led {
-            self.target = from;
+            self.turn_to(from, now);
         }
         if self.target == from {
             self.answered = now;
@@ -226,8 +235,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         match leader {
             Some(leader) if leader != from => {
-                self.target = leader;
-                self.answered = now;
+                match self.led {
+                    true => self.turn_to(leader, now),
+                    false => (self.target, self.answered) = (leader, now),
+                }
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
@@ -236,8 +247,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                     }
                 }
             }
+            // Nobody leads yet: ask again soon, someone else if this one stays without a leader.
+            _ if self.led => self.parked |= from == self.target && !sequences.is_empty(),
             _ => {
-                // Nobody leads yet: ask again soon, someone else if this one stays without a leader.
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
@@ -272,8 +284,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }
+        let parked = std::mem::take(&mut self.parked);
         for (sequence, asked) in self.outstanding.iter_mut() {
-            if asked.due <= now {
+            if asked.due <= now || parked {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
                 self.fresh.push(sequence);
@@ -291,12 +304,23 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn turn_away(&mut self, now: Instant) {
         let at = self.replicas.iter().position(|replica| *replica == self.target);
         let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
-        self.target = self.replicas[next];
+        match self.led {
+            true => self.turn_to(self.replicas[next], now),
+            false => self.target = self.replicas[next],
+        }
         self.answered = now;
         if !self.led && next != 0 {
             // Each try of a nearest replica that stays silent costs a wait, so they become rare.
             let pause = self.home.map_or(self.service.retry, |(_, pause)| (pause * 2).min(HOME_MAX));
             self.home = Some((now + pause, pause));
+        }
+    }
+
+    /// Another is asked from now on: for everything that is outstanding first, in order.
+    fn turn_to(&mut self, process: ProcessId, now: Instant) {
+        if self.target != process {
+            (self.target, self.answered) = (process, now);
+            self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
         }
     }
 
@@ -390,6 +414,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             fresh: Vec::new(),
             changes: Changes::default(),
             sweeping: false,
+            parked: false,
             spoken: PhantomData,
         }
     }

@@ -258,6 +258,10 @@ impl StateMachine for Store {
         !command.in_order && command.operation.is_read()
     }
 
+    fn follows(command: &Command) -> bool {
+        command.in_order && !command.operation.is_read()
+    }
+
     fn read(&self, command: &Command) -> Option<Response> {
         if self.touches_expired(&command.operation, command.stamp) {
             return None;

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
+mod differential;
+#[path = "../../../node/tests/node/grammar.rs"]
+mod grammar;
 mod hostile;
 mod messages;
 mod processes;

@@ -39,7 +39,8 @@ pub struct Command {
     /// What is to be done.
     pub operation: Operation,
     /// Whether it must keep its place behind what its client asked before it: a read that would otherwise
-    /// be answered at once, out of the log, while an earlier write of the same connection is under way.
+    /// be answered at once, out of the log, while an earlier write of the same connection is under way; or a write
+    /// while such a read of the same connection is.
     pub in_order: bool,
 }
 

@@ -52,6 +52,11 @@ impl Pipeline {
         self.ordered
     }
 
+    /// Requests under way that are not.
+    pub(crate) fn looking(&self) -> usize {
+        self.waiting - self.ordered
+    }
+
     /// Bytes of the requests under way.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

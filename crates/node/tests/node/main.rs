@@ -4,6 +4,7 @@
 
 mod contract;
 mod differential;
+mod grammar;
 mod live;
 mod redis;
 mod toy;

@@ -7,6 +7,7 @@
 
 use super::decision::{Attempt, Decision};
 use super::paths::Paths;
+use super::program::Program;
 use super::{Bug, FastPath, Heard, Kept, Recording, Records, Verdicts, View, key_hashes};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
@@ -33,6 +34,7 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     /// The latest reign that is known whole.
     view: Option<View>,
     paths: Paths,
+    program: Program,
     /// When somebody was last asked for the view.
     sought: Option<Instant>,
     /// Who is asked.
@@ -52,6 +54,9 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     sweeping: bool,
     /// Whether the deadline of records is watched.
     watching: bool,
+    /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
+    /// waits for that, lest it overtake.
+    parked: bool,
     spoken: PhantomData<fn() -> W>,
 }
 
@@ -60,8 +65,12 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
 struct Asked<S: StateMachine> {
     ticket: Ticket,
     command: S::Command,
-    /// The hashes of its keys; none where no witness can keep it.
+    /// The hashes of its keys; none where it touches all keys.
     keys: Option<Vec<u64>>,
+    /// Whether a witness can keep it.
+    fits: bool,
+    /// Whether its keys are among those of [`Program`].
+    begun: bool,
     /// Whether it is a read that must go through the log with its effect.
     touching: bool,
     at: Instant,
@@ -82,10 +91,9 @@ pub enum Timer {
 
 impl<S: StateMachine> Clone for Asked<S> {
     fn clone(&self) -> Asked<S> {
-        let Asked { ticket, command, keys, touching, at, due, attempts, attempt } = self;
+        let Asked { command, keys, attempt, .. } = self;
         let (command, keys, attempt) = (command.clone(), keys.clone(), attempt.clone());
-        let (ticket, touching, at, due, attempts) = (*ticket, *touching, *at, *due, *attempts);
-        Asked { ticket, command, keys, touching, at, due, attempts, attempt }
+        Asked { command, keys, attempt, ..*self }
     }
 }
 
@@ -102,6 +110,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
             setup: self.setup.clone(),
             view: self.view.clone(),
             paths: self.paths.clone(),
+            program: self.program.clone(),
             outstanding: self.outstanding.clone(),
             tickets: self.tickets.clone(),
             fresh: self.fresh.clone(),
@@ -116,25 +125,44 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
         (self.next, &self.outstanding, &self.fresh, &self.again, &self.changes).hash(state);
-        (self.sweeping, self.watching).hash(state);
+        (self.sweeping, self.watching, self.parked).hash(state);
     }
 }
 
-/// The hashes of all keys of a command, for its witnesses; none where they cannot keep it.
+/// The hashes of all keys of a command, none where it touches all; and whether a witness can keep it.
 fn keys_of<S: StateMachine>(
     command: &S::Command,
     keyspace: KeyspaceId,
     fast: &FastPath,
     forget_reads: bool,
-) -> Option<Vec<u64>> {
+) -> (Option<Vec<u64>>, bool) {
     let keys = key_hashes(keyspace, |see| {
         command.visit(&mut |touch| match touch {
             Touch::Key(_, Access::Read) if forget_reads => {}
             touch => see(touch),
         });
-    })?;
-    let fits = (1..=fast.keys_max).contains(&keys.len());
-    (fits && wire::encoded_size(command) <= fast.slot_bytes).then_some(keys)
+    });
+    let few = keys.as_ref().is_some_and(|keys| (1..=fast.keys_max).contains(&keys.len()));
+    // What follows a read that is under way would be seen by it, were it run before.
+    let fits = few && !S::follows(command) && wire::encoded_size(command) <= fast.slot_bytes;
+    (keys, fits)
+}
+
+/// Takes a command among those that are begun: whether it is clear of those before it.
+fn begin<S: StateMachine>(program: &mut Program, asked: &mut Asked<S>) -> bool {
+    end(program, asked);
+    let keys = asked.keys.as_deref();
+    let clear = program.is_clear(keys);
+    program.begin(keys);
+    asked.begun = true;
+    clear
+}
+
+/// Takes it out again.
+fn end<S: StateMachine>(program: &mut Program, asked: &mut Asked<S>) {
+    if std::mem::take(&mut asked.begun) {
+        program.end(asked.keys.as_deref());
+    }
 }
 
 impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
@@ -157,10 +185,12 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         let sequence = self.next;
         self.next += 1;
-        let reads = S::reads_only(&command);
+        let (keys, fits) = if S::reads_only(&command) { (None, false) } else { self.keys(&command) };
         let asked = Asked {
             ticket,
-            keys: if reads { None } else { self.keys(&command) },
+            keys,
+            fits,
+            begun: false,
             command,
             touching: false,
             at: now,
@@ -174,7 +204,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         self.sweep_soon(effects);
     }
 
-    fn keys(&self, command: &S::Command) -> Option<Vec<u64>> {
+    fn keys(&self, command: &S::Command) -> (Option<Vec<u64>>, bool) {
         let keyspace = self.me.process.keyspace;
         keys_of::<S>(command, keyspace, &self.fast, self.planted(Bug::ForgetReadKeys))
     }
@@ -192,6 +222,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             return;
         }
         let now = effects.now();
+        if self.parked {
+            self.fresh.clear();
+            return self.again.clear();
+        }
         let (reign, needed) = match &self.view {
             Some(view) => (Some(view.reign), view.needed),
             None => {
@@ -210,7 +244,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         for sequence in std::mem::take(&mut self.fresh) {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let reads = S::reads_only(&asked.command) && !asked.touching;
-            let recorded = quorum.filter(|_| records && asked.keys.is_some() && !reads);
+            let clear = !reads && begin(&mut self.program, asked);
+            let recorded = quorum.filter(|_| records && asked.fits && clear);
             let mut attempt = Attempt::new(reign, recorded, now);
             if let Some((_, 1..)) = recorded
                 && let Some(keys) = &asked.keys
@@ -242,6 +277,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if asks.is_empty() {
             return;
         }
+        asks.sort_unstable_by_key(|ask| ask.sequence);
         let (client, below) = (self.me, self.below());
         let requests = Message::Requests { client, below, under: reign, asks, forwarded: false };
         effects.send(self.target, requests);
@@ -323,7 +359,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         spans: Option<Spans>,
         effects: &mut Effects<Self>,
     ) {
-        let Some(asked) = self.outstanding.remove(sequence) else { return };
+        let Some(mut asked) = self.outstanding.remove(sequence) else { return };
+        end(&mut self.program, &mut asked);
         self.tickets.remove(asked.ticket.0);
         effects.complete(asked.ticket, outcome);
         if let Some(path) = path {
@@ -345,7 +382,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     ) {
         let (now, mix) = (effects.now(), self.planted(Bug::MixReigns));
         if self.view.as_ref().is_none_or(|view| view.reign <= reign) {
-            self.target = from;
+            self.turn_to(from, now);
         }
         if self.target == from {
             self.answered = now;
@@ -385,9 +422,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                     if !std::mem::replace(&mut asked.touching, true) {
                         asked.due = now + self.setup.service.retry;
                         let command = asked.command.clone();
-                        let keys = self.keys(&command);
+                        let (keys, fits) = self.keys(&command);
                         if let Some(asked) = self.outstanding.get_mut(sequence) {
-                            asked.keys = keys;
+                            (asked.keys, asked.fits) = (keys, fits);
                         }
                         self.fresh.push(sequence);
                     }
@@ -424,20 +461,28 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
         }
         let elsewhere = leader.filter(|leader| *leader != from && Some(reign) >= known);
-        if let Some(leader) = elsewhere {
-            self.target = leader;
-            self.answered = now;
-        }
-        for sequence in sequences {
-            let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
-            asked.attempts += 1;
-            if elsewhere.is_some() {
-                asked.due = now + self.setup.service.retry;
-                self.again.push(*sequence);
-            } else {
-                // Nobody leads yet, or under a reign that is not known whole: again soon.
-                asked.due = now + self.setup.service.retry / SWEEPS;
+        match elsewhere {
+            Some(leader) => {
+                self.turn_to(leader, now);
+                for sequence in sequences {
+                    if let Some(asked) = self.outstanding.get_mut(*sequence) {
+                        asked.attempts += 1;
+                        asked.due = now + self.setup.service.retry;
+                        self.again.push(*sequence);
+                    }
+                }
             }
+            // Nobody leads yet, or under a reign that is not known whole: again soon.
+            None if from == self.target => self.parked |= !sequences.is_empty(),
+            None => {}
+        }
+    }
+
+    /// Somebody else is asked from now on: for everything that is outstanding first, in order.
+    fn turn_to(&mut self, process: ProcessId, now: Instant) {
+        if self.target != process {
+            (self.target, self.answered) = (process, now);
+            self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
         }
     }
 
@@ -473,10 +518,17 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         let now = effects.now();
         self.paths = Paths::of(&view, self.view.as_ref().map(|former| (former, &self.paths)));
-        (self.target, self.answered) = (view.leader, now);
+        self.turn_to(view.leader, now);
+        self.answered = now;
         let first = self.view.is_none();
         self.view = Some(view);
+        self.parked = false;
+        if !first {
+            self.program.clear();
+        }
         for (sequence, asked) in self.outstanding.iter_mut() {
+            // They are begun again in their order.
+            asked.begun &= first;
             // What was asked for under no reign in particular is answered all the same.
             if first && asked.attempt.reign.is_none() && asked.attempts == 0 {
                 continue;
@@ -539,13 +591,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if due && now.since(self.answered) >= service.retry {
             let replicas = &self.setup.replicas;
             let at = replicas.iter().position(|replica| *replica == self.target);
-            self.target = replicas[at.map_or(0, |at| (at + 1) % replicas.len())];
+            let next = replicas[at.map_or(0, |at| (at + 1) % replicas.len())];
+            self.turn_to(next, now);
             self.answered = now;
             self.inquire(effects);
         }
-        let known = self.view.is_some();
+        let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
         for (sequence, asked) in self.outstanding.iter_mut() {
-            if asked.due <= now {
+            if asked.due <= now || parked {
                 asked.attempts += 1;
                 asked.due = now + service.retry * u64::from(asked.attempts.min(4));
                 // Under the same reign the attempt goes on, and a safe answer is asked for.
@@ -614,6 +667,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             bug: setup.parameters.shared_bug(),
             view: None,
             paths: Paths::default(),
+            program: Program::default(),
             sought: None,
             target: setup.leader.unwrap_or(setup.replicas[0]),
             answered: Instant::ZERO,
@@ -625,6 +679,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             changes: Changes::default(),
             sweeping: false,
             watching: false,
+            parked: false,
             spoken: PhantomData,
             setup: Arc::new(setup.clone()),
         }
@@ -673,8 +728,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
     }
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
-        if let Some(sequence) = self.tickets.remove(ticket.0) {
-            self.outstanding.remove(sequence);
+        if let Some(sequence) = self.tickets.remove(ticket.0)
+            && let Some(mut asked) = self.outstanding.remove(sequence)
+        {
+            end(&mut self.program, &mut asked);
         }
         self.changes.cancel(ticket);
     }

@@ -265,12 +265,29 @@ fn what_no_witness_can_keep_is_not_recorded() {
         assert_eq!(heard.recorded, []);
         assert!(heard.asked[0].3, "{heard:?}");
     }
+    for sequence in [2, 3] {
+        table.told(1, FIRST, sequence, Told::Done(Ok(String::new())));
+    }
     let heard = table.ask(Get(1));
     assert_eq!((heard.recorded, heard.asked[0].3), (vec![], false));
     // A read that would change something is a change.
     let heard = table.told(1, FIRST, 4, Told::Touches);
     assert_eq!(heard.recorded, [(2, FIRST, 4), (3, FIRST, 4)]);
     assert_eq!(table.told(1, FIRST, 4, Told::Read(Ok("b".to_owned()))).outcomes, []);
+}
+
+/// Witnesses keep no order: what is to come behind another command of its client is not for them.
+#[test]
+fn what_follows_an_unanswered_command_on_its_key_is_not_recorded() {
+    let mut table = Table::ready(None);
+    assert_eq!(table.ask(Append(1, 'a')).recorded, [(2, FIRST, 2), (3, FIRST, 2)]);
+    let heard = table.ask(Append(1, 'b'));
+    assert_eq!((heard.asked, heard.recorded), (vec![(1, Some(FIRST), 3, true)], vec![]));
+    assert_eq!(table.ask(Append(2, 'c')).recorded, [(2, FIRST, 4), (3, FIRST, 4)]);
+    for sequence in [2, 3] {
+        table.told(1, FIRST, sequence, Told::Done(Ok(String::new())));
+    }
+    assert_eq!(table.ask(Append(1, 'd')).recorded, [(2, FIRST, 5), (3, FIRST, 5)]);
 }
 
 /// Who is not answered asks again, under the same number, another replica in the end; the view is sought.

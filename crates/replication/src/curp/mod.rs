@@ -17,6 +17,7 @@ mod conversation;
 mod decision;
 mod paths;
 pub mod primary;
+mod program;
 pub(crate) mod unsynced;
 pub mod witness;
 
