@@ -195,9 +195,9 @@ impl Settings {
         let address = std::net::SocketAddr::new(self.bind, self.port);
         let mut text = format!(
             "# One node for Redis clients, as `isochrone redis` has written it. Edited, it is run as it is, and not\n\
-             # written again. To grow: give this node a `listen` and a `http`, add nodes behind it, name them as\n\
-             # `spares`, start each with `isochrone node`, this one with --name {NAME} and this directory as --data,\n\
-             # and add their replicas (docs/operations.md).\n\
+             # written again. To grow into a master with two witnesses: give this node a `listen`, add two nodes\n\
+             # behind it, name them below `replicas` as parameters = {{ spares = \"NAME, NAME\" }}, and start each with\n\
+             # `isochrone node`, this one with --name {NAME} and this directory as --data (docs/operations.md).\n\
              \n\
              cluster = \"redis\"\n\
              \n\
@@ -211,7 +211,7 @@ impl Settings {
              \n\
              [[keyspace]]\n\
              name = \"main\"\n\
-             protocol = \"multipaxos\"\n\
+             protocol = \"curp\"\n\
              replicas = [\"{NAME}\"]\n\
              \n\
              [journal]\n\

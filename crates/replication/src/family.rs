@@ -29,6 +29,9 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     const LED: bool;
     /// Whether a command's place is certain before it is executed, so that `reply = "commit"` means something.
     const COMMITS: bool;
+    /// Whether spares are servers like the others from the start, and only who administers them grows: then they are
+    /// members of every group, and clients know them.
+    const SPARES_SERVE: bool = false;
     /// The knobs of its order.
     type Parameters: Tuning;
     /// Its order.

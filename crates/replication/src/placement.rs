@@ -14,9 +14,10 @@ pub struct Placement<S, F: Family> {
     pub keyspace: KeyspaceId,
     /// The nodes of the first members; the seat is the position.
     pub replicas: Vec<NodeId>,
-    /// Nodes with a replica that waits to be added.
+    /// Nodes with a replica that waits to be added, or serves at once ([`Family::SPARES_SERVE`]).
     pub spares: Vec<NodeId>,
-    /// The nodes with a client, and for each the replicas' nodes, nearest first.
+    /// The nodes with a client, and for each whom it may ask: the replicas' nodes, nearest first, and then, where one
+    /// leads, those of the spares, which may be all that is left of the members one day.
     pub clients: Vec<(NodeId, Vec<NodeId>)>,
     /// How many partitions the keyspace has, each a group over the same nodes; at least 1.
     pub partitions: u16,
@@ -58,14 +59,20 @@ impl<S, F: Family> Placement<S, F> {
         u8::try_from(at).ok().map(ReplicaId)
     }
 
+    /// The nodes that serve from the start.
+    pub fn servers(&self) -> impl Iterator<Item = NodeId> {
+        let spares = if F::SPARES_SERVE { self.spares.as_slice() } else { &[] };
+        self.replicas.iter().chain(spares).copied()
+    }
+
     /// The first members of a partition.
     pub fn members(&self, partition: PartitionId) -> Arc<[Member]> {
-        let seat = |(at, node): (usize, &NodeId)| Member {
-            // A deployment has at most 7 replicas of a keyspace.
+        let seat = |(at, node): (usize, NodeId)| Member {
+            // There are at most `MEMBERS_MAX`.
             replica: ReplicaId(at as u8),
-            process: self.replica(partition, *node),
+            process: self.replica(partition, node),
         };
-        self.replicas.iter().enumerate().map(seat).collect()
+        self.servers().enumerate().map(seat).collect()
     }
 }
 
@@ -102,13 +109,17 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             ConfigErrors::one(deployment.file(), keyspace.line, wrong, right)
         };
         let most = OrderOf::<F, S>::MEMBERS_MAX;
-        if replicas.len() > most {
-            let wrong = format!("{} replicas, but {} takes {most} at most", replicas.len(), F::NAME);
+        let serving = if F::SPARES_SERVE { spares.as_slice() } else { &[] };
+        let servers: Vec<NodeId> = replicas.iter().chain(serving).copied().collect();
+        if servers.len() > most {
+            let wrong = format!("{} replicas, but {} takes {most} at most", servers.len(), F::NAME);
             return Err(refuse(wrong, format!("list at most {most} nodes, an odd number")));
         }
         let clients = nodes().map(|client| {
-            let mut nearest = replicas.clone();
+            let mut nearest = servers.clone();
             nearest.sort_by_key(|replica| far(client, *replica));
+            let others = spares.iter().filter(|node| F::LED && !servers.contains(node));
+            nearest.extend(others);
             (client, nearest)
         });
         Ok(Placement {

@@ -190,14 +190,20 @@ pub fn node(file: &Path, index: usize, folder: &Path) -> Process {
     process
 }
 
-/// The name of the leader of the first keyspace, as this node sees it.
-pub fn leader(http: SocketAddr) -> Option<String> {
+/// A page that a node serves over HTTP.
+pub fn page(http: SocketAddr, path: &str) -> Option<String> {
     let mut socket = TcpStream::connect_timeout(&http, Duration::from_secs(1)).ok()?;
     socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    socket.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     socket.read_to_string(&mut text).ok()?;
-    let status: serde_json::Value = serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()?;
+    Some(text.split_once("\r\n\r\n")?.1.to_owned())
+}
+
+/// The name of the leader of the first keyspace, as this node sees it.
+pub fn leader(http: SocketAddr) -> Option<String> {
+    let status: serde_json::Value = serde_json::from_str(&page(http, "/status")?).ok()?;
     Some(status["keyspaces"][0]["leader"].as_str()?.to_owned())
 }
 

@@ -1,9 +1,8 @@
 //! `isochrone redis`: the start with nothing but a directory, and that directory in the hands of `isochrone node`.
 
 use super::processes::{
-    Addresses, Process, TOKEN, addresses, client, deployment, isochrone, node, nodes, outcome, until,
+    Addresses, Process, TOKEN, addresses, client, deployment, isochrone, node, nodes, outcome, page, until,
 };
-use super::replace::order;
 use super::resp::{Client, Reply};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -84,13 +83,58 @@ fn member(file: &Path, name: &str, data: &Path) -> Process {
     process
 }
 
+/// What a node counts under this name of what its protocols do.
+fn counted(http: SocketAddr, what: &str) -> u64 {
+    let label = format!("what=\"{what}\"}} ");
+    let page = page(http, "/metrics").unwrap_or_default();
+    page.lines().find_map(|line| line.split_once(&label)?.1.trim().parse().ok()).unwrap_or(0)
+}
+
+/// One of every type, and how all of it is read.
+const FILL: &[&str] = &[
+    "SET city Lisbon",
+    "SET session abc EXAT 4000000000",
+    "SETBIT bits 100 1",
+    "HSET hash a 1 b 2",
+    "RPUSH list one two three",
+    "SADD set x",
+    "ZADD scores 1.5 a 2 b",
+    "XADD stream 1-1 field value",
+    "INCRBY count 41",
+];
+const LOOK: &[&str] = &[
+    "GET city",
+    "EXPIRETIME session",
+    "BITCOUNT bits",
+    "HMGET hash a b c",
+    "LRANGE list 0 -1",
+    "SMEMBERS set",
+    "ZRANGE scores 0 -1 WITHSCORES",
+    "XRANGE stream - +",
+    "GET count",
+    "DBSIZE",
+];
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+fn look(address: SocketAddr) -> Vec<Reply> {
+    LOOK.iter().map(|line| served(address, &words(line))).collect()
+}
+
 #[test]
-fn one_node_grows_into_three_of_which_one_may_be_lost() {
+fn one_node_grows_into_a_master_with_two_witnesses_and_may_then_be_lost() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("data");
     let three = nodes(3);
     let mut process = redis(&dir, three[0].redis, &[]);
-    assert_eq!(served(three[0].redis, &["SET", "city", "Lisbon"]), Reply::Text("OK".to_owned()));
+    for line in FILL {
+        let reply = served(three[0].redis, &words(line));
+        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+    }
+    let filled = look(three[0].redis);
+    assert_eq!(filled[0], Reply::Text("Lisbon".to_owned()));
     process.signal("TERM");
     assert_eq!(process.end(), Some(0));
 
@@ -99,36 +143,50 @@ fn one_node_grows_into_three_of_which_one_may_be_lost() {
     let Addresses { listen, http, .. } = &three[0];
     let mut edited = fs::read_to_string(&file).unwrap();
     edited = edited.replace(&own, &format!("{own}listen = \"{listen}\"\nhttp = \"{http}\"\n"));
-    edited = edited.replace(
-        "replicas = [\"redis\"]\n",
-        "replicas = [\"redis\"]\nparameters = { spares = \"n1, n2\" }\n",
-    );
     for (index, Addresses { listen, redis, http }) in three.iter().enumerate().skip(1) {
         edited += &format!(
             "[[node]]\nname = \"n{index}\"\nregion = \"here\"\nlisten = \"{listen}\"\nredis = \"{redis}\"\nhttp = \"{http}\"\n"
         );
     }
-    fs::write(&file, edited).unwrap();
+    // Three first replicas: the two that know nothing could agree without the one that has the data.
+    let first = "replicas = [\"redis\"]\n";
+    fs::write(&file, edited.replace(first, "replicas = [\"redis\", \"n1\", \"n2\"]\n")).unwrap();
+    let (status, _, err) = outcome(["node", text(&file), "--name", "redis", "--data", text(&dir)]);
+    assert_eq!(status, 2, "{err}");
+    assert!(
+        err.contains("began with replicas = redis") && err.contains("name nodes that are added in `spares`"),
+        "{err}"
+    );
+
+    fs::write(&file, edited.replace(first, &format!("{first}parameters = {{ spares = \"n1, n2\" }}\n")))
+        .unwrap();
     let (status, _, err) = outcome(["redis", "--dir", text(&dir)]);
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("has 3 nodes") && err.contains("--name redis --data"), "{err}");
 
-    let _first = member(&file, "redis", &dir);
-    let mut others = [1, 2].map(|index| {
+    let mut first = member(&file, "redis", &dir);
+    let others = [1, 2].map(|index| {
         let name = format!("n{index}");
         member(&file, &name, &folder.path().join(&name))
     });
-    for name in ["n1", "n2"] {
-        until(name, || order(three[0].http, "add-replica", name).inspect_err(|why| println!("{why}")).ok());
+    for node in &three {
+        assert_eq!(look(node.redis), filled);
     }
-    assert_eq!(served(three[2].redis, &["SET", "country", "Portugal"]), Reply::Text("OK".to_owned()));
-    // With a third of the votes gone, writes go on only if the other newcomer has one.
-    others[1].signal("KILL");
-    assert_eq!(others[1].end(), None);
-    assert_eq!(served(three[1].redis, &["SET", "river", "Tejo"]), Reply::Text("OK".to_owned()));
-    let expected = ["Lisbon", "Portugal", "Tejo"].map(|text| Reply::Text(text.to_owned()));
-    let found = served(three[1].redis, &["MGET", "city", "country", "river"]);
-    assert_eq!(found, Reply::List(expected.to_vec()));
+    assert_eq!(served(three[2].redis, &["INCR", "count"]), Reply::Number(42));
+    until("managers beside the first", || (counted(three[0].http, "managers_added") == 2).then_some(()));
+
+    first.signal("KILL");
+    assert_eq!(first.end(), None);
+    for node in &three[1..] {
+        let found = look(node.redis);
+        assert_eq!(found[8], Reply::Text("42".to_owned()));
+        assert_eq!((&found[..8], &found[9..]), (&filled[..8], &filled[9..]));
+    }
+    assert_eq!(served(three[1].redis, &["INCR", "count"]), Reply::Number(43));
+    // It is one like the others now.
+    let _first = member(&file, "redis", &dir);
+    assert_eq!(served(three[0].redis, &["GET", "count"]), Reply::Text("43".to_owned()));
+    drop(others);
 }
 
 #[test]

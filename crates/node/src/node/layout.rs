@@ -1,6 +1,7 @@
 //! Which keyspaces a data directory holds. A process is found again by its number, which a deployment file gives
 //! by position, and a key by the number of partitions: a file that changed these would show other data under the
-//! same names, so the directory remembers them and such a file is refused.
+//! same names, so the directory remembers them and such a file is refused. It remembers as well who the first replicas
+//! were: with others in the file, those of them that know nothing might agree without this one.
 
 use super::StartError;
 use isochrone_core::deployment::{Deployment, Keyspace};
@@ -19,12 +20,16 @@ struct Known {
     number: u16,
     protocol: String,
     partitions: u16,
+    /// Names of nodes, with commas; none where it was written before they were remembered.
+    replicas: Option<String>,
 }
 
 impl Known {
-    fn of(keyspace: &Keyspace) -> Known {
-        let Keyspace { id, protocol, partitions, .. } = keyspace;
-        Known { number: id.0, protocol: protocol.clone(), partitions: *partitions }
+    fn of(deployment: &Deployment, keyspace: &Keyspace) -> Known {
+        let Keyspace { id, protocol, partitions, replicas, .. } = keyspace;
+        let names: Vec<_> = replicas.iter().map(|node| deployment.node(*node).name.as_str()).collect();
+        let (protocol, replicas) = (protocol.clone(), Some(names.join(",")));
+        Known { number: id.0, protocol, partitions: *partitions, replicas }
     }
 }
 
@@ -35,7 +40,7 @@ pub(super) fn keep(data: &Path, deployment: &Deployment) -> Result<(), StartErro
     let before = read(&path)?;
     let mut known = before.clone();
     for keyspace in deployment.keyspaces() {
-        let (name, now) = (&keyspace.name, Known::of(keyspace));
+        let (name, now) = (&keyspace.name, Known::of(deployment, keyspace));
         let refuse = |cause: String| Err(StartError::Layout { path: path.clone(), cause });
         let changed = |what: &str, was: &str, is: &str| {
             refuse(format!(
@@ -63,6 +68,13 @@ pub(super) fn keep(data: &Path, deployment: &Deployment) -> Result<(), StartErro
             }
             Some(was) if was.partitions != now.partitions => {
                 return changed("partitions", &was.partitions.to_string(), &now.partitions.to_string());
+            }
+            Some(Known { replicas: Some(was), .. }) if Some(was) != now.replicas.as_ref() => {
+                let is = now.replicas.unwrap_or_default();
+                return refuse(format!(
+                    "keyspace {name:?} began with replicas = {was} and the deployment file says {is}; write them as \
+                     they were, one by one, and name nodes that are added in `spares`"
+                ));
             }
             _ => {
                 known.insert(name.clone(), now);
@@ -94,7 +106,8 @@ fn read(path: &Path) -> Result<BTreeMap<String, Known>, StartError> {
         let mut words = line.split(' ');
         let (name, number, protocol, partitions) =
             (words.next()?, words.next()?.parse().ok()?, words.next()?, words.next()?.parse().ok()?);
-        let known = Known { number, protocol: protocol.to_owned(), partitions };
+        let replicas = words.next().map(str::to_owned);
+        let known = Known { number, protocol: protocol.to_owned(), partitions, replicas };
         Some((name.to_owned(), known)).filter(|_| words.next().is_none())
     };
     let entries: Option<BTreeMap<_, _>> = lines.map(entry).collect();
@@ -106,8 +119,9 @@ fn write(data: &Path, path: &Path, known: &BTreeMap<String, Known>) -> io::Resul
     let new = data.join(NEW);
     let mut file = File::create(&new)?;
     writeln!(file, "{HEAD}")?;
-    for (name, Known { number, protocol, partitions }) in known {
-        writeln!(file, "{name} {number} {protocol} {partitions}")?;
+    for (name, Known { number, protocol, partitions, replicas }) in known {
+        let replicas = replicas.as_deref().map(|names| format!(" {names}")).unwrap_or_default();
+        writeln!(file, "{name} {number} {protocol} {partitions}{replicas}")?;
     }
     file.sync_all()?;
     fs::rename(&new, path)?;
@@ -167,6 +181,21 @@ mod tests {
                 r#"KEYSPACES: keyspace "other" stands in the deployment file where "main" stood, and data is found by that place; keep the order, and add keyspaces at the end"#
             ]],
         );
+        // Of an earlier version, which did not remember the replicas.
+        let path = directory.path().join(FILE);
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.contains("main 1 multipaxos 3 a\n"), "{written}");
+        fs::write(&path, written.replace(" a\n", "\n")).unwrap();
+        keep(directory.path(), &deployment(&begun)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), written);
+        fs::write(&path, written.replace(" a\n", " a,b\n")).unwrap();
+        refused(
+            &begun,
+            expect![[
+                r#"KEYSPACES: keyspace "main" began with replicas = a,b and the deployment file says a; write them as they were, one by one, and name nodes that are added in `spares`"#
+            ]],
+        );
+        fs::write(&path, &written).unwrap();
         fs::write(directory.path().join(FILE), "isochrone keyspaces, format 2\n").unwrap();
         refused(&begun, expect!["KEYSPACES: it is of another format; this version reads format 1"]);
         fs::write(directory.path().join(FILE), format!("{HEAD}\nmain 1\n")).unwrap();

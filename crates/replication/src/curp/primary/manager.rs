@@ -14,7 +14,7 @@ use crate::message::{self as common, Entry};
 use crate::multipaxos::{self, log};
 use crate::order::{Knobs, Member};
 use crate::replica::{self, Replica};
-use crate::request::{Outcome, Refusal, Request};
+use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{self, Service};
 use isochrone_core::{
     Blob, Effects, Fact, Footprint, Identity, Instant, Loan, Malformed, Mark, NodeId, Process, ProcessId,
@@ -30,6 +30,8 @@ use std::sync::Arc;
 pub struct Setup {
     /// The nodes of the group, each with a server, a witness and a manager.
     pub nodes: Arc<[NodeId]>,
+    /// Those whose managers were the first; they add the others.
+    pub founders: Arc<[NodeId]>,
     /// The first master, if it lives.
     pub preferred: Option<NodeId>,
     /// The knobs of sessions.
@@ -70,6 +72,8 @@ pub struct Manager<C, R> {
     shunned: BTreeMap<NodeId, Instant>,
     /// What was asked of the group and not answered.
     asking: Option<Ticket>,
+    /// The manager that is being added to the group.
+    adding: Option<Ticket>,
     tickets: u64,
     touched: bool,
     spoken: PhantomData<fn() -> (C, R)>,
@@ -96,13 +100,21 @@ pub enum Timer {
     Tick,
 }
 
-/// Its notes are about the registry's log, not about that of the servers.
+/// What a manager notes.
 #[derive(Clone, Eq, PartialEq, Debug)]
-pub struct Note;
+pub enum Note {
+    /// Something about the registry's log, not about that of the servers.
+    Inner,
+    /// Something worth counting.
+    Counted(&'static str),
+}
 
 impl Mark for Note {
     fn fact(&self) -> Option<Fact> {
-        None
+        match *self {
+            Note::Inner => None,
+            Note::Counted(what) => Some(Fact::Counted(what)),
+        }
     }
 }
 
@@ -124,7 +136,7 @@ impl<C: Wire + Footprint, R: Wire> Wrap<Manager<C, R>, Group> for AsGroup {
         Timer::Group(timer)
     }
     fn mark(&self, _: <Group as Process>::Mark) -> Note {
-        Note
+        Note::Inner
     }
 }
 
@@ -139,7 +151,7 @@ impl<C: Wire + Footprint, R: Wire> Wrap<Manager<C, R>, Asker> for AsAsker {
         Timer::Asker(timer)
     }
     fn mark(&self, _: <Asker as Process>::Mark) -> Note {
-        Note
+        Note::Inner
     }
 }
 
@@ -155,9 +167,14 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         input: impl FnOnce(&mut Group, &mut Effects<Group>),
     ) {
         let group = &mut self.group;
-        // Nobody administers it.
-        drop(effects.lend(&mut self.group_loan, &AsGroup, |inner| input(group, inner)));
+        let answers = effects.lend(&mut self.group_loan, &AsGroup, |inner| input(group, inner));
         self.touched = true;
+        for (ticket, result) in answers {
+            // What was not added is tried again.
+            if self.adding.take_if(|adding| *adding == ticket).is_some() && result.is_ok() {
+                effects.mark(Note::Counted("managers_added"));
+            }
+        }
     }
 
     fn with_asker(
@@ -181,6 +198,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         if !self.group.order().leads() {
             self.heard.clear();
             self.shunned.clear();
+            self.adding = None;
             if let Some(ticket) = self.asking.take() {
                 self.with_asker(effects, |asker, inner| asker.cancel(ticket, inner));
             }
@@ -193,6 +211,27 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.shunned.retain(|_, until| now < *until);
         self.ask_servers(effects);
         self.act(effects);
+        self.grow(effects);
+    }
+
+    /// Adds managers that live and are not in the group: one at a time, and none that would leave an even number, which
+    /// survives no more than one fewer.
+    fn grow(&mut self, effects: &mut Effects<Self>) {
+        let (now, members) = (effects.now(), self.group.order().configuration());
+        let lacks = |node: &&NodeId| {
+            let said = self.heard.get(node).is_some_and(|heard| heard.said.is_some());
+            members.on(**node).is_none() && said && self.alive(**node, now)
+        };
+        let mut lacking = self.nodes.iter().filter(lacks);
+        let first = lacking.next().copied();
+        let even = members.members().len() % 2 == 0;
+        let Some(node) = first.filter(|_| self.adding.is_none() && (even || lacking.next().is_some())) else {
+            return;
+        };
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.adding = Some(ticket);
+        self.with_group(effects, |group, inner| group.request(ticket, Change::Add(node), inner));
     }
 
     fn ask_servers(&mut self, effects: &mut Effects<Self>) {
@@ -362,7 +401,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             replica: ReplicaId(seat as u8),
             process: manager(node),
         };
-        let members: Arc<[Member]> = setup.nodes.iter().enumerate().map(member).collect();
+        let members: Arc<[Member]> = setup.founders.iter().enumerate().map(member).collect();
         let service = Service {
             reply: service::Reply::Execute,
             forward: true,
@@ -370,7 +409,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             limit: Span::from_secs(20),
             ..setup.service
         };
-        let preferred = setup.nodes.iter().position(|node| Some(*node) == setup.preferred);
+        let preferred = setup.founders.iter().position(|node| Some(*node) == setup.preferred);
         let replica = replica::Setup {
             members: members.clone(),
             preferred: preferred.map(|seat| ReplicaId(seat as u8)),
@@ -397,6 +436,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             heard: BTreeMap::new(),
             shunned: BTreeMap::new(),
             asking: None,
+            adding: None,
             tickets: 0,
             touched: false,
             spoken: PhantomData,

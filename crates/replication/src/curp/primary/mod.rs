@@ -68,6 +68,11 @@
 //! new list have what was executed before that; then the managers make it count, and only then clients are told of it
 //! (D-49). In between something is safe when it is on the backups of both.
 //!
+//! **Growing.** Spares of the deployment file are servers like the others: the managers take copies from them, also for
+//! a master that was alone before. The managers themselves are, at first, those of the file's replicas, which are the
+//! same for ever; the one that leads adds those of the spares to its group, in pairs, once they have what it has. So one
+//! server alone becomes one of three by naming two spares, and no two that know nothing can agree without it.
+//!
 //! **What goes ahead of the journal.** The master's own records are lazy: one that restarts never goes on by itself,
 //! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records. Where nobody waits for
 //! a run of the log to be safe, its record waits for company: the next acceptance takes it to the disk as well.
@@ -100,7 +105,8 @@ use crate::curp::{self, FastPath, Heard, Kept, Recording, Records, View};
 use crate::family::{OrderOf, Replicated};
 use crate::message::Entry;
 use crate::order::{Ordered, Reign};
-use isochrone_core::{Assemble, CommandId, PartitionId, ProcessId, Role, StateMachine, Wire};
+use isochrone_core::{Assemble, CommandId, NodeId, PartitionId, ProcessId, Role, StateMachine, Wire};
+use std::sync::Arc;
 
 /// The role of witnesses.
 pub const WITNESS: Role = Role(2);
@@ -118,6 +124,7 @@ impl crate::Family for Family {
     const NAME: &'static str = "curp";
     const LED: bool = true;
     const COMMITS: bool = false;
+    const SPARES_SERVE: bool = true;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = curp::client::Client<S, Speaks>;
@@ -127,12 +134,14 @@ impl crate::Family for Family {
         partition: PartitionId,
         host: &mut impl Assemble<Replicated<S, Family>>,
     ) {
-        for node in &placement.replicas {
+        let nodes: Arc<[NodeId]> = placement.servers().collect();
+        for node in nodes.iter() {
             let replica = placement.replica(partition, *node);
             let witness = ProcessId { role: WITNESS, ..replica };
             host.server::<WitnessServer<S::Command, S::Reply>>(witness, placement.parameters);
             let setup = ManagerSetup {
-                nodes: placement.replicas.as_slice().into(),
+                nodes: nodes.clone(),
+                founders: placement.replicas.as_slice().into(),
                 preferred: Some(placement.leader(partition)),
                 service: placement.service,
                 parameters: placement.parameters,
