@@ -1,10 +1,12 @@
 //! CURP over primary-backup, in the simulator.
 
+mod actor;
 mod lab;
 mod latency;
 mod mutations;
 mod paths;
 mod safety;
+mod world;
 
 use crate::machine::Machine;
 use isochrone_core::{Random, Span};

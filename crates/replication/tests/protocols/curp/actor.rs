@@ -1,0 +1,254 @@
+//! One process in the hands of a test: its journal, what waits for that, its timers; and a machine that counts.
+
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{
+    Blob, Effect, Effects, Export, Fact, Footprint, Identity, Instant, KeyspaceId, Lane, Malformed,
+    Mark as _, NodeId, Outbox, PartitionId, Process, ProcessId, Random, Role, Stamp, StateMachine, Ticket,
+    wire,
+};
+use isochrone_replication::MessageOf;
+use isochrone_replication::curp::primary::Family;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+/// Adds one to a key, or reads it; both answer with the count.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum Count {
+    Add(Blob),
+    Read(Blob),
+}
+
+impl Count {
+    pub fn add(key: u8) -> Count {
+        Count::Add(Blob::from(vec![key]))
+    }
+
+    pub fn read(key: u8) -> Count {
+        Count::Read(Blob::from(vec![key]))
+    }
+
+    pub fn key(&self) -> u8 {
+        match self {
+            Count::Add(key) | Count::Read(key) => key[0],
+        }
+    }
+
+    pub fn adds(&self) -> bool {
+        matches!(self, Count::Add(_))
+    }
+}
+
+impl Footprint for Count {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        match self {
+            Count::Add(key) => visit(Touch::Key(key, Access::Update)),
+            Count::Read(key) => visit(Touch::Key(key, Access::Read)),
+        }
+    }
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Counts(pub BTreeMap<u8, u64>);
+
+#[derive(Clone)]
+pub struct View(Blob);
+
+impl Export for View {
+    fn chunk(&self, index: u64) -> Option<Blob> {
+        (index == 0).then(|| self.0.clone())
+    }
+}
+
+impl StateMachine for Counts {
+    type Command = Count;
+    type Reply = u64;
+    type View = View;
+    type Before = Self;
+
+    fn apply(&mut self, command: &Count) -> u64 {
+        let count = self.0.entry(command.key()).or_default();
+        *count += u64::from(command.adds());
+        *count
+    }
+
+    fn before(&self, _: &Self::Command) -> Self {
+        self.clone()
+    }
+
+    fn revert(&mut self, before: Self) {
+        *self = before;
+    }
+
+    fn reads_only(command: &Count) -> bool {
+        !command.adds()
+    }
+
+    fn read(&self, command: &Count) -> Option<u64> {
+        Self::reads_only(command).then(|| self.0.get(&command.key()).copied().unwrap_or(0))
+    }
+
+    fn export(&self) -> View {
+        View(Blob::from(wire::encode(self)))
+    }
+
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        *self = wire::decode(chunk).unwrap();
+        Ok(())
+    }
+}
+
+pub type Wired = MessageOf<Family, Count, u64>;
+
+pub fn process(node: u16, role: Role) -> ProcessId {
+    ProcessId { node: NodeId(node), keyspace: KeyspaceId(1), partition: PartitionId(0), role, instance: 0 }
+}
+
+/// A process, its journal and what waits for that.
+pub struct Actor<P: Process<Message = Wired>> {
+    pub id: ProcessId,
+    incarnation: u32,
+    setup: P::Setup,
+    pub process: P,
+    journal: Vec<P::Record>,
+    durable: usize,
+    /// What is made from here on waits for so many records.
+    barrier: usize,
+    held: VecDeque<(usize, ProcessId, Wired)>,
+    timers: BTreeMap<P::Timer, Instant>,
+    pub facts: Vec<Fact>,
+    /// What administration came to.
+    pub answers: Vec<(Ticket, P::Outcome)>,
+}
+
+impl<P: Process<Message = Wired> + Clone> Clone for Actor<P> {
+    fn clone(&self) -> Actor<P> {
+        Actor {
+            id: self.id,
+            incarnation: self.incarnation,
+            setup: self.setup.clone(),
+            process: self.process.clone(),
+            journal: self.journal.clone(),
+            durable: self.durable,
+            barrier: self.barrier,
+            held: self.held.clone(),
+            timers: self.timers.clone(),
+            facts: self.facts.clone(),
+            answers: Vec::new(),
+        }
+    }
+}
+
+/// What it is and has on its way; of its journal how long it is.
+impl<P: Process<Message = Wired> + Hash> Hash for Actor<P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.process, self.journal.len(), self.durable, self.barrier, &self.held).hash(state);
+        self.timers.keys().for_each(|timer| timer.hash(state));
+    }
+}
+
+impl<P: Process<Message = Wired>> Actor<P> {
+    pub fn new(id: ProcessId, setup: P::Setup) -> Actor<P> {
+        let identity = Identity { process: id, incarnation: 1 };
+        Actor {
+            id,
+            incarnation: 1,
+            process: P::open(identity, &setup),
+            setup,
+            journal: Vec::new(),
+            durable: 0,
+            barrier: 0,
+            held: VecDeque::new(),
+            timers: BTreeMap::new(),
+            facts: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Gives it an input, then lets it settle; what may leave at once.
+    pub fn input(
+        &mut self,
+        now: Instant,
+        input: impl FnOnce(&mut P, &mut Effects<P>),
+    ) -> Vec<(ProcessId, Wired)> {
+        let mut outbox = Outbox::new(self.id, Random::seeded(u64::from(self.id.node.0)));
+        let mut out = Vec::new();
+        input(&mut self.process, outbox.input(now, Stamp::ZERO));
+        self.drain(&mut outbox, now, &mut out);
+        self.process.settle(outbox.input(now, Stamp::ZERO));
+        self.drain(&mut outbox, now, &mut out);
+        self.process.check();
+        out
+    }
+
+    fn drain(&mut self, outbox: &mut Outbox<P>, now: Instant, out: &mut Vec<(ProcessId, Wired)>) {
+        for effect in outbox.drain() {
+            match effect {
+                Effect::Record { record, haste } => {
+                    self.journal.push(record);
+                    if haste.holds() {
+                        self.barrier = self.journal.len();
+                    }
+                }
+                Effect::Send { to, message, lane } => match lane {
+                    Lane::Held if self.barrier > self.durable => {
+                        self.held.push_back((self.barrier, to, message));
+                    }
+                    _ => out.push((to, message)),
+                },
+                Effect::Arm { timer, after } => drop(self.timers.insert(timer, now + after)),
+                Effect::Disarm { timer } => drop(self.timers.remove(&timer)),
+                Effect::Mark(mark) => self.facts.extend(mark.fact()),
+                Effect::Complete { ticket, outcome, .. } => self.answers.push((ticket, outcome)),
+                Effect::Emit { .. } => {}
+            }
+        }
+    }
+
+    pub fn flush(&mut self) -> Vec<(ProcessId, Wired)> {
+        self.durable = self.journal.len();
+        let mut out = Vec::new();
+        while let Some((_, to, message)) = self.held.pop_front_if(|(barrier, ..)| *barrier <= self.durable) {
+            out.push((to, message));
+        }
+        out
+    }
+
+    /// Whether anything waits for its disk.
+    pub fn writes(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// It loses what is not durable, and comes back.
+    pub fn restart(&mut self, now: Instant) -> Vec<(ProcessId, Wired)> {
+        self.incarnation += 1;
+        let identity = Identity { process: self.id, incarnation: self.incarnation };
+        self.journal.truncate(self.durable);
+        self.barrier = self.durable;
+        self.held.clear();
+        self.timers.clear();
+        self.process = P::open(identity, &self.setup);
+        for record in &self.journal {
+            self.process.replay(record.clone());
+        }
+        self.input(now, |process, effects| process.start(effects))
+    }
+
+    pub fn due(&mut self, now: Instant) -> Option<P::Timer> {
+        let timer = self.timers.iter().find(|(_, at)| **at <= now)?.0.clone();
+        self.timers.remove(&timer);
+        Some(timer)
+    }
+
+    /// When its next timer is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.timers.values().copied().min()
+    }
+
+    /// The journal is wiped: it comes back as if it had never been.
+    pub fn wipe(&mut self, now: Instant) -> Vec<(ProcessId, Wired)> {
+        self.journal.clear();
+        self.durable = 0;
+        self.restart(now)
+    }
+}

@@ -1,0 +1,429 @@
+//! Servers, witnesses and clients of one group, and an oracle: counts must be exact. Whoever drives it is the
+//! network, the disks, the clocks and the configuration manager.
+
+use super::actor::{Actor, Count, Counts, Wired, process};
+use isochrone_core::{
+    ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Span,
+    StateMachine, key_hash,
+};
+use isochrone_replication::curp::primary::registry::{Command as Decree, Reply as Answer};
+use isochrone_replication::curp::primary::{
+    MANAGER, Message as Spoken, Parameters, Part, Registry, Server, WITNESS, WitnessServer,
+};
+use isochrone_replication::message::{Ask, Entry, Message, Told};
+use isochrone_replication::order::{Member, Reign};
+use isochrone_replication::service::Service;
+use isochrone_replication::{CLIENT, REPLICA, Tuning as _, replica};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+pub type Keeper = WitnessServer<Count, u64>;
+
+/// What a client has asked and not been answered.
+#[derive(Clone, Hash)]
+pub struct Asked {
+    pub command: Count,
+    invoked: u64,
+    /// When it is asked for again.
+    pub due: Instant,
+    /// What it goes by in this attempt.
+    view: Option<Known>,
+    accepted: Vec<NodeId>,
+    told: Option<u64>,
+    refused: bool,
+    synced: bool,
+}
+
+#[derive(Clone, Hash)]
+pub struct Client {
+    pub id: ClientId,
+    pub sequence: u64,
+    pub asked: Option<Asked>,
+    /// What it went by last.
+    pub view: Option<Known>,
+    /// What it was answered last, and whether its witnesses made that safe.
+    pub last: Option<(u64, bool)>,
+}
+
+/// A reign, its master and its copies.
+pub type Known = (Reign, NodeId, Arc<[NodeId]>);
+
+/// What was answered, on which key, when.
+#[derive(Clone, Hash)]
+struct Seen {
+    key: u8,
+    adds: bool,
+    count: u64,
+    invoked: u64,
+    returned: u64,
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub now: Instant,
+    /// Counts what happens.
+    pub step: u64,
+    pub servers: Vec<Actor<Server<Counts>>>,
+    pub witnesses: Vec<Actor<Keeper>>,
+    pub registry: Registry,
+    pub net: Vec<(ProcessId, ProcessId, Wired)>,
+    pub clients: Vec<Client>,
+    seen: Vec<Seen>,
+    /// Adds that were invoked, by key.
+    pub added: BTreeMap<u8, u64>,
+    decided: BTreeMap<u64, u64>,
+    /// A server that hears nothing of managers and other servers, until then: clients still reach it.
+    pub deaf: Option<(NodeId, Instant)>,
+    /// Processes that hear nothing at all.
+    pub gone: BTreeSet<ProcessId>,
+    /// What is lost on the way.
+    pub loses: fn(&Wired) -> bool,
+    /// How much faster than true time the clock of each server runs, in millionths.
+    pub drift: Vec<i64>,
+    pub fast: u64,
+    pub counted: BTreeMap<&'static str, u64>,
+    pub broken: Option<String>,
+}
+
+/// Two worlds from which the same may come; times are left out, but in what processes hold.
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.servers, &self.witnesses, &self.registry, &self.clients, &self.seen).hash(state);
+        // The order of what is on its way is nothing.
+        let mut sum = 0_u64;
+        for message in &self.net {
+            let mut hasher = std::hash::DefaultHasher::new();
+            message.hash(&mut hasher);
+            sum = sum.wrapping_add(hasher.finish());
+        }
+        sum.hash(state);
+    }
+}
+
+/// The knobs of a small group: times are short, and nothing is done before it is due.
+pub fn parameters(f: usize) -> Parameters {
+    let mut parameters = Parameters::for_rtt(Span::from_millis(4));
+    parameters.f = f;
+    parameters.hot_window = 0;
+    parameters.lease_length = Span::from_millis(200);
+    parameters.heartbeat = Span::from_millis(20);
+    parameters.resend = Span::from_millis(60);
+    parameters
+}
+
+pub fn service() -> Service {
+    Service { resend: Span::from_millis(60), ..Service::for_rtt(Span::from_millis(4)) }
+}
+
+impl World {
+    pub fn new(nodes: u16, clients: u16, parameters: Parameters, service: Service) -> World {
+        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node, REPLICA) };
+        let members: Arc<[Member]> = (0..nodes).map(member).collect();
+        let server = |node: u16| {
+            let (members, machine) = (members.clone(), Counts::default());
+            let setup = replica::Setup { members, preferred: None, service, parameters, machine };
+            Actor::new(process(node, REPLICA), setup)
+        };
+        let client = |number: u16| Client {
+            id: ClientId { process: process(100 + number, CLIENT), incarnation: 1 },
+            sequence: 0,
+            asked: None,
+            view: None,
+            last: None,
+        };
+        let mut world = World {
+            now: Instant::ZERO,
+            step: 0,
+            servers: (0..nodes).map(server).collect(),
+            witnesses: (0..nodes).map(|node| Actor::new(process(node, WITNESS), parameters)).collect(),
+            registry: Registry::default(),
+            net: Vec::new(),
+            clients: (0..clients).map(client).collect(),
+            seen: Vec::new(),
+            added: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            deaf: None,
+            gone: BTreeSet::new(),
+            loses: |_| false,
+            drift: vec![0; usize::from(nodes)],
+            fast: 0,
+            counted: BTreeMap::new(),
+            broken: None,
+        };
+        for at in 0..world.servers.len() {
+            world.serve(at, |process, effects| process.start(effects));
+        }
+        world
+    }
+
+    /// What the clock of a server shows.
+    fn clock(&self, at: usize) -> Instant {
+        let nanos = self.now.as_nanos() as i128;
+        Instant::from_nanos((nanos + nanos * i128::from(self.drift[at]) / 1_000_000) as u64)
+    }
+
+    pub fn send(&mut self, from: ProcessId, out: Vec<(ProcessId, Wired)>) {
+        let out = out.into_iter().filter(|(_, message)| !(self.loses)(message));
+        self.net.extend(out.map(|(to, message)| (from, to, message)));
+    }
+
+    pub fn serve(
+        &mut self,
+        at: usize,
+        input: impl FnOnce(&mut Server<Counts>, &mut Effects<Server<Counts>>),
+    ) {
+        let now = self.clock(at);
+        let actor = &mut self.servers[at];
+        let mut out = actor.input(now, input);
+        // To itself everything arrives, in order.
+        let me = actor.id;
+        while let Some(first) = out.iter().position(|(to, _)| *to == me) {
+            let (_, message) = out.remove(first);
+            out.extend(actor.input(now, |process, effects| process.receive(me, message, effects)));
+        }
+        let facts = std::mem::take(&mut actor.facts);
+        for fact in facts {
+            match fact {
+                Fact::Decided { position, digest }
+                    if *self.decided.entry(position).or_insert(digest) != digest =>
+                {
+                    self.broken = Some(format!("place {position} is decided twice, at {me}"));
+                }
+                Fact::Counted(name) => *self.counted.entry(name).or_default() += 1,
+                _ => {}
+            }
+        }
+        self.send(me, out);
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        self.counted.get(name).copied().unwrap_or(0)
+    }
+
+    /// The disk of a server, or of a witness, which are counted behind them, has written everything.
+    pub fn flush(&mut self, at: usize) {
+        let count = self.servers.len();
+        if at < count {
+            let me = self.servers[at].id;
+            let out = self.servers[at].flush();
+            let (own, others): (Vec<_>, Vec<_>) = out.into_iter().partition(|(to, _)| *to == me);
+            self.send(me, others);
+            for (_, message) in own {
+                self.serve(at, |process, effects| process.receive(me, message, effects));
+            }
+        } else {
+            let me = self.witnesses[at - count].id;
+            let out = self.witnesses[at - count].flush();
+            self.send(me, out);
+        }
+    }
+
+    pub fn restart_server(&mut self, at: usize) {
+        let (me, now) = (self.servers[at].id, self.clock(at));
+        let out = self.servers[at].restart(now);
+        self.send(me, out);
+    }
+
+    pub fn deliver(&mut self, from: ProcessId, to: ProcessId, message: Wired) {
+        if self.gone.contains(&to) {
+            return;
+        }
+        let at = usize::from(to.node.0);
+        match to.role {
+            REPLICA => {
+                let peer = matches!(from.role, REPLICA | MANAGER);
+                if !(peer && self.deaf.is_some_and(|(node, until)| node == to.node && self.now < until)) {
+                    self.serve(at, |process, effects| process.receive(from, message, effects));
+                }
+            }
+            WITNESS => {
+                let now = self.now;
+                let out = self.witnesses[at].input(now, |process, effects| {
+                    process.receive(from, message, effects);
+                });
+                let facts = std::mem::take(&mut self.witnesses[at].facts);
+                for fact in facts {
+                    if let Fact::Counted(name) = fact {
+                        *self.counted.entry(name).or_default() += 1;
+                    }
+                }
+                self.send(to, out);
+            }
+            MANAGER => {
+                if let Message::Order { message: Spoken::Pong { report, .. }, .. } = message
+                    && let Part::Ready(reign) = report.part
+                    && self.registry.next.as_ref().is_some_and(|next| next.reign == reign)
+                {
+                    self.registry.apply(&Decree::Commit { reign });
+                }
+            }
+            _ => self.answer(to, from, message),
+        }
+    }
+
+    /// A client hears something.
+    fn answer(&mut self, to: ProcessId, from: ProcessId, message: Wired) {
+        let index = usize::from(to.node.0 - 100);
+        let sequence = self.clients[index].sequence;
+        let now = self.now;
+        let Some(asked) = &mut self.clients[index].asked else { return };
+        match message {
+            Message::Replies { reign, answers, .. } => {
+                for (number, told) in answers {
+                    if number != sequence {
+                        continue;
+                    }
+                    match told {
+                        Told::Done(count) | Told::Read(count) | Told::Looked(count) => {
+                            return self.finish(index, count, false);
+                        }
+                        Told::Speculative(count) => {
+                            if asked.view.as_ref().is_some_and(|(known, ..)| *known == reign) {
+                                asked.told = Some(count);
+                            }
+                        }
+                        Told::Forgotten => {
+                            self.broken = Some(format!("{from} has forgotten what is still asked for"));
+                            return;
+                        }
+                        Told::Touches | Told::Overloaded => {}
+                    }
+                }
+            }
+            Message::Redirect { sequences, .. } if sequences.contains(&sequence) => {
+                asked.view = None;
+                asked.due = now;
+            }
+            Message::Order { message: Spoken::Verdicts(verdicts), .. } => {
+                let current = asked.view.as_ref().is_some_and(|(known, ..)| *known == verdicts.reign);
+                for (number, accepted) in verdicts.verdicts {
+                    if number == sequence && current && accepted && !asked.accepted.contains(&from.node) {
+                        asked.accepted.push(from.node);
+                        asked.accepted.sort_unstable();
+                    }
+                    asked.refused |= number == sequence && current && !accepted;
+                }
+            }
+            _ => {}
+        }
+        let Some(asked) = &self.clients[index].asked else { return };
+        if let (Some(count), Some((_, _, copies))) = (asked.told, &asked.view)
+            && copies.iter().all(|node| asked.accepted.contains(node))
+        {
+            self.fast += 1;
+            return self.finish(index, count, true);
+        }
+        if let Some(asked) = &mut self.clients[index].asked
+            && asked.refused
+            && asked.told.is_some()
+            && !asked.synced
+        {
+            // Only a safe answer will do now.
+            asked.due = now;
+        }
+    }
+
+    fn finish(&mut self, index: usize, count: u64, fast: bool) {
+        let Some(asked) = self.clients[index].asked.take() else { return };
+        self.step += 1;
+        self.clients[index].last = Some((count, fast));
+        let adds = asked.command.adds();
+        let seen =
+            Seen { key: asked.command.key(), adds, count, invoked: asked.invoked, returned: self.step };
+        for other in self.seen.iter().filter(|other| other.key == seen.key) {
+            let twice = other.adds && adds && other.count == count;
+            let stale = other.returned < seen.invoked
+                && (count < other.count || adds && count == other.count && other.adds);
+            let behind = other.returned < seen.invoked && adds && count <= other.count;
+            if twice || stale || behind {
+                self.broken = Some(format!(
+                    "k{} counts {count} at step {} ({}), and had {} at step {}",
+                    seen.key,
+                    self.step,
+                    if adds { "add" } else { "read" },
+                    other.count,
+                    other.returned
+                ));
+            }
+        }
+        if count > self.added.get(&seen.key).copied().unwrap_or(0) {
+            self.broken = Some(format!("k{} counts {count}, more than was ever added", seen.key));
+        }
+        self.seen.push(seen);
+    }
+
+    /// How many commands were answered.
+    pub fn answered(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// A client begins a command, under what it knows.
+    pub fn begin(&mut self, index: usize, command: Count) {
+        self.step += 1;
+        if command.adds() {
+            *self.added.entry(command.key()).or_default() += 1;
+        }
+        let (due, invoked) = (self.now, self.step);
+        let client = &mut self.clients[index];
+        client.sequence += 1;
+        let view = client.view.clone();
+        let (accepted, told, refused, synced) = (Vec::new(), None, false, false);
+        client.asked = Some(Asked { command, invoked, due, view, accepted, told, refused, synced });
+    }
+
+    /// A client asks, or asks again; it looks up who is the master where it does not know or is told to.
+    pub fn attempt(&mut self, index: usize, refresh: bool, patience: Span) {
+        let now = self.now;
+        let published = self.registry.committed.clone();
+        let client = &mut self.clients[index];
+        let (id, sequence) = (client.id, client.sequence);
+        let Some(asked) = &mut client.asked else { return };
+        asked.due = now + patience;
+        if asked.view.is_none() || refresh {
+            let known = asked.view.take();
+            asked.view = published.map(|now| (now.reign, now.master, now.copies));
+            if known.map(|(reign, ..)| reign) != asked.view.as_ref().map(|(reign, ..)| *reign) {
+                // Another attempt: nothing of the last one counts (D-7).
+                (asked.accepted, asked.told) = (Vec::new(), None);
+                (asked.refused, asked.synced) = (false, false);
+            }
+        }
+        client.view = asked.view.clone();
+        let Some((reign, master, copies)) = asked.view.clone() else { return };
+        let command = asked.command.clone();
+        let ask = Ask { sequence, command: command.clone(), touching: false, synced: asked.synced };
+        let records = !Counts::reads_only(&command) && !asked.synced;
+        asked.synced = asked.told.is_some() || asked.synced;
+        let requests = Message::Requests {
+            client: id,
+            below: sequence,
+            under: Some(reign),
+            asks: vec![ask],
+            forwarded: true,
+        };
+        let mut out = vec![(process(master.0, REPLICA), requests)];
+        if records {
+            let keys = vec![key_hash(KeyspaceId(1), &[command.key()])];
+            let id = CommandId { client: id, sequence };
+            let requests = vec![(keys, Entry::Command { id, below: sequence, command })];
+            for node in copies.iter() {
+                let message = Spoken::Records { reign, requests: requests.clone() };
+                out.push((process(node.0, WITNESS), Message::Order { epoch: 0, message }));
+            }
+        }
+        self.send(id.process, out);
+    }
+
+    /// The manager tells a server what is so.
+    pub fn ping(&mut self, at: usize) {
+        let message = Spoken::Ping { registry: self.registry.clone() };
+        let to = self.servers[at].id;
+        self.net.push((process(0, MANAGER), to, Message::Order { epoch: 0, message }));
+    }
+
+    /// Has the managers agree; whether they do.
+    pub fn agree(&mut self, decree: &Decree) -> bool {
+        self.registry.apply(decree) == Answer::Done
+    }
+}
