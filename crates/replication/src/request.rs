@@ -61,6 +61,17 @@ pub enum Refusal {
     /// group may have in its life was taken once.
     #[error("the change cannot be made: no such replica, none would be left, or no seat is left")]
     Impossible,
+    /// The members are those of the deployment.
+    #[error(
+        "the replicas of this keyspace are those of its deployment: copies that are lost are replaced by its other \
+         nodes without being told to"
+    )]
+    Fixed,
+    /// The replica that is to lead holds no copy now.
+    #[error(
+        "the replica holds no copy at this time: it is a spare, or is being brought up to date; name another"
+    )]
+    NoCopy,
     /// Writes are answered before they are executed; those behind a stop would be lost.
     #[error(
         "members cannot change while writes are answered at commit: those behind the change would be lost; \

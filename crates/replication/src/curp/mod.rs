@@ -162,6 +162,8 @@ pub enum Bug {
     OneAcceptanceLess,
     /// Keys that a command only reads are not recorded and conflict with nothing (D-11).
     ForgetReadKeys,
+    /// What was acknowledged, or whose client's session is over, is executed when it comes again (3.11).
+    ExecuteForgotten,
 }
 
 impl Bug {
@@ -175,6 +177,7 @@ impl Bug {
             "mix-reigns" => Bug::MixReigns,
             "one-acceptance-less" => Bug::OneAcceptanceLess,
             "forget-read-keys" => Bug::ForgetReadKeys,
+            "execute-forgotten" => Bug::ExecuteForgotten,
             _ => return None,
         })
     }

@@ -368,7 +368,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    fn planted(&self, bug: Bug) -> bool {
+    pub(super) fn planted(&self, bug: Bug) -> bool {
         cfg!(feature = "mutations") && self.knobs.0.shared_bug() == Some(bug)
     }
 }

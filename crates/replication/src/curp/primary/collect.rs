@@ -84,6 +84,10 @@ impl<V: Ordered> Order<V> {
         {
             collector.flight = None;
         }
+        if self.handing.is_some() {
+            // Whoever is the master next hears of them.
+            return;
+        }
         for value in suspects {
             if value.id().is_some_and(|id| lead.suspected.insert(id)) {
                 lead.suspects.push(value.alone());

@@ -13,6 +13,7 @@ use super::registry::Configuration;
 use super::{Mutation, Parameters};
 use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
+use crate::request::Refusal;
 use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot, Span, Wire};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub(super) struct Target {
     /// What it was last sent whole, and when.
     adopting: Option<(Slot, Instant)>,
     /// When its server was last heard of.
-    heard: Instant,
+    pub(super) heard: Instant,
     /// Until when its lease holds.
     lease: Instant,
     /// Whether its witness knows the master and the version of the list.
@@ -181,14 +182,16 @@ impl<V: Ordered> Order<V> {
         effects.record_lazily(Record::Adopted { epoch, at: end, batches: Vec::new() });
         effects.send(self.process, Message::Own { epoch, upto: end });
         let crashed = self.registry.committed.clone().filter(|committed| !committed.copies.is_empty());
-        let waits = match crashed.is_some() && !self.parameters().mutated(Mutation::IgnoreLeases) {
+        let fetches = crashed.is_some() && !self.parameters().mutated(Mutation::ServeWithoutWitness);
+        let held = crashed.is_some() && !self.registry.yielded();
+        let waits = match held && !self.parameters().mutated(Mutation::IgnoreLeases) {
             true => self.granted,
             false => now,
         };
         self.lead = Some(Box::new(Lead {
             epoch,
             list: next.reign.1,
-            phase: if crashed.is_some() { Phase::Fetching } else { Phase::Syncing },
+            phase: if fetches { Phase::Fetching } else { Phase::Syncing },
             targets: next.copies.iter().map(|node| (*node, Target::new(now))).collect(),
             next: Some(next),
             ready: false,
@@ -229,6 +232,10 @@ impl<V: Ordered> Order<V> {
             return;
         }
         (lead.list, lead.ready, lead.confirmed, lead.hurried) = (next.reign.1, false, end, true);
+        // It serves on under this list, whatever it has said before.
+        if let Some(handing) = self.handing.take() {
+            effects.complete(handing.ticket, Err(Refusal::Busy));
+        }
         let counts = self.registry.committed.as_ref().map(|committed| committed.copies.clone());
         let counts = counts.unwrap_or_default();
         lead.targets.retain(|node, _| counts.contains(node) || next.copies.contains(node));
@@ -319,6 +326,7 @@ impl<V: Ordered> Order<V> {
         self.speak(effects);
         self.start_witnesses(effects);
         self.collect_again(now);
+        self.give_up_handing(effects);
         let Some(lead) = &self.lead else { return };
         if lead.phase == Phase::Fetching && now.since(lead.asked_at) >= patience {
             self.ask_witness(effects);

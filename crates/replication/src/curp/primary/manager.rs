@@ -261,7 +261,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             }
         }
         let Some(heard) = self.heard.get_mut(&from.node) else { return };
-        let ready = matches!(report.part, Part::Ready(_));
+        let ready = matches!(report.part, Part::Ready(_)) || report.heir.is_some();
         heard.said = Some((version, report));
         if ready {
             self.act(effects);
@@ -324,7 +324,32 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         if gone(committed.master, committed.reign.0) {
             return self.recovery(registry, Some(committed.master), now);
         }
+        if let Some(heir) = self.heir(committed.master) {
+            return Some(self.hand_over(registry, committed, heir, now));
+        }
         self.replacement(registry, committed, now)
+    }
+
+    /// Whom a master has named that serves nobody any more, by the registry as it is now.
+    fn heir(&self, master: NodeId) -> Option<NodeId> {
+        let (version, report) = self.heard.get(&master)?.said.as_ref()?;
+        report.heir.filter(|_| *version == self.group.machine().version)
+    }
+
+    /// The heir takes over, or any other copy; where none can, the master goes on.
+    fn hand_over(&self, registry: &Registry, now_is: &Configuration, heir: NodeId, now: Instant) -> Command {
+        let version = registry.version;
+        let mut able: Vec<NodeId> =
+            now_is.copies.iter().copied().filter(|node| !self.is_lost(*node, now)).collect();
+        able.sort_by_key(|node| *node != heir);
+        let found = able.into_iter().find_map(|master| {
+            Some(Command::HandOver {
+                version,
+                master,
+                copies: self.choose(master, &now_is.copies, now, false)?,
+            })
+        });
+        found.unwrap_or(Command::Replace { version, copies: now_is.copies.clone() })
     }
 
     /// How many copies there are to be, and how few there may be.

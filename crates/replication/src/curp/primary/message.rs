@@ -179,6 +179,8 @@ pub struct Report {
     pub part: Part,
     /// Copies that its master has not heard of for long.
     pub silent: Vec<isochrone_core::NodeId>,
+    /// Who is to be the master instead: it serves nobody any more, and all that it has is with its copies.
+    pub heir: Option<isochrone_core::NodeId>,
 }
 
 /// A server's part.

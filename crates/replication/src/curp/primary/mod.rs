@@ -77,12 +77,19 @@
 //! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records. Where nobody waits for
 //! a run of the log to be safe, its record waits for company: the next acceptance takes it to the disk as well.
 //!
-//! **Left out.** Reads at a nearby backup (3.10), migration between groups (3.15), the unified variant (3.16); who is
-//! the master cannot be chosen by hand.
+//! **By hand.** A master that is told to hand over takes nothing more, brings all that it has to its copies, and says
+//! that it serves nobody any more; the managers then begin a recovery to the copy that was named. There is nothing to
+//! be replayed, and no lease to be waited for. A master never takes back what it said, but by another list, which the
+//! managers begin where no copy can take over. Where a deployment prefers a master, that is the first one; later it is
+//! the master again only by hand.
+//!
+//! **Left out.** Reads at a nearby backup (3.10), migration between groups (3.15), the unified variant (3.16); the nodes
+//! of a group do not change, only which of them are its copies.
 
 mod book;
 mod collect;
 mod follow;
+mod hand_over;
 mod lead;
 mod manager;
 mod message;

@@ -17,6 +17,8 @@ mutations! {
     IgnoreVersions = "ignore-versions",
     /// A recovery does not replay what the witness holds.
     SkipReplay = "skip-replay",
+    /// A recovery asks no witness.
+    ServeWithoutWitness = "serve-without-witness",
     /// A recovery replays the last request of a client first, with what it acknowledges.
     HonourAcknowledgements = "honour-acknowledgements",
     /// A backup confirms what a master sends that was given up: its log was read before it was fenced.
@@ -29,6 +31,8 @@ mutations! {
     IgnoreLeases = "ignore-leases",
     /// A read is answered at a master whose lease has run out.
     ReadAfterLease = "read-after-lease",
+    /// A master that is to hand over goes on serving when it has said that it does not.
+    ServeAfterYield = "serve-after-yield",
     /// Witnesses are told to forget what is not yet on all backups.
     CollectEarly = "collect-early",
     /// A snapshot leaves out the exactly-once table.
@@ -47,6 +51,8 @@ mutations! {
     OneAcceptanceLess = "one-acceptance-less",
     /// Shared: keys that a command only reads conflict with nothing.
     ForgetReadKeys = "forget-read-keys",
+    /// Shared: a command that was acknowledged, or whose client's session is over, is executed when it comes again.
+    ExecuteForgotten = "execute-forgotten",
 }
 
 impl Mutation {

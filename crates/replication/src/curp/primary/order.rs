@@ -50,6 +50,22 @@ pub struct Order<V: Wire> {
     pub(super) dropped: bool,
     /// Clients that asked who the master is before there was one.
     seekers: Vec<ProcessId>,
+    /// What it was asked to hand over, when it was the master of that number.
+    pub(super) handing: Option<Handing>,
+}
+
+/// A change of the master by hand.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Handing {
+    pub(super) ticket: Ticket,
+    /// Who is to be the master.
+    pub(super) heir: NodeId,
+    /// Who was when it was asked for.
+    pub(super) epoch: u64,
+    /// When it is given up, unless the word is given.
+    pub(super) until: Instant,
+    /// The word is given: this master serves nobody any more.
+    pub(super) yielded: bool,
 }
 
 /// Clients that wait to be told who the first master is, at most; the others ask again.
@@ -102,6 +118,18 @@ impl<V: Wire> Order<V> {
     fn serving(&self) -> Option<&Lead<V>> {
         self.lead.as_deref().filter(|lead| lead.phase == Phase::Serving)
     }
+
+    /// What it is asked to hand over, while it is the master and takes nothing for that.
+    pub(super) fn hands_over(&self) -> Option<&Handing> {
+        let epoch = self.lead.as_ref()?.epoch;
+        self.handing.as_ref().filter(|handing| handing.epoch == epoch)
+    }
+
+    /// Whether commands and reads are taken here.
+    fn takes_in(&self) -> Option<&Lead<V>> {
+        let goes_on = self.hands_over().is_none() || self.parameters().mutated(Mutation::ServeAfterYield);
+        self.serving().filter(|_| goes_on)
+    }
 }
 
 impl<V: Ordered> Order<V> {
@@ -127,6 +155,7 @@ impl<V: Ordered> Order<V> {
                 Some(std::cmp::Ordering::Equal) => self.on_committed(&committed, effects),
                 _ => {}
             }
+            self.end_handing(&committed, effects);
         }
         let Some(next) = self.registry.next.clone().filter(|next| next.master == me) else { return };
         if self.registry.recovers() {
@@ -149,9 +178,10 @@ impl<V: Ordered> Order<V> {
         };
         let silence = self.parameters().silence;
         let silent = self.lead.iter().flat_map(|lead| lead.silent(now, silence)).collect();
+        let heir = self.hands_over().filter(|handing| handing.yielded).map(|handing| handing.heir);
         // Ahead: what it says of readiness rests on the durable records of others, and on an own promise that was
         // durable when they were asked; one server alone is ready behind its own records.
-        let (version, report) = (self.registry.version, Report { part, silent });
+        let (version, report) = (self.registry.version, Report { part, silent, heir });
         effects.send_ahead(manager, Message::Pong { version, report });
     }
 }
@@ -168,7 +198,7 @@ impl<V: Ordered> order::Order for Order<V> {
     const MEMBERSHIP: Membership = Membership::Own;
 
     fn takes(&self) -> Takes {
-        match (self.serving(), &self.registry.committed) {
+        match (self.takes_in(), &self.registry.committed) {
             (Some(_), _) => Takes::Here,
             (None, Some(committed)) if committed.master != self.me() => {
                 Takes::At(self.server(committed.master))
@@ -182,7 +212,7 @@ impl<V: Ordered> order::Order for Order<V> {
     }
 
     fn may_read(&self, now: Instant) -> bool {
-        self.serving().is_some_and(|lead| lead.may_read(now, self.parameters()))
+        self.takes_in().is_some_and(|lead| lead.may_read(now, self.parameters()))
     }
 
     fn reign(&self) -> Reign {
@@ -202,7 +232,7 @@ impl<V: Ordered> order::Order for Order<V> {
     }
 
     fn propose(&mut self, value: V, bytes: usize, _: Instant) -> Result<(), Refusal> {
-        if self.serving().is_none() {
+        if self.takes_in().is_none() {
             return Err(Refusal::NotLeader);
         }
         let parameters = self.parameters();
@@ -264,9 +294,9 @@ impl<V: Ordered> order::Order for Order<V> {
         self.behind = None;
     }
 
-    /// Who serves is the managers' business.
-    fn change(&mut self, ticket: Ticket, _: Change, effects: &mut Effects<Self>) {
-        effects.complete_ahead(ticket, Err(Refusal::Impossible));
+    /// Where copies are is the managers' business; who is the master is as well, but for one who hands over.
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        self.begin_handing(ticket, change, effects);
     }
 }
 
@@ -307,6 +337,7 @@ impl<V: Ordered> Process for Order<V> {
             queue_bytes: 0,
             dropped: false,
             seekers: Vec::new(),
+            handing: None,
         }
     }
 
@@ -404,6 +435,7 @@ impl<V: Ordered> Process for Order<V> {
     fn settle(&mut self, effects: &mut Effects<Self>) {
         self.append_queued(effects.now());
         self.send_out(effects);
+        self.pursue_handing(effects);
     }
 
     fn snapshot(&self) -> Option<Snapshot> {

@@ -50,6 +50,8 @@ pub struct Registry {
     masters: u64,
     /// The highest version given to a list of the committed master.
     lists: u64,
+    /// The reign whose master has said that it serves nobody any more.
+    yielded: Option<Reign>,
 }
 
 /// What the manager that leads has the others agree on.
@@ -64,7 +66,17 @@ pub enum Command {
         /// Its copies.
         copies: Arc<[NodeId]>,
     },
-    /// The master goes on, with these copies.
+    /// The master serves nobody any more, by its own word: this one is to go on. As [`Command::Recover`], but nobody
+    /// need wait until a lease is over.
+    HandOver {
+        /// The version that this was decided from, and the master's word given by.
+        version: u64,
+        /// Who is to be the master: one of the copies.
+        master: NodeId,
+        /// Its copies.
+        copies: Arc<[NodeId]>,
+    },
+    /// The master goes on, with these copies; also one that was to hand over.
     Replace {
         /// The version that this was decided from.
         version: u64,
@@ -96,6 +108,12 @@ impl Registry {
     pub fn recovers(&self) -> bool {
         let now = self.committed.as_ref().map_or(0, |committed| committed.reign.0);
         self.next.as_ref().is_some_and(|next| next.reign.0 > now)
+    }
+
+    /// Whether the committed master has said that it serves nobody any more. It cannot take that back but by another
+    /// list, and there is none once a recovery is begun.
+    pub fn yielded(&self) -> bool {
+        self.yielded.is_some() && self.yielded == self.committed.as_ref().map(|committed| committed.reign)
     }
 
     /// Who may become the master: only who has everything that was ever confirmed.
@@ -130,6 +148,16 @@ impl Registry {
         reply
     }
 
+    fn hand_over(&mut self, master: NodeId, copies: &Arc<[NodeId]>) -> Reply {
+        let Some(committed) = &self.committed else { return Reply::Refused };
+        let reign = committed.reign;
+        let reply = self.recover(master, copies);
+        if reply == Reply::Done {
+            self.yielded = Some(reign);
+        }
+        reply
+    }
+
     fn replace(&mut self, copies: &Arc<[NodeId]>) -> Reply {
         let Some(committed) = &self.committed else { return Reply::Refused };
         if self.recovers() {
@@ -139,6 +167,7 @@ impl Registry {
         let reply = self.begin(Configuration { reign, master: committed.master, copies: copies.clone() });
         if reply == Reply::Done {
             self.lists += 1;
+            self.yielded = None;
         }
         reply
     }
@@ -187,12 +216,15 @@ impl StateMachine for Registry {
 
     fn apply(&mut self, command: &Command) -> Reply {
         match command {
-            Command::Recover { version, .. } | Command::Replace { version, .. }
+            Command::Recover { version, .. }
+            | Command::HandOver { version, .. }
+            | Command::Replace { version, .. }
                 if *version != self.version =>
             {
                 Reply::Refused
             }
             Command::Recover { master, copies, .. } => self.recover(*master, copies),
+            Command::HandOver { master, copies, .. } => self.hand_over(*master, copies),
             Command::Replace { copies, .. } => self.replace(copies),
             Command::Commit { reign } => self.commit(*reign),
             Command::Look => Reply::State(self.clone()),
@@ -248,10 +280,14 @@ mod tests {
                 let count = random.below(3) as usize;
                 let copies: Vec<u16> = (0..count).map(|_| random.below(4) as u16).collect();
                 let version = registry.version.saturating_sub(u64::from(random.chance(0.2)));
-                let command = match random.below(3) {
-                    0 => {
+                let command = match random.below(4) {
+                    number @ (0 | 3) => {
                         let master = NodeId(random.below(4) as u16);
-                        Command::Recover { version, master, copies: nodes(&copies) }
+                        let copies = nodes(&copies);
+                        match number {
+                            0 => Command::Recover { version, master, copies },
+                            _ => Command::HandOver { version, master, copies },
+                        }
                     }
                     1 => Command::Replace { version, copies: nodes(&copies) },
                     _ => match &registry.next {
@@ -267,7 +303,10 @@ mod tests {
                 let now = |registry: &Registry| registry.committed.as_ref().map(|c| c.reign);
                 assert!(now(&registry) >= now(&before));
                 match command {
-                    Command::Recover { master, .. } => {
+                    Command::Recover { master, .. } | Command::HandOver { master, .. } => {
+                        // A word that was given stands until another master counts, or another list is begun.
+                        let by_hand = matches!(command, Command::HandOver { .. });
+                        assert_eq!(registry.yielded(), by_hand || before.yielded());
                         let next = registry.next.as_ref().unwrap();
                         assert!(given.insert(next.reign), "{next:?} was given before");
                         assert!(registry.recovers() && Some(next.reign) > now(&registry));
@@ -280,7 +319,7 @@ mod tests {
                     Command::Replace { .. } => {
                         let next = registry.next.as_ref().unwrap();
                         assert!(given.insert(next.reign), "{next:?} was given before");
-                        assert!(!before.recovers() && !registry.recovers());
+                        assert!(!before.recovers() && !registry.recovers() && !registry.yielded());
                         let committed = registry.committed.as_ref().unwrap();
                         assert_eq!((next.reign.0, next.master), (committed.reign.0, committed.master));
                         assert!(next.reign > committed.reign);

@@ -239,16 +239,4 @@ impl<P: Process<Message = Wired>> Actor<P> {
         self.timers.remove(&timer);
         Some(timer)
     }
-
-    /// When its next timer is due.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.timers.values().copied().min()
-    }
-
-    /// The journal is wiped: it comes back as if it had never been.
-    pub fn wipe(&mut self, now: Instant) -> Vec<(ProcessId, Wired)> {
-        self.journal.clear();
-        self.durable = 0;
-        self.restart(now)
-    }
 }

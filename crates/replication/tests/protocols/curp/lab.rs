@@ -127,11 +127,15 @@ impl Lab {
                 let at = self.random.below(servers) as usize;
                 self.ping(at);
             }
-            910..990 => {
+            910..984 => {
                 let index = self.random.below(self.clients.len() as u64) as usize;
                 self.ask(index);
             }
             990..993 if !self.quiet || self.registry.committed.is_none() => self.decree(),
+            984..990 if !self.quiet => {
+                let (to, heir) = (self.random.below(servers) as u16, self.random.below(servers) as u16);
+                self.hand_over(to, heir);
+            }
             993..996 if !self.quiet => {
                 let at = self.random.below(servers) as usize;
                 if self.random.chance(0.5) {

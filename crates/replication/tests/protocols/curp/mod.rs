@@ -1,12 +1,18 @@
 //! CURP over primary-backup, in the simulator.
 
 mod actor;
+mod by_hand;
+mod crashes;
+mod garbage;
 mod lab;
 mod latency;
 mod mutations;
 mod paths;
 mod safety;
+mod script;
+mod small;
 mod world;
+mod zombies;
 
 use crate::machine::Machine;
 use isochrone_core::{Random, Span};

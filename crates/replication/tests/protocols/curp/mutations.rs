@@ -1,6 +1,11 @@
 //! Planted bugs are found: by the adversary of the lab, each within some hundred seeds.
 
 use super::lab::Lab;
+use super::tune;
+use crate::cluster::Case;
+use crate::mutations::every_bug_is_caught;
+use isochrone_replication::curp::primary::Family;
+use isochrone_sim::FaultSet;
 
 /// The first seed that shows this bug, and what it shows; slowness is no catch.
 fn caught(bug: &'static str, seeds: u64) -> Option<(u64, String)> {
@@ -27,7 +32,6 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
         "collect-early",
         "speculate-on-conflict",
         "read-tentative",
-        "speculate-on-duplicate",
         "keep-tentative",
     ];
     let mut missed = Vec::new();
@@ -38,4 +42,24 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
         }
     }
     assert_eq!(missed, [] as [&str; 0]);
+}
+
+/// In the simulator, with the clients that are served: what only they, or snapshots, can do wrong.
+fn case(bug: &str) -> Case<Family> {
+    let with = |replicas, faults: &str, crashes| {
+        // The names are those of the table below.
+        let faults = faults.parse::<FaultSet>().unwrap();
+        Case { crashes, hot: true, mute: true, rounds: 400, ..Case::new(replicas, faults, tune) }
+    };
+    match bug {
+        "one-acceptance-less" => with(3, "loss", 0),
+        "mix-reigns" => with(3, "membership", 0),
+        _ => with(3, "crash", 4),
+    }
+}
+
+#[test]
+fn every_bug_of_clients_and_snapshots_is_caught() {
+    let bugs = ["one-acceptance-less", "mix-reigns", "drop-session"];
+    every_bug_is_caught(bugs.into_iter().map(|bug| (bug, case(bug))));
 }

@@ -13,7 +13,7 @@ use isochrone_replication::curp::primary::{
 use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
 use isochrone_replication::service::Service;
-use isochrone_replication::{CLIENT, REPLICA, Tuning as _, replica};
+use isochrone_replication::{CLIENT, Change, REPLICA, Tuning as _, replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub struct World {
     decided: BTreeMap<u64, u64>,
     /// A server that hears nothing of managers and other servers, until then: clients still reach it.
     pub deaf: Option<(NodeId, Instant)>,
+    /// Whether it hears other servers all the same, and only managers not.
+    pub hears_servers: bool,
     /// Processes that hear nothing at all.
     pub gone: BTreeSet<ProcessId>,
     /// What is lost on the way.
@@ -144,6 +146,7 @@ impl World {
             added: BTreeMap::new(),
             decided: BTreeMap::new(),
             deaf: None,
+            hears_servers: false,
             gone: BTreeSet::new(),
             loses: |_| false,
             drift: vec![0; usize::from(nodes)],
@@ -158,12 +161,29 @@ impl World {
     }
 
     /// What the clock of a server shows.
-    fn clock(&self, at: usize) -> Instant {
+    pub fn clock(&self, at: usize) -> Instant {
         let nanos = self.now.as_nanos() as i128;
         Instant::from_nanos((nanos + nanos * i128::from(self.drift[at]) / 1_000_000) as u64)
     }
 
     pub fn send(&mut self, from: ProcessId, out: Vec<(ProcessId, Wired)>) {
+        for (_, message) in &out {
+            let Message::Order { message, .. } = message else { continue };
+            let what = match message {
+                Spoken::Collect { .. } => "collections",
+                Spoken::Replicate(run)
+                    if run
+                        .batches
+                        .iter()
+                        .flat_map(|batch| batch.iter())
+                        .any(|entry| matches!(entry, Entry::Expire { .. })) =>
+                {
+                    "expiries"
+                }
+                _ => continue,
+            };
+            *self.counted.entry(what).or_default() += 1;
+        }
         let out = out.into_iter().filter(|(_, message)| !(self.loses)(message));
         self.net.extend(out.map(|(to, message)| (from, to, message)));
     }
@@ -232,7 +252,7 @@ impl World {
         let at = usize::from(to.node.0);
         match to.role {
             REPLICA => {
-                let peer = matches!(from.role, REPLICA | MANAGER);
+                let peer = from.role == MANAGER || from.role == REPLICA && !self.hears_servers;
                 if !(peer && self.deaf.is_some_and(|(node, until)| node == to.node && self.now < until)) {
                     self.serve(at, |process, effects| process.receive(from, message, effects));
                 }
@@ -251,13 +271,25 @@ impl World {
                 self.send(to, out);
             }
             MANAGER => {
-                if let Message::Order { message: Spoken::Pong { report, .. }, .. } = message
-                    && let Part::Ready(reign) = report.part
+                let Message::Order { message: Spoken::Pong { version, report }, .. } = message else {
+                    return;
+                };
+                if let Part::Ready(reign) = report.part
                     && self.registry.next.as_ref().is_some_and(|next| next.reign == reign)
                 {
                     self.registry.apply(&Decree::Commit { reign });
                 }
+                if let Some(master) = report.heir
+                    && self.registry.next.is_none()
+                    && let Some(now_is) = self.registry.committed.clone()
+                {
+                    // The old master takes the heir's place.
+                    let copies =
+                        now_is.copies.iter().map(|node| if *node == master { from.node } else { *node });
+                    self.registry.apply(&Decree::HandOver { version, master, copies: copies.collect() });
+                }
             }
+            _ if to.node.0 < 100 => {}
             _ => self.answer(to, from, message),
         }
     }
@@ -420,6 +452,13 @@ impl World {
         let message = Spoken::Ping { registry: self.registry.clone() };
         let to = self.servers[at].id;
         self.net.push((process(0, MANAGER), to, Message::Order { epoch: 0, message }));
+    }
+
+    /// Somebody asks a server to hand over.
+    pub fn hand_over(&mut self, to: u16, heir: u16) {
+        self.step += 1;
+        let (number, change) = (self.step, Change::Lead(NodeId(heir)));
+        self.net.push((process(99, CLIENT), process(to, REPLICA), Message::Administer { number, change }));
     }
 
     /// Has the managers agree; whether they do.

@@ -1,0 +1,82 @@
+//! A change of the master by hand: the old one brings everything to its copies and gives its word that it serves
+//! nobody any more; the managers do the rest (as 3.17's planned change).
+
+use super::message::Note;
+use super::order::{Handing, Order};
+use super::registry::Configuration;
+use crate::order::Ordered;
+use crate::request::{Change, Refusal};
+use isochrone_core::{Effects, Instant, NodeId, Span, Ticket};
+
+/// How long a master may take to bring everything to its copies; it takes no commands meanwhile.
+const HANDING_MAX: Span = Span::from_secs(5);
+
+impl<V: Ordered> Order<V> {
+    pub(super) fn begin_handing(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        match self.heir_of(change) {
+            Ok(None) => effects.complete_ahead(ticket, Ok(())),
+            Err(refusal) => effects.complete_ahead(ticket, Err(refusal)),
+            Ok(Some(heir)) => {
+                self.append_queued(now);
+                let Some(lead) = &mut self.lead else { return };
+                let epoch = lead.epoch;
+                lead.hurried = true;
+                self.handing =
+                    Some(Handing { ticket, heir, epoch, until: now + HANDING_MAX, yielded: false });
+                effects.mark(Note::Counted("handovers_begun"));
+            }
+        }
+    }
+
+    /// Who is to be the master; none if it is so already.
+    fn heir_of(&self, change: Change) -> Result<Option<NodeId>, Refusal> {
+        let Some(lead) = self.lead.as_ref().filter(|lead| lead.serves()) else {
+            return Err(Refusal::NotLeader);
+        };
+        if lead.next.is_some() || self.handing.is_some() {
+            return Err(Refusal::Busy);
+        }
+        match change {
+            Change::Lead(node) if node == self.me() => Ok(None),
+            Change::Lead(node) if lead.targets.contains_key(&node) => Ok(Some(node)),
+            Change::Lead(node) if self.servers.contains(&node) => Err(Refusal::NoCopy),
+            Change::Resign => {
+                // Whom it has heard of last.
+                let latest = lead.targets.iter().max_by_key(|(_, target)| target.heard);
+                latest.map(|(node, _)| Some(*node)).ok_or(Refusal::Impossible)
+            }
+            Change::Lead(_) => Err(Refusal::Impossible),
+            Change::Add(_) | Change::Remove(_) => Err(Refusal::Fixed),
+        }
+    }
+
+    /// Gives the word, once everything is with all copies.
+    pub(super) fn pursue_handing(&mut self, effects: &mut Effects<Self>) {
+        let done = self.queue.is_empty() && self.book.full() == self.book.end();
+        let epoch = self.lead.as_ref().map(|lead| lead.epoch);
+        let Some(handing) = self.handing.as_mut().filter(|handing| Some(handing.epoch) == epoch) else {
+            return;
+        };
+        if done && !handing.yielded {
+            handing.yielded = true;
+            self.report(effects);
+        }
+    }
+
+    /// What takes too long is not done, unless the word is given.
+    pub(super) fn give_up_handing(&mut self, effects: &mut Effects<Self>) {
+        let now: Instant = effects.now();
+        if let Some(handing) = self.handing.take_if(|handing| !handing.yielded && handing.until <= now) {
+            effects.complete(handing.ticket, Err(Refusal::TimedOut));
+        }
+    }
+
+    /// Another master counts: that is what was wanted, or has to be asked of that one.
+    pub(super) fn end_handing(&mut self, committed: &Configuration, effects: &mut Effects<Self>) {
+        if let Some(handing) = self.handing.take_if(|handing| handing.epoch < committed.reign.0) {
+            let wanted = handing.heir == committed.master;
+            effects.complete_ahead(handing.ticket, if wanted { Ok(()) } else { Err(Refusal::NotLeader) });
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The master crashes, and with it as many others as may, at every boundary between two messages (T24 to T26, T30,
+//! T36). What the guards are for shows where a guard is taken away.
+
+use super::actor::{Count, process};
+use super::script::Play;
+use isochrone_core::{NodeId, ProcessId, Span};
+use isochrone_replication::curp::primary::WITNESS;
+use isochrone_replication::{CLIENT, REPLICA};
+
+/// Three clients on three keys: what conflicts, what does not, and reads.
+fn plans() -> Vec<Vec<Count>> {
+    let (add, read) = (Count::add, Count::read);
+    vec![
+        vec![add(1), add(2), add(1), add(3), read(2), add(2)],
+        vec![add(3), read(1), add(2), add(4), add(4)],
+        vec![add(5), add(6), add(1), add(5)],
+    ]
+}
+
+fn play(f: u16, delay: u64, bug: Option<&str>) -> Play {
+    Play::new(2 * f + 1, f, plans(), bug, |parameters, _| {
+        parameters.sync_delay = Span::from_millis(delay);
+    })
+}
+
+/// What becomes of the old master.
+#[derive(Copy, Clone, Debug)]
+enum Old {
+    /// It is gone.
+    Lost,
+    /// It goes on, and hears of nothing for a while.
+    Deaf,
+    /// It hears nothing of managers.
+    Unaware,
+}
+
+/// At every so many boundaries the master is given up, and `f - 1` backups and `f - 1` witnesses are lost, in every
+/// combination. The first thing that breaks.
+fn sweep(f: u16, every: usize, old: Old, bug: Option<&str>) -> Result<usize, String> {
+    let mut runs = 0;
+    for delay in [0, 20] {
+        let mut before = play(f, delay, bug);
+        for turn in 0.. {
+            if before.is_done() {
+                break;
+            }
+            if turn % every == 0 {
+                for (backup, witness) in (1..=f).flat_map(|backup| (1..=f).map(move |w| (backup, w))) {
+                    runs += 1;
+                    let mut play = before.clone();
+                    match old {
+                        Old::Lost => play.lose([0], [0]),
+                        Old::Deaf | Old::Unaware => {
+                            play.deaf = Some((NodeId(0), play.now + Span::from_millis(600)));
+                            play.hears_servers = matches!(old, Old::Unaware);
+                        }
+                    }
+                    play.lose((1..=f).filter(|n| *n != backup), (1..=f).filter(|n| *n != witness));
+                    play.lead(backup, f + 1..=2 * f);
+                    play.ends_well().map_err(|text| {
+                        format!("delay {delay}, turn {turn}, backup {backup}, witness {witness}: {text}")
+                    })?;
+                }
+            }
+            before.turn();
+        }
+    }
+    Ok(runs)
+}
+
+#[track_caller]
+fn holds(result: Result<usize, String>, least: usize) {
+    let runs = result.unwrap();
+    assert!(runs >= least, "{runs} runs");
+}
+
+/// T24, T25 with one failure.
+#[test]
+fn a_crash_of_the_master_at_any_boundary_loses_nothing() {
+    holds(sweep(1, 1, Old::Lost, None), 200);
+}
+
+/// T25.
+#[test]
+fn of_two_and_three_copies_all_but_one_backup_and_one_witness_may_be_lost() {
+    holds(sweep(2, 1, Old::Lost, None), 500);
+    holds(sweep(3, 5, Old::Lost, None), 200);
+}
+
+/// T29: the old master lives, and ends what it began while the new one begins.
+#[test]
+fn an_old_master_that_goes_on_gets_nothing_past_the_new_one() {
+    for old in [Old::Deaf, Old::Unaware] {
+        holds(sweep(1, 1, old, None), 100);
+        holds(sweep(2, 3, old, None), 100);
+    }
+}
+
+/// Each guard, taken away, is missed at some boundary.
+#[test]
+fn without_a_guard_some_boundary_breaks() {
+    let cases: [(&str, u16, usize, Old); 5] = [
+        ("skip-replay", 1, 1, Old::Lost),
+        ("sync-on-one", 2, 1, Old::Lost),
+        ("collect-early", 1, 1, Old::Lost),
+        ("accept-after-recovery", 1, 1, Old::Deaf),
+        ("accept-old-epochs", 1, 1, Old::Unaware),
+    ];
+    let mut missed = Vec::new();
+    for (bug, f, every, old) in cases {
+        match std::panic::catch_unwind(|| sweep(f, every, old, Some(bug))) {
+            Ok(Err(text)) if !text.contains("Stuck") => println!("{bug:<24} {text}"),
+            Err(_) => println!("{bug:<24} an invariant failed"),
+            Ok(other) => missed.push((bug, other)),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// T26: no witness can be reached, and nobody is served; then one can.
+fn without_witnesses(bug: Option<&str>) -> Result<(), String> {
+    let mut before = play(2, 20, bug);
+    for turn in 0.. {
+        if before.is_done() {
+            return Ok(());
+        }
+        if turn % 7 == 0 {
+            let mut play = before.clone();
+            play.lose([0], [0, 1, 2]);
+            play.lead(1, [3, 4]);
+            let (answered, reign) = (play.answered(), play.registry.committed.clone());
+            play.pass(Span::from_millis(100));
+            // What was on its way has come.
+            let on_its_way = play.answered();
+            assert!(on_its_way <= answered + play.clients.len());
+            play.pass(Span::from_secs(3));
+            if play.answered() != on_its_way || play.registry.committed != reign {
+                return Err(format!("turn {turn}: somebody serves what it may not know whole"));
+            }
+            let back = 1 + (turn / 7 % 2) as u16;
+            play.gone.remove(&process(back, WITNESS));
+            play.ends_well().map_err(|text| format!("turn {turn}, witness {back}: {text}"))?;
+        }
+        before.turn();
+    }
+    Ok(())
+}
+
+#[test]
+fn while_no_witness_can_be_reached_nobody_is_served_and_nothing_is_lost() {
+    without_witnesses(None).unwrap();
+    let text = without_witnesses(Some("serve-without-witness")).unwrap_err();
+    assert!(!text.contains("Stuck"), "{text}");
+}
+
+/// T30: who recovers crashes too, after each message, and is lost or comes back.
+#[test]
+fn whoever_recovers_may_crash_at_any_boundary() {
+    let mut runs = 0;
+    for (start, comes_back) in [(20, false), (45, false), (45, true), (90, true)] {
+        let mut before = play(2, 20, None);
+        (0..start).for_each(|_| before.turn());
+        before.lose([0], [0]);
+        before.lead(1, [3, 4]);
+        for turn in 0..400 {
+            if before.is_done() {
+                break;
+            }
+            runs += 1;
+            let mut play = before.clone();
+            match comes_back {
+                true => play.restart_server(1),
+                false => play.lose([1], [1]),
+            }
+            play.recover(2);
+            let ended = play.ends_well();
+            assert_eq!(ended, Ok(()), "begun at {start}, crashed at {turn}, comes back: {comes_back}");
+            before.turn();
+        }
+    }
+    assert!(runs > 400, "{runs}");
+}
+
+/// T36: until the new list counts, the old copy is what a recovery has; from then on the new one is enough.
+fn replaced(bug: Option<&str>) -> Result<usize, String> {
+    let mut runs = 0;
+    let starts = [0, 20].into_iter().flat_map(|delay| (0..100).step_by(9).map(move |start| (delay, start)));
+    // What who is lost had on its way may arrive all the same, or not.
+    for (delay, start, late) in
+        starts.flat_map(|(delay, start)| [(delay, start, true), (delay, start, false)])
+    {
+        let mut before = play(1, delay, bug);
+        (0..start).for_each(|_| before.turn());
+        before.replace([2]);
+        for turn in 0..400 {
+            if before.is_done() {
+                break;
+            }
+            runs += 1;
+            let mut play = before.clone();
+            play.lose([0], [0]);
+            if play.registry.next.is_none() {
+                play.lose([1], [1]);
+            } else {
+                // Nothing of the new list was ever needed.
+                play.lose([], [2]);
+            }
+            if !late {
+                play.forget_sent();
+            }
+            play.recover(1);
+            play.ends_well().map_err(|text| format!("delay {delay}, begun {start}, turn {turn}: {text}"))?;
+            before.turn();
+        }
+    }
+    Ok(runs)
+}
+
+#[test]
+fn a_list_may_change_under_a_master_that_crashes_at_any_boundary() {
+    holds(replaced(None), 200);
+    for bug in ["ready-before-sync", "ignore-versions"] {
+        let text = replaced(Some(bug)).map(|_| bug).unwrap_err();
+        assert!(!text.contains("Stuck"), "{bug}: {text}");
+        println!("{bug:<24} {text}");
+    }
+}
+
+/// D-1: a copy says that it has something, loses power, and the master is lost too.
+fn power_lost(bug: Option<&str>, witness: bool) -> Result<(), String> {
+    let mut play = Play::new(3, 1, vec![vec![]], bug, |parameters, _| parameters.sync_delay = Span::ZERO);
+    let (master, backup) = (process(0, REPLICA), process(1, REPLICA));
+    play.begin(0, Count::add(1));
+    play.attempt(0, true, Span::from_millis(40));
+    // The one way or the other, and what is written down in the meantime is not yet on the disk.
+    let wanted = move |to: &ProcessId| *to == master || to.role == if witness { WITNESS } else { REPLICA };
+    for _ in 0..2 {
+        while let Some(at) = play.net.iter().position(|(_, to, _)| wanted(to) || to.role == CLIENT) {
+            let (from, to, message) = play.net.remove(at);
+            play.deliver(from, to, message);
+        }
+        // Once more, for a safe answer.
+        play.attempt(0, true, Span::from_millis(40));
+    }
+    play.net.clear();
+    let (kept, now) = (play.answered(), play.now);
+    play.restart_server(usize::from(backup.node.0));
+    play.witnesses[1].restart(now);
+    play.lose([0], [0]);
+    play.lead(1, [2]);
+    play.ends_well()?;
+    assert_eq!(kept, 0, "nothing was durable");
+    Ok(())
+}
+
+#[test]
+fn nothing_is_confirmed_before_it_is_durable() {
+    for (bug, witness) in [("accept-before-durable", true), ("acknowledge-before-durable", false)] {
+        power_lost(None, witness).unwrap();
+        let text = power_lost(Some(bug), witness).unwrap_err();
+        assert!(text.contains("counts 0 of k1"), "{bug}: {text}");
+    }
+}
+
+/// How long a recovery takes on whose way messages take 10 ms, from the managers' decision until it counts; none of
+/// what was completed is with a backup. With no witness asked it is that of a primary-backup system without any.
+fn recovery(bug: Option<&str>, own_witness: bool) -> (Span, u64) {
+    let plans = vec![(0..20).map(Count::add).collect()];
+    let mut play = Play::new(4, 2, plans, bug, |parameters, _| {
+        parameters.sync_delay = Span::from_secs(60);
+        parameters.lease = false;
+    });
+    play.until("answers", Play::is_done);
+    assert_eq!(play.fast, 20);
+    play.far_apart(Span::from_millis(10));
+    play.lose([0], if own_witness { vec![0] } else { vec![0, 1] });
+    play.lead(1, [2, 3]);
+    let begun = play.now;
+    play.until("another master", |play| play.registry.next.is_none());
+    (play.now.since(begun), play.count("requests_replayed"))
+}
+
+/// T6: two round trips and the replay at most; none where the witness of the new master's node answers, since that
+/// and the fencing go on at the same time, and what is replayed travels with the log.
+#[test]
+fn a_recovery_takes_little_longer_than_without_witnesses() {
+    let ms = Span::from_millis;
+    let near = |took: Span, expected: Span| took.as_nanos().abs_diff(expected.as_nanos()) < 3_000_000;
+    let (base, replayed) = recovery(Some("serve-without-witness"), true);
+    // To the new master; fencing; the log; and back.
+    assert!(near(base, ms(10 + 20 + 20 + 10)) && replayed == 0, "{base}");
+    let (took, replayed) = recovery(None, true);
+    assert!(near(took, base) && replayed == 1, "{took}, and {base} without witnesses");
+    // Another witness is asked when the first has had its time, at a beat.
+    let (took, replayed) = recovery(None, false);
+    let patience = ms(60 + 20);
+    assert!(took > base && took <= base + patience + ms(2 * 20) && replayed == 1, "{took}");
+}

@@ -1,0 +1,284 @@
+//! All orders of everything in the smallest world: a master, one backup, one witness, two clients, one recovery. Any
+//! message may be late as long as it likes; clients may ask again; the recovery may begin at any moment.
+
+use super::actor::{Count, Wired};
+use super::script::nodes;
+use super::world::{World, parameters, service};
+use isochrone_core::{Instant, NodeId, Random, Span};
+use isochrone_replication::curp::primary::registry::Command as Decree;
+use isochrone_replication::curp::primary::{Message as Spoken, Part};
+use isochrone_replication::curp::witness::Shape;
+use isochrone_replication::message::Message;
+use isochrone_replication::{CLIENT, Tuning as _};
+use rustc_hash::FxHashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+#[derive(Clone, Hash)]
+struct Small {
+    world: World,
+    plans: [Vec<Count>; 2],
+    /// How often each client may still ask.
+    tries: [u8; 2],
+    /// Whether the master may still be given up.
+    recovers: bool,
+    /// Whether records are durable at once; processes that may still lose what is not.
+    quick: bool,
+    crashes: u8,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Step {
+    Deliver(usize),
+    Ask(usize),
+    Recover,
+    /// A disk has written everything.
+    Flush(usize),
+    Crash(usize),
+}
+
+impl Small {
+    fn new(plans: [Vec<Count>; 2], bug: Option<&str>) -> Small {
+        let mut parameters = parameters(1);
+        parameters.lease = false;
+        parameters.sync_delay = Span::ZERO;
+        parameters.witness = Shape { slots: 4, ways: 4, ..Shape::default() };
+        if let Some(bug) = bug {
+            assert!(parameters.plant(bug));
+        }
+        let mut world = World::new(2, 2, parameters, service());
+        world.now = Instant::ZERO + Span::from_secs(5);
+        let mut small = Small { world, plans, tries: [1; 2], recovers: true, quick: true, crashes: 0 };
+        small.lead(0, 1);
+        while !small.world.net.is_empty() {
+            small.step(Step::Deliver(0));
+        }
+        assert!(small.world.registry.committed.is_some());
+        small
+    }
+
+    fn lead(&mut self, master: u16, copy: u16) {
+        let (version, master) = (self.world.registry.version, NodeId(master));
+        assert!(self.world.agree(&Decree::Recover { version, master, copies: nodes([copy]) }));
+        self.tell();
+    }
+
+    /// What is agreed is on its way to both.
+    fn tell(&mut self) {
+        self.world
+            .net
+            .retain(|(.., message)| !matches!(message, Message::Order { message: Spoken::Ping { .. }, .. }));
+        (0..2).for_each(|at| self.world.ping(at));
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (at, sent) in self.world.net.iter().enumerate() {
+            if !self.world.net[..at].contains(sent) {
+                steps.push(Step::Deliver(at));
+            }
+        }
+        for index in 0..2 {
+            let open = self.world.clients[index].asked.is_some();
+            if self.tries[index] > 0 && (open || !self.plans[index].is_empty()) {
+                steps.push(Step::Ask(index));
+            }
+        }
+        if self.recovers {
+            steps.push(Step::Recover);
+        }
+        for at in 0..4 {
+            let writes = match at {
+                0 | 1 => self.world.servers[at].writes(),
+                _ => self.world.witnesses[at - 2].writes(),
+            };
+            if writes {
+                steps.push(Step::Flush(at));
+                if self.crashes > 0 {
+                    steps.push(Step::Crash(at));
+                }
+            }
+        }
+        steps
+    }
+
+    fn step(&mut self, step: Step) {
+        let version = self.world.registry.version;
+        match step {
+            Step::Deliver(at) => {
+                let (from, to, message) = self.world.net.remove(at);
+                self.world.deliver(from, to, message);
+            }
+            Step::Ask(index) => {
+                if self.world.clients[index].asked.is_none() {
+                    let command = self.plans[index].remove(0);
+                    self.tries[index] = 2;
+                    self.world.begin(index, command);
+                }
+                self.tries[index] -= 1;
+                self.world.attempt(index, true, Span::ZERO);
+            }
+            Step::Recover => {
+                self.recovers = false;
+                self.lead(1, 0);
+            }
+            Step::Flush(at) => self.world.flush(at),
+            Step::Crash(at) => {
+                self.crashes -= 1;
+                let now = self.world.now;
+                match at {
+                    0 | 1 => self.world.restart_server(at),
+                    _ => drop(self.world.witnesses[at - 2].restart(now)),
+                }
+            }
+        }
+        if self.world.registry.version != version {
+            self.tell();
+        }
+        // What managers only note is nothing here, and what is for clients that have their answers.
+        let idle = [0, 1].map(|index| self.world.clients[index].asked.is_none());
+        self.world.net.retain(|(_, to, message)| match message {
+            Message::Order { message: Spoken::Pong { report, .. }, .. } => {
+                matches!(report.part, Part::Ready(_))
+            }
+            _ => to.role != CLIENT || !idle[usize::from(to.node.0) - 100],
+        });
+        // Nothing depends on when these arrive.
+        while let Some(at) = self.world.net.iter().position(|(.., message)| is_quick(message)) {
+            let (from, to, message) = self.world.net.remove(at);
+            self.world.deliver(from, to, message);
+        }
+        while self.quick && (0..4).any(|at| self.writes(at)) {
+            (0..4).for_each(|at| self.world.flush(at));
+        }
+    }
+
+    fn writes(&self, at: usize) -> bool {
+        match at {
+            0 | 1 => self.world.servers[at].writes(),
+            _ => self.world.witnesses[at - 2].writes(),
+        }
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Whether it may as well arrive at once: it only ends what is over, or says so.
+fn is_quick(message: &Wired) -> bool {
+    matches!(
+        message,
+        Message::Order { message: Spoken::End { .. } | Spoken::Collected { .. } | Spoken::Heard { .. }, .. }
+    )
+}
+
+fn states(or: usize) -> usize {
+    std::env::var("ISOCHRONE_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+}
+
+/// All orders, up to so many states; how many states there were, whether those were all, and in how many ends both
+/// clients had their answers.
+fn exhaust(start: &Small, bound: usize) -> Result<(usize, bool, usize), String> {
+    let mut seen = FxHashSet::default();
+    seen.insert(start.fingerprint());
+    let mut stack = vec![(start.clone(), start.steps())];
+    let mut ends = 0;
+    while let Some((at, steps)) = stack.last_mut() {
+        let Some(step) = steps.pop() else {
+            stack.pop();
+            continue;
+        };
+        let mut next = at.clone();
+        next.step(step);
+        if let Some(text) = next.world.broken.take() {
+            return Err(format!("{text}, {} steps from the start", stack.len()));
+        }
+        if !seen.insert(next.fingerprint()) {
+            continue;
+        }
+        if seen.len() >= bound {
+            return Ok((seen.len(), false, ends));
+        }
+        let steps = next.steps();
+        let idle = |index: usize| next.plans[index].is_empty() && next.world.clients[index].asked.is_none();
+        ends += usize::from(steps.is_empty() && idle(0) && idle(1));
+        stack.push((next, steps));
+    }
+    Ok((seen.len(), true, ends))
+}
+
+/// Walks at random through what is too large to be seen whole.
+fn wander(start: &Small, bound: usize) -> Result<usize, String> {
+    let mut random = Random::seeded(3);
+    let mut seen = FxHashSet::default();
+    for _ in 0..bound {
+        if seen.len() >= bound {
+            break;
+        }
+        let mut at = start.clone();
+        loop {
+            let steps = at.steps();
+            if steps.is_empty() {
+                break;
+            }
+            at.step(steps[random.below(steps.len() as u64) as usize]);
+            if let Some(text) = at.world.broken.take() {
+                return Err(text);
+            }
+            seen.insert(at.fingerprint());
+        }
+    }
+    Ok(seen.len())
+}
+
+fn alike() -> [Vec<Count>; 2] {
+    [vec![Count::add(1)], vec![Count::add(1)]]
+}
+
+fn longer() -> [Vec<Count>; 2] {
+    [vec![Count::add(1), Count::add(2)], vec![Count::add(1), Count::read(2)]]
+}
+
+#[test]
+fn all_orders_of_two_commands_and_a_recovery_hold() {
+    for plans in [alike(), [vec![Count::add(1)], vec![Count::read(1)]]] {
+        let start = Small { tries: [1; 2], ..Small::new(plans, None) };
+        let (states, all, ends) = exhaust(&start, states(100_000)).unwrap();
+        println!("{states} states, all of them: {all}, {ends} ends with both answers");
+        assert!(states > 10_000 && (ends > 0 || !all));
+    }
+}
+
+#[test]
+fn walks_of_longer_ones_hold() {
+    let states = wander(&Small::new(longer(), None), states(30_000)).unwrap();
+    println!("{states} states");
+    let start = Small { quick: false, crashes: 1, ..Small::new(longer(), None) };
+    let states = wander(&start, self::states(30_000)).unwrap();
+    println!("{states} states with slow disks and a crash");
+}
+
+#[test]
+fn a_guard_that_is_taken_away_is_missed() {
+    let mut missed = Vec::new();
+    let bugs = [
+        ("skip-replay", longer()),
+        ("accept-after-recovery", longer()),
+        ("collect-early", longer()),
+        ("accept-conflicts", longer()),
+        ("speculate-on-conflict", alike()),
+        ("speculate-on-duplicate", longer()),
+    ];
+    for (bug, plans) in bugs {
+        let start = Small::new(plans, Some(bug));
+        let found = std::panic::catch_unwind(|| wander(&start, 300_000));
+        match found {
+            Ok(Err(text)) => println!("{bug:<28} {text}"),
+            Err(_) => println!("{bug:<28} an invariant failed"),
+            Ok(Ok(states)) => missed.push((bug, states)),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}

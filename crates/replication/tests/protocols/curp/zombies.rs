@@ -1,0 +1,130 @@
+//! Masters that were given up and go on (T28), clients that go by what is no longer so (T35), records that were made
+//! before a list changed (T40).
+
+use super::actor::Count;
+use super::script::Play;
+use isochrone_core::{Instant, NodeId, Span};
+
+const FOREVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// The old master hears of nothing any more; a client goes on reading there, others find the new one. How many reads
+/// the old one answered meanwhile.
+fn deposed(bug: Option<&str>, drift: [i64; 3]) -> Result<usize, String> {
+    let plans = vec![vec![Count::add(1)], vec![], vec![Count::read(1)]];
+    let mut play = Play::drifting(3, 1, plans, bug, drift.to_vec(), |parameters, _| {
+        parameters.sync_delay = Span::ZERO;
+        parameters.drift_ppm = 50_000;
+    });
+    play.comes(Play::is_done)?;
+    play.pass(Span::from_millis(200));
+    play.stubborn.insert(2);
+    play.plans[2] = std::iter::repeat_n(Count::read(1), 4_000).collect();
+    play.deaf = Some((NodeId(0), FOREVER));
+    play.lead(1, [2]);
+    let before = play.answered();
+    play.comes(|play| play.registry.next.is_none())?;
+    play.plans[1] = vec![Count::add(1), Count::add(1), Count::read(1)].into();
+    play.comes(|play| play.plans[1].is_empty() && play.clients[1].asked.is_none())?;
+    play.pass(Span::from_millis(300));
+    match play.broken.take() {
+        Some(text) => Err(text),
+        None => Ok(play.answered() - before - 3),
+    }
+}
+
+/// T28, D-14: while a lease of the old master may hold, the new one serves nobody; then the old one reads no more.
+#[test]
+fn a_zombie_reads_while_its_lease_holds_and_not_a_moment_longer() {
+    for drift in [[0, 0, 0], [-50_000, 50_000, 0], [50_000, -50_000, 0]] {
+        let reads = deposed(None, drift).unwrap();
+        assert!(reads > 20, "{reads} reads under the old lease");
+    }
+    for bug in ["ignore-leases", "read-after-lease"] {
+        let text = deposed(Some(bug), [0; 3]).unwrap_err();
+        assert!(text.contains("counts 1"), "{bug}: {text}");
+    }
+    // The leases rest on the bound.
+    assert!(deposed(None, [-400_000, 400_000, 0]).unwrap_err().contains("counts 1"));
+}
+
+/// T28: what a zombie executes is completed by no witness that the recovery has heard.
+fn written_at_a_zombie(bug: Option<&str>) -> Result<(), String> {
+    let mut play = Play::new(3, 1, vec![vec![Count::add(1)], vec![]], bug, |parameters, _| {
+        parameters.sync_delay = Span::ZERO;
+    });
+    play.comes(Play::is_done)?;
+    play.pass(Span::from_millis(100));
+    play.deaf = Some((NodeId(0), FOREVER));
+    play.stubborn.insert(0);
+    play.lead(1, [2]);
+    // Its witness has told what it holds: nothing.
+    play.pass(Span::from_millis(30));
+    play.plans[0] = vec![Count::add(1)].into();
+    play.plans[1] = vec![Count::add(2)].into();
+    play.comes(|play| play.plans[1].is_empty() && play.clients[1].asked.is_none())?;
+    if play.clients[0].asked.is_none() {
+        return Err("a zombie's answer was complete".to_owned());
+    }
+    play.stubborn.clear();
+    play.ends_well()
+}
+
+#[test]
+fn nothing_completes_at_a_zombie_once_its_witness_is_frozen() {
+    written_at_a_zombie(None).unwrap();
+    written_at_a_zombie(Some("accept-after-recovery")).unwrap_err();
+}
+
+/// T35: the old witness lives and knows of nothing; the master refuses who counts on it.
+#[test]
+fn who_goes_by_an_old_list_completes_nothing_by_it() {
+    let mut play = Play::new(3, 1, vec![vec![Count::add(1)]], None, |parameters, _| {
+        parameters.sync_delay = Span::from_millis(20);
+    });
+    play.until("an answer", Play::is_done);
+    let old = play.clients[0].view.clone().unwrap();
+    play.replace([2]);
+    play.until("the new list", |play| play.registry.next.is_none());
+    play.pass(Span::from_millis(80));
+    play.stubborn.insert(0);
+    play.plans[0] = vec![Count::add(1)].into();
+    assert_eq!(play.clients[0].view.as_ref().unwrap().0, old.0, "it goes by the old list");
+    play.until("an answer", Play::is_done);
+    let new = play.clients[0].view.clone().unwrap();
+    assert!(new.0 > old.0 && new.2[..] == [NodeId(2)], "{new:?}");
+    assert_eq!(play.clients[0].last, Some((2, true)), "by the new witness");
+    // Which is enough.
+    play.lose([0, 1], [0, 1]);
+    play.recover(1);
+    play.ends_well().unwrap();
+}
+
+/// T40: the record comes before the list changes, the command behind that.
+#[test]
+fn a_record_under_an_old_list_is_worth_nothing_under_the_new_one() {
+    for (copies, crash) in [([1], false), ([1], true), ([2], false), ([2], true)] {
+        let mut play = Play::new(3, 1, vec![vec![]], None, |parameters, _| {
+            parameters.sync_delay = Span::from_millis(20);
+        });
+        play.begin(0, Count::add(1));
+        play.attempt(0, true, Span::from_millis(40));
+        let late = play.net.iter().position(|(.., message)| {
+            matches!(message, isochrone_replication::message::Message::Requests { .. })
+        });
+        let late = play.net.remove(late.unwrap());
+        play.idle.insert(0);
+        play.until("a record", |play| play.witnesses[1].process.holds(1) == Some(1));
+        play.replace(copies);
+        play.until("the new list", |play| play.registry.next.is_none());
+        play.net.push(late);
+        play.pass(Span::from_millis(10));
+        assert_eq!((play.answered(), play.fast), (0, 0), "an old record counts");
+        if crash {
+            play.lose([0], [0]);
+            play.recover(1);
+        }
+        play.idle.clear();
+        play.ends_well().unwrap();
+        assert_eq!(play.clients[0].last.unwrap().0, 1);
+    }
+}
