@@ -223,6 +223,12 @@ pub struct Sim {
     /// Write what the clients saw, as JSON Lines
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     pub history: Option<PathBuf>,
+    /// Of a keyspace in partitions, move keys between them so often in each run, at random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub moves: u32,
+    /// Divide the keyspace into so many partitions, in the place of what the file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub partitions: Option<u16>,
     /// Plant a bug on purpose, to see that it is reported (a list: `--plant help`)
     #[arg(long, value_name = "BUG")]
     pub plant: Option<String>,

@@ -97,6 +97,9 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
     if let Some(leader) = &arguments.leader {
         deployment = deployment.with_leader(keyspace, leader)?;
     }
+    if let Some(partitions) = arguments.partitions {
+        deployment = deployment.with_partitions(keyspace, partitions);
+    }
     let settings: Vec<(String, String)> = arguments
         .set
         .iter()
@@ -182,6 +185,7 @@ fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
         }
     }
     terms.plant = arguments.plant.clone();
+    terms.moves = arguments.moves;
     Ok(terms)
 }
 
@@ -325,6 +329,8 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("faults", Some(arguments.faults.clone()));
     flag("jitter", (arguments.jitter > 0.0).then(|| arguments.jitter.to_string()));
     flag("sync", arguments.sync.map(|span| span.to_string()));
+    flag("moves", (arguments.moves > 0).then(|| arguments.moves.to_string()));
+    flag("partitions", arguments.partitions.map(|n| n.to_string()));
     flag("plant", arguments.plant.clone());
     for (name, given) in [("set", &arguments.set), ("straggler", &arguments.straggler)] {
         words.extend(given.iter().map(|word| format!("--{name} {}", quoted(word))));

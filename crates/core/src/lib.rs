@@ -26,6 +26,7 @@ pub mod lease;
 pub mod link;
 pub mod machine;
 pub mod mark;
+pub mod migration;
 pub mod once;
 pub mod process;
 pub mod protocol;

@@ -1,7 +1,8 @@
 //! The state behind a replicated log.
 
 use crate::command::Touch;
-use crate::{Blob, Malformed, Wire};
+use crate::migration::{Step, Told};
+use crate::{Blob, Malformed, Stamp, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -49,6 +50,17 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// The reply of a command where it depends on nothing in the state: a blind write. Where a keyspace
     /// replies at commit, its client is told so before the command is executed.
     fn blind(_command: &Self::Command) -> Option<Self::Reply> {
+        None
+    }
+
+    /// The command that takes this step of a move of keys between partitions. `None` from a machine whose keys
+    /// cannot be moved. It touches everything.
+    fn step(_step: Step, _stamp: Stamp) -> Option<Self::Command> {
+        None
+    }
+
+    /// What a reply says of such a step, or of keys that are not served where they were asked for.
+    fn told(_reply: &Self::Reply) -> Option<&Told> {
         None
     }
 

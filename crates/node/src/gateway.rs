@@ -152,6 +152,8 @@ pub enum Outcome {
     Refused(String),
     /// Nobody knows: it may have been executed, be executed later, or never (time-out, lost leader).
     Unknown(String),
+    /// An order to the process itself was carried out, and this is what came of it. No command is answered so.
+    Ordered(String),
     /// The answer to [`Ask::Verify`]. The delay after repeated failures lies in the shard already.
     Verified {
         /// Whether user and password fit.

@@ -5,12 +5,15 @@ use crate::gateway;
 use crate::hosted::{Adapter, Bridge, Hosted};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
-use isochrone_core::{Assemble, Guarantee, Identity, NodeId, Process, ProcessId, Protocol, Random};
+use isochrone_core::migration::Stretch;
+use isochrone_core::{
+    Assemble, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What administration can ask of a replica of any protocol. A protocol that has no such thing says so.
+/// What administration can ask of a protocol's processes. A protocol that has no such thing says so.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Administration {
     /// Let the replica on this node lead.
@@ -21,6 +24,24 @@ pub enum Administration {
     AddReplica(NodeId),
     /// Let this node go.
     RemoveReplica(NodeId),
+    /// Move the keys of a stretch of the ring from one partition to another: asked of the node's client process.
+    MoveRange {
+        /// Which places of the ring.
+        stretch: Stretch,
+        /// From which partition.
+        from: PartitionId,
+        /// To which.
+        to: PartitionId,
+    },
+    /// Say which partition serves which keys: asked of the node's client process.
+    Ranges,
+}
+
+impl Administration {
+    /// Whether a client process is asked, which speaks for all partitions; else each replica of this node.
+    pub fn of_client(&self) -> bool {
+        matches!(self, Administration::MoveRange { .. } | Administration::Ranges)
+    }
 }
 
 /// How a protocol is spoken with by what is the same for all: gateways and administration.
@@ -31,7 +52,8 @@ pub struct Registration<F: Protocol> {
     pub request: fn(Command) -> F::Request,
     /// To a gateway's outcome.
     pub outcome: fn(F::Outcome) -> gateway::Outcome,
-    /// The request (`P::Request` of its replicas, boxed) that does this, if any does.
+    /// The request (`P::Request` of its replicas, or of its clients where [`Administration::of_client`], boxed) that
+    /// does this, if any does.
     pub administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
     /// What a replica's answer (`P::Outcome`, boxed) to that means: done, or why not.
     pub administered: fn(Box<dyn Any + Send>) -> Result<String, String>,

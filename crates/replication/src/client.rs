@@ -449,6 +449,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
         match request {
             Request::Command(command) => self.ask(ticket, command, effects),
             Request::Change(change) => self.administer(ticket, change, effects),
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable));
+            }
         }
     }
 

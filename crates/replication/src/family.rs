@@ -3,7 +3,7 @@
 use crate::client::{self, Client};
 use crate::message::{Entry, Message};
 use crate::order::{Order, Ordered};
-use crate::partitions::Divided;
+use crate::partitions::{self, Divided};
 use crate::placement::Placement;
 use crate::replica::{self, Replica};
 use crate::request::{Outcome, Request};
@@ -138,7 +138,9 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
                 (1, Some(setup)) => host.client::<F::Client<S>>(id, setup),
                 (_, last) => {
                     setups.extend(last);
-                    host.client::<Divided<F::Client<S>>>(id, setups);
+                    let (service, bug) = (placement.service, placement.bug);
+                    let setup = partitions::Setup { parts: setups, service, bug };
+                    host.client::<Divided<S, F::Client<S>>>(id, setup);
                 }
             }
         }

@@ -21,7 +21,7 @@ pub mod message;
 pub mod multipaxos;
 mod mutations;
 pub mod order;
-mod partitions;
+pub mod partitions;
 mod placement;
 pub mod replica;
 pub mod request;

@@ -2,6 +2,7 @@
 
 use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
 use crate::order::{Member, Order as _};
+use crate::partitions;
 use crate::service::Service;
 use isochrone_core::deployment::{ConfigErrors, Keyspace, leader_in_turn};
 use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, StateMachine};
@@ -29,6 +30,8 @@ pub struct Placement<S, F: Family> {
     pub parameters: F::Parameters,
     /// The state machine before its first command.
     pub machine: S,
+    /// The bug that is planted in what moves keys between partitions.
+    pub bug: Option<partitions::Bug>,
 }
 
 impl<S, F: Family> Placement<S, F> {
@@ -132,6 +135,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             service,
             parameters,
             machine: S::default(),
+            bug: None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What a host asks of a client role, and what it is told: the same for every protocol of this crate.
 
-use isochrone_core::NodeId;
+use isochrone_core::migration::Stretch;
+use isochrone_core::{NodeId, PartitionId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -11,6 +12,17 @@ pub enum Request<C> {
     Command(C),
     /// Change who the replicas are, or which of them leads.
     Change(Change),
+    /// Move the keys of a stretch of the ring that one partition serves to another, while they are used.
+    Move {
+        /// Which places; those that the source does not serve stay where they are.
+        stretch: Stretch,
+        /// From which partition.
+        from: PartitionId,
+        /// To which.
+        to: PartitionId,
+    },
+    /// Ask all partitions which keys they serve.
+    Survey,
 }
 
 impl<C> From<C> for Request<C> {
@@ -39,6 +51,17 @@ pub enum Outcome<R> {
     Replied(R),
     /// The change is in force.
     Changed,
+    /// The keys are served where they were to go.
+    Moved {
+        /// Keys that were moved for this request.
+        keys: u64,
+        /// About how many bytes.
+        bytes: u64,
+        /// In how many parts, each of which was not served for a moment.
+        stretches: u64,
+    },
+    /// What the partitions serve, ascending, each with its version. Where keys are being moved, gaps.
+    Served(Vec<(Stretch, PartitionId, u64)>),
     /// It was not done and will not be.
     Refused(Refusal),
     /// It may have been done, may still be, or may never be: the time limit ran out.
@@ -87,4 +110,19 @@ pub enum Refusal {
     /// The change was given up: the replica it needs did not catch up or answer in time.
     #[error("the replica that the change needs did not catch up in time")]
     TimedOut,
+    /// The keys are on their way from one partition to another, for longer than a client waits. It was not executed.
+    #[error("TRYAGAIN the keys are being moved to another partition; ask again")]
+    Moving,
+    /// The keyspace is not in partitions, or its state machine cannot move keys.
+    #[error("keys cannot be moved: the keyspace has one partition, or does not know how")]
+    Unmovable,
+    /// There is no such partition, or keys were to be moved from one to itself.
+    #[error("there is no such partition, or the two are the same")]
+    NoSuchPartition,
+    /// Writes are answered before they are executed, and nobody could be told that a key has left meanwhile.
+    #[error(
+        "keys cannot move while writes are answered at commit: those on their way would be lost; \
+         set reply = \"execute\" first"
+    )]
+    MovesAtCommit,
 }

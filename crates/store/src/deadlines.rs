@@ -14,6 +14,12 @@ impl Deadlines {
         self.0.get(0)
     }
 
+    /// Those from a deadline on, in order.
+    pub fn from(&self, deadline: Stamp) -> impl Iterator<Item = &(Stamp, Blob)> {
+        let place = self.0.seek(|(held, _)| *held < deadline);
+        self.0.range(self.0.index(place)..self.0.len())
+    }
+
     /// Notes a deadline of a key, once.
     pub fn insert(&mut self, deadline: Stamp, key: &Blob) {
         let (place, held) = self.find(deadline, key);

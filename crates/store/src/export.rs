@@ -2,37 +2,50 @@
 //!
 //! A chunk is a format number and a list of pieces, encoded with `postcard`. A piece is a key with its
 //! deadline and version and as much of its value as fits; a collection that spans chunks comes in several
-//! pieces, in order. Versions travel, so that a replica that was sent the state goes on with equal digests.
+//! pieces, in order. Versions travel, so that a replica that was sent the state goes on with equal digests. Where
+//! keys were moved from or to another partition, one chunk before the others says which, and chunks behind them hold
+//! what is on its way.
 
 use crate::Store;
+use crate::ranges::{Head, Ranges, Section};
 use crate::sorted::SortedSet;
 use crate::streams::{Fields, Stream};
 use crate::trie::Trie;
 use crate::value::{Collection, Entry, Hashes, List, Members, Value};
 use isochrone_core::command::{Score, StreamId};
 use isochrone_core::machine::CHUNK_MAX;
+use isochrone_core::migration::{self, Cursor};
 use isochrone_core::{Blob, Export, Malformed, Stamp, wire};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// The state as it was when the view was taken.
 #[derive(Clone)]
 pub struct View {
-    keys: Trie<Entry>,
+    /// What is there to say of moves, if anything is: the first chunk.
+    head: Option<Head>,
+    /// The keys, and what is on its way.
+    sections: Vec<(Section, Trie<Entry>)>,
     /// Where each chunk that has been asked for begins, and the one behind it: found by going through those
     /// before it once.
     starts: RefCell<Vec<Start>>,
 }
 
-/// A position in the state: a key by its rank in the order of hashes, and how many elements of its value lie
-/// before.
+/// A position in the state: a section, a key by its rank in the order of hashes, and how many elements of its
+/// value lie before.
 #[derive(Copy, Clone)]
 struct Start {
+    section: usize,
     key: usize,
     element: usize,
 }
 
 const FORMAT: u8 = 1;
+/// Of the chunk that says what was moved.
+const FORMAT_HEAD: u8 = 2;
+/// Of chunks of what is on its way.
+const FORMAT_SECTION: u8 = 3;
 
 #[derive(Serialize, Deserialize)]
 struct Piece {
@@ -97,36 +110,69 @@ impl Room {
 }
 
 impl View {
-    pub(crate) fn new(keys: Trie<Entry>) -> View {
-        View { keys, starts: RefCell::new(vec![Start { key: 0, element: 0 }]) }
+    pub(crate) fn new(store: &Store) -> View {
+        let head = store.ranges.as_deref().map(Ranges::head);
+        let mut sections = vec![(Section::Served, store.keys.clone())];
+        sections.extend(store.ranges.iter().flat_map(|ranges| ranges.sections()));
+        let start = Start { section: 0, key: 0, element: 0 };
+        View { head, sections, starts: RefCell::new(vec![start]) }
     }
 
-    /// The pieces from a position on that fill one chunk, and where the next one begins.
-    fn pieces(&self, start: Start) -> (Vec<Piece>, Start) {
-        let mut room = Room { left: CHUNK_MAX - OVERHEAD, used: false };
-        let mut pieces = Vec::new();
-        let mut at = start;
-        for listed in self.keys.iter_at(start.key) {
-            let entry = listed.value;
-            let head = listed.key.len() + 4 * OVERHEAD;
-            if room.used && room.left < head {
-                break;
+    /// The first position at which there is something, from this one on.
+    fn settle(&self, mut at: Start) -> Option<Start> {
+        while let Some((_, keys)) = self.sections.get(at.section) {
+            if at.key < keys.len() {
+                return Some(at);
             }
-            room.left = room.left.saturating_sub(head);
-            let (part, taken, whole) = cut(&entry.value, at.element, &mut room);
-            if taken == 0 {
-                break;
-            }
-            let (deadline, version) = (entry.deadline, entry.version);
-            pieces.push(Piece { key: listed.key.clone(), deadline, version, part });
-            if !whole {
-                at.element += taken;
-                break;
-            }
-            at = Start { key: at.key + 1, element: 0 };
+            at = Start { section: at.section + 1, key: 0, element: 0 };
         }
-        (pieces, at)
+        None
     }
+}
+
+/// The pieces from a position on that fill one chunk, and where the next one begins.
+fn pieces(keys: &Trie<Entry>, start: Cursor) -> (Vec<Piece>, Cursor) {
+    let mut room = Room { left: CHUNK_MAX - OVERHEAD, used: false };
+    let mut pieces = Vec::new();
+    let mut at = start;
+    for listed in keys.iter_at(start.entry as usize) {
+        let entry = listed.value;
+        let head = listed.key.len() + 4 * OVERHEAD;
+        if room.used && room.left < head {
+            break;
+        }
+        room.left = room.left.saturating_sub(head);
+        let (part, taken, whole) = cut(&entry.value, at.element as usize, &mut room);
+        if taken == 0 {
+            break;
+        }
+        let (deadline, version) = (entry.deadline, entry.version);
+        pieces.push(Piece { key: listed.key.clone(), deadline, version, part });
+        if !whole {
+            at.element += taken as u64;
+            break;
+        }
+        at = Cursor { entry: at.entry + 1, element: 0 };
+    }
+    (pieces, at)
+}
+
+/// The chunk of a part of a state that begins here.
+pub(crate) fn piece(keys: &Trie<Entry>, from: Cursor) -> migration::Piece {
+    let (pieces, next) = pieces(keys, from);
+    let mut chunk = vec![FORMAT];
+    wire::encode_into(&pieces, &mut chunk);
+    let last = next.entry as usize >= keys.len();
+    migration::Piece { from, next, last, chunk: Blob::from(chunk) }
+}
+
+/// About how many bytes a key takes in a chunk; none where it does not fit into this many.
+pub(crate) fn weigh(key: &Blob, entry: &Entry, left: usize) -> Option<usize> {
+    let head = key.len() + 4 * OVERHEAD;
+    let mut room = Room { left: left.checked_sub(head)?, used: true };
+    let before = room.left;
+    let (_, taken, whole) = cut(&entry.value, 0, &mut room);
+    (taken > 0 && whole).then(|| head + before - room.left)
 }
 
 /// As much of a value behind its first `from` elements as there is room for, how many elements that is, and
@@ -191,22 +237,35 @@ fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
 
 impl Export for View {
     fn chunk(&self, index: u64) -> Option<Blob> {
-        let index = usize::try_from(index).ok()?;
+        let mut index = usize::try_from(index).ok()?;
+        if let Some(head) = &self.head {
+            let Some(behind) = index.checked_sub(1) else {
+                let mut chunk = vec![FORMAT_HEAD];
+                wire::encode_into(head, &mut chunk);
+                return Some(Blob::from(chunk));
+            };
+            index = behind;
+        }
         let mut starts = self.starts.borrow_mut();
         loop {
             // There is always a first one.
             let last = starts.len() - 1;
             let wanted = index.min(last);
-            let start = starts[wanted];
-            if start.key >= self.keys.len() {
-                return None;
-            }
-            let (pieces, next) = self.pieces(start);
+            let Start { section, key, element } = self.settle(starts[wanted])?;
+            let (of, keys) = &self.sections[section];
+            let (pieces, next) = pieces(keys, Cursor { entry: key as u64, element: element as u64 });
             if wanted == last {
-                starts.push(next);
+                starts.push(Start { section, key: next.entry as usize, element: next.element as usize });
             }
             if wanted == index {
-                let mut chunk = vec![FORMAT];
+                let mut chunk = Vec::new();
+                match of {
+                    Section::Served => chunk.push(FORMAT),
+                    of => {
+                        chunk.push(FORMAT_SECTION);
+                        wire::encode_into(of, &mut chunk);
+                    }
+                }
                 wire::encode_into(&pieces, &mut chunk);
                 return Some(Blob::from(chunk));
             }
@@ -219,8 +278,22 @@ impl Export for View {
 /// # Errors
 /// Refuses what [`View`] cannot have made; the store is then unusable.
 pub(crate) fn absorb(store: &mut Store, chunk: &[u8]) -> Result<(), Malformed> {
+    let unreadable = |error: isochrone_core::DecodeError| malformed(error.to_string());
     let pieces: Vec<Piece> = match chunk {
-        [FORMAT, pieces @ ..] => wire::decode(pieces).map_err(|error| malformed(error.to_string()))?,
+        [FORMAT, pieces @ ..] => wire::decode(pieces).map_err(unreadable)?,
+        [FORMAT_HEAD, head @ ..] => {
+            let head: Head = wire::decode(head).map_err(unreadable)?;
+            store.ranges = Some(Arc::new(Ranges::from(head)));
+            return Ok(());
+        }
+        [FORMAT_SECTION, rest @ ..] => {
+            let (of, pieces): (Section, Vec<Piece>) = wire::decode(rest).map_err(unreadable)?;
+            let ranges = store.ranges.as_mut().map(Arc::make_mut);
+            let Some(part) = ranges.and_then(|ranges| ranges.section_mut(of)) else {
+                return Err(malformed(format!("nothing is said of {of:?}")));
+            };
+            return pieces.into_iter().try_for_each(|piece| join(part, piece));
+        }
         [format, ..] => return Err(malformed(format!("format {format}, this version knows {FORMAT}"))),
         [] => return Err(malformed("it is empty".to_owned())),
     };

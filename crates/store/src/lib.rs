@@ -29,6 +29,7 @@ mod lists;
 mod locks;
 mod number;
 mod random;
+mod ranges;
 mod sequence;
 mod sets;
 mod sorted;
@@ -48,9 +49,12 @@ pub use undo::Before;
 
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
+use isochrone_core::migration::{Step, Told};
 use isochrone_core::{Command, Malformed, Stamp, StateMachine};
+use ranges::{Index, Ranges};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use trie::Trie;
 use turn::Turn;
 use value::{Collection, Entry, Value};
@@ -63,6 +67,10 @@ pub struct Store {
     deadlines: Deadlines,
     /// The sum of the versions of all keys.
     digest: u64,
+    /// What was moved from here to another partition, or from there; nothing where nothing ever was.
+    ranges: Option<Arc<Ranges>>,
+    /// The keys of a stretch that is being moved from here, so that its parts are found. It follows from the keys.
+    index: Option<Index>,
 }
 
 /// With fewer keys than this everything is near in any case.
@@ -106,7 +114,9 @@ impl Store {
 
     /// Whether this operation touches a key that its stamp expires.
     fn touches_expired(&self, operation: &Operation, stamp: Stamp) -> bool {
-        if self.deadline().is_none_or(|deadline| deadline > stamp) {
+        if self.deadline().is_none_or(|deadline| deadline > stamp)
+            || matches!(operation, Operation::Move { .. })
+        {
             return false;
         }
         let mut expired = false;
@@ -189,6 +199,7 @@ impl Store {
             XLen { key } => self.xlen(key),
             XRange { key, slice } => self.xrange(key, slice),
             XRead { read } => self.xread(read),
+            Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {
                 if watched.iter().any(|(key, version)| self.version(key) != *version) {
@@ -207,13 +218,14 @@ impl Store {
 }
 
 /// Whether an operation may stand within a transaction: all but transactions that may not take place, or hold
-/// others. Those that always take place are scripts.
+/// others, and what moves keys. Those that always take place are scripts.
 pub(crate) fn may_be_inside(operation: &Operation) -> bool {
     match operation {
         Operation::Transaction { watched, operations } => {
             watched.is_empty()
                 && !operations.iter().any(|inner| matches!(inner, Operation::Transaction { .. }))
         }
+        Operation::Move { .. } => false,
         _ => true,
     }
 }
@@ -263,6 +275,9 @@ impl StateMachine for Store {
     }
 
     fn read(&self, command: &Command) -> Option<Response> {
+        if let Some(elsewhere) = self.elsewhere(&command.operation) {
+            return Some(elsewhere);
+        }
         if self.touches_expired(&command.operation, command.stamp) {
             return None;
         }
@@ -280,8 +295,19 @@ impl StateMachine for Store {
         }
     }
 
+    fn step(step: Step, stamp: Stamp) -> Option<Command> {
+        Some(Command::new(stamp, Operation::Move { step: Arc::new(step) }))
+    }
+
+    fn told(reply: &Response) -> Option<&Told> {
+        match reply {
+            Response::Move(told) => Some(told),
+            _ => None,
+        }
+    }
+
     fn export(&self) -> View {
-        View::new(self.keys.clone())
+        View::new(self)
     }
 
     fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
@@ -299,11 +325,14 @@ impl Hash for Store {
     /// All that later replies can depend on, in the order of the keys' hashes.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.keys.hash(state);
+        if let Some(ranges) = &self.ranges {
+            ranges.hash(state);
+        }
     }
 }
 
 impl PartialEq for Store {
     fn eq(&self, other: &Store) -> bool {
-        self.keys == other.keys
+        self.keys == other.keys && self.ranges == other.ranges
     }
 }

@@ -3,6 +3,7 @@
 mod chords;
 mod collections;
 mod expiry;
+mod ranges;
 mod streams;
 mod strings;
 mod transfer;

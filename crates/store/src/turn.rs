@@ -3,6 +3,7 @@
 use crate::Store;
 use crate::deadlines::Deadlines;
 use crate::hash;
+use crate::ranges::Index;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
@@ -63,6 +64,9 @@ impl<'a> Turn<'a> {
 
     /// Deletes what the stamp expires among what the operation touches, then executes it.
     pub fn run(&mut self, operation: &Operation) -> Response {
+        if let Some(elsewhere) = self.store.elsewhere(operation) {
+            return elsewhere;
+        }
         if self.store.touches_expired(operation, self.stamp) {
             self.purge(operation);
         }
@@ -164,6 +168,8 @@ impl<'a> Turn<'a> {
             ChordStep { chord } => self.chord(chord),
             XTrim { key, trimming } => self.xtrim(mark, key, **trimming),
 
+            Move { step } => Ok(Response::Move(Box::new(self.step(step)))),
+
             // Whatever only reads has been answered, and transactions are taken apart above.
             _ => unreachable!("{} changes nothing", operation.name()),
         }
@@ -199,9 +205,16 @@ impl<'a> Turn<'a> {
         deleted
     }
 
-    /// Deletes everything.
+    /// Deletes everything that is served here.
     pub fn clear(&mut self) {
-        *self.store = Store::default();
+        let ranges = self.store.ranges.take();
+        let index = self.store.index.take().map(|index| index.emptied());
+        *self.store = Store { ranges, index, ..Store::default() };
+    }
+
+    /// The state, to be changed by moves.
+    pub fn store_mut(&mut self) -> &mut Store {
+        self.store
     }
 
     /// Deletes a key and gives what it held.
@@ -214,8 +227,8 @@ impl<'a> Turn<'a> {
 
     /// Looks a key up for a change, in one descent.
     pub fn slot<R>(&mut self, key: &Blob, edit: impl FnOnce(&mut Slot<'_, Entry>, &mut Books<'_>) -> R) -> R {
-        let Store { keys, deadlines, digest } = &mut *self.store;
-        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest }))
+        let Store { keys, deadlines, digest, index, .. } = &mut *self.store;
+        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest, index: index.as_mut() }))
     }
 
     /// Gives a key this value, whatever was there; a deadline that the stamp has reached deletes it.
@@ -271,6 +284,7 @@ pub(crate) struct Books<'a> {
     key: &'a Blob,
     deadlines: &'a mut Deadlines,
     digest: &'a mut u64,
+    index: Option<&'a mut Index>,
 }
 
 impl Books<'_> {
@@ -306,6 +320,9 @@ impl Books<'_> {
                 if deadline != Stamp::MAX {
                     self.deadlines.insert(deadline, self.key);
                 }
+                if let Some(index) = &mut self.index {
+                    index.insert(self.key);
+                }
                 slot.insert(self.key.clone(), Entry { value, deadline, version });
             }
         }
@@ -331,6 +348,9 @@ impl Books<'_> {
         *self.digest = self.digest.wrapping_sub(entry.version);
         if entry.deadline != Stamp::MAX {
             self.deadlines.remove(entry.deadline, &key);
+        }
+        if let Some(index) = &mut self.index {
+            index.remove(&key);
         }
         Some(entry)
     }

@@ -151,6 +151,9 @@ pub fn described(operation: &Operation) -> (String, Vec<String>, Vec<String>) {
     }
 }
 
+/// What a history would have where a client did not route.
+const MOVED: &str = "ERR the key is in another partition; this is a bug";
+
 /// A response as a history has it.
 pub fn value(response: &Response) -> isochrone_check::Value {
     use isochrone_check::Value;
@@ -168,6 +171,8 @@ pub fn value(response: &Response) -> isochrone_check::Value {
         }
         Response::Scan { items, .. } => Value::List(items.iter().map(text).collect()),
         Response::Error(refusal) => Value::Error(refusal.to_string()),
+        // Clients route; nobody beyond them sees it.
+        Response::Move(_) => Value::Error(MOVED.to_owned()),
     }
 }
 

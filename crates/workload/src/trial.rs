@@ -26,6 +26,8 @@ pub struct Bridge<F: Protocol> {
     pub spare: fn(&mut F::Placement, NodeId),
     /// Orders one change of membership or leadership.
     pub membership: fn(&F::Placement, &mut Random) -> Vec<Admin>,
+    /// Orders the move of some keys to another partition; nothing where there is only one.
+    pub moves: fn(&F::Placement, &mut Random) -> Vec<Admin>,
     /// Plants a bug of this name, to see that it is found; the names there are, where there is none of it.
     pub plant: fn(&mut F::Placement, &str) -> Result<(), Vec<&'static str>>,
 }
@@ -73,6 +75,8 @@ pub struct Terms {
     pub record: Record,
     /// Whether the history is kept and checked.
     pub check: bool,
+    /// How often keys are moved between partitions, at random times.
+    pub moves: u32,
     /// A bug to plant.
     pub plant: Option<String>,
 }
@@ -97,6 +101,7 @@ impl Terms {
             bandwidth: None,
             record: Record::Nothing,
             check: true,
+            moves: 0,
             plant: None,
         }
     }
@@ -167,12 +172,21 @@ pub fn run<F: Protocol>(
     let region_of = config.nodes.iter().map(|node| node.region).collect();
     let mut simulation = Simulation::<F>::new(config, &placement);
     let tolerated = deployment.keyspace(keyspace).crashes_max();
-    let plan = if terms.script.is_empty() {
+    let mut plan = if terms.script.is_empty() {
         FaultPlan::draw(seed, terms.faults, &simulation.shape(tolerated))
     } else {
         let kinds = terms.script.iter().fold(FaultSet::NONE, |kinds, fault| kinds.with(fault.kind));
         FaultPlan { kinds, faults: terms.script.clone() }
     };
+    let membership = plan.kinds.contains(FaultKind::Membership);
+    for _ in 0..terms.moves {
+        let at = Span::from_nanos(random.below(terms.duration.as_nanos().max(1)));
+        let action = isochrone_sim::Action::Membership;
+        plan.faults.push(Planned { at, length: Span::ZERO, kind: FaultKind::Membership, action });
+    }
+    if terms.moves > 0 {
+        plan.faults.sort_by_key(|fault| fault.at);
+    }
     let clocks =
         [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
     let shown = plan.to_string();
@@ -199,8 +213,14 @@ pub fn run<F: Protocol>(
         region_of,
     };
     let guarantee = F::guarantee(&placement);
-    let orders = bridge.membership;
-    let admin = Box::new(move |random: &mut Random| orders(&placement, random));
+    let (membership, moves) =
+        (membership.then_some(bridge.membership), (terms.moves > 0).then_some(bridge.moves));
+    let admin = Box::new(move |random: &mut Random| match (membership, moves) {
+        (Some(orders), None) => orders(&placement, random),
+        (Some(orders), Some(_)) if random.chance(0.2) => orders(&placement, random),
+        (_, Some(moves)) => moves(&placement, random),
+        (None, None) => Vec::new(),
+    });
     let mut clients = Clients::<F>::new(script, bridge.request, bridge.answer, admin);
     let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);

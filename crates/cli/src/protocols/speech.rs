@@ -1,10 +1,13 @@
 //! How a protocol of `replication` is spoken with, by trials and by nodes.
 
-use isochrone_core::command::Response;
+use isochrone_core::command::{Command, Response};
+use isochrone_core::migration::Stretch;
 use isochrone_core::{NodeId, PartitionId, Random};
 use isochrone_node::gateway;
 use isochrone_node::protocols::{Administration, Registration};
-use isochrone_replication::{Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _};
+use isochrone_replication::{
+    Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _, partitions,
+};
 use isochrone_sim::Admin;
 use isochrone_store::Store;
 use isochrone_workload::simulated::Answer;
@@ -18,16 +21,23 @@ pub(super) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
         request: Request::Command,
         answer: |outcome| match outcome {
             Outcome::Replied(response) => Answer::Replied(response),
-            Outcome::Changed => Answer::Refused("a change is no command".to_owned()),
+            Outcome::Changed | Outcome::Moved { .. } | Outcome::Served(_) => {
+                Answer::Refused("a change is no command".to_owned())
+            }
             Outcome::Refused(refusal) => Answer::Refused(refusal.to_string()),
             Outcome::Unknown => Answer::Unknown,
         },
         roles: &["replica", "client"],
         spare: |placement, node| placement.spares.push(node),
         membership: orders::<F>,
-        plant: |placement, name| match placement.parameters.plant(name) {
-            true => Ok(()),
-            false => Err(F::Parameters::bugs()),
+        moves: moves::<F>,
+        plant: |placement, name| {
+            placement.bug = partitions::Bug::named(name);
+            if placement.bug.is_some() || placement.parameters.plant(name) {
+                return Ok(());
+            }
+            let moving = partitions::Bug::ALL.map(partitions::Bug::name);
+            Err(F::Parameters::bugs().into_iter().chain(moving).collect())
         },
     }
 }
@@ -38,7 +48,7 @@ pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
         placement: Placement::of,
         request: Request::Command,
         outcome,
-        administer: |what| Some(Box::new(change(what))),
+        administer: |what| Some(request(what)),
         administered,
     }
 }
@@ -64,25 +74,67 @@ fn orders<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Ve
         .collect()
 }
 
+/// Keys that are moved, drawn: any client may be told so, at any time, and several at once.
+fn moves<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Vec<Admin> {
+    if placement.partitions < 2 {
+        return Vec::new();
+    }
+    let partitions = u64::from(placement.partitions);
+    let from = random.below(partitions);
+    let to = (from + 1 + random.below(partitions - 1)) % partitions;
+    let [first, second] = [random.below(u64::MAX), random.below(u64::MAX)];
+    let stretch = match random.chance(0.3) {
+        true => Stretch::ALL,
+        false => Stretch { first: first.min(second), last: first.max(second) },
+    };
+    let [from, to] = [from, to].map(|partition| PartitionId(partition as u16));
+    let (node, _) = &placement.clients[random.below(placement.clients.len() as u64) as usize];
+    let request: Request<Command> = Request::Move { stretch, from, to };
+    vec![Admin::Request { process: placement.client(*node), request: Box::new(request) }]
+}
+
 /// What a client role of `replication` answers, for gateways.
 fn outcome(outcome: Outcome<Response>) -> gateway::Outcome {
     match outcome {
         Outcome::Replied(response) => gateway::Outcome::Done(response),
         Outcome::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
         // A change is never the answer to a command; nobody can say then what became of it.
+        Outcome::Moved { keys, bytes, stretches } => gateway::Outcome::Ordered(format!(
+            "{{\"keys\": {keys}, \"bytes\": {bytes}, \"parts\": {stretches}}}"
+        )),
+        Outcome::Served(served) => gateway::Outcome::Ordered(ranges(&served)),
         Outcome::Changed | Outcome::Unknown => {
             gateway::Outcome::Unknown("no answer in time; the command may or may not take effect".to_owned())
         }
     }
 }
 
-fn change(what: &Administration) -> Change {
-    match what {
+/// Which partition serves which places, as JSON: the places in hexadecimal.
+fn ranges(served: &[(Stretch, PartitionId, u64)]) -> String {
+    let line = |(stretch, partition, version): &(Stretch, PartitionId, u64)| {
+        let Stretch { first, last } = stretch;
+        let partition = partition.0;
+        format!(
+            "  {{\"first\": \"{first:016x}\", \"last\": \"{last:016x}\", \"partition\": {partition}, \
+             \"version\": {version}}}"
+        )
+    };
+    format!("[\n{}\n]", served.iter().map(line).collect::<Vec<_>>().join(",\n"))
+}
+
+/// The request that does this: of a replica, or of a client.
+fn request(what: &Administration) -> Box<dyn Any + Send> {
+    Box::new(match what {
         Administration::MoveLeader(node) => Change::Lead(*node),
         Administration::StepDown => Change::Resign,
         Administration::AddReplica(node) => Change::Add(*node),
         Administration::RemoveReplica(node) => Change::Remove(*node),
-    }
+        Administration::MoveRange { stretch, from, to } => {
+            let (stretch, from, to) = (*stretch, *from, *to);
+            return Box::new(Request::<Command>::Move { stretch, from, to });
+        }
+        Administration::Ranges => return Box::new(Request::<Command>::Survey),
+    })
 }
 
 /// What a replica of `replication` answers to a change.

@@ -1,6 +1,7 @@
 //! The operations, and the small types they are made of.
 
 use super::{Append, Chord, Kind, Score, StreamId, StreamRead, StreamSlice, Trimming};
+use crate::migration::Step;
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -262,6 +263,10 @@ pub enum Operation {
     // Scripts that are more than a transaction.
     /// A step of a celery chord; what it answers stands there.
     ChordStep { chord: Arc<Chord> },
+
+    // What moves keys between partitions; no client asks for it.
+    /// A step of a move; what it answers stands there.
+    Move { step: Arc<Step> },
 }
 
 impl Operation {
@@ -379,6 +384,7 @@ impl Operation {
             XTrim { .. } => "xtrim",
             XRead { .. } => "xread",
             ChordStep { .. } => "chord",
+            Move { .. } => "move",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Score;
 use crate::Blob;
+use crate::migration::Told;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -42,6 +43,8 @@ pub enum Response {
     },
     /// Refused; the state is as it was.
     Error(Refusal),
+    /// Of a move of keys between partitions; no client is told so.
+    Move(Box<Told>),
 }
 
 impl Response {

@@ -2,6 +2,7 @@
 
 use super::{BitStep, Condition, Expiry, Operation};
 use crate::Blob;
+use crate::migration::Step;
 
 /// What is done to a key. An operation that looks at what it overwrites is of both kinds.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
@@ -184,6 +185,11 @@ impl Operation {
             Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),
             Flush => visit(self::Touch::All(Write)),
             Sweep { .. } => visit(self::Touch::All(Update)),
+            // A barrier: what the source answered before it is its last word, for all keys.
+            Move { step } => match **step {
+                Step::Fetch { .. } | Step::Survey { .. } => visit(self::Touch::All(Read)),
+                Step::Release { .. } | Step::Install { .. } => visit(self::Touch::All(Update)),
+            },
 
             Transaction { watched, operations } => {
                 watched.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));

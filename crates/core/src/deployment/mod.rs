@@ -559,4 +559,11 @@ impl Deployment {
         self.keyspaces[usize::from(id.0) - 1].leader = Some(leader);
         Ok(self)
     }
+
+    /// The same with another number of partitions, 1 to 1,024: for simulations, where no data is placed by it.
+    #[must_use]
+    pub fn with_partitions(mut self, id: KeyspaceId, partitions: u16) -> Deployment {
+        self.keyspaces[usize::from(id.0) - 1].partitions = partitions.clamp(1, 1_024);
+        self
+    }
 }

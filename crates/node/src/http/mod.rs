@@ -15,7 +15,8 @@ use axum::extract::{ConnectInfo, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use isochrone_core::{KeyspaceId, NodeId, ProcessId};
+use isochrone_core::migration::Stretch;
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, key_hash, key_tag};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ use tokio::sync::oneshot;
 
 /// How long an order may take.
 const ORDER_TIME: Duration = Duration::from_secs(10);
+/// The same where keys are moved, which takes as long as there are keys.
+const MOVE_TIME: Duration = Duration::from_secs(600);
 /// The largest body of a request, bytes.
 const BODY_MAX: usize = 16 << 10;
 
@@ -89,6 +92,8 @@ fn router(state: Arc<State>) -> Router {
         .route("/admin/move-leader", post(move_leader))
         .route("/admin/add-replica", post(add_replica))
         .route("/admin/remove-replica", post(remove_replica))
+        .route("/admin/move-range", post(move_range))
+        .route("/admin/ranges", get(ranges))
         .route("/admin/stop-process", post(stop_process))
         .route("/admin/stop", post(stop))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
@@ -171,6 +176,86 @@ async fn remove_replica(
     about((shared, from, headers, body), Administration::RemoveReplica).await
 }
 
+/// What the order to move keys carries: all that a partition serves, or the places from `first` to `last`, or the
+/// place of a key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    /// The keyspace's name.
+    keyspace: String,
+    /// The partition that serves the keys.
+    from: u16,
+    /// The partition that is to.
+    to: u16,
+    /// 16 hexadecimal digits.
+    first: Option<String>,
+    /// 16 hexadecimal digits.
+    last: Option<String>,
+    /// Keys with its tag lie where it does.
+    key: Option<String>,
+}
+
+const RANGE_FORM: &str = "send {\"keyspace\": \"...\", \"from\": 0, \"to\": 1}, with \"key\" or \"first\" and \"last\" (16 \
+                          hexadecimal digits) for a part of it";
+
+async fn move_range(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let state = match allowed(&shared.0, &from.0, &headers) {
+        Ok(state) => state,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why).into_response();
+    let range: Range = match serde_json::from_slice(&body) {
+        Ok(range) => range,
+        Err(error) => return bad(format!("{error}; {RANGE_FORM}\n")),
+    };
+    let Some(keyspace) = state.keyspaces.get(&range.keyspace).copied() else {
+        return bad(format!("there is no keyspace {:?}\n", range.keyspace));
+    };
+    let place = |text: &Option<String>, default| match text {
+        Some(text) if text.len() == 16 => u64::from_str_radix(text, 16).ok(),
+        Some(_) => None,
+        None => Some(default),
+    };
+    let stretch = match (&range.key, place(&range.first, 0), place(&range.last, u64::MAX)) {
+        (None, Some(first), Some(last)) if first <= last => Stretch { first, last },
+        (Some(key), _, _) if range.first.is_none() && range.last.is_none() => {
+            let place = key_hash(keyspace, key_tag(key.as_bytes()));
+            Stretch { first: place, last: place }
+        }
+        _ => return bad(format!("these are no places of the ring; {RANGE_FORM}\n")),
+    };
+    let [from, to] = [range.from, range.to].map(PartitionId);
+    let what = Administration::MoveRange { stretch, from, to };
+    order_for(state, MOVE_TIME, |respond| Control::Administer(keyspace, what, respond)).await
+}
+
+#[derive(Deserialize)]
+struct OfKeyspace {
+    keyspace: String,
+}
+
+async fn ranges(
+    shared: Shared<Arc<State>>,
+    from: ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    query: axum::extract::Query<OfKeyspace>,
+) -> Response {
+    let state = match allowed(&shared.0, &from.0, &headers) {
+        Ok(state) => state,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let Some(keyspace) = state.keyspaces.get(&query.keyspace).copied() else {
+        return (StatusCode::BAD_REQUEST, format!("there is no keyspace {:?}\n", query.keyspace))
+            .into_response();
+    };
+    order(state, |respond| Control::Administer(keyspace, Administration::Ranges, respond)).await
+}
+
 async fn stop_process(
     shared: Shared<Arc<State>>,
     from: ConnectInfo<SocketAddr>,
@@ -246,11 +331,15 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 }
 
 async fn order(state: &State, order: impl FnOnce(Responder) -> Control) -> Response {
+    order_for(state, ORDER_TIME, order).await
+}
+
+async fn order_for(state: &State, time: Duration, order: impl FnOnce(Responder) -> Control) -> Response {
     let (answer, answered) = oneshot::channel();
     let respond: Responder = Box::new(move |outcome| drop(answer.send(outcome)));
     let outcome = match state.orders.send(order(respond)) {
         Err(error) => Err(error),
-        Ok(()) => match tokio::time::timeout(ORDER_TIME, answered).await {
+        Ok(()) => match tokio::time::timeout(time, answered).await {
             Ok(Ok(outcome)) => outcome,
             _ => Err("no answer; it may still happen".to_owned()),
         },

@@ -12,7 +12,7 @@ use crate::poller::Ready;
 use crate::redis::acl::Users;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
-use isochrone_core::{Instant, ProcessId, Random, Span, Stamp};
+use isochrone_core::{Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
 use rustls::ServerConfig;
@@ -522,6 +522,12 @@ impl Clients {
         for (to, outcome) in refused {
             self.answer(to, outcome, shard, origins, now);
         }
+    }
+
+    /// The process that serves a keyspace for clients of this node.
+    pub fn host(&self, keyspace: KeyspaceId) -> Option<ProcessId> {
+        let place = self.keyspaces.iter().position(|view| view.id == keyspace)?;
+        self.hosts.get(place).copied()?
     }
 
     fn take_up(

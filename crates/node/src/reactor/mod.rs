@@ -22,6 +22,7 @@ pub(crate) use status::{Reporter, Served};
 
 use crate::certificates::Watch;
 use crate::clock::Clock;
+use crate::gateway;
 use crate::hosted::Hosted;
 use crate::io::{Answer, Reply};
 use crate::journal::{JournalError, Position, StreamId};
@@ -240,6 +241,9 @@ impl Reactor {
 
     /// Asks this node's replica; of a keyspace in partitions, that of each.
     fn administer(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
+        if what.of_client() {
+            return self.ask_client(keyspace, what, respond);
+        }
         let Some((protocol, servers)) = self.reporter.servers(keyspace) else {
             return respond(Err(format!("this node holds no replica of {keyspace}")));
         };
@@ -260,6 +264,24 @@ impl Reactor {
         let partitions: Vec<_> = asked.iter().map(|(_, partition)| *partition).collect();
         for ((ticket, _), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
             self.origins.waiting.insert(ticket, Origin::Order { protocol, responder });
+        }
+    }
+
+    /// Asks this node's client process, which knows all partitions.
+    fn ask_client(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
+        let found = self.reporter.protocol(keyspace).zip(self.clients.host(keyspace));
+        let Some((protocol, of)) = found else {
+            return respond(Err(format!("no process of this node serves {keyspace}")));
+        };
+        let Some(request) = self.protocols.administer(protocol, what) else {
+            return respond(Err(format!("protocol {protocol} cannot do this")));
+        };
+        let ticket = self.origins.ticket();
+        match self.shard.request(of, ticket, request) {
+            Ok(()) => {
+                drop(self.origins.waiting.insert(ticket, Origin::Order { protocol, responder: respond }))
+            }
+            Err(error) => respond(Err(error.to_string())),
         }
     }
 
@@ -320,8 +342,17 @@ impl Reactor {
                 (Some(Origin::Order { protocol, responder }), Reply::Raw(outcome)) => {
                     responder(self.administered(protocol, outcome));
                 }
-                (Some(Origin::Order { responder, .. }), Reply::Outcome(_)) => {
-                    responder(Err("the process is a client and takes no orders".into()));
+                (Some(Origin::Order { responder, .. }), Reply::Outcome(outcome)) => {
+                    responder(match outcome {
+                        gateway::Outcome::Ordered(text) => Ok(text),
+                        gateway::Outcome::Refused(text) => Err(text),
+                        gateway::Outcome::Unknown(_) => {
+                            Err("no answer in time; what was begun is ended by whoever needs it".into())
+                        }
+                        gateway::Outcome::Done(_) | gateway::Outcome::Verified { .. } => {
+                            Err("the process has answered something else".into())
+                        }
+                    })
                 }
                 (Some(_), _) | (None, _) => {}
             }

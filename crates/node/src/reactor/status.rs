@@ -180,6 +180,11 @@ impl Reporter {
         (!served.servers.is_empty()).then(|| (served.protocol, served.servers.clone()))
     }
 
+    /// The protocol of a keyspace.
+    pub fn protocol(&self, keyspace: KeyspaceId) -> Option<&'static str> {
+        self.keyspaces.iter().find(|served| served.id == keyspace).map(|served| served.protocol)
+    }
+
     /// The keyspaces that a process of this node leads.
     pub fn led(&self) -> Vec<KeyspaceId> {
         let mut led: Vec<_> = self
@@ -258,7 +263,7 @@ impl Reporter {
             Outcome::Done(_) => served.metrics.commands.record(took),
             Outcome::Refused(_) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
             Outcome::Unknown(_) => drop(served.metrics.unknown.fetch_add(1, Relaxed)),
-            Outcome::Verified { .. } => {}
+            Outcome::Verified { .. } | Outcome::Ordered(_) => {}
         }
     }
 

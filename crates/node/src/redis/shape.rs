@@ -61,6 +61,9 @@ pub(crate) enum Item {
     Publish(Blob, Blob),
 }
 
+/// The client role of a keyspace in partitions follows keys that have moved; it says so itself where it cannot.
+const MOVED: &str = "ERR the key is in another partition and was not asked for there; this is a bug";
+
 /// Writes the reply to an outcome.
 pub(crate) fn write(shape: Shape, outcome: Outcome, reply: &mut Reply<'_>) {
     match outcome {
@@ -74,7 +77,9 @@ pub(crate) fn write(shape: Shape, outcome: Outcome, reply: &mut Reply<'_>) {
                 "UNKNOWN the outcome is not known, the command may yet take effect: {text}"
             ));
         }
-        Outcome::Verified { .. } => reply.error("ERR a password check answered a command; this is a bug"),
+        Outcome::Verified { .. } | Outcome::Ordered(_) => {
+            reply.error("ERR what is no command was answered as one; this is a bug")
+        }
     }
 }
 
@@ -87,6 +92,7 @@ fn has_code(text: &str) -> bool {
 fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
     match (shape, response) {
         (_, Response::Error(refusal)) => reply.error(refusal),
+        (_, Response::Move(_)) => reply.error(MOVED),
         (Shape::Yes, Response::Ok) => reply.integer(1),
         (Shape::Yes, Response::Nil) => reply.integer(0),
         (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
@@ -204,5 +210,6 @@ fn plain(response: &Response, nested: bool, reply: &mut Reply<'_>) {
             items.iter().for_each(|item| reply.bulk(item));
         }
         Response::Error(refusal) => reply.error(refusal),
+        Response::Move(_) => reply.error(MOVED),
     }
 }

@@ -25,7 +25,9 @@ fn protocols() -> Protocols {
         request: Request::Command,
         outcome: |outcome| match outcome {
             Ended::Replied(response) => Outcome::Done(response),
-            Ended::Changed => Outcome::Refused("a command was taken for a change".to_owned()),
+            Ended::Changed | Ended::Moved { .. } | Ended::Served(_) => {
+                Outcome::Refused("a command was taken for a change".to_owned())
+            }
             Ended::Refused(why) => Outcome::Refused(why.to_string()),
             Ended::Unknown => Outcome::Unknown("no answer in time".to_owned()),
         },
@@ -35,6 +37,7 @@ fn protocols() -> Protocols {
                 Administration::StepDown => Change::Resign,
                 Administration::AddReplica(node) => Change::Add(*node),
                 Administration::RemoveReplica(node) => Change::Remove(*node),
+                Administration::MoveRange { .. } | Administration::Ranges => return None,
             }))
         },
         administered: |outcome: Box<dyn Any + Send>| match outcome.downcast::<Result<(), Refusal>>() {

@@ -724,6 +724,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
         match request {
             Request::Command(command) => self.ask(ticket, command, effects),
             Request::Change(change) => self.administer(ticket, change, effects),
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable));
+            }
         }
     }
 

@@ -541,6 +541,9 @@ impl<S: StateMachine> Process for Client<S> {
         match request {
             Request::Command(command) => self.ask(ticket, command, effects),
             Request::Change(change) => self.administer(ticket, change, effects),
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable));
+            }
         }
     }
 

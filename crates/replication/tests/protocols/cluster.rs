@@ -34,6 +34,7 @@ pub fn placement<S: Default, F: Family>(
         service: Service::for_rtt(rtt),
         parameters: F::Parameters::for_rtt(rtt),
         machine: S::default(),
+        bug: None,
     }
 }
 

@@ -141,7 +141,7 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
             }
             Outcome::Refused(_) => operation.outcome = Ended::Failed,
             Outcome::Unknown => *self.unknown.entry(session.number).or_default() += 1,
-            Outcome::Changed => {}
+            Outcome::Changed | Outcome::Moved { .. } | Outcome::Served(_) => {}
         }
     }
 

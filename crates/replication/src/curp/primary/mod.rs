@@ -83,7 +83,9 @@
 //! managers begin where no copy can take over. Where a deployment prefers a master, that is the first one; later it is
 //! the master again only by hand.
 //!
-//! **Left out.** Reads at a nearby backup (3.10), migration between groups (3.15), the unified variant (3.16); the nodes
+//! **Elsewhere.** Keys move between groups (3.15) by commands in both logs: [`crate::partitions`].
+//!
+//! **Left out.** Reads at a nearby backup (3.10), the unified variant (3.16); the nodes
 //! of a group do not change, only which of them are its copies.
 
 mod book;

@@ -152,7 +152,9 @@ impl Driver<Protocol> for Rivals {
         let reply = match outcome {
             Outcome::Replied(reply) => reply,
             Outcome::Refused(_) => return,
-            Outcome::Unknown | Outcome::Changed => return self.unheard(Some(open)),
+            Outcome::Unknown | Outcome::Changed | Outcome::Moved { .. } | Outcome::Served(_) => {
+                return self.unheard(Some(open));
+            }
         };
         match (&open.command, &reply) {
             (Command::Change { partition, at, to: Some(to), .. }, Reply::Changed(version)) => {
