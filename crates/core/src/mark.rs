@@ -1,6 +1,6 @@
 //! Typed notes of a process: what metrics, oracles and tests read, and what changes nothing.
 
-use crate::{CommandId, Span};
+use crate::{CommandId, NodeId, Span};
 use std::fmt::Debug;
 
 /// A note of one protocol. Marks are held like sends: a host shows them only when every record made
@@ -46,6 +46,8 @@ pub enum Fact {
         /// The parts of `total`, in the order of [`Phase::ALL`]; zeros where not measured.
         phases: [Span; Phase::ALL.len()],
     },
+    /// The vote of this node completed a quorum: the others had been there before.
+    LastVoter(NodeId),
     /// A count of something that metrics show under this name, e.g. `snapshot_sent`.
     Counted(&'static str),
 }

@@ -35,6 +35,7 @@ fn commands(criterion: &mut Criterion) {
             guarantee: Guarantee::Linearizable,
             replicas: 3,
             leader: None,
+            leaders: Vec::new(),
             leads: false,
         }];
         let mut hub = isochrone_node::hub::Hub::default();

@@ -248,7 +248,9 @@ pub struct KeyspaceView {
     pub replicas: u32,
     /// The region of its leader, where it has one that this node has heard of.
     pub leader: Option<String>,
-    /// Whether a process of this node leads it.
+    /// The regions of the leaders of its partitions, in their order.
+    pub leaders: Vec<Option<String>>,
+    /// Whether a process of this node leads it, or a partition of it.
     pub leads: bool,
 }
 

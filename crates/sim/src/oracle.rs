@@ -133,7 +133,7 @@ impl Oracle {
                     (ViolationKind::Reign, format!("{process} leads reign {reign}, which {first} led"))
                 })
             }
-            Fact::Follows | Fact::Committed { .. } | Fact::Counted(_) => None,
+            Fact::Follows | Fact::Committed { .. } | Fact::LastVoter(_) | Fact::Counted(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@
 //! way (4), `SEED` which. Even seeds speak RESP3. Where there is no `redis-server` on the path nothing is compared.
 
 use super::grammar::{self, Peer, Server, encode, lay};
-use super::processes::{Addresses, Process, deployment_of, leader, node, nodes, until};
+use super::processes::{Addresses, Process, deployment_of, leader, node, nodes, page, until};
 use super::resp::{Client, Reply};
 use isochrone_core::Random;
 use std::collections::{BTreeSet, VecDeque};
@@ -171,6 +171,10 @@ fn compare(protocol: &str) {
             cluster.leader(Some(victim));
             cluster.revive(victim);
         }
+    }
+    if protocol == "multipaxos" {
+        let page = page(cluster.addresses[cluster.leader(None)].http, "/metrics").expect("a page");
+        assert!(page.contains("isochrone_quorum_last_voter_total{keyspace=\"1\",replica=\"n"), "{page}");
     }
     assert_eq!(killed, kills, "a leader dies where it was meant to");
     println!(

@@ -117,6 +117,22 @@ pub(super) fn page(state: &State) -> String {
             page.value(name, kind, help, &[("keyspace", &keyspace.name)], read(keyspace) as f64);
         }
     }
+    let mut voters: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+    for process in &status.processes {
+        for (name, count) in &process.last_voters {
+            *voters.entry((process.keyspace, name)).or_default() += count;
+        }
+    }
+    for ((keyspace, name), count) in voters {
+        let keyspace = keyspace.to_string();
+        page.value(
+            "isochrone_quorum_last_voter_total",
+            counter,
+            "Quorums that this replica's vote completed, at the nodes that counted them.",
+            &[("keyspace", &keyspace), ("replica", name)],
+            count as f64,
+        );
+    }
     let mut counted: BTreeMap<(u16, &str), u64> = BTreeMap::new();
     for process in &status.processes {
         for (what, count) in &process.counted {

@@ -411,6 +411,10 @@ impl Keyspaces {
         let placed = protocols.place(deployment, keyspace, me.id)?;
         let named = |id: &NodeId| deployment.node(*id).name.clone();
         let replicas: Vec<String> = keyspace.replicas.iter().map(named).collect();
+        // Placing has found them well-formed.
+        let spares = keyspace.parameters.read().text("spares", "");
+        let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
+        let spares = spares.map(|node| node.id).collect();
         // Placing has looked the name up.
         let protocol = protocols.name(&keyspace.protocol).unwrap_or_default();
         self.views.push(KeyspaceView {
@@ -421,6 +425,7 @@ impl Keyspaces {
             guarantee: placed.guarantee,
             replicas: keyspace.replicas.len() as u32,
             leader: None,
+            leaders: Vec::new(),
             leads: false,
         });
         self.hosts.push(placed.seats.iter().find(|seat| seat.client).map(|seat| seat.id));
@@ -429,6 +434,8 @@ impl Keyspaces {
             protocol,
             metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region, replicas)),
             nodes: keyspace.replicas.clone(),
+            spares,
+            partitions: keyspace.partitions,
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),
         });
         self.placements.extend(placed.seats);

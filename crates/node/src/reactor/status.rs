@@ -57,6 +57,8 @@ pub struct KeyspaceStatus {
     pub leader: Option<String>,
     /// The region of that node.
     pub leader_region: Option<String>,
+    /// The nodes that lead its partitions, in their order.
+    pub leaders: Vec<Option<String>>,
     /// Its replicas that this node can reach, itself included, and all of them.
     pub reachable: (usize, usize),
     /// Whether those are a majority.
@@ -101,6 +103,8 @@ pub struct ProcessStatus {
     pub decided: Option<u64>,
     /// The position its state stands behind.
     pub applied: Option<u64>,
+    /// How often the vote of each node was the last that a quorum waited for, where this process counts votes.
+    pub last_voters: BTreeMap<String, u64>,
     /// What its marks counted.
     pub counted: BTreeMap<&'static str, u64>,
 }
@@ -157,6 +161,10 @@ pub(crate) struct Served {
     pub metrics: Arc<KeyspaceMetrics>,
     /// The nodes that hold it.
     pub nodes: Vec<NodeId>,
+    /// Those that may hold it by now.
+    pub spares: Vec<NodeId>,
+    /// How many partitions it has.
+    pub partitions: u16,
     /// The server processes of this node.
     pub servers: Vec<ProcessId>,
 }
@@ -252,6 +260,10 @@ impl Reporter {
                     metrics.committed(*path, *total, phases);
                 }
             }
+            Fact::LastVoter(node) => {
+                let (name, _) = self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
+                *status.last_voters.entry(name).or_default() += 1;
+            }
             Fact::Counted(what) => *status.counted.entry(what).or_default() += 1,
         }
     }
@@ -318,22 +330,30 @@ impl Reporter {
     }
 
     fn keyspace(&self, served: &Served, view: &mut KeyspaceView, peers: &Peers) -> KeyspaceStatus {
-        let group = (served.id, PartitionId(0));
-        let own =
-            self.claims().into_iter().filter(|(k, p, _)| (*k, *p) == group).map(|(.., reign)| reign).max();
-        let heard = peers.leaders.get(&group).copied();
-        let leader = match (own, heard) {
-            (Some(reign), Some((other, _))) if other > reign => heard.map(|(_, node)| node),
-            (Some(_), _) => Some(self.me),
-            (None, _) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
+        let claims = self.claims();
+        let leads = |partition| {
+            let group = (served.id, partition);
+            let own = claims.iter().filter(|(k, p, _)| (*k, *p) == group).map(|(.., reign)| *reign).max();
+            let heard = peers.leaders.get(&group).copied();
+            match (own, heard) {
+                (Some(reign), Some((other, _))) if other > reign => heard.map(|(_, node)| node),
+                (Some(_), _) => Some(self.me),
+                (None, _) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
+            }
         };
+        let leaders: Vec<Option<NodeId>> = (0..served.partitions).map(|at| leads(PartitionId(at))).collect();
+        let leader = leaders.first().copied().flatten();
         let name = |node: NodeId| self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
         view.leader = leader.map(|leader| name(leader).1);
-        view.leads = leader == Some(self.me);
+        view.leaders = leaders.iter().map(|leader| leader.map(|leader| name(leader).1)).collect();
+        view.leads = leaders.contains(&Some(self.me));
         let reaches = |node: &NodeId| {
             *node == self.me || peers.links.get(node).is_some_and(crate::transport::link::Link::ready)
         };
         let reachable = served.nodes.iter().filter(|node| reaches(node)).count();
+        // Where the keyspace has grown, a majority of all may do without those that began.
+        let grown = reachable + served.spares.iter().filter(|node| reaches(node)).count();
+        let all = served.nodes.len() + served.spares.len();
         KeyspaceStatus {
             name: view.name.clone(),
             index: view.index,
@@ -341,8 +361,9 @@ impl Reporter {
             guarantee: view.guarantee,
             leader: leader.map(|leader| name(leader).0),
             leader_region: view.leader.clone(),
+            leaders: leaders.iter().map(|leader| leader.map(|leader| name(leader).0)).collect(),
             reachable: (reachable, served.nodes.len()),
-            ready: reachable > served.nodes.len() / 2,
+            ready: reachable > served.nodes.len() / 2 || grown > all / 2,
         }
     }
 }

@@ -25,6 +25,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
         guarantee: Guarantee::Linearizable,
         replicas: 3,
         leader: None,
+        leaders: Vec::new(),
         leads: false,
     }];
     let (mut random, mut clients, mut counters) = (Random::seeded(1), BTreeMap::new(), Counters::default());

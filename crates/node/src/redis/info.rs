@@ -183,7 +183,16 @@ impl std::fmt::Display for Described<'_> {
             keyspace.replicas,
             keyspace.leader.as_deref().unwrap_or("unknown"),
             u8::from(keyspace.leads)
-        )
+        )?;
+        if keyspace.leaders.len() < 2 {
+            return Ok(());
+        }
+        write!(f, ",partitions={}", keyspace.leaders.len())?;
+        for (at, leader) in keyspace.leaders.iter().enumerate() {
+            let before = if at == 0 { ",leaders=" } else { ";" };
+            write!(f, "{before}{}", leader.as_deref().unwrap_or("unknown"))?;
+        }
+        Ok(())
     }
 }
 
@@ -322,4 +331,30 @@ pub(crate) fn unwatch(state: &mut State, _: Args<'_>, _: &mut Context<'_>, reply
     state.watches.clear();
     reply.ok();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::{Guarantee, KeyspaceId};
+
+    #[test]
+    fn the_leader_of_every_partition_is_named() {
+        let mut keyspace = KeyspaceView {
+            id: KeyspaceId(1),
+            name: "main".to_owned(),
+            index: 0,
+            protocol: "multipaxos",
+            guarantee: Guarantee::Linearizable,
+            replicas: 3,
+            leader: Some("Oregon".to_owned()),
+            leaders: vec![Some("Oregon".to_owned())],
+            leads: true,
+        };
+        let line = "name=main,protocol=multipaxos,guarantee=linearizable,replicas=3,leader=Oregon,leads=1";
+        assert_eq!(Described(&keyspace).to_string(), line);
+        keyspace.leaders.extend([None, Some("Ohio".to_owned())]);
+        let all = format!("{line},partitions=3,leaders=Oregon;unknown;Ohio");
+        assert_eq!(Described(&keyspace).to_string(), all);
+    }
 }

@@ -74,6 +74,7 @@ impl World {
             guarantee: Guarantee::Linearizable,
             replicas: 5,
             leader: Some("Oregon".to_owned()),
+            leaders: Vec::new(),
             leads: false,
         };
         let address: SocketAddr = "127.0.0.1:50000".parse().unwrap();

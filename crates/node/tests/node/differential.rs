@@ -40,6 +40,7 @@ impl Here {
             guarantee: Guarantee::Linearizable,
             replicas: 1,
             leader: None,
+            leaders: Vec::new(),
             leads: true,
         };
         Here {

@@ -299,6 +299,7 @@ impl<V: Wire> Log<V> {
             if !flight.decided && enough {
                 flight.decided = true;
                 flight.quorum = now;
+                effects.mark(Note::LastVoter(from.node));
             }
         }
         self.collect(effects);

@@ -2,7 +2,7 @@
 
 use super::Configuration;
 use crate::request::Refusal;
-use isochrone_core::{Ballot, Fact, Instant, Mark, ReplicaId, Slot, Span, Wire};
+use isochrone_core::{Ballot, Fact, Instant, Mark, NodeId, ReplicaId, Slot, Span, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -221,6 +221,8 @@ pub enum Note {
     Leads(Ballot),
     /// It no longer does.
     Follows,
+    /// The vote of this node completed a quorum.
+    LastVoter(NodeId),
     /// Something worth counting.
     Counted(&'static str),
 }
@@ -230,6 +232,7 @@ impl Mark for Note {
         Some(match self {
             Note::Leads(ballot) => Fact::Leads { reign: ballot.reign() },
             Note::Follows => Fact::Follows,
+            Note::LastVoter(node) => Fact::LastVoter(*node),
             Note::Counted(name) => Fact::Counted(name),
         })
     }
