@@ -156,7 +156,7 @@ fn what_is_not_allowed_is_denied_and_logged() {
             > GET mine:1 ; GET shared ; SET drop x
               ask 0 k1 Get { key: "mine:1" }
               ask 1 k1 Get { key: "shared" }
-              ask 2 k1 Set { key: "drop", value: "x", condition: Always, expiry: Clear, get: false }
+              ask 2 k1 Set { key: "drop", value: "x", condition: Always, expiry: Clear, get: false } in order
             < 0 nil
               $-1·
             < 1 nil

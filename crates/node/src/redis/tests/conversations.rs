@@ -115,9 +115,9 @@ fn replies_take_the_shape_of_the_version() {
               ask 1 k1 SMembers { key: "s" }
               ask 2 k1 ZScore { key: "z", member: "a" }
               ask 3 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
-              ask 4 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              ask 4 k1 ZMPop { keys: ["z"], end: Least, count: 1 } in order
               ask 5 k1 Get { key: "n" } in order
-              ask 6 k1 Pop { key: "l", side: Left, count: Some(2) }
+              ask 6 k1 Pop { key: "l", side: Left, count: Some(2) } in order
               ask 7 k1 Type { key: "h" } in order
               ask 8 k1 Scan { cursor: 0, count: 10, pattern: None, kind: None } in order
             < 0 map bulk f, bulk v
@@ -145,9 +145,9 @@ fn replies_take_the_shape_of_the_version() {
               ask 10 k1 SMembers { key: "s" }
               ask 11 k1 ZScore { key: "z", member: "a" }
               ask 12 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: true }
-              ask 13 k1 ZMPop { keys: ["z"], end: Least, count: 1 }
+              ask 13 k1 ZMPop { keys: ["z"], end: Least, count: 1 } in order
               ask 14 k1 Get { key: "n" } in order
-              ask 15 k1 Pop { key: "l", side: Left, count: Some(2) }
+              ask 15 k1 Pop { key: "l", side: Left, count: Some(2) } in order
             < 9 map bulk f, bulk v
               %1·$1·f·$1·v·
             < 10 set bulk a, bulk b
@@ -362,7 +362,7 @@ fn what_is_not_known_or_refused_says_so() {
             > GET a ; GET b ; SET c 1 ; HGET d f ; GET e
               ask 0 k1 Get { key: "a" }
               ask 1 k1 Get { key: "b" }
-              ask 2 k1 Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 2 k1 Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false } in order
               ask 3 k1 HGet { key: "d", field: "f" } in order
               ask 4 k1 Get { key: "e" } in order
             < 0 refused OVERLOADED 100000 commands are under way; retry with back-off
@@ -533,7 +533,7 @@ fn a_read_behind_a_write_of_its_connection_keeps_its_place() {
         expect![[r#"
             > GET a ; SET a 1 ; GET a ; GET b
               ask 0 k1 Get { key: "a" }
-              ask 1 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 1 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false } in order
               ask 2 k1 Get { key: "a" } in order
               ask 3 k1 Get { key: "b" } in order
             < 0 nil
