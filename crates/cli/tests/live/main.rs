@@ -6,6 +6,7 @@ mod differential;
 mod full_disk;
 #[path = "../../../node/tests/node/grammar.rs"]
 mod grammar;
+mod hand_over;
 mod hostile;
 mod messages;
 mod processes;

@@ -192,16 +192,18 @@ fn counts_are_exact_whatever_the_adversary_does() {
         u64::MAX => (0, number("ISOCHRONE_SEEDS", 150)),
         seed => (seed, 1),
     };
-    let (mut broken, mut answered, mut fast, mut recoveries) = (Vec::new(), 0, 0, 0);
+    let (mut broken, mut answered, mut fast, mut recoveries, mut by_hand) = (Vec::new(), 0, 0, 0, 0);
     for seed in first..first + seeds {
         let mut lab = Lab::new(seed, None);
         if let Some(text) = lab.run(6_000) {
             broken.push(format!("seed {seed}: {text}"));
         }
         answered += lab.answered();
+        by_hand += lab.count("handovers_begun");
         (fast, recoveries) = (fast + lab.fast, recoveries + lab.count("masters_begun"));
     }
-    println!("{answered} answers, {fast} by witnesses, {recoveries} masters");
+    println!("{by_hand} changes by hand; {answered} answers, {fast} by witnesses, {recoveries} masters");
     assert!(broken.is_empty(), "{} of {seeds}:\n{}", broken.len(), broken[..broken.len().min(10)].join("\n"));
+    assert!(by_hand > seeds / 4, "{by_hand} changes by hand");
     assert!(fast > answered as u64 / 20 && recoveries > seeds, "{fast} of {answered}, {recoveries} masters");
 }

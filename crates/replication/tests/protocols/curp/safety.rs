@@ -36,3 +36,12 @@ fn five_replicas_hold_under_all_faults() {
     let (_, counted) = hold(&Case::<Family>::new(5, FaultSet::ALL, tune), 1_000_000, 40);
     println!("{counted:?}");
 }
+
+/// The first master is told to hand over, and is cut off when it has, or just before.
+#[test]
+fn a_master_that_hands_over_may_be_cut_off() {
+    let told = Case { usurped: true, hot: true, rounds: 200, ..Case::<Family>::new(3, FaultSet::NONE, tune) };
+    let (_, counted) = hold(&told, 2_000_000, 60);
+    let begun = counted.get("handovers_begun").copied().unwrap_or(0);
+    assert!(begun > 30, "{counted:?}");
+}

@@ -1,0 +1,86 @@
+//! Operators move the leader while clients count, and then a leader that was moved to is killed: totals are exact.
+
+use super::processes::{deployment_of, leader, node, nodes, until};
+use super::replace::order;
+use super::resp::{Client, Reply};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Counts until it is told to stop: how many increments were acknowledged, and of how many nobody knows.
+fn counter(redis: std::net::SocketAddr, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<(i64, i64)> {
+    std::thread::spawn(move || {
+        let (mut done, mut unknown, mut connection) = (0, 0, None);
+        while !stop.load(Ordering::SeqCst) {
+            if connection.is_none() {
+                connection = Client::connect(redis).ok();
+                std::thread::yield_now();
+            }
+            let Some(client) = &mut connection else { continue };
+            match client.ask(&["INCR", "count"]) {
+                Ok(Reply::Number(_)) => done += 1,
+                Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
+                Ok(Reply::Error(_)) => unknown += 1,
+                _ => (unknown, connection) = (unknown + 1, None),
+            }
+        }
+        (done, unknown)
+    })
+}
+
+fn moved(protocol: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(3);
+    let file = deployment_of(path, "cluster.toml", "moved", &addresses, protocol);
+    let mut processes: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
+    until("a write", || {
+        let mut client = Client::connect(addresses[0].redis).ok()?;
+        matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
+    });
+    let refused = order(addresses[0].http, "move-leader", "n9").unwrap_err();
+    assert!(refused.contains("there is no node"), "{refused}");
+    let stop = Arc::new(AtomicBool::new(false));
+    let counters: Vec<_> =
+        addresses.iter().map(|addresses| counter(addresses.redis, Arc::clone(&stop))).collect();
+    let move_to = |heir: usize, asked: usize| {
+        let name = format!("n{heir}");
+        until("the order", || {
+            order(addresses[asked].http, "move-leader", &name)
+                .inspect_err(|why| println!("{name}: {why}"))
+                .ok()
+        });
+        until("the leader", || leader(addresses[heir].http).filter(|leads| *leads == name));
+    };
+    for round in 0..6 {
+        move_to((round + 1) % 3, round % 3);
+    }
+    // The one that was moved to last is killed: another leads without being told to; it comes back, and leads again.
+    processes[0].signal("KILL");
+    assert_eq!(processes[0].end(), None);
+    until("another leader", || leader(addresses[1].http).filter(|leads| leads != "n0"));
+    processes[0] = node(&file, 0, path);
+    move_to(0, 1);
+    stop.store(true, Ordering::SeqCst);
+    let told: Vec<(i64, i64)> = counters.into_iter().map(|counter| counter.join().unwrap()).collect();
+    let least: i64 = told.iter().map(|(done, _)| done).sum();
+    let most = least + told.iter().map(|(_, unknown)| unknown).sum::<i64>();
+    for addresses in &addresses {
+        let count =
+            until("the count", || match Client::connect(addresses.redis).ok()?.ask(&["GET", "count"]) {
+                Ok(Reply::Text(text)) => text.parse::<i64>().ok(),
+                _ => None,
+            });
+        assert!((least..=most).contains(&count), "{count} is not from {least} to {most}");
+    }
+    assert!(least > 20, "{told:?}");
+}
+
+#[test]
+fn the_master_of_curp_is_moved_and_killed() {
+    moved("curp");
+}
+
+#[test]
+fn the_leader_of_curp_consensus_is_moved_and_killed() {
+    moved("curp-consensus");
+}
