@@ -391,7 +391,7 @@ impl Turn<'_> {
 
 impl Store {
     /// Puts in a key that is not there, as it is.
-    fn take_in(&mut self, key: &Blob, entry: Entry) {
+    pub(crate) fn take_in(&mut self, key: &Blob, entry: Entry) {
         if entry.deadline != Stamp::MAX {
             self.deadlines.insert(entry.deadline, key);
         }

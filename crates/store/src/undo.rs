@@ -65,13 +65,12 @@ impl Store {
             if gone.deadline != Stamp::MAX {
                 self.deadlines.remove(gone.deadline, key);
             }
+            if let Some(index) = &mut self.index {
+                index.remove(key);
+            }
         }
         if let Some(entry) = entry {
-            self.digest = self.digest.wrapping_add(entry.version);
-            if entry.deadline != Stamp::MAX {
-                self.deadlines.insert(entry.deadline, key);
-            }
-            self.keys.insert(key, entry);
+            self.take_in(key, entry);
         }
     }
 }

@@ -239,6 +239,42 @@ fn steps_that_make_no_sense_change_nothing() {
     assert_eq!(wire::decode::<Response>(&wire::encode(&response)).unwrap(), response);
 }
 
+/// What was executed too early while a stretch goes is taken back, and its keys go with the others.
+#[test]
+fn a_key_that_was_deleted_too_early_is_moved() {
+    let mut stores = [Store::default(), Store::default()];
+    let mine = (0..9_000).map(|n| Blob::from(format!("k{n}")));
+    let mine: Vec<Blob> = mine.filter(|key| RINGS[0].owner(RINGS[0].place(key)).0 == 0).collect();
+    for key in &mine {
+        stores[0].apply(&at(1, Operation::IncrBy { key: key.clone(), by: 1 }));
+    }
+    let Told::Leaving { of, piece, .. } = release(&mut stores[0], 0, Some(Stretch::ALL), 0) else { panic!() };
+    take(&mut stores[1], Step::Install { ring: RINGS[1], of, piece });
+    let left = mine.iter().filter(|key| !of.stretch.contains(RINGS[0].place(key)));
+    let left: Vec<Blob> = left.cloned().collect();
+    for key in &left {
+        let delete = at(2, Operation::Del { keys: [key.clone()].into() });
+        let before = stores[0].before(&delete);
+        assert_eq!(stores[0].apply(&delete), Response::Integer(1));
+        stores[0].revert(before);
+    }
+    assert!(left.len() > 1_000);
+    let (_, moved) = carry_on(&mut stores, of.serial);
+    assert_eq!((moved, stores[0].len(), stores[1].len()), (left.len() as u64, 0, mine.len()));
+}
+
+/// Goes on with all, from the first, behind this move.
+fn carry_on(stores: &mut [Store; 2], mut done: u64) -> (u64, u64) {
+    let (mut moves, mut moved) = (0, 0);
+    while let Told::Leaving { of, keys, piece, .. } = release(&mut stores[0], 0, Some(Stretch::ALL), done) {
+        assert!(piece.last);
+        let install = Step::Install { ring: RINGS[1], of, piece };
+        assert_eq!(take(&mut stores[1], install), Told::Installed);
+        (moves, moved, done) = (moves + 1, moved + keys, of.serial);
+    }
+    (moves, moved)
+}
+
 /// While a stretch goes, keys come into it and leave it; a move is never larger than was said.
 #[test]
 fn moves_are_small_whatever_is_written_meanwhile() {
