@@ -1,5 +1,8 @@
 use super::*;
-use isochrone_core::KeyspaceId;
+use isochrone_core::command::Access;
+use isochrone_core::migration::{Cursor, Move, Piece, Step};
+use isochrone_core::{Effect, Export, Footprint, KeyspaceId, NodeId, Outbox, Random, Role, Stamp};
+use serde::{Deserialize, Serialize};
 
 #[test]
 fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
@@ -17,4 +20,335 @@ fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
     for number in 0..100 {
         assert_eq!(partition(16, &format!("{{user7}}:{number}")), partition(16, "user7"));
     }
+}
+
+/// A command that touches keys, and a number to know it by; or a step.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+enum Asks {
+    Keys(u32, Vec<Blob>),
+    Step(Step),
+}
+
+impl Footprint for Asks {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        match self {
+            Asks::Keys(_, keys) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
+            Asks::Step(_) => visit(Touch::All(Access::Update)),
+        }
+    }
+}
+
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+enum Says {
+    Done(u32),
+    Told(Told),
+}
+
+/// What the partitions execute is played by the tests.
+#[derive(Clone, Hash, Debug)]
+struct Machine;
+
+impl Export for Machine {
+    fn chunk(&self, _: u64) -> Option<Blob> {
+        None
+    }
+}
+
+impl StateMachine for Machine {
+    type Command = Asks;
+    type Reply = Says;
+    type View = Machine;
+    type Before = ();
+    fn before(&self, _: &Asks) {}
+    fn revert(&mut self, (): ()) {}
+    fn apply(&mut self, _: &Asks) -> Says {
+        Says::Done(0)
+    }
+    fn reads_only(_: &Asks) -> bool {
+        false
+    }
+    fn read(&self, _: &Asks) -> Option<Says> {
+        None
+    }
+    fn step(step: Step, _: Stamp) -> Option<Asks> {
+        Some(Asks::Step(step))
+    }
+    fn told(reply: &Says) -> Option<&Told> {
+        match reply {
+            Says::Told(told) => Some(told),
+            Says::Done(_) => None,
+        }
+    }
+    fn export(&self) -> Machine {
+        Machine
+    }
+    fn absorb(&mut self, _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
+    }
+}
+
+/// The client of a partition: it sends what it is asked to the test, whose messages are answers.
+#[derive(Clone, Hash)]
+struct Fake;
+
+type Said = Result<(u64, Asks), (u64, Option<Says>)>;
+
+#[derive(Clone, Debug)]
+struct Nothing;
+
+impl Mark for Nothing {
+    fn fact(&self) -> Option<Fact> {
+        None
+    }
+}
+
+impl Process for Fake {
+    type Setup = ();
+    type Message = Said;
+    type Record = ();
+    type Request = Request<Asks>;
+    type Outcome = Outcome<Says>;
+    type Timer = ();
+    type Mark = Nothing;
+    fn open(_: Identity, (): &()) -> Fake {
+        Fake
+    }
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+    fn replay(&mut self, (): ()) {}
+    fn start(&mut self, _: &mut Effects<Fake>) {}
+    fn receive(&mut self, _: ProcessId, message: Said, effects: &mut Effects<Fake>) {
+        if let Err((ticket, says)) = message {
+            effects.complete(Ticket(ticket), says.map_or(Outcome::Unknown, Outcome::Replied));
+        }
+    }
+    fn request(&mut self, ticket: Ticket, request: Request<Asks>, effects: &mut Effects<Fake>) {
+        if let Request::Command(command) = request {
+            // The partition is not known here, so the asked one is told by its key in the tests.
+            effects.send(effects.me(), Ok((ticket.0, command)));
+        }
+    }
+    fn expire(&mut self, (): (), _: &mut Effects<Fake>) {}
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+}
+
+/// A client of two partitions, and what leaves it.
+struct Bench {
+    divided: Divided<Machine, Fake>,
+    outbox: Outbox<Divided<Machine, Fake>>,
+    now: Instant,
+    asked: Vec<(u64, Asks)>,
+    answered: Vec<(u64, Outcome<Says>)>,
+}
+
+const ME: ProcessId = ProcessId {
+    node: NodeId(0),
+    keyspace: KeyspaceId(1),
+    partition: PartitionId(0),
+    role: Role(1),
+    instance: 0,
+};
+
+impl Bench {
+    fn new() -> Bench {
+        let service = Service::for_rtt(Span::from_millis(10));
+        let setup = Setup { parts: vec![(), ()], service, bug: None };
+        let divided = Divided::open(Identity { process: ME, incarnation: 1 }, &setup);
+        let outbox = Outbox::new(ME, Random::seeded(1));
+        Bench { divided, outbox, now: Instant::ZERO, asked: Vec::new(), answered: Vec::new() }
+    }
+
+    fn input(
+        &mut self,
+        input: impl FnOnce(&mut Divided<Machine, Fake>, &mut Effects<Divided<Machine, Fake>>),
+    ) {
+        input(&mut self.divided, self.outbox.input(self.now, Stamp::ZERO));
+        self.drain();
+        self.divided.settle(self.outbox.input(self.now, Stamp::ZERO));
+        self.drain();
+        self.divided.check();
+    }
+
+    fn drain(&mut self) {
+        for effect in self.outbox.drain() {
+            match effect {
+                Effect::Send { message: Ok(asked), .. } => self.asked.push(asked),
+                Effect::Complete { ticket, outcome, .. } => self.answered.push((ticket.0, outcome)),
+                _ => {}
+            }
+        }
+    }
+
+    fn ask(&mut self, number: u32, keys: &[&str]) {
+        let command = Asks::Keys(number, keys.iter().map(|key| Blob::from(*key)).collect());
+        self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
+    }
+
+    /// A partition answers what was asked under this inner ticket.
+    fn tell(&mut self, partition: u16, ticket: u64, says: Option<Says>) {
+        let from = ProcessId { partition: PartitionId(partition), ..ME };
+        self.input(|divided, effects| divided.receive(from, Err((ticket, says)), effects));
+    }
+
+    fn pass(&mut self, time: Span) {
+        self.now = self.now + time;
+        self.input(|divided, effects| divided.expire(Timer::Again, effects));
+    }
+
+    /// The numbers of the commands that were sent since the last look, with their inner tickets.
+    fn sent(&mut self) -> Vec<(u32, u64)> {
+        let number = |(ticket, asks): (u64, Asks)| match asks {
+            Asks::Keys(number, _) => (number, ticket),
+            Asks::Step(step) => panic!("{step:?}"),
+        };
+        self.asked.drain(..).map(number).collect()
+    }
+
+    fn step(&mut self) -> (u64, Step) {
+        match self.asked.pop() {
+            Some((ticket, Asks::Step(step))) => (ticket, step),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A key that partition 0 owns at first, and the whole of what it owns.
+fn mine() -> (String, Stretch) {
+    let ring = Ring { keyspace: KeyspaceId(1), partitions: 2, at: PartitionId(0) };
+    let key = (0..).map(|n| format!("k{n}")).find(|key| ring.owner(ring.place(key.as_bytes())).0 == 0);
+    (key.unwrap(), ring.stretch(PartitionId(0)))
+}
+
+fn elsewhere(there: bool) -> Option<Says> {
+    let (_, stretch) = mine();
+    Some(Says::Told(Told::Elsewhere { stretch, to: PartitionId(1), version: 1, there }))
+}
+
+/// T39: who does not know of a move is told, asks again where the keys are, and is answered once. What was asked on one
+/// key stays in its order: what is still on its way to where the key was is waited for.
+#[test]
+fn a_stale_client_is_redirected_and_keeps_the_order_on_a_key() {
+    let (key, _) = mine();
+    let mut bench = Bench::new();
+    for number in 1..=3 {
+        bench.ask(number, &[&key]);
+    }
+    let sent = bench.sent();
+    assert_eq!(sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2, 3]);
+    // The second answer is heard first.
+    bench.tell(0, sent[1].1, elsewhere(true));
+    bench.ask(4, &[&key]);
+    assert_eq!(bench.sent(), [], "1 and 3 are on their way to where the key was");
+    bench.tell(0, sent[0].1, Some(Says::Done(1)));
+    assert_eq!(bench.sent(), [], "3 is still");
+    assert_eq!(bench.answered, [(1, Outcome::Replied(Says::Done(1)))], "executed before the key left");
+    bench.tell(0, sent[2].1, elsewhere(true));
+    let again = bench.sent();
+    assert_eq!(again.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 4]);
+    for (number, ticket) in again {
+        bench.tell(1, ticket, Some(Says::Done(number)));
+    }
+    assert_eq!(bench.answered.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    bench.ask(5, &[&key]);
+    assert_eq!(bench.sent().len(), 1, "nothing waits any more");
+}
+
+/// What is not known to have been refused is not asked for elsewhere.
+#[test]
+fn a_command_in_doubt_stays_in_doubt() {
+    let (key, _) = mine();
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key]);
+    bench.ask(2, &[&key]);
+    let sent = bench.sent();
+    bench.tell(0, sent[0].1, elsewhere(true));
+    bench.tell(0, sent[1].1, None);
+    assert_eq!(bench.answered, [(2, Outcome::Unknown)]);
+    assert_eq!(bench.sent().len(), 1, "only the one that was refused goes on");
+}
+
+/// A move whose driver is gone is ended by whoever runs into it, and what waited for it goes on; a command that waits too
+/// long is refused, which is true: it was not executed.
+#[test]
+fn whoever_waits_for_long_ends_the_move() {
+    let (key, stretch) = mine();
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key]);
+    let mut ticket = bench.sent()[0].1;
+    for _ in 0..200 {
+        bench.tell(0, ticket, elsewhere(false));
+        bench.pass(Span::from_millis(200));
+        if bench.asked.iter().any(|(_, asks)| matches!(asks, Asks::Step(_))) {
+            break;
+        }
+        ticket = bench.sent()[0].1;
+    }
+    let at = bench.asked.iter().position(|(_, asks)| matches!(asks, Asks::Step(_))).unwrap();
+    let (step, asks) = bench.asked.remove(at);
+    assert!(matches!(asks, Asks::Step(Step::Release { wish: None, done: 0, .. })), "{asks:?}");
+    let of = Move { from: PartitionId(0), to: PartitionId(1), serial: 7, stretch, version: 1 };
+    let chunk = Blob::from("all");
+    let piece = Piece { from: Cursor::default(), next: Cursor { entry: 1, element: 0 }, last: true, chunk };
+    let probe = bench.sent().last().map(|(_, ticket)| *ticket);
+    bench.tell(0, step, Some(Says::Told(Told::Leaving { of, keys: 1, bytes: 3, piece })));
+    let (step, install) = bench.step();
+    assert!(matches!(install, Step::Install { ring, .. } if ring.at == PartitionId(1)), "{install:?}");
+    bench.tell(1, step, Some(Says::Told(Told::Installed)));
+    let at = bench.asked.iter().position(|(_, asks)| matches!(asks, Asks::Step(_))).unwrap();
+    let (_, release) = bench.asked.remove(at);
+    assert!(matches!(release, Asks::Step(Step::Release { wish: None, done: 7, .. })), "{release:?}");
+    if let Some(probe) = probe {
+        bench.tell(0, probe, elsewhere(true));
+    }
+    bench.pass(Span::from_millis(200));
+    let (number, ticket) = bench.sent()[0];
+    bench.tell(1, ticket, Some(Says::Done(number)));
+    assert_eq!(bench.answered, [(1, Outcome::Replied(Says::Done(1)))]);
+}
+
+#[test]
+fn a_wish_is_granted_part_by_part_and_two_at_once_are_refused() {
+    let (_, stretch) = mine();
+    let mut bench = Bench::new();
+    let order = |ticket| {
+        let request = Request::Move { stretch, from: PartitionId(0), to: PartitionId(1) };
+        move |divided: &mut Divided<Machine, Fake>, effects: &mut Effects<_>| {
+            divided.request(Ticket(ticket), request, effects);
+        }
+    };
+    bench.input(order(1));
+    bench.input(order(2));
+    assert_eq!(bench.answered.pop(), Some((2, Outcome::Refused(Refusal::Busy))));
+    let middle = stretch.last / 2;
+    let parts = [(stretch.first, middle), (middle + 1, stretch.last)];
+    for (serial, (first, last)) in (1..).zip(parts) {
+        let (ticket, step) = bench.step();
+        let Step::Release { wish: Some((wish, _)), done, .. } = step else { panic!("{step:?}") };
+        assert_eq!((wish, done), (Stretch { first, last: stretch.last }, serial - 1));
+        let part = Stretch { first, last };
+        let of = Move { from: PartitionId(0), to: PartitionId(1), serial, stretch: part, version: 1 };
+        let (from, next) = (Cursor::default(), Cursor { entry: 1, element: 0 });
+        let piece = Piece { from, next, last: false, chunk: Blob::from("1") };
+        bench.tell(0, ticket, Some(Says::Told(Told::Leaving { of, keys: 2, bytes: 9, piece })));
+        let (ticket, _) = bench.step();
+        bench.tell(1, ticket, Some(Says::Told(Told::Expects(next))));
+        let (ticket, fetch) = bench.step();
+        assert_eq!(fetch, Step::Fetch { serial, from: next });
+        // Nobody answers at first; it begins again with what is leaving.
+        bench.tell(0, ticket, None);
+        bench.pass(Span::from_secs(1));
+        let (ticket, step) = bench.step();
+        assert!(matches!(step, Step::Release { done: 0, .. }), "{step:?}");
+        let piece = Piece { from, next, last: true, chunk: Blob::from("1") };
+        bench.tell(0, ticket, Some(Says::Told(Told::Leaving { of, keys: 2, bytes: 9, piece })));
+        let (ticket, _) = bench.step();
+        bench.tell(1, ticket, Some(Says::Told(Told::Installed)));
+    }
+    let (ticket, step) = bench.step();
+    assert!(matches!(step, Step::Release { wish: None, done: 2, .. }), "{step:?}");
+    bench.tell(0, ticket, Some(Says::Told(Told::Nothing)));
+    assert_eq!(bench.answered, [(1, Outcome::Moved { keys: 4, bytes: 18, stretches: 2 })]);
 }
