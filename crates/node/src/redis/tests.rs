@@ -1,7 +1,11 @@
 //! The gateway as a conversation: bytes in, requests and bytes out.
 
 mod conversations;
+mod footprints;
 mod garbage;
+#[allow(dead_code)] // The comparison with a real server lies there too.
+#[path = "../../tests/node/grammar.rs"]
+mod grammar;
 mod limits;
 mod page;
 mod redis_texts;
