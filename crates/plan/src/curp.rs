@@ -59,7 +59,7 @@ pub fn synced<'a>(
     group.reach(matrix, client.into(), seat) + backups.max().unwrap_or_default()
 }
 
-/// The same for a read under leases: the round trip to the master.
+/// The same for a read under leases at the master: the round trip to it.
 ///
 /// # Panics
 /// If no live replica stands in the master's region.
@@ -71,6 +71,22 @@ pub fn read<'a>(
 ) -> Span {
     let group = replicas.into();
     group.reach(matrix, client.into(), group.seat_in(master))
+}
+
+/// The same for a read where copies are read at as well: the round trip to the nearest of them and the master.
+///
+/// # Panics
+/// If no live replica stands in the master's region.
+pub fn nearby_read<'a>(
+    matrix: &Matrix,
+    client: impl Into<Client>,
+    master: RegionId,
+    replicas: impl Into<Group<'a>>,
+    f: usize,
+) -> Span {
+    let (group, client) = (replicas.into(), client.into());
+    let near = copies(master, group, f).into_iter().map(|seat| group.reach(matrix, client, seat));
+    near.fold(read(matrix, client, master, group), Span::min)
 }
 
 #[cfg(test)]
@@ -88,10 +104,13 @@ mod tests {
             let far = &replicas[1..1 + f];
             let fast = commits(&replicas, |client| commit(&matrix, client, master, &replicas, f));
             let slow = commits(&replicas, |client| synced(&matrix, client, master, &replicas, f));
+            let near = commits(&replicas, |client| nearby_read(&matrix, client, master, &replicas, f));
             for (at, client) in replicas.iter().enumerate() {
                 let witnesses = far.iter().map(|copy| rtt(*client, *copy)).max().unwrap_or(0);
                 let backups = far.iter().map(|copy| rtt(master, *copy)).max().unwrap_or(0);
                 assert_eq!(slow[at], rtt(*client, master) + backups, "{f} copies, client {at}");
+                let nearest = far.iter().map(|copy| rtt(*client, *copy)).min();
+                assert_eq!(near[at], nearest.unwrap_or(u64::MAX).min(rtt(*client, master)), "{f}, {at}");
                 assert_eq!(fast[at], witnesses.max(rtt(*client, master)).min(slow[at]), "{f}, {at}");
             }
         }

@@ -196,7 +196,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
                 Told::Forgotten => (Outcome::Unknown, None),
                 // This client has no witnesses; the safe answer follows when it asks again.
-                Told::Speculative(_) => continue,
+                Told::Speculative(_) | Told::Near(_) => continue,
                 Told::Touches => {
                     if let Some(asked) = self.outstanding.get_mut(sequence)
                         && !std::mem::replace(&mut asked.touching, true)

@@ -115,6 +115,8 @@ pub enum Told<R> {
     Forgotten,
     /// It was not taken: too much is waiting.
     Overloaded,
+    /// It was read from the state of a copy that does not lead.
+    Near(R),
 }
 
 /// Where the time of a slot went at the leader, microseconds: waiting for its slot, own vote, quorum,

@@ -105,6 +105,9 @@ pub enum Step<V> {
     Local(V),
     /// What was proposed here and not yet decided may never be: whoever asks again is to be proposed again.
     Dropped,
+    /// A read that was sent to this replica although it does not lead may now be answered from the state as it
+    /// stands, of which nothing is tentative; it is in no order.
+    Near(V),
     /// These have their place behind everything handed out before, and are not safe yet. Each is followed, in
     /// the same sequence, by the [`Step::Decided`] of the same values, or by a [`Step::Dropped`], which voids
     /// every tentative one that is not yet decided. While any is outstanding, no other values are decided. Only

@@ -3,12 +3,15 @@
 //!
 //! A command has one number in all its life. While its reign is not known it is asked for without witnesses, and only
 //! a safe answer counts. Under a later reign everything outstanding begins anew, with the witnesses of that one.
+//! Reads go to a copy that is nearer than the leader, where the family has copies that may answer, and to the leader as
+//! soon as the copy says that it does not, or says nothing ([`super::nearby`]).
 //! Commands that no witness can keep (too large, too many keys, all keys) are asked for with a safe answer at once.
 
 use super::decision::{Attempt, Decision};
+use super::nearby::Nearby;
 use super::paths::Paths;
 use super::program::Program;
-use super::{Bug, FastPath, Heard, Kept, Recording, Records, Verdicts, View, key_hashes};
+use super::{Bug, Distant, FastPath, Heard, Kept, Recording, Records, Verdicts, View, key_hashes};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::Tuning as _;
@@ -17,8 +20,8 @@ use crate::order::Reign;
 use crate::request::{Change, Outcome, Refusal, Request};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
-    Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed, Path,
-    Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, wire,
+    Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed,
+    NodeId, Path, Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, wire,
 };
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -35,6 +38,7 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     view: Option<View>,
     paths: Paths,
     program: Program,
+    nearby: Nearby,
     /// When somebody was last asked for the view.
     sought: Option<Instant>,
     /// Who is asked.
@@ -57,6 +61,8 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
     /// waits for that, lest it overtake.
     parked: bool,
+    /// When the deadline of reads at a copy is looked at.
+    watching_reads: Option<Instant>,
     spoken: PhantomData<fn() -> W>,
 }
 
@@ -78,6 +84,20 @@ struct Asked<S: StateMachine> {
     due: Instant,
     attempts: u32,
     attempt: Attempt<S::Reply>,
+    near: Near,
+    /// What a planted bug has read before it asked the witness.
+    early: Option<S::Reply>,
+}
+
+/// How far a read has come at a copy.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+enum Near {
+    /// No copy was asked.
+    Untried,
+    /// This node's was, then, and is waited for until then.
+    Asked(NodeId, Instant, Instant),
+    /// The leader is asked.
+    Over,
 }
 
 /// The timers of a client.
@@ -87,20 +107,22 @@ pub enum Timer {
     Sweep,
     /// Records may have been waited for long enough.
     Records,
+    /// So may reads at a copy.
+    Reads,
 }
 
 impl<S: StateMachine> Clone for Asked<S> {
     fn clone(&self) -> Asked<S> {
-        let Asked { command, keys, attempt, .. } = self;
-        let (command, keys, attempt) = (command.clone(), keys.clone(), attempt.clone());
-        Asked { command, keys, attempt, ..*self }
+        let Asked { command, keys, attempt, early, .. } = self;
+        let (command, keys, attempt, early) = (command.clone(), keys.clone(), attempt.clone(), early.clone());
+        Asked { command, keys, attempt, early, ..*self }
     }
 }
 
 impl<S: StateMachine> Hash for Asked<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.ticket, &self.command, self.touching, self.at, self.due, self.attempts).hash(state);
-        self.attempt.hash(state);
+        (&self.attempt, self.near, &self.early).hash(state);
     }
 }
 
@@ -111,6 +133,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
             view: self.view.clone(),
             paths: self.paths.clone(),
             program: self.program.clone(),
+            nearby: self.nearby.clone(),
             outstanding: self.outstanding.clone(),
             tickets: self.tickets.clone(),
             fresh: self.fresh.clone(),
@@ -123,6 +146,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
 
 impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.nearby, self.watching_reads).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
         (self.next, &self.outstanding, &self.fresh, &self.again, &self.changes).hash(state);
         (self.sweeping, self.watching, self.parked).hash(state);
@@ -165,6 +189,12 @@ fn end<S: StateMachine>(program: &mut Program, asked: &mut Asked<S>) {
     }
 }
 
+fn touches_all<S: StateMachine>(command: &S::Command) -> bool {
+    let mut all = false;
+    command.visit(&mut |touch| all |= matches!(touch, Touch::All(_)));
+    all
+}
+
 impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     /// The first command that is not finished: the replicas may forget those before it.
     fn below(&self) -> u64 {
@@ -183,6 +213,15 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if self.outstanding.is_empty() {
             self.answered = now;
         }
+        if S::follows(&command) {
+            // It must not be seen by the reads before it: they go to the leader, ahead of it.
+            for (sequence, asked) in self.outstanding.iter_mut() {
+                if matches!(asked.near, Near::Untried | Near::Asked(..)) && S::reads_only(&asked.command) {
+                    (asked.near, asked.due) = (Near::Over, now + self.setup.service.retry);
+                    self.again.push(sequence);
+                }
+            }
+        }
         let sequence = self.next;
         self.next += 1;
         let (keys, fits) = if S::reads_only(&command) { (None, false) } else { self.keys(&command) };
@@ -197,6 +236,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             due: now + self.setup.service.retry,
             attempts: 0,
             attempt: Attempt::new(None, None, now),
+            near: Near::Untried,
+            early: None,
         };
         self.outstanding.insert(sequence, asked);
         self.tickets.insert(ticket.0, sequence);
@@ -238,12 +279,28 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let quorum = self.view.as_ref().map(|view| (view.witnesses.len() as u32, least as u32));
         let records = self.paths.records(needed, &self.fast, now);
         let mix = self.planted(Bug::MixReigns);
+        let early = self.planted(Bug::BackupBeforeWitness);
         let (mut asks, mut kept) = (Vec::new(), Vec::new());
+        let (mut near, mut reading, mut first, mut until) = (None, Vec::new(), Vec::new(), now);
         self.fresh.sort_unstable();
         self.fresh.dedup();
         for sequence in std::mem::take(&mut self.fresh) {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             let reads = S::reads_only(&asked.command) && !asked.touching;
+            if reads && asked.near == Near::Untried && !touches_all::<S>(&asked.command) {
+                let to = *near.get_or_insert_with(|| self.nearby.choose(now));
+                if let Some(to) = to {
+                    let patience = self.nearby.patience(to.node, &self.fast, self.setup.service.retry / 2);
+                    asked.near = Near::Asked(to.node, now, now + patience);
+                    until = now + patience;
+                    asked.attempt = Attempt::new(reign, None, now);
+                    let (keys, command) = (Vec::new(), asked.command.clone());
+                    let kept = Kept { sequence, keys, command };
+                    if early && asked.early.is_none() { &mut first } else { &mut reading }.push(kept);
+                    continue;
+                }
+            }
+            asked.near = Near::Over;
             let clear = !reads && begin(&mut self.program, asked);
             let recorded = quorum.filter(|_| records && asked.fits && clear);
             let mut attempt = Attempt::new(reign, recorded, now);
@@ -274,6 +331,13 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             let (command, touching) = (asked.command.clone(), asked.touching);
             asks.push(Ask { sequence, command, touching, synced: !reads });
         }
+        if let Some(witness) = near.flatten() {
+            let server = self.setup.replicas.iter().find(|replica| replica.node == witness.node);
+            let server = server.copied().unwrap_or(witness);
+            self.send_near(witness, reading, effects);
+            self.send_near(server, first, effects);
+            self.watch_reads(until, effects);
+        }
         if asks.is_empty() {
             return;
         }
@@ -291,6 +355,84 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
             self.watch(effects);
         }
+    }
+
+    /// Has a copy answer reads, by way of its witness.
+    fn send_near(&mut self, to: ProcessId, kept: Vec<Kept<S::Command>>, effects: &mut Effects<Self>) {
+        let (client, below) = (self.me, self.below());
+        let Some(reign) = self.view.as_ref().map(|view| view.reign).filter(|_| !kept.is_empty()) else {
+            return;
+        };
+        if let Some(message) = W::near(Records { reign, client, below, kept }) {
+            effects.send(to, Message::Order { epoch: 0, message });
+        }
+    }
+
+    fn watch_reads(&mut self, until: Instant, effects: &mut Effects<Self>) {
+        if self.watching_reads.is_none_or(|watching| until < watching) {
+            self.watching_reads = Some(until);
+            effects.arm(Timer::Reads, until.since(effects.now()));
+        }
+    }
+
+    /// The deadline of some reads at a copy may have come: the leader is asked for them.
+    fn on_reads_deadline(&mut self, effects: &mut Effects<Self>) {
+        self.watching_reads = None;
+        let (now, retry) = (effects.now(), self.setup.service.retry);
+        let (mut earliest, mut silent) = (None, None);
+        for (sequence, asked) in self.outstanding.iter_mut() {
+            let Near::Asked(node, _, until) = asked.near else { continue };
+            if until > now {
+                earliest = Some(earliest.map_or(until, |earliest: Instant| earliest.min(until)));
+                continue;
+            }
+            (asked.near, asked.due) = (Near::Over, now + retry);
+            asked.attempt = Attempt::new(asked.attempt.reign, None, now);
+            silent = Some(node);
+            self.again.push(sequence);
+        }
+        if let Some(node) = silent {
+            self.nearby.missed(node, &self.fast, now);
+            effects.mark(Note::Fact(Fact::Counted("curp_near_late")));
+        }
+        if let Some(earliest) = earliest {
+            self.watch_reads(earliest, effects);
+        }
+    }
+
+    /// A copy does not answer reads: the leader is asked at once.
+    fn on_distant(&mut self, from: ProcessId, distant: Distant, effects: &mut Effects<Self>) {
+        let (now, retry) = (effects.now(), self.setup.service.retry);
+        for sequence in distant.sequences {
+            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            let Near::Asked(node, at, _) = asked.near else { continue };
+            if node == from.node {
+                (asked.near, asked.due, asked.early) = (Near::Over, now + retry, None);
+                asked.attempt = Attempt::new(asked.attempt.reign, None, now);
+                self.nearby.refused(node, now.since(at), &self.fast, now);
+                effects.mark(Note::Fact(Fact::Counted("curp_near_refused")));
+                self.again.push(sequence);
+            }
+        }
+        if self.view.as_ref().is_some_and(|view| view.reign != distant.reign) {
+            self.inquire(effects);
+        }
+    }
+
+    /// A copy has answered a read.
+    fn on_near(&mut self, from: ProcessId, sequence: u64, reply: S::Reply, effects: &mut Effects<Self>) {
+        let (now, early) = (effects.now(), self.planted(Bug::BackupBeforeWitness));
+        let Some(asked) = self.outstanding.get_mut(sequence) else { return };
+        // Where the leader was asked since, what follows the read may have been run before this answer was made.
+        let Near::Asked(_, at, _) = asked.near else { return };
+        self.nearby.answered(from.node, now.since(at));
+        if early && asked.early.is_none() {
+            (asked.early, asked.near) = (Some(reply), Near::Untried);
+            return self.fresh.push(sequence);
+        }
+        let reply = asked.early.take().unwrap_or(reply);
+        effects.mark(Note::Fact(Fact::Counted("curp_near")));
+        self.finish(sequence, Outcome::Replied(reply), Some(Path::Lease), None, effects);
     }
 
     /// Looks again when records have been waited for long enough.
@@ -381,7 +523,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         effects: &mut Effects<Self>,
     ) {
         let (now, mix) = (effects.now(), self.planted(Bug::MixReigns));
-        if self.view.as_ref().is_none_or(|view| view.reign <= reign) {
+        // A copy says nothing of who leads, nor does what may be from one.
+        let near = self.nearby.is_copy(from.node)
+            && answers.iter().all(|(_, told)| matches!(told, Told::Near(_) | Told::Touches));
+        if !near && self.view.as_ref().is_none_or(|view| view.reign <= reign) {
             self.turn_to(from, now);
         }
         if self.target == from {
@@ -390,7 +535,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         for (sequence, told) in answers {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             match told {
+                Told::Near(reply) => self.on_near(from, sequence, reply, effects),
                 Told::Speculative(reply) => {
+                    if asked.attempts == 0 {
+                        self.nearby.led(now.since(asked.attempt.sent));
+                    }
                     let reign = if mix { asked.attempt.reign.unwrap_or(reign) } else { reign };
                     asked.attempt.on_speculative(reign, reply);
                     self.decide(sequence, effects);
@@ -411,6 +560,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 // The same read is on its way with its effect, and is answered with that.
                 Told::Read(_) | Told::Looked(_) if asked.touching => {}
                 Told::Read(reply) => {
+                    if asked.attempts == 0 {
+                        self.nearby.led(now.since(asked.attempt.sent));
+                    }
                     self.finish(sequence, Outcome::Replied(reply), Some(Path::Lease), None, effects);
                 }
                 Told::Looked(reply) => {
@@ -420,6 +572,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 Told::Touches => {
                     // From here on it is a change like any other, and recorded like one.
                     if !std::mem::replace(&mut asked.touching, true) {
+                        asked.near = Near::Over;
                         asked.due = now + self.setup.service.retry;
                         let command = asked.command.clone();
                         let (keys, fits) = self.keys(&command);
@@ -436,7 +589,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 }
             }
         }
-        self.heard_of(reign, Some(from), effects);
+        self.heard_of(reign, Some(from).filter(|_| !near), effects);
     }
 
     fn on_redirect(
@@ -518,6 +671,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         let now = effects.now();
         self.paths = Paths::of(&view, self.view.as_ref().map(|former| (former, &self.paths)));
+        if W::reads_nearby(&self.setup.parameters) {
+            self.nearby = Nearby::of(&view, &self.setup.replicas, &self.nearby);
+        }
         self.turn_to(view.leader, now);
         self.answered = now;
         let first = self.view.is_none();
@@ -534,6 +690,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 continue;
             }
             asked.due = now + self.setup.service.retry;
+            if asked.near != Near::Untried {
+                asked.near = Near::Over;
+            }
             self.fresh.push(sequence);
         }
         effects.mark(Note::Fact(Fact::Counted("curp_views")));
@@ -600,6 +759,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 asked.attempts += 1;
+                asked.near = Near::Over;
                 asked.due = now + service.retry * u64::from(asked.attempts.min(4));
                 // Under the same reign the attempt goes on, and a safe answer is asked for.
                 match known && asked.attempt.reign.is_none() {
@@ -668,6 +828,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             view: None,
             paths: Paths::default(),
             program: Program::default(),
+            nearby: Nearby::default(),
             sought: None,
             target: setup.leader.unwrap_or(setup.replicas[0]),
             answered: Instant::ZERO,
@@ -680,6 +841,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             sweeping: false,
             watching: false,
             parked: false,
+            watching_reads: None,
             spoken: PhantomData,
             setup: Arc::new(setup.clone()),
         }
@@ -709,8 +871,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
                 Heard::Verdicts(verdicts) if verdicts.incarnation == self.me.incarnation => {
                     self.on_verdicts(from, verdicts, effects);
                 }
+                Heard::Distant(distant) if distant.incarnation == self.me.incarnation => {
+                    self.on_distant(from, distant, effects);
+                }
                 Heard::View(view) => self.adopt(view, effects),
-                Heard::Verdicts(_) | Heard::Nothing => {}
+                Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
             },
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);
@@ -743,6 +908,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
         match timer {
             Timer::Sweep => self.sweep(effects),
             Timer::Records => self.on_deadline(effects),
+            Timer::Reads => self.on_reads_deadline(effects),
         }
     }
 

@@ -15,6 +15,7 @@ pub mod consensus;
 #[cfg(test)]
 mod conversation;
 mod decision;
+mod nearby;
 mod paths;
 pub mod primary;
 mod program;
@@ -79,11 +80,24 @@ pub struct View {
     pub needed: usize,
 }
 
+/// Reads that a copy does not answer: the leader is to be asked.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Distant {
+    /// The client's incarnation that asked.
+    pub incarnation: u32,
+    /// The reign that the copy is in.
+    pub reign: Reign,
+    /// The reads.
+    pub sequences: Vec<u64>,
+}
+
 /// What a client hears by way of the order's messages.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Heard {
     /// A witness answers.
     Verdicts(Verdicts),
+    /// A copy does not answer.
+    Distant(Distant),
     /// Somebody knows of a view.
     View(View),
     /// It is not for clients.
@@ -132,6 +146,16 @@ pub trait Recording<C: Wire>: Copy + Debug + Send + Sync + 'static {
     /// Asks a witness to keep commands.
     fn records(records: Records<C>) -> Self::Message;
 
+    /// Whether clients read at a copy that is nearer than the leader, where that is safe.
+    fn reads_nearby(_parameters: &Self::Parameters) -> bool {
+        false
+    }
+
+    /// Asks the witness of a copy to have these reads answered there, if nothing that it keeps stands in the way.
+    fn near(_reads: Records<C>) -> Option<Self::Message> {
+        None
+    }
+
     /// What a client makes of a message.
     fn heard(message: Self::Message) -> Heard;
 
@@ -164,6 +188,8 @@ pub enum Bug {
     ForgetReadKeys,
     /// What was acknowledged, or whose client's session is over, is executed when it comes again (3.11).
     ExecuteForgotten,
+    /// The client reads at a backup first and asks its witness afterwards (D-20).
+    BackupBeforeWitness,
 }
 
 impl Bug {
@@ -178,6 +204,7 @@ impl Bug {
             "one-acceptance-less" => Bug::OneAcceptanceLess,
             "forget-read-keys" => Bug::ForgetReadKeys,
             "execute-forgotten" => Bug::ExecuteForgotten,
+            "backup-before-witness" => Bug::BackupBeforeWitness,
             _ => return None,
         })
     }

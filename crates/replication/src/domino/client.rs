@@ -319,7 +319,7 @@ impl<S: StateMachine> Client<S> {
                 Told::Done(reply) | Told::Read(reply) | Told::Looked(reply) => Outcome::Replied(reply),
                 Told::Forgotten => Outcome::Unknown,
                 // Nothing is speculative here.
-                Told::Speculative(_) => continue,
+                Told::Speculative(_) | Told::Near(_) => continue,
                 Told::Touches => {
                     if !std::mem::replace(&mut asked.touching, true) {
                         (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);

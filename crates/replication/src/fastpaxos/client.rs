@@ -213,8 +213,8 @@ impl<S: StateMachine> Client<S> {
                     }
                     continue;
                 }
-                // One replica's queue is full; the others may have taken it. Nothing is speculative here.
-                Told::Overloaded | Told::Speculative(_) => continue,
+                // One replica's queue is full; the others may have taken it. Nothing is speculative here, and only who leads reads.
+                Told::Overloaded | Told::Speculative(_) | Told::Near(_) => continue,
             };
             self.answer(sequence, outcome, path, spans, effects);
             self.outstanding.remove(sequence);

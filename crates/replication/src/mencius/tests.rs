@@ -183,7 +183,7 @@ impl World {
                 Step::Committed(value, _) => {
                     self.early.entry(value).or_insert(self.now);
                 }
-                Step::Local(_) | Step::Dropped | Step::Tentative(_) => {}
+                Step::Local(_) | Step::Near(_) | Step::Dropped | Step::Tentative(_) => {}
             }
         }
     }

@@ -30,6 +30,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     }
                 }
                 Step::Local(entry) => self.answer_local(&entry, effects.now()),
+                Step::Near(entry) => self.answer_near(&entry),
                 Step::Dropped => self.undo(Some(effects)),
                 Step::Tentative(tentative) => self.speculate(&tentative, Some(effects)),
             }
@@ -48,7 +49,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 }
                 Step::Tentative(tentative) => self.speculate(&tentative, None),
                 Step::Dropped => self.undo(None),
-                Step::Committed(..) | Step::Local(_) => {}
+                Step::Committed(..) | Step::Local(_) | Step::Near(_) => {}
             }
         }
     }
@@ -197,6 +198,15 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             if let Some(told) = self.read_now(*id, command, now) {
                 self.answer(id.client, None, id.sequence, told);
             }
+        }
+    }
+
+    /// Reads for a client here, where nothing is tentative, although this replica does not lead.
+    fn answer_near(&mut self, entry: &Entry<S::Command>) {
+        debug_assert!(!self.speculation.is_tentative(), "who does not lead speculates on nothing");
+        if let Entry::Read { id, command, .. } = entry {
+            let told = self.machine.read(command).map_or(Told::Touches, Told::Near);
+            self.answer(id.client, None, id.sequence, told);
         }
     }
 }

@@ -148,7 +148,7 @@ impl Group {
                         self.executed[node].extend(decided.values.iter().map(|letter| letter.name));
                     }
                     Step::Committed(letter, _) => self.ready[node].push(letter.name),
-                    Step::Local(letter) => self.read[node].push(letter.name),
+                    Step::Local(letter) | Step::Near(letter) => self.read[node].push(letter.name),
                     Step::Dropped | Step::Tentative(_) => {}
                 }
             }

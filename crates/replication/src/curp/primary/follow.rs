@@ -2,9 +2,9 @@
 //! was given up (I9).
 
 use super::Mutation;
-use super::message::{Batch, Message, Note, Record, Run};
+use super::message::{Batch, Grant, Message, Note, Record, Run};
 use super::order::Order;
-use crate::order::Ordered;
+use crate::order::{Ordered, Reign};
 use isochrone_core::{Effects, Instant, ProcessId, Slot};
 
 impl<V: Ordered> Order<V> {
@@ -25,9 +25,11 @@ impl<V: Ordered> Order<V> {
     pub(super) fn promise(&mut self, epoch: u64, effects: &mut Effects<Self>) {
         self.promised = epoch;
         self.behind = None;
+        self.near.void();
         effects.record(Record::Promised { epoch });
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn on_beat(
         &mut self,
         from: ProcessId,
@@ -35,6 +37,7 @@ impl<V: Ordered> Order<V> {
         full: Slot,
         acked: Slot,
         sent: Instant,
+        (list, reads): (u64, Option<Grant>),
         effects: &mut Effects<Self>,
     ) {
         if !self.heeds(from, epoch, effects) {
@@ -44,7 +47,11 @@ impl<V: Ordered> Order<V> {
             // Ahead: a restart forgets the grant, and waits for as long as it may hold.
             self.granted = self.granted.max(self.parameters().lease_terms().bound_until(effects.now()));
         }
-        effects.send_ahead(from, Message::Heard { epoch, sent });
+        self.near.heard(Reign(epoch, list), reads, self.knobs.0.drift_ppm);
+        let Reign(_, list) = self.near.reign();
+        let (life, at) = (self.near.life(), effects.now());
+        // Ahead: a lease to read that it gave up it does not have in another life either.
+        effects.send_ahead(from, Message::Heard { epoch, sent, list, life, at });
         if self.adopted != epoch {
             let full = self.book.full();
             // Held behind the promise: from here on no earlier master gets anything past this server.
@@ -123,6 +130,7 @@ impl<V: Ordered> Order<V> {
     /// The log is that of a master from this place on, which is not before what is final.
     pub(super) fn adopt(&mut self, epoch: u64, at: Slot, batches: Vec<Batch<V>>) {
         self.book.truncate(at.max(self.book.full()));
+        self.near.forget();
         self.take_in(at, batches);
         self.adopted = epoch;
         self.promised = self.promised.max(epoch);

@@ -8,6 +8,7 @@
 use super::book::Book;
 use super::collect::Collector;
 use super::message::{Batch, Message, Note, Record, Run, Timer};
+use super::near::Reader;
 use super::order::Order;
 use super::registry::Configuration;
 use super::{Mutation, Parameters};
@@ -45,7 +46,9 @@ pub(super) struct Target {
     /// When its server was last heard of.
     pub(super) heard: Instant,
     /// Until when its lease holds.
-    lease: Instant,
+    pub(super) lease: Instant,
+    /// What it was granted, to read for clients.
+    pub(super) reader: Reader,
     /// Whether its witness knows the master and the version of the list.
     pub(super) started: bool,
     /// Since when that is wanted.
@@ -62,6 +65,7 @@ impl Target {
             adopting: None,
             heard: now,
             lease: Instant::ZERO,
+            reader: Reader::default(),
             started: false,
             starting: now,
         }
@@ -183,7 +187,9 @@ impl<V: Ordered> Order<V> {
         effects.send(self.process, Message::Own { epoch, upto: end });
         let crashed = self.registry.committed.clone().filter(|committed| !committed.copies.is_empty());
         let fetches = crashed.is_some() && !self.parameters().mutated(Mutation::ServeWithoutWitness);
-        let held = crashed.is_some() && !self.registry.yielded();
+        // The word of the old master is not that of its copies, which may read for clients as long as it granted.
+        let word = self.registry.yielded() && !self.parameters().reads_nearby();
+        let held = crashed.is_some() && !word;
         let waits = match held && !self.parameters().mutated(Mutation::IgnoreLeases) {
             true => self.granted,
             false => now,
@@ -306,9 +312,12 @@ impl<V: Ordered> Order<V> {
         };
         let has = |target: &Target| early || target.follows && target.acked >= upto;
         let mut copies = next.copies.iter().map(|node| lead.targets.get(node));
+        let at_once = self.knobs.0.mutated(Mutation::DropReadersAtOnce);
+        let mut dropped = lead.targets.iter().filter(|(node, _)| !next.copies.contains(node));
+        let reads = !at_once && dropped.any(|(_, target)| target.reader.may_read(now));
         let synced = copies.all(|target| target.is_some_and(|target| target.started && has(target)));
         let alone = next.copies.is_empty() && lead.durable < end;
-        if synced && !alone && lead.fenced && now >= lead.waits {
+        if synced && !alone && !reads && lead.fenced && now >= lead.waits {
             lead.ready = true;
             self.report(effects);
         }
@@ -336,13 +345,16 @@ impl<V: Ordered> Order<V> {
     }
 
     fn speak(&mut self, effects: &mut Effects<Self>) {
-        let (sent, full) = (effects.now(), self.book.full());
-        let Some(lead) = &self.lead else { return };
-        let epoch = lead.epoch;
-        for (node, target) in &lead.targets {
+        let (sent, full, me) = (effects.now(), self.book.full(), self.process);
+        let Some(lead) = &mut self.lead else { return };
+        let until = lead.reads_until(sent, &self.knobs.0);
+        let (epoch, list) = (lead.epoch, lead.list);
+        for (node, target) in &mut lead.targets {
             let acked = target.acked;
+            let reads = until.and_then(|until| target.reader.grant(list, until));
+            let to = ProcessId { node: *node, ..me };
             // Held behind the own promise: a number that is forgotten might be used again.
-            effects.send(self.server(*node), Message::Beat { epoch, full, acked, sent });
+            effects.send(to, Message::Beat { epoch, full, acked, sent, list, reads });
         }
     }
 
@@ -358,11 +370,18 @@ impl<V: Ordered> Order<V> {
         from: ProcessId,
         epoch: u64,
         sent: Instant,
+        list: u64,
+        stamp: (u32, Instant),
         effects: &mut Effects<Self>,
     ) {
+        let now = effects.now();
         let until = self.parameters().lease_terms().held_until(sent);
-        if let Some(target) = self.target(from, epoch, effects.now()) {
+        let reads = self.parameters().reads_nearby();
+        if let Some(target) = self.target(from, epoch, now) {
             target.lease = target.lease.max(until);
+            if reads && target.reader.heard(list, stamp, now) {
+                self.check_ready(effects);
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! What servers, witnesses, managers and clients of the primary-backup form tell each other, write down and wait for.
 
 use super::registry::{self, Registry};
-use crate::curp::{Verdicts, View};
+use crate::curp::{Distant, Verdicts, View};
 use crate::message as common;
 use crate::multipaxos::log;
 use crate::order::Reign;
-use isochrone_core::{CommandId, Fact, Instant, Mark, Slot, Wire};
+use isochrone_core::{CommandId, Fact, Instant, Mark, Slot, Span, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -60,6 +60,10 @@ pub enum Message<V: Wire> {
         acked: Slot,
         /// When it was sent, by the master's steady clock; echoed.
         sent: Instant,
+        /// The version of the master's list: under an earlier one the receiver reads for nobody any more.
+        list: u64,
+        /// Until when it may read for clients under that version, if it may.
+        reads: Option<Grant>,
     },
     /// The answer to a beat: a lease, if leases are on.
     Heard {
@@ -67,6 +71,12 @@ pub enum Message<V: Wire> {
         epoch: u64,
         /// When the beat was sent.
         sent: Instant,
+        /// The version of the list that the sender goes by when it reads for clients.
+        list: u64,
+        /// The sender's incarnation.
+        life: u32,
+        /// When this was sent, by the sender's steady clock; echoed.
+        at: Instant,
     },
     /// A run of the log.
     Replicate(Run<V>),
@@ -152,6 +162,27 @@ pub enum Message<V: Wire> {
         /// The number of the one that counts.
         before: u64,
     },
+    /// Answer these reads of one client here, if nothing stands in the way: the client to the witness of a copy,
+    /// and the witness to the server of the same node.
+    Near {
+        /// The master and the list that the client goes by.
+        reign: Reign,
+        /// The reads.
+        reads: Vec<V>,
+    },
+    /// Something does: the master is to be asked.
+    Distant(Distant),
+}
+
+/// A lease to read at a copy.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// The copy's incarnation.
+    pub life: u32,
+    /// A moment of the copy's steady clock, which the master had from it.
+    pub at: Instant,
+    /// How long after that, as the master counts.
+    pub left: Span,
 }
 
 /// A run of the log, as a master sends it.

@@ -14,7 +14,7 @@
 //!
 //! **What it costs.** A write waits for the slower of `rtt(client, master)` and the farthest `rtt(client, witness)`;
 //! one that conflicts, `rtt(client, master)` and the farthest `rtt(master, backup)`; a read under the leases of all
-//! backups `rtt(client, master)`.
+//! backups `rtt(client, master)`; one at a copy with a lease, next to which nothing conflicts with it, `rtt(client, copy)`.
 //!
 //! **Who stands where.** On each node listed a server, which is the master, a backup or a spare; a witness; and a
 //! manager. A client on every node. Backup and witness of a copy share a node (D-41), so one list says where both are.
@@ -23,6 +23,8 @@
 //! |---|---|---|---|
 //! | `Requests`, `Replies`, `Redirect` | client, server | server, client | commands |
 //! | `Records`, `Verdicts` | client, witness | witness, client | commands |
+//! | `Near` | client, witness | witness, server of its node | reads at a copy |
+//! | `Distant`, `Replies` | witness, server | client | not here; the answer |
 //! | `Locate`, `Located` | client, server | server, client | who is the master, where are its witnesses |
 //! | `Replicate`, `Acked`, `Want` | master, backup | backup, master | the log |
 //! | `Beat`, `Heard` | master, backup | backup, master | fencing, leases, repair |
@@ -73,20 +75,24 @@
 //! same for ever; the one that leads adds those of the spares to its group, in pairs, once they have what it has. So one
 //! server alone becomes one of three by naming two spares, and no two that know nothing can agree without it.
 //!
+//! **Reads at a copy.** A client that is nearer to a copy than to the master asks the copy's witness to have its reads
+//! answered there. What conflicts with nothing that the witness keeps, and with nothing in the log beside it that is not
+//! known to be safe, is answered from what is decided; the rest by the master. Copies need a lease for that, which the
+//! master passes on from its own (see `near.rs`). `nearby_reads` switches it on.
+//!
 //! **What goes ahead of the journal.** The master's own records are lazy: one that restarts never goes on by itself,
 //! whatever it has. A backup's acknowledgement and a witness' acceptance wait for their records. Where nobody waits for
 //! a run of the log to be safe, its record waits for company: the next acceptance takes it to the disk as well.
 //!
 //! **By hand.** A master that is told to hand over takes nothing more, brings all that it has to its copies, and says
 //! that it serves nobody any more; the managers then begin a recovery to the copy that was named. There is nothing to
-//! be replayed, and no lease to be waited for. A master never takes back what it said, but by another list, which the
+//! be replayed, and no lease to be waited for but those of copies that clients read at. A master never takes back what it said, but by another list, which the
 //! managers begin where no copy can take over. Where a deployment prefers a master, that is the first one; later it is
 //! the master again only by hand.
 //!
 //! **Elsewhere.** Keys move between groups (3.15) by commands in both logs: [`crate::partitions`].
 //!
-//! **Left out.** Reads at a nearby backup (3.10), the unified variant (3.16); the nodes
-//! of a group do not change, only which of them are its copies.
+//! **Left out.** The unified variant (3.16); the nodes of a group do not change, only which of them are its copies.
 
 mod book;
 mod collect;
@@ -96,13 +102,14 @@ mod lead;
 mod manager;
 mod message;
 mod mutation;
+mod near;
 mod order;
 mod parameters;
 pub mod registry;
 mod witness_server;
 
 pub use manager::{Manager, Setup as ManagerSetup};
-pub use message::{Message, Part, Record, Report, Run, Timer};
+pub use message::{Grant, Message, Part, Record, Report, Run, Timer};
 pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::Parameters;
@@ -185,8 +192,23 @@ impl<C: Wire> Recording<C> for Speaks {
         match message {
             Message::Verdicts(verdicts) => Heard::Verdicts(verdicts),
             Message::Located(Some(view)) => Heard::View(view),
+            Message::Distant(distant) => Heard::Distant(distant),
             _ => Heard::Nothing,
         }
+    }
+
+    fn reads_nearby(parameters: &Parameters) -> bool {
+        parameters.reads_nearby()
+    }
+
+    fn near(reads: Records<C>) -> Option<Message<Entry<C>>> {
+        let Records { reign, client, below, kept } = reads;
+        let read = |Kept { sequence, command, .. }| Entry::Read {
+            id: CommandId { client, sequence },
+            below,
+            command,
+        };
+        Some(Message::Near { reign, reads: kept.into_iter().map(read).collect() })
     }
 
     /// Only what the managers have agreed on counts, so servers are asked.

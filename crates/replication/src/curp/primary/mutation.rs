@@ -35,6 +35,12 @@ mutations! {
     ServeAfterYield = "serve-after-yield",
     /// Witnesses are told to forget what is not yet on all backups.
     CollectEarly = "collect-early",
+    /// A copy reads for clients whatever lease it has.
+    NearWithoutLease = "near-without-lease",
+    /// A copy reads for clients although it holds something newer that is not known to be on all backups.
+    NearUnsynced = "near-unsynced",
+    /// A new list is ready although a copy that is not part of it may still read for clients.
+    DropReadersAtOnce = "drop-readers-at-once",
     /// A snapshot leaves out the exactly-once table.
     DropSession = "drop-session",
     /// Shared: the master answers speculatively whatever else is tentative.
@@ -53,6 +59,8 @@ mutations! {
     ForgetReadKeys = "forget-read-keys",
     /// Shared: a command that was acknowledged, or whose client's session is over, is executed when it comes again.
     ExecuteForgotten = "execute-forgotten",
+    /// Shared: a client reads at a backup first and asks its witness afterwards.
+    BackupBeforeWitness = "backup-before-witness",
 }
 
 impl Mutation {

@@ -4,6 +4,7 @@ use super::WITNESS;
 use super::book::Book;
 use super::lead::{Lead, Phase};
 use super::message::{Batch, Message, Note, Part, Record, Report, Timer};
+use super::near::Near;
 use super::registry::{Configuration, Registry};
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
@@ -48,6 +49,8 @@ pub struct Order<V: Wire> {
     pub(super) queue_bytes: usize,
     /// What was tentative is void.
     pub(super) dropped: bool,
+    /// What it does as a copy that clients read at.
+    pub(super) near: Near<V>,
     /// Clients that asked who the master is before there was one.
     seekers: Vec<ProcessId>,
     /// What it was asked to hand over, when it was the master of that number.
@@ -257,7 +260,9 @@ impl<V: Ordered> order::Order for Order<V> {
         if let Some(values) = tentative {
             return Some(Step::Tentative(Tentative { values, answer }));
         }
-        let (slot, values) = self.book.deliver()?;
+        let Some((slot, values)) = self.book.deliver() else {
+            return self.near.next().map(Step::Near);
+        };
         let (keep_slots, keep_bytes) = (self.parameters().keep_slots, self.parameters().keep_bytes);
         self.book.trim(keep_slots, keep_bytes);
         let digest = digest(&values);
@@ -336,6 +341,7 @@ impl<V: Ordered> Process for Order<V> {
             queue: VecDeque::new(),
             queue_bytes: 0,
             dropped: false,
+            near: Near::new(identity.incarnation),
             seekers: Vec::new(),
             handing: None,
         }
@@ -382,8 +388,8 @@ impl<V: Ordered> Process for Order<V> {
                 }
                 effects.send_ahead(from, Message::Located(view));
             }
-            Message::Beat { epoch, full, acked, sent } if self.is_server(from) => {
-                self.on_beat(from, epoch, full, acked, sent, effects);
+            Message::Beat { epoch, full, acked, sent, list, reads } if self.is_server(from) => {
+                self.on_beat(from, epoch, full, acked, sent, (list, reads), effects);
             }
             Message::Replicate(run) if self.is_server(from) => {
                 self.on_replicate(from, run, effects);
@@ -391,7 +397,10 @@ impl<V: Ordered> Process for Order<V> {
             Message::Trimmed { epoch } if self.promised == epoch && self.is_server(from) => {
                 self.behind = Some(from);
             }
-            Message::Heard { epoch, sent } => self.on_heard(from, epoch, sent, effects),
+            Message::Heard { epoch, sent, list, life, at } => {
+                self.on_heard(from, epoch, sent, list, (life, at), effects);
+            }
+            Message::Near { reign, reads } if self.reads_for(from) => self.on_near(reign, reads, effects),
             Message::Acked { epoch, upto } => self.on_acked(from, epoch, upto, effects),
             Message::Want { epoch, from: place, follows } => {
                 self.on_want(from, epoch, place, follows, effects);
@@ -413,6 +422,8 @@ impl<V: Ordered> Process for Order<V> {
             | Message::Collect { .. }
             | Message::Freeze { .. }
             | Message::End { .. }
+            | Message::Near { .. }
+            | Message::Distant(_)
             | Message::Beat { .. }
             | Message::Replicate { .. }
             | Message::Trimmed { .. } => {}

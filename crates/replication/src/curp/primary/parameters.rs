@@ -30,7 +30,12 @@ pub struct Parameters {
     pub silence: Span,
     /// Whether a master holds leases of its backups and answers reads from its own state (D-14).
     pub lease: bool,
-    /// How long a lease lasts.
+    /// Whether clients read at a copy that is nearer than the master, where it has a lease for that (3.10). Nothing
+    /// without `lease`.
+    pub nearby_reads: bool,
+    /// How long a lease lasts. A copy is told of its lease a round trip and a half after the master asked for its own,
+    /// and must count it from half a round trip earlier: two round trips and some beats are the least. A recovery has
+    /// more than that to do anyway.
     pub lease_length: Span,
     /// How far a steady clock's rate may be off, in millionths: leases rest on it.
     pub drift_ppm: u64,
@@ -67,7 +72,8 @@ impl Tuning for Parameters {
             heartbeat: managers.heartbeat,
             silence: managers.election,
             lease: true,
-            lease_length: managers.election,
+            nearby_reads: false,
+            lease_length: managers.election + rtt_max,
             drift_ppm: managers.drift_ppm,
             resend: managers.resend,
             window: 65_536,
@@ -90,6 +96,7 @@ impl Tuning for Parameters {
         self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
         knobs::silence(reader, "silence", &mut self.silence, self.heartbeat);
         self.lease = reader.boolean("lease", self.lease);
+        self.nearby_reads = reader.boolean("nearby_reads", self.nearby_reads);
         self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
         self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;
@@ -123,6 +130,11 @@ impl Parameters {
     /// The terms of its leases.
     pub fn lease_terms(&self) -> LeaseTerms {
         LeaseTerms::new(self.lease_length, self.drift_ppm)
+    }
+
+    /// Whether copies read for clients.
+    pub fn reads_nearby(&self) -> bool {
+        self.lease && self.nearby_reads
     }
 
     /// How many copies a group of so many servers has.

@@ -8,13 +8,14 @@
 
 use super::message::{Kept, Message};
 use super::{Mutation, Parameters};
-use crate::curp::Verdicts;
+use crate::REPLICA;
 use crate::curp::witness::{Stored, Witness};
+use crate::curp::{Distant, Verdicts, key_hashes};
 use crate::message::{self as common, Entry};
 use crate::order::{Knobs, Ordered, Reign};
 use isochrone_core::{
-    Blob, CommandId, Effects, Fact, Footprint, Identity, Malformed, Mark, Process, ProcessId, Snapshot,
-    Ticket, Wire, wire,
+    Blob, CommandId, Effects, Fact, Footprint, Identity, KeyspaceId, Malformed, Mark, Process, ProcessId,
+    Snapshot, Ticket, Wire, wire,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -139,6 +140,23 @@ impl<V: Ordered> Stores<V> {
         (verdicts, fresh)
     }
 
+    /// Whether this read commutes with everything that is kept under this reign; else why it is not known to.
+    fn clears(&self, reign: Reign, keyspace: KeyspaceId, read: &V) -> Result<(), Note> {
+        let instance = self.instances.get(&reign.0).filter(|known| !known.frozen && known.list == reign.1);
+        let instance = instance.ok_or(Note("near_refused_reign"))?;
+        let keys = key_hashes(keyspace, |see| read.visit(see)).filter(|_| read.reads());
+        match keys.is_some_and(|keys| instance.store.commutes(&keys)) {
+            true => Ok(()),
+            false => Err(Note("near_refused_conflict")),
+        }
+    }
+
+    /// The latest master that it is a witness of, and the version of its list.
+    fn reign(&self) -> Reign {
+        let last = self.instances.last_key_value();
+        last.map(|(master, instance)| Reign(*master, instance.list)).unwrap_or_default()
+    }
+
     /// Forgets these; `None` if there is nothing to be forgotten here.
     fn collect(&mut self, master: u64, pairs: &[(u64, CommandId)]) -> Option<&mut Instance<V>> {
         let instance = self.instances.get_mut(&master).filter(|instance| !instance.frozen)?;
@@ -220,6 +238,7 @@ impl<V: Ordered> Stores<V> {
 /// The process. See the module.
 #[derive(Clone, Hash, Debug)]
 pub struct WitnessServer<C: Wire, R> {
+    me: ProcessId,
     stores: Stores<Entry<C>>,
     spoken: PhantomData<fn() -> R>,
 }
@@ -243,6 +262,34 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
     /// Whether it holds anything of this master's clients.
     pub fn holds(&self, master: u64) -> Option<usize> {
         self.stores.instances.get(&master).map(|instance| instance.store.len())
+    }
+
+    /// Passes reads on to the server of this node. It is asked only now: what this witness does not keep any more is
+    /// in its log (D-20).
+    fn on_near(&self, reign: Reign, reads: Vec<Entry<C>>, effects: &mut Effects<Self>) {
+        let keyspace = self.me.keyspace;
+        let (mut clear, mut sequences) = (Vec::with_capacity(reads.len()), Vec::new());
+        let Some(asker) = reads.first().and_then(Ordered::id).map(|id| id.client) else { return };
+        for read in reads {
+            let Some(id) = read.id().filter(|id| id.client == asker) else { continue };
+            match self.stores.clears(reign, keyspace, &read) {
+                Ok(()) => clear.push(read),
+                Err(why) => {
+                    effects.mark(why);
+                    sequences.push(id.sequence);
+                }
+            }
+        }
+        // Ahead, both: nothing that is said here rests on a record.
+        if !clear.is_empty() {
+            let server = ProcessId { role: REPLICA, ..self.me };
+            effects.send_ahead(server, wrapped(Message::Near { reign, reads: clear }));
+        }
+        if !sequences.is_empty() {
+            let (incarnation, reign) = (asker.incarnation, self.stores.reign());
+            let distant = Message::Distant(Distant { incarnation, reign, sequences });
+            effects.send_ahead(asker.process, wrapped(distant));
+        }
     }
 
     fn on_records(
@@ -282,8 +329,8 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
     type Timer = ();
     type Mark = Note;
 
-    fn open(_: Identity, parameters: &Parameters) -> Self {
-        WitnessServer { stores: Stores::new(*parameters), spoken: PhantomData }
+    fn open(identity: Identity, parameters: &Parameters) -> Self {
+        WitnessServer { me: identity.process, stores: Stores::new(*parameters), spoken: PhantomData }
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
@@ -303,6 +350,7 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
         let common::Message::Order { message, .. } = message else { return };
         match message {
             Message::Records { reign, requests } => self.on_records(from, reign, requests, effects),
+            Message::Near { reign, reads } => self.on_near(reign, reads, effects),
             Message::Start { reign } => {
                 let (is, new) = self.stores.begin(reign);
                 if new {

@@ -38,12 +38,15 @@ impl Lab {
         parameters.sync_delay = Span::from_millis([0, 5, 60][random.below(3) as usize]);
         parameters.hot_window = [0, 100][random.below(2) as usize];
         parameters.keep_slots = [1, 8, 1_000][random.below(3) as usize];
+        parameters.nearby_reads = random.chance(0.8);
         if let Some(bug) = bug {
             assert!(parameters.plant(bug), "no bug {bug}");
         }
+        let mut world = World::new(nodes, 3, parameters, service());
+        world.early = bug == Some("backup-before-witness");
         Lab {
             random,
-            world: World::new(nodes, 3, parameters, service()),
+            world,
             quiet: false,
             // With few much conflicts; with many, reads are not held up.
             keys: [3, 12][(seed % 2) as usize],
@@ -62,6 +65,9 @@ impl Lab {
         let last = index + 1 == self.clients.len();
         let stale = self.random.chance(if last { 0.95 } else { 0.5 });
         if self.clients[index].asked.as_ref().is_some_and(|asked| asked.due <= self.now) {
+            // The last one reads at a copy, whatever becomes of that.
+            let far = self.random.chance(if last { 0.05 } else { 0.5 });
+            self.near_at = (!far).then(|| self.random.below(12) as usize);
             self.attempt(index, !stale, patience);
         }
     }
@@ -86,9 +92,13 @@ impl Lab {
             true => Decree::Recover { version, master, copies: copies.into() },
             false => Decree::Replace { version, copies: copies.into() },
         };
-        if self.agree(&decree) && recover && self.random.chance(0.5) {
-            // The old master does not hear of it for a while.
-            self.deaf = current.map(|node| (node, self.now + Span::from_millis(500)));
+        let copies = self.registry.committed.clone().map(|now| now.copies).unwrap_or_default();
+        if self.agree(&decree) && self.random.chance(0.5) {
+            // The old master, or a copy that is no longer one, does not hear of it for a while.
+            let next = self.registry.next.as_ref().map(|next| next.copies.clone()).unwrap_or_default();
+            let dropped = copies.iter().find(|node| !next.contains(node)).copied();
+            let deaf = if recover { current } else { dropped };
+            self.deaf = deaf.map(|node| (node, self.now + Span::from_millis(500)));
         }
     }
 

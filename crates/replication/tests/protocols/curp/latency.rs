@@ -1,10 +1,11 @@
 //! Without load, a write takes the way to the master and the farthest witness, or through the master and its farthest
-//! backup, whichever is shorter (T1); a read takes the way to the master (T4).
+//! backup, whichever is shorter (T1); a read takes the way to the master (T4), or to the nearest copy (T5).
 
 use crate::latency::{Measured, groups, matrices};
+use crate::machine::Machine;
 use isochrone_core::{Matrix, NodeId, Path, RegionId, Span};
 use isochrone_plan::Client;
-use isochrone_replication::curp::primary::Family;
+use isochrone_replication::curp::primary::{Family, Placement};
 
 #[test]
 fn every_region_waits_what_the_closed_form_says_on_every_matrix() {
@@ -47,4 +48,19 @@ fn a_read_under_leases_takes_the_way_to_the_master_and_back() {
         assert_eq!(wait, ms(if node == NodeId(0) { 0 } else { 40 }), "at {node}");
     }
     assert_eq!(paths.into_iter().collect::<Vec<_>>(), [Path::Lease]);
+}
+
+/// T5, the way to the nearest copy, where that is nearer than the master.
+#[test]
+fn a_read_takes_the_way_to_the_nearest_of_master_and_copies() {
+    for (_, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let f = replicas.len().min(3) - 1;
+            let tune: fn(&mut Placement<Machine>) = |placement| placement.parameters.nearby_reads = true;
+            let measured = Measured::<Family> { reads: true, tune, ..Measured::new(&matrix, &replicas) };
+            measured.equals(|client| {
+                isochrone_plan::curp::nearby_read(&matrix, Client::At(client), replicas[0], &replicas, f)
+            });
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Planted bugs are found: by the adversary of the lab, each within some hundred seeds.
+//! Planted bugs are found: by the adversary of the lab, each within some hundred seeds. `drop-readers-at-once`
+//! needs a copy that hears of nothing for the whole of a lease, and has its script: T43 in [`super::nearby`].
 
 use super::lab::Lab;
 use super::tune;
@@ -30,6 +31,9 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
         "sync-on-one",
         "ready-before-sync",
         "collect-early",
+        "near-without-lease",
+        "near-unsynced",
+        "backup-before-witness",
         "speculate-on-conflict",
         "read-tentative",
         "keep-tentative",

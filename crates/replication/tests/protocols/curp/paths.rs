@@ -1,4 +1,4 @@
-//! The ways of one command, by script (T2, T3, T4, T21, T22).
+//! The ways of one command, by script (T2, T3, T4, T21, T22); reads at a copy are in [`super::nearby`].
 
 use crate::cluster::placement;
 use crate::machine::{Command, Machine, Reply, key};
@@ -63,7 +63,7 @@ fn run(
     asks: impl IntoIterator<Item = (u16, Vec<(u64, Command)>)>,
 ) -> Script {
     let mut placement: Placement<Machine> = placement(3, 2, 0, ms(200));
-    placement.parameters.hot_window = 0;
+    (placement.parameters.hot_window, placement.parameters.nearby_reads) = (0, false);
     tune(&mut placement);
     let far = |from: u16, to: u16| ms(if from == to { 0 } else { 100 });
     let delays = (0..3).map(|from| (0..3).map(|to| far(from, to)).collect()).collect();

@@ -33,6 +33,10 @@ pub struct Asked {
     told: Option<u64>,
     refused: bool,
     synced: bool,
+    /// The copy that was asked to read.
+    near: Option<NodeId>,
+    /// What its server said before its witness was asked, by a planted bug.
+    early: Option<u64>,
 }
 
 #[derive(Clone, Hash)]
@@ -83,6 +87,12 @@ pub struct World {
     pub loses: fn(&Wired) -> bool,
     /// How much faster than true time the clock of each server runs, in millionths.
     pub drift: Vec<i64>,
+    /// Which copy is asked by the next attempt that reads; else the master is.
+    pub near_at: Option<usize>,
+    /// Clients read at a backup before they ask its witness.
+    pub early: bool,
+    /// Reads that copies answered.
+    pub near: u64,
     pub fast: u64,
     pub counted: BTreeMap<&'static str, u64>,
     pub broken: Option<String>,
@@ -150,6 +160,9 @@ impl World {
             gone: BTreeSet::new(),
             loses: |_| false,
             drift: vec![0; usize::from(nodes)],
+            near_at: None,
+            early: false,
+            near: 0,
             fast: 0,
             counted: BTreeMap::new(),
             broken: None,
@@ -319,6 +332,20 @@ impl World {
                             self.broken = Some(format!("{from} has forgotten what is still asked for"));
                             return;
                         }
+                        Told::Near(count) => {
+                            let Some(node) = asked.near.filter(|node| *node == from.node) else { return };
+                            if self.early && asked.early.is_none() {
+                                asked.early = Some(count);
+                                let command = asked.command.clone();
+                                if let Some((reign, ..)) = asked.view.clone() {
+                                    self.ask_near(index, process(node.0, WITNESS), reign, command);
+                                }
+                                return;
+                            }
+                            let count = asked.early.unwrap_or(count);
+                            self.near += 1;
+                            return self.finish(index, count, false);
+                        }
                         Told::Touches | Told::Overloaded => {}
                     }
                 }
@@ -326,6 +353,13 @@ impl World {
             Message::Redirect { sequences, .. } if sequences.contains(&sequence) => {
                 asked.view = None;
                 asked.due = now;
+            }
+            Message::Order { message: Spoken::Distant(distant), .. }
+                if distant.sequences.contains(&sequence) && asked.near.is_some() =>
+            {
+                (asked.near, asked.early, asked.due) = (None, None, now);
+                // The master, or another copy.
+                asked.view = asked.view.take().filter(|(reign, ..)| *reign == distant.reign);
             }
             Message::Order { message: Spoken::Verdicts(verdicts), .. } => {
                 let current = asked.view.as_ref().is_some_and(|(known, ..)| *known == verdicts.reign);
@@ -401,7 +435,9 @@ impl World {
         client.sequence += 1;
         let view = client.view.clone();
         let (accepted, told, refused, synced) = (Vec::new(), None, false, false);
-        client.asked = Some(Asked { command, invoked, due, view, accepted, told, refused, synced });
+        let (near, early) = (None, None);
+        client.asked =
+            Some(Asked { command, invoked, due, view, accepted, told, refused, synced, near, early });
     }
 
     /// A client asks, or asks again; it looks up who is the master where it does not know or is told to.
@@ -424,6 +460,13 @@ impl World {
         client.view = asked.view.clone();
         let Some((reign, master, copies)) = asked.view.clone() else { return };
         let command = asked.command.clone();
+        asked.early = None;
+        let near = self.near_at.take().filter(|_| Counts::reads_only(&command) && !copies.is_empty());
+        asked.near = near.map(|at| copies[at % copies.len()]);
+        if let Some(node) = asked.near {
+            let role = if self.early { REPLICA } else { WITNESS };
+            return self.ask_near(index, process(node.0, role), reign, command);
+        }
         let ask = Ask { sequence, command: command.clone(), touching: false, synced: asked.synced };
         let records = !Counts::reads_only(&command) && !asked.synced;
         asked.synced = asked.told.is_some() || asked.synced;
@@ -445,6 +488,15 @@ impl World {
             }
         }
         self.send(id.process, out);
+    }
+
+    /// A copy is asked to read.
+    fn ask_near(&mut self, index: usize, to: ProcessId, reign: Reign, command: Count) {
+        let Client { id, sequence, .. } = self.clients[index];
+        let id = CommandId { client: id, sequence };
+        let reads = vec![Entry::Read { id, below: sequence, command }];
+        let message = Message::Order { epoch: 0, message: Spoken::Near { reign, reads } };
+        self.send(id.client.process, vec![(to, message)]);
     }
 
     /// The manager tells a server what is so.

@@ -218,3 +218,51 @@ fn an_orphan_is_suspected_after_three_rounds() {
     }
     assert_eq!(slow, 4);
 }
+
+/// 3.10, D-20, D-22: a read goes on to the server of the same node if nothing that is held has its key, under the
+/// reign that this is a witness of; else the client is told, and of which reign it is.
+#[test]
+fn a_read_is_passed_on_only_where_nothing_stands_in_its_way() {
+    let mut lab = Lab::new();
+    let me = lab.server.me;
+    let client = ClientId { process: process(7), incarnation: 1 };
+    let near = |lab: &mut Lab, reign: Reign, key: u8| {
+        let id = CommandId { client, sequence: 4 };
+        let reads = vec![Entry::Read { id, below: 1, command: Put(Blob::from(vec![key])) }];
+        let effects = lab.outbox.input(Instant::ZERO, Stamp::ZERO);
+        lab.server.receive(client.process, wrapped(Message::Near { reign, reads: reads.clone() }), effects);
+        let sent = lab.outbox.drain().find_map(|effect| match effect {
+            Effect::Send { to, message: common::Message::Order { message, .. }, .. } => Some((to, message)),
+            _ => None,
+        });
+        match sent.expect("an answer") {
+            (to, Message::Near { reign: passed, reads: on }) => {
+                assert_eq!((to, passed, on), (ProcessId { role: REPLICA, ..me }, reign, reads));
+                None
+            }
+            (to, Message::Distant(Distant { incarnation, reign, sequences })) => {
+                assert_eq!((to, incarnation, sequences), (client.process, 1, vec![4]));
+                Some(reign)
+            }
+            sent => panic!("{sent:?}"),
+        }
+    };
+    assert_eq!(near(&mut lab, Reign(1, 1), 1), Some(Reign::default()), "it is no witness yet");
+    assert!(lab.starts(Reign(1, 1)));
+    let hash = isochrone_core::key_hash(me.keyspace, &[1]);
+    let write = (vec![hash], request(1, 1, 1).1);
+    assert!(lab.accepts(Reign(1, 1), write.clone()));
+    assert_eq!(near(&mut lab, Reign(1, 1), 1), Some(Reign(1, 1)), "it holds a write of that key");
+    assert_eq!(near(&mut lab, Reign(1, 1), 2), None);
+    for reign in [Reign(1, 0), Reign(1, 2), Reign(2, 1)] {
+        assert_eq!(near(&mut lab, reign, 2), Some(Reign(1, 1)), "under {reign:?}");
+    }
+    lab.restart(false);
+    assert_eq!(near(&mut lab, Reign(1, 1), 1), Some(Reign(1, 1)), "what was accepted is held");
+    lab.collect(1, &[write]);
+    assert_eq!(near(&mut lab, Reign(1, 1), 1), None, "it is on all backups");
+    assert!(lab.starts(Reign(1, 2)));
+    assert_eq!(near(&mut lab, Reign(1, 1), 2), Some(Reign(1, 2)), "the list is another one");
+    lab.contents(1);
+    assert_eq!(near(&mut lab, Reign(1, 2), 2), Some(Reign(1, 2)), "it is frozen");
+}
