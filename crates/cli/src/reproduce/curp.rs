@@ -300,7 +300,7 @@ const MEASURES: &[Measure] = &[
     not("curp-099", read_off),
     not("curp-100", |lab| trips(lab, curp(), 100)),
     not("curp-101", |lab| trips(lab, curp(), 0)),
-    not("curp-102", |_| Ok(Finding::Not("reads at a witness and a backup nearby are not built"))),
+    not("curp-102", |_| Ok(Finding::Not("exact in the tests of the family: no time beside a copy"))),
     not("curp-103", |lab| trips(lab, curp(), 0)),
     not("curp-104", analytical),
     not("curp-105", analytical),

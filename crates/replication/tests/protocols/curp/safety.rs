@@ -7,6 +7,7 @@ use crate::safety::hold;
 use isochrone_core::Random;
 use isochrone_replication::curp::primary::{Family, Placement};
 use isochrone_sim::FaultSet;
+use std::collections::BTreeMap;
 
 fn one(placement: &mut Placement<Machine>, random: &mut Random) {
     tune(placement, random);
@@ -44,4 +45,31 @@ fn a_master_that_hands_over_may_be_cut_off() {
     let (_, counted) = hold(&told, 2_000_000, 60);
     let begun = counted.get("handovers_begun").copied().unwrap_or(0);
     assert!(begun > 30, "{counted:?}");
+}
+
+fn near(placement: &mut Placement<Machine>, random: &mut Random) {
+    tune(placement, random);
+    let parameters = &mut placement.parameters;
+    (parameters.lease, parameters.nearby_reads) = (true, true);
+    // Lists change before leases are over, or after.
+    parameters.lease_length = parameters.lease_length * (1 + random.below(3));
+}
+
+/// D-13: copies that are cut off from the master, and not from their clients.
+#[test]
+fn reads_at_copies_hold_while_copies_are_cut_off() {
+    let case = || Case::<Family> { hot: true, ..Case::new(3, FaultSet::ALL, near) };
+    let mut counts = BTreeMap::<&str, u64>::new();
+    for (first, case) in [
+        (20_000, Case { isolated: 3, ..case() }),
+        (30_000, Case { mute: true, hot: false, ..case() }),
+        (40_000, Case { isolated: 2, crashes: 6, replicas: 5, ..case() }),
+    ] {
+        let (_, counted) = hold(&case, first, 40);
+        counted.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
+    }
+    println!("{counts:?}");
+    for name in ["near_reads", "near_refused_conflict", "near_refused_unsynced", "near_refused_lease"] {
+        assert!(counts.contains_key(name), "{name} never happened: {counts:?}");
+    }
 }
