@@ -33,9 +33,8 @@ pub struct Parameters {
     /// Whether clients read at a copy that is nearer than the master, where it has a lease for that (3.10). Nothing
     /// without `lease`.
     pub nearby_reads: bool,
-    /// How long a lease lasts. A copy is told of its lease a round trip and a half after the master asked for its own,
-    /// and must count it from half a round trip earlier: two round trips and some beats are the least. A recovery has
-    /// more than that to do anyway.
+    /// How long a lease lasts. A copy that clients read at is told of its own a round trip and a half after the master
+    /// asked for its, and must count it from half a round trip earlier: two round trips and some beats are the least.
     pub lease_length: Span,
     /// How far a steady clock's rate may be off, in millionths: leases rest on it.
     pub drift_ppm: u64,
@@ -73,7 +72,7 @@ impl Tuning for Parameters {
             silence: managers.election,
             lease: true,
             nearby_reads: false,
-            lease_length: managers.election + rtt_max,
+            lease_length: managers.election,
             drift_ppm: managers.drift_ppm,
             resend: managers.resend,
             window: 65_536,

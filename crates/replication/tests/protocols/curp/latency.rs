@@ -56,7 +56,10 @@ fn a_read_takes_the_way_to_the_nearest_of_master_and_copies() {
     for (_, matrix) in matrices() {
         for replicas in groups(&matrix) {
             let f = replicas.len().min(3) - 1;
-            let tune: fn(&mut Placement<Machine>) = |placement| placement.parameters.nearby_reads = true;
+            let tune: fn(&mut Placement<Machine>) = |placement| {
+                placement.parameters.nearby_reads = true;
+                placement.parameters.lease_length = placement.parameters.lease_length * 2;
+            };
             let measured = Measured::<Family> { reads: true, tune, ..Measured::new(&matrix, &replicas) };
             measured.equals(|client| {
                 isochrone_plan::curp::nearby_read(&matrix, Client::At(client), replicas[0], &replicas, f)

@@ -24,7 +24,6 @@ fn tune(placement: &mut Placement<Machine>, random: &mut Random) {
     let parameters = &mut placement.parameters;
     parameters.f = 1 + random.below(2) as usize;
     parameters.lease = random.chance(0.7);
-    parameters.nearby_reads = random.chance(0.8);
     parameters.batch_max = [1, 4, 50][random.below(3) as usize];
     parameters.sync_delay = Span::from_micros([0, 1_000, 5_000, 50_000][random.below(4) as usize]);
     parameters.hot_window = [0, 100][random.below(2) as usize];

@@ -109,6 +109,7 @@ impl Play {
             nearest.sort_by_key(|replica| delays[usize::from(replica.0)]);
         }
         (placement.parameters.hot_window, placement.parameters.nearby_reads) = (0, true);
+        placement.parameters.lease_length = placement.parameters.lease_length * 2;
         tune(&mut placement);
         if let Some(bug) = self.bug {
             assert!(placement.parameters.plant(bug), "no bug {bug}");
