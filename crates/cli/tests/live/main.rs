@@ -11,6 +11,7 @@ mod hostile;
 mod messages;
 mod processes;
 mod proxy;
+mod ranges;
 mod redis;
 mod replace;
 mod resp;

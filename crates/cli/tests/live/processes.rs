@@ -201,6 +201,24 @@ pub fn page(http: SocketAddr, path: &str) -> Option<String> {
     Some(text.split_once("\r\n\r\n")?.1.to_owned())
 }
 
+/// Gives a node an order, or without a body asks it for what only an administrator may know: the status and the text.
+pub fn order(http: SocketAddr, path: &str, body: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect_timeout(&http, PATIENCE).expect("it serves");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(request.as_bytes()).expect("a socket");
+    let mut text = String::new();
+    socket.read_to_string(&mut text).expect("an answer in time");
+    let (head, text) = text.split_once("\r\n\r\n").expect("HTTP");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, text.to_owned())
+}
+
 /// The name of the leader of the first keyspace, as this node sees it.
 pub fn leader(http: SocketAddr) -> Option<String> {
     let status: serde_json::Value = serde_json::from_str(&page(http, "/status")?).ok()?;

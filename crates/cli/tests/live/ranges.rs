@@ -1,0 +1,198 @@
+//! Keys move between partitions while clients count and append, and while nodes are killed: nothing is lost and
+//! nothing is done twice. And planted bugs of moves are found by the simulator.
+
+use super::processes::{Process, client, node, nodes, order, outcome, until};
+use super::resp::{Client, Reply};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+const NODES: usize = 3;
+const PARTITIONS: usize = 3;
+
+/// What one writer was told of its keys.
+struct Told {
+    number: usize,
+    counted: Vec<u64>,
+    pushed: Vec<Vec<String>>,
+    unknown: u64,
+}
+
+const KEYS: usize = 12;
+
+/// Counts in many counters and appends to many lists of its own, always the next value, until it is told to stop.
+fn writer(number: usize, address: SocketAddr, stop: Arc<AtomicBool>) -> JoinHandle<Told> {
+    std::thread::spawn(move || {
+        let mut told = Told { number, counted: vec![0; KEYS], pushed: vec![Vec::new(); KEYS], unknown: 0 };
+        let mut client = client(address);
+        for round in 0_u64.. {
+            if stop.load(Ordering::SeqCst) {
+                break;
+            }
+            let at = round as usize % KEYS;
+            let value = round.to_string();
+            match client.ask(&["INCR", &format!("count:{number}:{at}")]) {
+                Ok(Reply::Number(count)) => {
+                    told.counted[at] += 1;
+                    assert_eq!(count as u64, told.counted[at], "counted twice, or lost");
+                }
+                // Not done, and will not be.
+                Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
+                other => {
+                    // Whether it was done shows in what is found at the end only: this writer ends.
+                    println!("writer {number}: {other:?}");
+                    told.unknown += 1;
+                    break;
+                }
+            }
+            match client.ask(&["RPUSH", &format!("list:{number}:{at}"), &value]) {
+                Ok(Reply::Number(_)) => told.pushed[at].push(value),
+                Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
+                other => {
+                    println!("writer {number}: {other:?}");
+                    told.unknown += 1;
+                    break;
+                }
+            }
+        }
+        told
+    })
+}
+
+fn deployment(folder: &Path, nodes: &[super::processes::Addresses], protocol: &str) -> std::path::PathBuf {
+    let path = super::processes::deployment_of(folder, "nodes.toml", "ranges", nodes, protocol);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}partitions = {PARTITIONS}\n")).unwrap();
+    path
+}
+
+fn keys_move_while_clients_write(protocol: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes(NODES);
+    let file = deployment(folder.path(), &nodes, protocol);
+    let mut processes: Vec<Process> = (0..NODES).map(|index| node(&file, index, folder.path())).collect();
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        until("a write", || {
+            let mut client = Client::connect(nodes[0].redis).ok()?;
+            matches!(client.ask(&["SET", key, "1"]), Ok(Reply::Text(_))).then_some(())
+        });
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    // The last node is killed: its clients would not know what became of what they asked.
+    let writers: Vec<_> =
+        (0..4).map(|number| writer(number, nodes[number % 2].redis, Arc::clone(&stop))).collect();
+    let (mut moved, mut ends) = (0, 0);
+    for round in 0..9 {
+        if round == 4 {
+            processes[NODES - 1].signal("KILL");
+            processes[NODES - 1].end();
+        }
+        if round == 6 {
+            processes[NODES - 1] = node(&file, NODES - 1, folder.path());
+        }
+        let (from, to) = (round % PARTITIONS, (round + 1 + round / 3) % PARTITIONS);
+        if from == to {
+            continue;
+        }
+        let body = format!(r#"{{"keyspace": "main", "from": {from}, "to": {to}}}"#);
+        let (status, text) = order(nodes[round % 2].http, "/admin/move-range", &body);
+        println!("{from} to {to}: {status} {text}");
+        if status == 200 {
+            let told: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            moved += told["keys"].as_u64().expect("a number");
+            ends += 1;
+        }
+    }
+    stop.store(true, Ordering::SeqCst);
+    let told: Vec<Told> =
+        writers.into_iter().map(|writer| writer.join().expect("no reply was nonsense")).collect();
+    assert!(ends >= 3 && moved > 50, "{moved} keys in {ends} moves");
+
+    // Each node, also one that has learnt nothing of any move yet, has everything.
+    for node in &nodes {
+        let mut client = client(node.redis);
+        for told in &told {
+            for at in 0..KEYS {
+                let key = format!("count:{}:{at}", told.number);
+                let count = until("a count", || match client.ask(&["GET", &key]) {
+                    Ok(Reply::Text(text)) => text.parse::<u64>().ok(),
+                    Ok(Reply::Nothing) => Some(0),
+                    _ => None,
+                });
+                let most = told.counted[at] + told.unknown;
+                assert!((told.counted[at]..=most).contains(&count), "{key}: {count} of {}", told.counted[at]);
+                let key = format!("list:{}:{at}", told.number);
+                let list = until("a list", || match client.ask(&["LRANGE", &key, "0", "-1"]) {
+                    Ok(Reply::List(items)) => Some(items),
+                    _ => None,
+                });
+                let expected = told.pushed[at].iter().map(|value| Reply::Text(value.clone()));
+                let expected: Vec<Reply> = expected.collect();
+                assert!(list.starts_with(&expected), "{key}: {list:?} of {expected:?}");
+                assert!((list.len() - expected.len()) as u64 <= told.unknown, "{key} has more");
+            }
+        }
+    }
+    let (status, map) = order(nodes[0].http, "/admin/ranges?keyspace=main", "");
+    assert_eq!(status, 200, "{map}");
+    let map: Vec<serde_json::Value> = serde_json::from_str(&map).expect("JSON");
+    assert_eq!(map.first().map(|run| run["first"].clone()), Some("0000000000000000".into()));
+    assert_eq!(map.last().map(|run| run["last"].clone()), Some("ffffffffffffffff".into()));
+}
+
+#[test]
+fn keys_move_while_clients_of_multipaxos_write() {
+    keys_move_while_clients_write("multipaxos");
+}
+
+#[test]
+fn keys_move_while_clients_of_curp_write() {
+    keys_move_while_clients_write("curp");
+}
+
+#[test]
+fn keys_move_while_clients_of_curp_consensus_write() {
+    keys_move_while_clients_write("curp-consensus");
+}
+
+#[test]
+fn orders_that_make_no_sense_are_refused_with_what_would() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes(1);
+    let file = deployment(folder.path(), &nodes, "multipaxos");
+    let _process = node(&file, 0, folder.path());
+    for (body, status, words) in [
+        (r#"{"keyspace": "main", "from": 0, "to": 0}"#, 409, "no such partition"),
+        (r#"{"keyspace": "main", "from": 0, "to": 9}"#, 409, "no such partition"),
+        (r#"{"keyspace": "none", "from": 0, "to": 1}"#, 400, "no keyspace"),
+        (r#"{"keyspace": "main", "from": 0, "to": 1, "first": "xyz"}"#, 400, "hexadecimal"),
+        (r#"{"keyspace": "main", "from": 0}"#, 400, "send {"),
+    ] {
+        let (found, text) = order(nodes[0].http, "/admin/move-range", body);
+        assert_eq!(found, status, "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+/// Moves at random under all faults, as `isochrone sim` has them; and each planted bug is found.
+#[test]
+fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml");
+    let run = |protocol: &str, more: &[&str]| {
+        let mut words = vec!["sim", file, "--protocol", protocol, "--partitions", "3", "--faults", "all"];
+        words.extend(["--seeds", "24", "--clients", "12", "--threads", "2", "--moves", "12"]);
+        words.extend(more);
+        outcome(words)
+    };
+    for protocol in ["multipaxos", "curp", "curp-consensus", "epaxos"] {
+        let (status, out, err) = run(protocol, &[]);
+        assert_eq!(status, 0, "{protocol}: {out}{err}");
+    }
+    for bug in ["reissue-in-doubt", "drop-chunk"] {
+        let (status, out, err) = run("multipaxos", &["--plant", bug]);
+        assert_eq!(status, 1, "{bug} is not found: {out}{err}");
+        assert!(out.contains("VIOLATION (history)"), "{bug}: {out}");
+    }
+}
