@@ -109,6 +109,7 @@ fn simulate(sessions: u32, batch: usize, length: Span) -> (u64, u64, f64) {
     parameters.window = 1 << 16;
     let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
     let placement = Placement {
+        bug: None,
         keyspace: KeyspaceId(1),
         replicas: nodes.clone(),
         spares: Vec::new(),
