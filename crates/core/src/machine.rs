@@ -2,7 +2,7 @@
 
 use crate::command::Touch;
 use crate::migration::{Step, Told};
-use crate::{Blob, Malformed, Stamp, Wire};
+use crate::{Blob, Malformed, PartitionId, Stamp, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -50,6 +50,21 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// The reply of a command where it depends on nothing in the state: a blind write. Where a keyspace
     /// replies at commit, its client is told so before the command is executed.
     fn blind(_command: &Self::Command) -> Option<Self::Reply> {
+        None
+    }
+
+    /// What one of `of` machines that share the keys is asked where a command touches them all; `None` from one that has
+    /// no part in it. In a command that cannot be divided none has.
+    fn share(_command: &Self::Command, _at: PartitionId, _of: u16) -> Option<Self::Command> {
+        None
+    }
+
+    /// The answer to such a command, from the answers of those that have a part in it, in their order.
+    fn gather(
+        _command: &Self::Command,
+        _of: u16,
+        _replies: Vec<(PartitionId, Self::Reply)>,
+    ) -> Option<Self::Reply> {
         None
     }
 

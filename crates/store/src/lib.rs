@@ -40,6 +40,7 @@ mod trie;
 mod turn;
 mod undo;
 mod value;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,7 @@ pub use undo::Before;
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
 use isochrone_core::migration::{Step, Told};
-use isochrone_core::{Command, Malformed, Stamp, StateMachine};
+use isochrone_core::{Command, Malformed, PartitionId, Stamp, StateMachine};
 use ranges::{Index, Ranges};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -293,6 +294,14 @@ impl StateMachine for Store {
             Operation::MSet { only_if_absent: false, .. } => Some(Response::Ok),
             _ => None,
         }
+    }
+
+    fn share(command: &Command, at: PartitionId, of: u16) -> Option<Command> {
+        whole::share(command, at, of)
+    }
+
+    fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Response)>) -> Option<Response> {
+        whole::gather(command, of, replies)
     }
 
     fn step(step: Step, stamp: Stamp) -> Option<Command> {

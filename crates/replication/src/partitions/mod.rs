@@ -26,6 +26,7 @@
 mod bugs;
 mod moving;
 mod routes;
+mod whole;
 
 pub use bugs::Bug;
 
@@ -41,6 +42,7 @@ use isochrone_core::{
 use moving::{Drive, Then};
 use routes::Routes;
 use std::collections::{BTreeMap, BTreeSet};
+use whole::Whole;
 
 /// What the client role of a keyspace in partitions needs to start.
 #[derive(Clone)]
@@ -79,6 +81,9 @@ pub(crate) struct Divided<S: StateMachine, C: Process> {
     /// Steps that are open, and whose.
     steps: BTreeMap<u64, PartitionId>,
     surveys: Vec<Survey>,
+    /// Commands on all keys that are not answered, by the host's ticket; and their shares, by number.
+    wholes: BTreeMap<Ticket, Whole<S::Command, S::Reply>>,
+    shares: BTreeMap<u64, Ticket>,
 }
 
 #[derive(Clone, Hash)]
@@ -222,6 +227,9 @@ where
         if let Some(from) = self.steps.remove(&number) {
             return self.on_step(from, outcome, effects);
         }
+        if let Some(ticket) = self.shares.remove(&number) {
+            return self.on_share(number, ticket, outcome, effects);
+        }
         if let Some(at) = self.surveys.iter().position(|survey| survey.open.contains_key(&number)) {
             return self.on_survey(at, number, outcome, effects);
         }
@@ -330,6 +338,7 @@ where
     fn ask(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
         let partition = match self.route(&command) {
             Ok(partition) => partition,
+            Err(Refusal::Whole) => return self.ask_all(ticket, command, effects),
             Err(refusal) => return effects.complete_ahead(ticket, Outcome::Refused(refusal)),
         };
         if self.held.len() >= self.service.outstanding {
@@ -578,6 +587,8 @@ where
             drives: BTreeMap::new(),
             steps: BTreeMap::new(),
             surveys: Vec::new(),
+            wholes: BTreeMap::new(),
+            shares: BTreeMap::new(),
         }
     }
 
@@ -617,6 +628,7 @@ where
             (drive.wish, drive.ticket) = (None, None);
         }
         self.surveys.retain(|survey| survey.ticket != ticket);
+        self.give_up(ticket, effects);
         let Some(number) = self.tickets.remove(ticket.0) else { return };
         self.unblock(number);
         if let Some(Asked { sent: Some(at), .. }) = self.asked.remove(number) {

@@ -22,10 +22,12 @@ fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
     }
 }
 
-/// A command that touches keys, and a number to know it by; or a step.
+/// A command that touches keys, and a number to know it by; one that touches all, which can be divided where its number
+/// is even; or a step.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 enum Asks {
     Keys(u32, Vec<Blob>),
+    All(u32),
     Step(Step),
 }
 
@@ -33,7 +35,7 @@ impl Footprint for Asks {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
         match self {
             Asks::Keys(_, keys) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
-            Asks::Step(_) => visit(Touch::All(Access::Update)),
+            Asks::All(_) | Asks::Step(_) => visit(Touch::All(Access::Update)),
         }
     }
 }
@@ -69,6 +71,16 @@ impl StateMachine for Machine {
     }
     fn read(&self, _: &Asks) -> Option<Says> {
         None
+    }
+    fn share(command: &Asks, _: PartitionId, _: u16) -> Option<Asks> {
+        matches!(command, Asks::All(number) if number % 2 == 0).then(|| command.clone())
+    }
+    fn gather(_: &Asks, _: u16, replies: Vec<(PartitionId, Says)>) -> Option<Says> {
+        let digits = replies.iter().map(|(at, says)| match says {
+            Says::Done(number) => Some(number * 10_u32.pow(at.0.into())),
+            Says::Told(_) => None,
+        });
+        digits.sum::<Option<u32>>().map(Says::Done)
     }
     fn step(step: Step, _: Stamp) -> Option<Asks> {
         Some(Asks::Step(step))
@@ -187,6 +199,11 @@ impl Bench {
         self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
     }
 
+    fn ask_all(&mut self, number: u32) {
+        let command = Asks::All(number);
+        self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
+    }
+
     /// A partition answers what was asked under this inner ticket.
     fn tell(&mut self, partition: u16, ticket: u64, says: Option<Says>) {
         let from = ProcessId { partition: PartitionId(partition), ..ME };
@@ -201,7 +218,7 @@ impl Bench {
     /// The numbers of the commands that were sent since the last look, with their inner tickets.
     fn sent(&mut self) -> Vec<(u32, u64)> {
         let number = |(ticket, asks): (u64, Asks)| match asks {
-            Asks::Keys(number, _) => (number, ticket),
+            Asks::Keys(number, _) | Asks::All(number) => (number, ticket),
             Asks::Step(step) => panic!("{step:?}"),
         };
         self.asked.drain(..).map(number).collect()
@@ -225,6 +242,34 @@ fn mine() -> (String, Stretch) {
 fn elsewhere(there: bool) -> Option<Says> {
     let (_, stretch) = mine();
     Some(Says::Told(Told::Elsewhere { stretch, to: PartitionId(1), version: 1, there }))
+}
+
+/// What touches all keys is asked of every partition and answered when the last of them has; what cannot be divided is
+/// refused, and a partition that does not know makes the whole unknown.
+#[test]
+fn what_touches_all_keys_is_asked_everywhere() {
+    let mut bench = Bench::new();
+    bench.ask_all(3);
+    assert_eq!(bench.sent(), []);
+    assert_eq!(bench.answered.pop(), Some((3, Outcome::Refused(Refusal::Whole))));
+    bench.ask_all(4);
+    bench.ask_all(6);
+    let sent = bench.sent();
+    assert_eq!(sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [4, 4, 6, 6]);
+    bench.tell(1, sent[1].1, Some(Says::Done(2)));
+    assert_eq!(bench.answered, []);
+    bench.tell(0, sent[0].1, Some(Says::Done(7)));
+    assert_eq!(bench.answered.pop(), Some((4, Outcome::Replied(Says::Done(27)))));
+    bench.tell(1, sent[3].1, None);
+    assert_eq!(bench.answered.pop(), Some((6, Outcome::Unknown)));
+    bench.tell(0, sent[2].1, Some(Says::Done(1)));
+    bench.ask_all(8);
+    bench.input(|divided, effects| divided.cancel(Ticket(8), effects));
+    for (_, ticket) in bench.sent() {
+        bench.tell(0, ticket, Some(Says::Done(1)));
+    }
+    assert_eq!(bench.answered, [], "nobody waits for either");
+    assert!(bench.divided.wholes.is_empty() && bench.divided.shares.is_empty());
 }
 
 /// T39: who does not know of a move is told, asks again where the keys are, and is answered once. What was asked on one
