@@ -113,6 +113,8 @@ fn keys_move_while_clients_write(protocol: &str) {
     // Each node, also one that has learnt nothing of any move yet, has everything.
     for node in &nodes {
         let mut client = client(node.redis);
+        // Those that were set at the beginning.
+        let mut found = 8;
         for told in &told {
             for at in 0..KEYS {
                 let key = format!("count:{}:{at}", told.number);
@@ -123,6 +125,7 @@ fn keys_move_while_clients_write(protocol: &str) {
                 });
                 let most = told.counted[at] + told.unknown;
                 assert!((told.counted[at]..=most).contains(&count), "{key}: {count} of {}", told.counted[at]);
+                found += usize::from(count > 0);
                 let key = format!("list:{}:{at}", told.number);
                 let list = until("a list", || match client.ask(&["LRANGE", &key, "0", "-1"]) {
                     Ok(Reply::List(items)) => Some(items),
@@ -132,8 +135,19 @@ fn keys_move_while_clients_write(protocol: &str) {
                 let expected: Vec<Reply> = expected.collect();
                 assert!(list.starts_with(&expected), "{key}: {list:?} of {expected:?}");
                 assert!((list.len() - expected.len()) as u64 <= told.unknown, "{key} has more");
+                found += usize::from(!list.is_empty());
             }
         }
+        // What touches all keys is asked of every partition.
+        let keys = until("all keys", || match client.ask(&["KEYS", "*"]) {
+            Ok(Reply::List(keys)) => Some(keys),
+            _ => None,
+        });
+        let size = until("their number", || match client.ask(&["DBSIZE"]) {
+            Ok(Reply::Number(size)) => Some(size),
+            _ => None,
+        });
+        assert_eq!((keys.len(), size as usize), (found, found));
     }
     let (status, map) = order(nodes[0].http, "/admin/ranges?keyspace=main", "");
     assert_eq!(status, 200, "{map}");

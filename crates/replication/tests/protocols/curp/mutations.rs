@@ -48,7 +48,8 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
     assert_eq!(missed, [] as [&str; 0]);
 }
 
-/// In the simulator, with the clients that are served: what only they, or snapshots, can do wrong.
+/// In the simulator, with the clients that are served: what only they, or snapshots, can do wrong. `mix-reigns` needs a
+/// list that changes between a record and its command, and has its script beside the client (`curp::conversation`).
 fn case(bug: &str) -> Case<Family> {
     let with = |replicas, faults: &str, crashes| {
         // The names are those of the table below.
@@ -57,13 +58,12 @@ fn case(bug: &str) -> Case<Family> {
     };
     match bug {
         "one-acceptance-less" => with(3, "loss", 0),
-        "mix-reigns" => with(3, "membership", 0),
         _ => with(3, "crash", 4),
     }
 }
 
 #[test]
 fn every_bug_of_clients_and_snapshots_is_caught() {
-    let bugs = ["one-acceptance-less", "mix-reigns", "drop-session"];
+    let bugs = ["one-acceptance-less", "drop-session"];
     every_bug_is_caught(bugs.into_iter().map(|bug| (bug, case(bug))));
 }
