@@ -174,7 +174,7 @@ fn compare(protocol: &str) {
     }
     if protocol == "multipaxos" {
         let page = page(cluster.addresses[cluster.leader(None)].http, "/metrics").expect("a page");
-        assert!(page.contains("isochrone_quorum_last_voter_total{keyspace=\"1\",replica=\"n"), "{page}");
+        assert!(page.contains("isochrone_quorum_last_voter_total{keyspace=\"main\",replica=\"n"), "{page}");
     }
     assert_eq!(killed, kills, "a leader dies where it was meant to");
     println!(

@@ -117,19 +117,23 @@ pub(super) fn page(state: &State) -> String {
             page.value(name, kind, help, &[("keyspace", &keyspace.name)], read(keyspace) as f64);
         }
     }
+    let name = |id: u16| {
+        let known = status.keyspaces.iter().find(|keyspace| keyspace.id == id);
+        known.map_or_else(|| id.to_string(), |keyspace| keyspace.name.clone())
+    };
     let mut voters: BTreeMap<(u16, &str), u64> = BTreeMap::new();
     for process in &status.processes {
         for (name, count) in &process.last_voters {
             *voters.entry((process.keyspace, name)).or_default() += count;
         }
     }
-    for ((keyspace, name), count) in voters {
-        let keyspace = keyspace.to_string();
+    for ((keyspace, replica), count) in voters {
+        let keyspace = name(keyspace);
         page.value(
             "isochrone_quorum_last_voter_total",
             counter,
             "Quorums that this replica's vote completed, at the nodes that counted them.",
-            &[("keyspace", &keyspace), ("replica", name)],
+            &[("keyspace", &keyspace), ("replica", replica)],
             count as f64,
         );
     }
@@ -140,7 +144,7 @@ pub(super) fn page(state: &State) -> String {
         }
     }
     for ((keyspace, what), count) in counted {
-        let labels = [("keyspace", keyspace.to_string()), ("what", what.to_owned())];
+        let labels = [("keyspace", name(keyspace)), ("what", what.to_owned())];
         let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
         page.value(
             "isochrone_protocol_events_total",

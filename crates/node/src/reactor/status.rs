@@ -45,6 +45,9 @@ pub struct Status {
 /// How a keyspace stands, as this node sees it.
 #[derive(Clone, Debug, Serialize)]
 pub struct KeyspaceStatus {
+    /// What its processes are told by.
+    #[serde(skip)]
+    pub id: u16,
     /// Its name.
     pub name: String,
     /// Its SELECT number.
@@ -355,6 +358,7 @@ impl Reporter {
         let grown = reachable + served.spares.iter().filter(|node| reaches(node)).count();
         let all = served.nodes.len() + served.spares.len();
         KeyspaceStatus {
+            id: served.id.0,
             name: view.name.clone(),
             index: view.index,
             protocol: view.protocol,
