@@ -151,8 +151,12 @@ fn a_keyspace_in_partitions_serves_what_lies_together() {
     assert_eq!(client.call("GET key:0"), "0", "nothing of it was done");
     assert_eq!(client.call("MSET {u}:1 a {u}:2 b"), "+OK");
     assert_eq!(client.call("GET {u}:2"), "b");
-    let whole = client.call("DBSIZE");
+    assert_eq!(client.call("DBSIZE"), ":62", "asked of each");
+    assert_eq!([client.call("MULTI"), client.call("DBSIZE")], ["+OK", "+QUEUED"]);
+    let whole = client.call("EXEC");
     assert_eq!(whole, "-ERR this command touches the whole keyspace, which is divided into partitions");
+    assert_eq!(client.call("FLUSHALL"), "+OK");
+    assert_eq!(client.call("DBSIZE"), ":0");
     let leads = |node: &isochrone_node::node::NodeHandle| {
         node.status().processes.iter().filter(|process| process.leads.is_some()).count()
     };
