@@ -338,11 +338,7 @@ fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
     let Some(value) = value else {
         return Err(malformed(format!("the collection under {key:?} is empty or repeats an element")));
     };
-    if deadline != Stamp::MAX {
-        store.deadlines.insert(deadline, &key);
-    }
-    store.digest = store.digest.wrapping_add(version);
-    store.keys.insert(&key, Entry { value, deadline, version });
+    store.replace(&key, Some(Entry { value, deadline, version }));
     Ok(())
 }
 

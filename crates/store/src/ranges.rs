@@ -328,7 +328,7 @@ impl Turn<'_> {
         let mut data = Store::default();
         for key in &keys {
             if let Some(entry) = self.delete(key) {
-                data.take_in(key, entry);
+                data.replace(key, Some(entry));
             }
         }
         let store = self.store_mut();
@@ -383,22 +383,8 @@ impl Turn<'_> {
         let staged = arrival.staged.take().unwrap_or_default();
         ranges.places.set(of.stretch.range(), Place::Here { version: of.version });
         for listed in staged.keys.iter() {
-            store.take_in(listed.key, listed.value.clone());
+            store.replace(listed.key, Some(listed.value.clone()));
         }
         Told::Installed
-    }
-}
-
-impl Store {
-    /// Puts in a key that is not there, as it is.
-    pub(crate) fn take_in(&mut self, key: &Blob, entry: Entry) {
-        if entry.deadline != Stamp::MAX {
-            self.deadlines.insert(entry.deadline, key);
-        }
-        if let Some(index) = &mut self.index {
-            index.insert(key);
-        }
-        self.digest = self.digest.wrapping_add(entry.version);
-        self.keys.insert(key, entry);
     }
 }

@@ -9,7 +9,7 @@ use crate::value::{Collection, Entry, Value};
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
 use isochrone_core::{Blob, Stamp};
 
-/// The execution of one command. Every change of a key goes through it, so that versions, digest and
+/// The execution of one command. Every change of a key goes through [`Books`], so that versions, digest and
 /// deadlines follow.
 pub(crate) struct Turn<'a> {
     store: &'a mut Store,
@@ -227,8 +227,7 @@ impl<'a> Turn<'a> {
 
     /// Looks a key up for a change, in one descent.
     pub fn slot<R>(&mut self, key: &Blob, edit: impl FnOnce(&mut Slot<'_, Entry>, &mut Books<'_>) -> R) -> R {
-        let Store { keys, deadlines, digest, index, .. } = &mut *self.store;
-        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest, index: index.as_mut() }))
+        self.store.slot(key, edit)
     }
 
     /// Gives a key this value, whatever was there; a deadline that the stamp has reached deletes it.
@@ -279,7 +278,25 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What must follow a change of a key: its version, the digest, the deadlines.
+impl Store {
+    /// Looks a key up for a change, in one descent.
+    fn slot<R>(&mut self, key: &Blob, edit: impl FnOnce(&mut Slot<'_, Entry>, &mut Books<'_>) -> R) -> R {
+        let Store { keys, deadlines, digest, index, .. } = self;
+        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest, index: index.as_mut() }))
+    }
+
+    /// Makes a key what it is or was elsewhere: this entry with its version, or nothing.
+    pub(crate) fn replace(&mut self, key: &Blob, entry: Option<Entry>) {
+        self.slot(key, |slot, books| {
+            books.remove(slot);
+            if let Some(entry) = entry {
+                books.enter(slot, entry);
+            }
+        });
+    }
+}
+
+/// What must follow a change of a key: its version, the digest, the deadlines, the index of a move.
 pub(crate) struct Books<'a> {
     key: &'a Blob,
     deadlines: &'a mut Deadlines,
@@ -316,16 +333,21 @@ impl Books<'_> {
             }
             None => {
                 let version = mark.next(slot.hash());
-                *self.digest = self.digest.wrapping_add(version);
-                if deadline != Stamp::MAX {
-                    self.deadlines.insert(deadline, self.key);
-                }
-                if let Some(index) = &mut self.index {
-                    index.insert(self.key);
-                }
-                slot.insert(self.key.clone(), Entry { value, deadline, version });
+                self.enter(slot, Entry { value, deadline, version });
             }
         }
+    }
+
+    /// Fills an empty slot with an entry as it is.
+    fn enter(&mut self, slot: &mut Slot<'_, Entry>, entry: Entry) {
+        *self.digest = self.digest.wrapping_add(entry.version);
+        if entry.deadline != Stamp::MAX {
+            self.deadlines.insert(entry.deadline, self.key);
+        }
+        if let Some(index) = &mut self.index {
+            index.insert(self.key);
+        }
+        slot.insert(self.key.clone(), entry);
     }
 
     /// Changes a deadline; the caller touches the entry.

@@ -5,8 +5,8 @@
 
 use crate::Store;
 use crate::value::Entry;
+use isochrone_core::Blob;
 use isochrone_core::command::{Operation, Touch};
-use isochrone_core::{Blob, Stamp};
 use std::fmt;
 
 /// What one command may change, as it was.
@@ -60,18 +60,7 @@ impl Store {
             // Equal versions mean equal contents.
             return;
         }
-        if let Some(gone) = self.keys.remove(key) {
-            self.digest = self.digest.wrapping_sub(gone.version);
-            if gone.deadline != Stamp::MAX {
-                self.deadlines.remove(gone.deadline, key);
-            }
-            if let Some(index) = &mut self.index {
-                index.remove(key);
-            }
-        }
-        if let Some(entry) = entry {
-            self.take_in(key, entry);
-        }
+        self.replace(key, entry);
     }
 }
 
