@@ -80,8 +80,7 @@ pub(crate) struct Divided<S: StateMachine, C: Process> {
     drives: BTreeMap<PartitionId, Drive>,
     /// Steps that are open, and whose.
     steps: BTreeMap<u64, PartitionId>,
-    surveys: Vec<Survey>,
-    /// Commands on all keys that are not answered, by the host's ticket; and their shares, by number.
+    /// What all partitions are asked and have not answered, by the host's ticket; and its shares, by number.
     wholes: BTreeMap<Ticket, Whole<S::Command, S::Reply>>,
     shares: BTreeMap<u64, Ticket>,
 }
@@ -103,14 +102,6 @@ struct Asked<X> {
     sent: Option<PartitionId>,
     /// Since when it waits for the end of a move, and how often it was refused for it.
     waits: Option<(Instant, u32)>,
-}
-
-/// Somebody asks where all keys are.
-#[derive(Clone, Hash)]
-struct Survey {
-    ticket: Ticket,
-    open: BTreeMap<u64, PartitionId>,
-    found: Vec<(Stretch, PartitionId, u64)>,
 }
 
 /// The timers of a client of all partitions.
@@ -229,9 +220,6 @@ where
         }
         if let Some(ticket) = self.shares.remove(&number) {
             return self.on_share(number, ticket, outcome, effects);
-        }
-        if let Some(at) = self.surveys.iter().position(|survey| survey.open.contains_key(&number)) {
-            return self.on_survey(at, number, outcome, effects);
         }
         if let Outcome::Replied(reply) = &outcome
             && let Some(Told::Elsewhere { stretch, to, version, there }) = S::told(reply)
@@ -506,44 +494,6 @@ where
         }
     }
 
-    /// Asks all partitions what they serve.
-    fn survey(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
-        let mut asks = Vec::new();
-        for at in (0..self.parts.len() as u16).map(PartitionId) {
-            let step = isochrone_core::migration::Step::Survey { ring: self.routes.ring(at) };
-            let Some(command) = S::step(step, effects.stamp()) else {
-                return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable));
-            };
-            asks.push((self.next, at, command));
-            self.next += 1;
-        }
-        let open = asks.iter().map(|(number, at, _)| (*number, *at)).collect();
-        self.surveys.push(Survey { ticket, open, found: Vec::new() });
-        for (number, at, command) in asks {
-            let request = Request::Command(command);
-            self.with(at, effects, |client, effects| client.request(Ticket(number), request, effects));
-        }
-    }
-
-    fn on_survey(&mut self, at: usize, number: u64, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
-        let survey = &mut self.surveys[at];
-        let Some(partition) = survey.open.remove(&number) else { return };
-        let told = match &outcome {
-            Outcome::Replied(reply) => S::told(reply),
-            _ => None,
-        };
-        let Some(Told::Served(served)) = told else {
-            let Survey { ticket, .. } = self.surveys.swap_remove(at);
-            return effects.complete(ticket, Outcome::Unknown);
-        };
-        survey.found.extend(served.iter().map(|(stretch, version)| (*stretch, partition, *version)));
-        if survey.open.is_empty() {
-            let Survey { ticket, mut found, .. } = self.surveys.swap_remove(at);
-            found.sort();
-            effects.complete(ticket, Outcome::Served(found));
-        }
-    }
-
     /// When something that waits here may go on.
     fn due(&self, now: Instant) -> Option<Instant> {
         // What waits for others is looked at when they are answered, and given up in time.
@@ -586,7 +536,6 @@ where
             stirred: false,
             drives: BTreeMap::new(),
             steps: BTreeMap::new(),
-            surveys: Vec::new(),
             wholes: BTreeMap::new(),
             shares: BTreeMap::new(),
         }
@@ -603,7 +552,7 @@ where
     }
 
     fn start(&mut self, effects: &mut Effects<Self>) {
-        for partition in (0..self.parts.len() as u16).map(PartitionId) {
+        for partition in self.all() {
             self.with(partition, effects, C::start);
         }
     }
@@ -627,7 +576,6 @@ where
             // What is under way is ended all the same; nothing more of the wish begins.
             (drive.wish, drive.ticket) = (None, None);
         }
-        self.surveys.retain(|survey| survey.ticket != ticket);
         self.give_up(ticket, effects);
         let Some(number) = self.tickets.remove(ticket.0) else { return };
         self.unblock(number);
