@@ -243,7 +243,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let ahead = self.order.install(&head.position) || later;
         if ahead {
             (self.machine, self.once) = (machine, once);
-            self.speculation = Default::default();
+            self.speculation.forget();
             (self.applied, self.digest) = (head.applied, head.digest);
         }
         ahead

@@ -2,10 +2,10 @@
 //! was given up (I9).
 
 use super::Mutation;
-use super::message::{Batch, Grant, Message, Note, Record, Run};
+use super::message::{Batch, Beat, Message, Note, Record, Run};
 use super::order::Order;
 use crate::order::{Ordered, Reign};
-use isochrone_core::{Effects, Instant, ProcessId, Slot};
+use isochrone_core::{Effects, ProcessId, Slot};
 
 impl<V: Ordered> Order<V> {
     /// Whether something of this master is taken; what is later than all before it is promised.
@@ -29,17 +29,8 @@ impl<V: Ordered> Order<V> {
         effects.record(Record::Promised { epoch });
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_beat(
-        &mut self,
-        from: ProcessId,
-        epoch: u64,
-        full: Slot,
-        acked: Slot,
-        sent: Instant,
-        (list, reads): (u64, Option<Grant>),
-        effects: &mut Effects<Self>,
-    ) {
+    pub(super) fn on_beat(&mut self, from: ProcessId, beat: Beat, effects: &mut Effects<Self>) {
+        let Beat { epoch, full, acked, sent, list, reads } = beat;
         if !self.heeds(from, epoch, effects) {
             return;
         }
@@ -89,20 +80,18 @@ impl<V: Ordered> Order<V> {
             }
             let fresh = batches.len().min(end.since(at) as usize);
             let batches = batches[fresh..].to_vec();
-            let record = if batches.is_empty() {
+            if batches.is_empty() {
                 self.learn_full(full, effects);
-                Record::Full { full: self.book.full() }
+                if urgent {
+                    // What came before may be waiting for company.
+                    effects.record(Record::Full { full: self.book.full() });
+                }
             } else {
                 self.take_in(end, batches.clone());
                 let full = full.min(self.book.end()).max(self.book.full());
                 drop(self.book.advance(full));
-                Record::Appended { at: end, batches, full }
-            };
-            match (urgent, &record) {
-                // Also where nothing is new: what came before may be waiting for company.
-                (true, _) => effects.record(record),
-                (false, Record::Appended { .. }) => effects.record_soon(record),
-                (false, _) => {}
+                let record = Record::Appended { at: end, batches, full };
+                if urgent { effects.record(record) } else { effects.record_soon(record) }
             }
         }
         let upto = self.book.end();

@@ -7,7 +7,7 @@
 
 use super::book::Book;
 use super::collect::Collector;
-use super::message::{Batch, Message, Note, Record, Run, Timer};
+use super::message::{Batch, Beat, Message, Note, Record, Run, Timer};
 use super::near::Reader;
 use super::order::Order;
 use super::registry::Configuration;
@@ -354,7 +354,7 @@ impl<V: Ordered> Order<V> {
             let reads = until.and_then(|until| target.reader.grant(list, until));
             let to = ProcessId { node: *node, ..me };
             // Held behind the own promise: a number that is forgotten might be used again.
-            effects.send(to, Message::Beat { epoch, full, acked, sent, list, reads });
+            effects.send(to, Message::Beat(Beat { epoch, full, acked, sent, list, reads }));
         }
     }
 

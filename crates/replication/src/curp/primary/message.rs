@@ -51,20 +51,7 @@ pub enum Message<V: Wire> {
     /// Among managers.
     Registry(Box<RegistryMessage>),
     /// The master lives; the receiver follows it, or says what it needs to.
-    Beat {
-        /// The master's number.
-        epoch: u64,
-        /// Everything before it is on all backups.
-        full: Slot,
-        /// What the receiver is known to have.
-        acked: Slot,
-        /// When it was sent, by the master's steady clock; echoed.
-        sent: Instant,
-        /// The version of the master's list: under an earlier one the receiver reads for nobody any more.
-        list: u64,
-        /// Until when it may read for clients under that version, if it may.
-        reads: Option<Grant>,
-    },
+    Beat(Beat),
     /// The answer to a beat: a lease, if leases are on.
     Heard {
         /// The epoch of the beat.
@@ -183,6 +170,23 @@ pub struct Grant {
     pub at: Instant,
     /// How long after that, as the master counts.
     pub left: Span,
+}
+
+/// What a master says when it says that it lives.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// The master's number.
+    pub epoch: u64,
+    /// Everything before it is on all backups.
+    pub full: Slot,
+    /// What the receiver is known to have.
+    pub acked: Slot,
+    /// When it was sent, by the master's steady clock; echoed.
+    pub sent: Instant,
+    /// The version of the master's list: under an earlier one the receiver reads for nobody any more.
+    pub list: u64,
+    /// Until when it may read for clients under that version, if it may.
+    pub reads: Option<Grant>,
 }
 
 /// A run of the log, as a master sends it.

@@ -388,9 +388,7 @@ impl<V: Ordered> Process for Order<V> {
                 }
                 effects.send_ahead(from, Message::Located(view));
             }
-            Message::Beat { epoch, full, acked, sent, list, reads } if self.is_server(from) => {
-                self.on_beat(from, epoch, full, acked, sent, (list, reads), effects);
-            }
+            Message::Beat(beat) if self.is_server(from) => self.on_beat(from, beat, effects),
             Message::Replicate(run) if self.is_server(from) => {
                 self.on_replicate(from, run, effects);
             }
