@@ -213,8 +213,9 @@ async fn move_range(
         Ok(range) => range,
         Err(error) => return bad(format!("{error}; {RANGE_FORM}\n")),
     };
-    let Some(keyspace) = state.keyspaces.get(&range.keyspace).copied() else {
-        return bad(format!("there is no keyspace {:?}\n", range.keyspace));
+    let keyspace = match known(state, &range.keyspace) {
+        Ok(keyspace) => keyspace,
+        Err(refusal) => return refusal.into_response(),
     };
     let place = |text: &Option<String>, default| match text {
         Some(text) if text.len() == 16 => u64::from_str_radix(text, 16).ok(),
@@ -234,6 +235,12 @@ async fn move_range(
     order_for(state, MOVE_TIME, |respond| Control::Administer(keyspace, what, respond)).await
 }
 
+/// The keyspace of this name.
+fn known(state: &State, name: &str) -> Result<KeyspaceId, (StatusCode, String)> {
+    let keyspace = state.keyspaces.get(name).copied();
+    keyspace.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("there is no keyspace {name:?}\n")))
+}
+
 #[derive(Deserialize)]
 struct OfKeyspace {
     keyspace: String,
@@ -249,9 +256,9 @@ async fn ranges(
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
     };
-    let Some(keyspace) = state.keyspaces.get(&query.keyspace).copied() else {
-        return (StatusCode::BAD_REQUEST, format!("there is no keyspace {:?}\n", query.keyspace))
-            .into_response();
+    let keyspace = match known(state, &query.keyspace) {
+        Ok(keyspace) => keyspace,
+        Err(refusal) => return refusal.into_response(),
     };
     order(state, |respond| Control::Administer(keyspace, Administration::Ranges, respond)).await
 }
@@ -291,8 +298,9 @@ async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administ
         Ok(about) => about,
         Err(error) => return bad(format!("{error}; send {{\"keyspace\": \"...\", \"node\": \"...\"}}\n")),
     };
-    let Some(keyspace) = state.keyspaces.get(&keyspace).copied() else {
-        return bad(format!("there is no keyspace {keyspace:?}\n"));
+    let keyspace = match known(state, &keyspace) {
+        Ok(keyspace) => keyspace,
+        Err(refusal) => return refusal.into_response(),
     };
     let Some(node) = state.nodes.get(&node).copied() else {
         return bad(format!("there is no node {node:?}\n"));
