@@ -2,7 +2,7 @@
 
 use super::lab::{APART, Experiment, Lab, Mix, Topology};
 use super::published::{self, Finding, Measure};
-use super::{Drawing, Row, Wanted};
+use super::{Drawing, Row, Wanted, traces};
 use crate::chart::Curves;
 use isochrone_core::{RegionId, Span};
 use isochrone_plan::Client;
@@ -15,7 +15,7 @@ const SYSTEMS: [(&str, &str); 4] =
 
 /// Variation of delays: exponential of this mean. The source states none; late requests were 5 to 6 ms late at
 /// their 99th percentile (Table 4.3), which an exponential distribution of 1.2 ms has.
-const JITTER: Span = Span::from_micros(1_200);
+pub(super) const JITTER: Span = Span::from_micros(1_200);
 
 pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
     let text = include_str!("../../../../reference/published/domino.csv");
@@ -195,10 +195,9 @@ fn slower_than_all(lab: &mut Lab) -> anyhow::Result<Finding> {
     Ok(Finding::Measured(slower.count() as f64 / 200.0))
 }
 
-const NO_TRACES: Finding = Finding::Not("the 24-hour traces of the source are not public");
-
 const MEASURES: &[Measure] = &[
-    Measure { id: "pred-rate-*", find: |_| Ok(NO_TRACES), note: "" },
+    Measure { id: "pred-rate-min", find: traces::fewest_right, note: traces::NOTE },
+    Measure { id: "pred-rate-max", find: traces::most_right, note: traces::NOTE },
     Measure {
         id: "geom-example-*",
         find: |_| Ok(Finding::Not("the delays of the example are only in a drawing")),
@@ -214,9 +213,17 @@ const MEASURES: &[Measure] = &[
         find: |_| geometry("multipaxos"),
         note: "closed forms over the rounded table, every leader; one random leader a case gives the published 85 of 120",
     },
-    Measure { id: "t42-*", find: |_| Ok(NO_TRACES), note: "" },
-    Measure { id: "t43-*", find: |_| Ok(NO_TRACES), note: "" },
-    Measure { id: "mispred-*", find: |_| Ok(NO_TRACES), note: "" },
+    Measure { id: "t42-*", find: traces::cell, note: traces::NOTE },
+    Measure { id: "t43-*", find: traces::cell, note: traces::NOTE },
+    Measure { id: "mispred-owd-max", find: traces::one_way_most, note: traces::NOTE },
+    Measure {
+        id: "mispred-half-max",
+        find: |_| {
+            Ok(Finding::Not("some hour of the source's traces; a made-up clock would show what was made up"))
+        },
+        note: "",
+    },
+    Measure { id: "mispred-half-nsw", find: traces::half_least_to_nsw, note: traces::NOTE },
     Measure {
         id: "extra-delay-rec",
         find: |_| Ok(Finding::Not("a setting; it is the default here too")),

@@ -30,7 +30,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    fn matrix(self) -> anyhow::Result<Matrix> {
+    pub(super) fn matrix(self) -> anyhow::Result<Matrix> {
         let (file, text) = match self {
             Topology::NorthAmerica => {
                 ("domino-na.csv", include_str!("../../../../reference/rtt/domino-na.csv"))
@@ -108,6 +108,8 @@ pub(super) struct Experiment {
 #[derive(Default)]
 pub(super) struct Lab {
     done: BTreeMap<String, Rc<Outcome>>,
+    /// The figure that is asked for.
+    figure: String,
     progress: Option<ProgressBar>,
 }
 
@@ -119,10 +121,16 @@ impl Lab {
 
     /// The next figure.
     pub(super) fn begin(&mut self, id: &str) {
+        id.clone_into(&mut self.figure);
         if let Some(progress) = &self.progress {
             progress.set_message(id.to_owned());
             progress.inc(1);
         }
+    }
+
+    /// The figure that is asked for, where one measure is that of many.
+    pub(super) fn figure(&self) -> &str {
+        &self.figure
     }
 
     /// No more is asked for.

@@ -6,6 +6,7 @@ mod lab;
 mod published;
 mod sdpaxos;
 mod self_check;
+mod traces;
 
 use crate::arguments::{Format, Reproduce};
 use crate::chart::{self, Curves};

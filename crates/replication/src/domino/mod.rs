@@ -84,6 +84,7 @@ mod mutation;
 mod order;
 mod parameters;
 mod predict;
+pub mod replay;
 mod track;
 
 pub use client::Client;

@@ -273,38 +273,6 @@ mod tests {
         assert_eq!(far.fast(now, wall), None, "nobody waits five seconds");
     }
 
-    /// A trace of probes, ten a second apart, whose way there takes 30 to 34 ms and back 8 to 12, to a clock
-    /// that is 5 ms behind: by how much the latest arrivals were mispredicted, one in a hundred, milliseconds.
-    fn misprediction(estimate: Estimate) -> u64 {
-        let parameters = Parameters { estimate, ..Parameters::for_rtt(Span::from_millis(100)) };
-        let mut predictor = Predictor::new(parameters, [process(0)]);
-        let mut random = isochrone_core::Random::seeded(1);
-        let mut late = Vec::new();
-        for k in 0..2_000u64 {
-            let ms = |ms: u64| Span::from_millis(ms);
-            let (there, back) = (random.between(30_000, 34_000), random.between(8_000, 12_000));
-            let sent = Stamp::ZERO + Span::from_secs(1_000) + ms(k * 100);
-            let received = sent + Span::from_micros(there - 5_000);
-            let now = Instant::ZERO + ms(k * 100);
-            if let Some(predicted) = predictor.one_way(0, now) {
-                let actual = (there - 5_000) as i64 * 1_000;
-                late.extend(u64::try_from(actual - predicted).ok().filter(|late| *late > 0));
-            }
-            let rtt = Span::from_micros(there + back);
-            // The answer has come before the next request leaves.
-            predictor.probed(process(0), now + rtt, sent, received, rtt, None);
-        }
-        late.sort_unstable();
-        let rank = late.len() * 99 / 100;
-        late.get(rank).map_or(0, |late| late.div_ceil(1_000_000))
-    }
-
-    #[test]
-    fn half_a_round_trip_predicts_worse_than_a_one_way_delay_where_directions_differ() {
-        let (one_way, half) = (misprediction(Estimate::OneWay), misprediction(Estimate::HalfRoundTrip));
-        assert!(one_way <= 2 && half >= 4, "{one_way} and {half} ms");
-    }
-
     #[test]
     fn who_is_silent_is_infinitely_far() {
         let (mut predictor, now, wall) =
