@@ -34,9 +34,10 @@ impl<C> From<C> for Request<C> {
 /// One step of administration. Each may be asked again: what is already so counts as done.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Change {
-    /// Adds the replica on this node, which must run already, once it has caught up.
+    /// Adds the replica on this node, which must run already, once it has caught up. In CURP over primary-backup the
+    /// managers may put a copy there again.
     Add(NodeId),
-    /// Removes the replica on this node.
+    /// Removes the replica on this node. In CURP over primary-backup it holds no copy, and none is put there.
     Remove(NodeId),
     /// Lets the replica on this node lead.
     Lead(NodeId),
@@ -84,12 +85,12 @@ pub enum Refusal {
     /// group may have in its life was taken once.
     #[error("the change cannot be made: no such replica, none would be left, or no seat is left")]
     Impossible,
-    /// The members are those of the deployment.
+    /// Too few replicas that live would be left for the copies that there must be.
     #[error(
-        "the replicas of this keyspace are those of its deployment: copies that are lost are replaced by its other \
-         nodes without being told to"
+        "too few replicas would be left: without this one a master and `copies_min` copies must live; start or \
+         add others first"
     )]
-    Fixed,
+    TooFew,
     /// The replica that is to lead holds no copy now.
     #[error(
         "the replica holds no copy at this time: it is a spare, or is being brought up to date; name another"

@@ -11,22 +11,36 @@ use isochrone_core::{Effects, Instant, NodeId, Span, Ticket};
 /// How long a master may take to bring everything to its copies; it takes no commands meanwhile.
 const HANDING_MAX: Span = Span::from_secs(5);
 
+impl Handing {
+    /// When one that begins now is given up.
+    pub(super) fn limit(now: Instant) -> Instant {
+        now + HANDING_MAX
+    }
+}
+
 impl<V: Ordered> Order<V> {
     pub(super) fn begin_handing(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         let now = effects.now();
         match self.heir_of(change) {
             Ok(None) => effects.complete_ahead(ticket, Ok(())),
             Err(refusal) => effects.complete_ahead(ticket, Err(refusal)),
-            Ok(Some(heir)) => {
-                self.append_queued(now);
-                let Some(lead) = &mut self.lead else { return };
-                let epoch = lead.epoch;
-                lead.hurried = true;
-                self.handing =
-                    Some(Handing { ticket, heir, epoch, until: now + HANDING_MAX, yielded: false });
-                effects.mark(Note::Counted("handovers_begun"));
-            }
+            Ok(Some(heir)) => self.hand_to(heir, Handing::limit(now), Some(ticket), effects),
         }
+    }
+
+    pub(super) fn hand_to(
+        &mut self,
+        heir: NodeId,
+        until: Instant,
+        ticket: Option<Ticket>,
+        effects: &mut Effects<Self>,
+    ) {
+        self.append_queued(effects.now());
+        let Some(lead) = &mut self.lead else { return };
+        let epoch = lead.epoch;
+        lead.hurried = true;
+        self.handing = Some(Handing { ticket, heir, epoch, until, yielded: false });
+        effects.mark(Note::Counted("handovers_begun"));
     }
 
     /// Who is to be the master; none if it is so already.
@@ -39,15 +53,17 @@ impl<V: Ordered> Order<V> {
         }
         match change {
             Change::Lead(node) if node == self.me() => Ok(None),
-            Change::Lead(node) if lead.targets.contains_key(&node) => Ok(Some(node)),
+            Change::Lead(node) if lead.targets.contains_key(&node) && !self.registry.is_retired(node) => {
+                Ok(Some(node))
+            }
             Change::Lead(node) if self.servers.contains(&node) => Err(Refusal::NoCopy),
             Change::Resign => {
                 // Whom it has heard of last.
-                let latest = lead.targets.iter().max_by_key(|(_, target)| target.heard);
+                let key = |node: &NodeId| !self.registry.is_retired(*node);
+                let latest = lead.targets.iter().max_by_key(|(node, target)| (key(node), target.heard));
                 latest.map(|(node, _)| Some(*node)).ok_or(Refusal::Impossible)
             }
-            Change::Lead(_) => Err(Refusal::Impossible),
-            Change::Add(_) | Change::Remove(_) => Err(Refusal::Fixed),
+            Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
         }
     }
 
@@ -68,7 +84,9 @@ impl<V: Ordered> Order<V> {
     pub(super) fn give_up_handing(&mut self, effects: &mut Effects<Self>) {
         let now: Instant = effects.now();
         if let Some(handing) = self.handing.take_if(|handing| !handing.yielded && handing.until <= now) {
-            effects.complete(handing.ticket, Err(Refusal::TimedOut));
+            if let Some(ticket) = handing.ticket {
+                effects.complete(ticket, Err(Refusal::TimedOut));
+            }
         }
     }
 
@@ -76,7 +94,9 @@ impl<V: Ordered> Order<V> {
     pub(super) fn end_handing(&mut self, committed: &Configuration, effects: &mut Effects<Self>) {
         if let Some(handing) = self.handing.take_if(|handing| handing.epoch < committed.reign.0) {
             let wanted = handing.heir == committed.master;
-            effects.complete_ahead(handing.ticket, if wanted { Ok(()) } else { Err(Refusal::NotLeader) });
+            if let Some(ticket) = handing.ticket {
+                effects.complete_ahead(ticket, if wanted { Ok(()) } else { Err(Refusal::NotLeader) });
+            }
         }
     }
 }

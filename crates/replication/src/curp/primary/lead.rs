@@ -239,8 +239,8 @@ impl<V: Ordered> Order<V> {
         }
         (lead.list, lead.ready, lead.confirmed, lead.hurried) = (next.reign.1, false, end, true);
         // It serves on under this list, whatever it has said before.
-        if let Some(handing) = self.handing.take() {
-            effects.complete(handing.ticket, Err(Refusal::Busy));
+        if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
+            effects.complete(ticket, Err(Refusal::Busy));
         }
         let counts = self.registry.committed.as_ref().map(|committed| committed.copies.clone());
         let counts = counts.unwrap_or_default();
@@ -336,6 +336,7 @@ impl<V: Ordered> Order<V> {
         self.start_witnesses(effects);
         self.collect_again(now);
         self.give_up_handing(effects);
+        self.pursue_wish(effects);
         let Some(lead) = &self.lead else { return };
         if lead.phase == Phase::Fetching && now.since(lead.asked_at) >= patience {
             self.ask_witness(effects);
@@ -346,6 +347,7 @@ impl<V: Ordered> Order<V> {
 
     fn speak(&mut self, effects: &mut Effects<Self>) {
         let (sent, full, me) = (effects.now(), self.book.full(), self.process);
+        let base = self.book.base();
         let Some(lead) = &mut self.lead else { return };
         let until = lead.reads_until(sent, &self.knobs.0);
         let (epoch, list) = (lead.epoch, lead.list);
@@ -355,6 +357,10 @@ impl<V: Ordered> Order<V> {
             let to = ProcessId { node: *node, ..me };
             // Held behind the own promise: a number that is forgotten might be used again.
             effects.send(to, Message::Beat(Beat { epoch, full, acked, sent, list, reads }));
+            if target.follows && acked < base {
+                // It has this master's log from an earlier list, and does not ask for what it lacks.
+                effects.send(to, Message::Trimmed { epoch });
+            }
         }
     }
 

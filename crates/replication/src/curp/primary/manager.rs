@@ -236,8 +236,10 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
 
     fn ask_servers(&mut self, effects: &mut Effects<Self>) {
         let registry = self.group.machine().clone();
+        let heir = self.heir_of_retired(&registry, effects.now());
         for node in self.nodes.iter() {
-            let message = Message::Ping { registry: registry.clone() };
+            let is_master = registry.committed.as_ref().is_some_and(|now| now.master == *node);
+            let message = Message::Ping { registry: registry.clone(), heir: heir.filter(|_| is_master) };
             // Ahead: what is agreed is durable with most managers.
             effects.send_ahead(
                 ProcessId { node: *node, role: REPLICA, ..self.me },
@@ -274,13 +276,66 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             return;
         }
         if let Some(command) = self.due(effects.now()) {
-            self.tickets += 1;
-            let ticket = Ticket(self.tickets);
-            self.asking = Some(ticket);
-            self.with_asker(effects, |asker, inner| {
-                asker.request(ticket, Request::Command(command), inner);
-            });
+            self.ask_group(command, effects);
         }
+    }
+
+    fn ask_group(&mut self, command: Command, effects: &mut Effects<Self>) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.asking = Some(ticket);
+        self.with_asker(effects, |asker, inner| {
+            asker.request(ticket, Request::Command(command), inner);
+        });
+    }
+
+    /// An operator wants a node retired, or admitted again; asked until it is so.
+    fn on_wish(&mut self, from: ProcessId, node: NodeId, leaves: bool, effects: &mut Effects<Self>) {
+        let registry = self.group.machine();
+        if !self.group.order().leads() || registry.is_retired(node) == leaves {
+            return;
+        }
+        let version = registry.version;
+        let allowed = if leaves { self.may_leave(node, effects.now()) } else { Ok(true) };
+        let command = match leaves {
+            true => Command::Retire { version, node },
+            false => Command::Admit { version, node },
+        };
+        match allowed {
+            Err(refusal) => {
+                let message = Message::Denied { node, leaves, refusal };
+                // Ahead: nothing comes of it.
+                effects.send_ahead(from, common::Message::Order { epoch: 0, message });
+            }
+            Ok(true) if self.asking.is_none() => self.ask_group(command, effects),
+            Ok(_) => {}
+        }
+    }
+
+    /// Whether a node can be done without: without it there are a master and enough copies for it, which live. False
+    /// while that is not known.
+    fn may_leave(&self, node: NodeId, now: Instant) -> Result<bool, Refusal> {
+        let registry = self.group.machine();
+        let stays = |other: &&NodeId| **other != node && !registry.is_retired(**other);
+        let left = self.nodes.iter().filter(stays).filter(|other| !self.is_lost(**other, now));
+        let said = |other: &NodeId| self.heard.get(other).is_some_and(|heard| heard.said.is_some());
+        if self.nodes.iter().filter(stays).any(|other| !self.is_lost(*other, now) && !said(other)) {
+            return Ok(false);
+        }
+        let heirs = left.clone().any(|other| registry.may_lead(*other));
+        let leads = registry.committed.as_ref().is_some_and(|now_is| now_is.master != node);
+        if left.count() > self.copies().0 && (leads || heirs) { Ok(true) } else { Err(Refusal::TooFew) }
+    }
+
+    /// Who can be the master instead of one that is retired, and serves.
+    fn heir_of_retired(&self, registry: &Registry, now: Instant) -> Option<NodeId> {
+        let now_is = registry.committed.as_ref()?;
+        if registry.next.is_some() || !registry.is_retired(now_is.master) {
+            return None;
+        }
+        let able = |node: &&NodeId| !registry.is_retired(**node) && !self.is_lost(**node, now);
+        let mut able = now_is.copies.iter().filter(able).copied();
+        able.find(|node| self.choose(*node, &now_is.copies, now, false).is_some())
     }
 
     fn alive(&self, node: NodeId, now: Instant) -> bool {
@@ -341,7 +396,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         let version = registry.version;
         let mut able: Vec<NodeId> =
             now_is.copies.iter().copied().filter(|node| !self.is_lost(*node, now)).collect();
-        able.sort_by_key(|node| *node != heir);
+        able.sort_by_key(|node| (registry.is_retired(*node), *node != heir));
         let found = able.into_iter().find_map(|master| {
             Some(Command::HandOver {
                 version,
@@ -358,17 +413,23 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         (self.knobs.0.copies_min.min(most), most)
     }
 
-    /// Copies for a master: of these those that are not lost, then others; none if there would be too few.
+    /// Copies for a master: of these those that are not lost, then others; none if there would be too few. A retired one
+    /// stays only where there would be too few otherwise, and none is taken.
     fn choose(&self, master: NodeId, of: &[NodeId], now: Instant, settled: bool) -> Option<Arc<[NodeId]>> {
         let (least, most) = self.copies();
         let silence = self.knobs.0.silence;
         let stable = |node: &NodeId| {
             !settled || self.heard.get(node).is_some_and(|heard| now.since(heard.since) >= silence)
         };
+        let registry = self.group.machine();
+        let retired = |node: &&NodeId| registry.is_retired(**node);
+        let usable = |node: &&NodeId| **node != master && !self.is_lost(**node, now);
         let others = self.nodes.iter().filter(|node| !of.contains(node) && stable(node));
-        let usable = of.iter().chain(others).filter(|node| **node != master && !self.is_lost(**node, now));
-        let chosen: Arc<[NodeId]> = usable.take(most).copied().collect();
-        (chosen.len() >= least).then_some(chosen)
+        let stay = of.iter().chain(others).filter(|node| !retired(node)).filter(usable);
+        let mut chosen: Vec<NodeId> = stay.take(most).copied().collect();
+        let lacking = least.saturating_sub(chosen.len());
+        chosen.extend(of.iter().filter(retired).filter(usable).take(lacking));
+        (chosen.len() >= least).then(|| chosen.into())
     }
 
     /// Other copies under the same master, where some are lost or more can be had.
@@ -396,7 +457,9 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             .copied()
             .filter(|node| registry.may_lead(*node) && self.alive(*node, now))
             .collect();
-        able.sort_by_key(|node| (failed == Some(*node), first && self.preferred != Some(*node)));
+        able.sort_by_key(|node| {
+            (failed == Some(*node), registry.is_retired(*node), first && self.preferred != Some(*node))
+        });
         let old = registry.committed.as_ref().map(|committed| committed.copies.clone()).unwrap_or_default();
         let version = registry.version;
         able.into_iter().find_map(|master| {
@@ -503,6 +566,9 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
                 }
             },
             Message::Pong { version, report } => self.on_pong(from, version, report, effects),
+            Message::Wish { node, leaves } if self.nodes.contains(&node) => {
+                self.on_wish(from, node, leaves, effects);
+            }
             _ => {}
         }
     }

@@ -5,7 +5,8 @@ use crate::curp::{Distant, Verdicts, View};
 use crate::message as common;
 use crate::multipaxos::log;
 use crate::order::Reign;
-use isochrone_core::{CommandId, Fact, Instant, Mark, Slot, Span, Wire};
+use crate::request::Refusal;
+use isochrone_core::{CommandId, Fact, Instant, Mark, NodeId, Slot, Span, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub enum Message<V: Wire> {
     Ping {
         /// What the managers have agreed on.
         registry: Registry,
+        /// Who is to be the master instead of the receiver, which is retired and still is it.
+        heir: Option<NodeId>,
     },
     /// How the sender is.
     Pong {
@@ -159,6 +162,22 @@ pub enum Message<V: Wire> {
     },
     /// Something does: the master is to be asked.
     Distant(Distant),
+    /// An operator says that this node is to hold a copy no more, or may again: the master to the manager that leads.
+    Wish {
+        /// Which node.
+        node: NodeId,
+        /// Whether it is retired; else it is admitted.
+        leaves: bool,
+    },
+    /// The manager says why that cannot be.
+    Denied {
+        /// Which node.
+        node: NodeId,
+        /// Whether it was to be retired.
+        leaves: bool,
+        /// Why not.
+        refusal: Refusal,
+    },
 }
 
 /// A lease to read at a copy.
@@ -213,9 +232,9 @@ pub struct Report {
     /// Its part.
     pub part: Part,
     /// Copies that its master has not heard of for long.
-    pub silent: Vec<isochrone_core::NodeId>,
+    pub silent: Vec<NodeId>,
     /// Who is to be the master instead: it serves nobody any more, and all that it has is with its copies.
-    pub heir: Option<isochrone_core::NodeId>,
+    pub heir: Option<NodeId>,
 }
 
 /// A server's part.

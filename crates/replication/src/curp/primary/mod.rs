@@ -33,6 +33,7 @@
 //! | `Collect`, `Collected` | master, witness | witness, master | garbage, suspects |
 //! | `Freeze`, `Contents`, `End` | new master, witness | witness, new master | recovery |
 //! | `Ping`, `Pong` | manager, server | server, manager | what is agreed, how far the server is |
+//! | `Wish`, `Denied` | master, manager | manager, master | a node retired or admitted by hand |
 //! | `Registry` | manager | manager | Multi-Paxos of the [`Registry`] |
 //! | `Want`, `Chunk`, `Gone` of the replica | one far behind, master | master, one far behind | state transfer |
 //!
@@ -90,9 +91,16 @@
 //! managers begin where no copy can take over. Where a deployment prefers a master, that is the first one; later it is
 //! the master again only by hand.
 //!
+//! A node can be *retired*: a copy there gives way to one on a spare, or to none where there are still `copies_min`; a
+//! master there hands over first; and nothing is put there until the node is admitted again. What is left must live: a
+//! master and `copies_min` copies. Should more fail later, a retired node that still holds a copy goes on, but none is
+//! taken. The managers agree on it, so it outlives all of them. Their own group is not touched: a retired node's manager
+//! goes on voting, and its server follows as any spare's.
+//!
 //! **Elsewhere.** Keys move between groups (3.15) by commands in both logs: [`crate::partitions`].
 //!
-//! **Left out.** The unified variant (3.16); the nodes of a group do not change, only which of them are its copies.
+//! **Left out.** The unified variant (3.16); the nodes of a group are those of the file and never fewer: which of them
+//! hold copies changes.
 
 mod book;
 mod collect;
@@ -100,6 +108,7 @@ mod follow;
 mod hand_over;
 mod lead;
 mod manager;
+mod members;
 mod message;
 mod mutation;
 mod near;

@@ -3,6 +3,7 @@
 use super::WITNESS;
 use super::book::Book;
 use super::lead::{Lead, Phase};
+use super::members::Wish;
 use super::message::{Batch, Message, Note, Part, Record, Report, Timer};
 use super::near::Near;
 use super::registry::{Configuration, Registry};
@@ -55,12 +56,14 @@ pub struct Order<V: Wire> {
     seekers: Vec<ProcessId>,
     /// What it was asked to hand over, when it was the master of that number.
     pub(super) handing: Option<Handing>,
+    /// Which node it was asked to have as a copy, or not to.
+    pub(super) wish: Option<Wish>,
 }
 
-/// A change of the master by hand.
+/// A change of the master by hand, or because it is retired.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Handing {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: Option<Ticket>,
     /// Who is to be the master.
     pub(super) heir: NodeId,
     /// Who was when it was asked for.
@@ -137,12 +140,22 @@ impl<V: Wire> Order<V> {
 
 impl<V: Ordered> Order<V> {
     /// The manager tells what is so.
-    fn on_ping(&mut self, from: ProcessId, registry: Registry, effects: &mut Effects<Self>) {
+    fn on_ping(
+        &mut self,
+        from: ProcessId,
+        registry: Registry,
+        heir: Option<NodeId>,
+        effects: &mut Effects<Self>,
+    ) {
         self.manager = Some(from);
         if registry.version >= self.registry.version {
             self.registry = registry;
         }
         self.follow_registry(effects);
+        if let Some(heir) = heir {
+            self.retire(heir, effects);
+        }
+        self.pursue_wish(effects);
         self.report(effects);
     }
 
@@ -299,9 +312,13 @@ impl<V: Ordered> order::Order for Order<V> {
         self.behind = None;
     }
 
-    /// Where copies are is the managers' business; who is the master is as well, but for one who hands over.
+    /// Where copies are is the managers' business, and who is the master, but for what an operator says of either.
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        self.begin_handing(ticket, change, effects);
+        match change {
+            Change::Add(node) => self.begin_wish(ticket, node, false, effects),
+            Change::Remove(node) => self.begin_wish(ticket, node, true, effects),
+            Change::Lead(_) | Change::Resign => self.begin_handing(ticket, change, effects),
+        }
     }
 }
 
@@ -344,6 +361,7 @@ impl<V: Ordered> Process for Order<V> {
             near: Near::new(identity.incarnation),
             seekers: Vec::new(),
             handing: None,
+            wish: None,
         }
     }
 
@@ -380,7 +398,8 @@ impl<V: Ordered> Process for Order<V> {
 
     fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
         match message {
-            Message::Ping { registry } => self.on_ping(from, registry, effects),
+            Message::Ping { registry, heir } => self.on_ping(from, registry, heir, effects),
+            Message::Denied { node, leaves, refusal } => self.on_denied(node, leaves, refusal, effects),
             Message::Locate => {
                 let view = self.registry.committed.as_ref().map(|committed| self.view(committed));
                 if view.is_none() && self.seekers.len() < SEEKERS_MAX && !self.seekers.contains(&from) {
@@ -424,7 +443,8 @@ impl<V: Ordered> Process for Order<V> {
             | Message::Distant(_)
             | Message::Beat { .. }
             | Message::Replicate { .. }
-            | Message::Trimmed { .. } => {}
+            | Message::Trimmed { .. }
+            | Message::Wish { .. } => {}
         }
     }
 

@@ -9,6 +9,7 @@
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, Export, Footprint, Malformed, NodeId, StateMachine, wire};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::order::Reign;
@@ -52,6 +53,8 @@ pub struct Registry {
     lists: u64,
     /// The reign whose master has said that it serves nobody any more.
     yielded: Option<Reign>,
+    /// Nodes that are to hold no copy, by the word of an operator.
+    retired: BTreeSet<NodeId>,
 }
 
 /// What the manager that leads has the others agree on.
@@ -82,6 +85,20 @@ pub enum Command {
         version: u64,
         /// The copies.
         copies: Arc<[NodeId]>,
+    },
+    /// This node is to hold no copy any more, and none is put there.
+    Retire {
+        /// The version that this was decided from.
+        version: u64,
+        /// Which node.
+        node: NodeId,
+    },
+    /// This node may hold a copy again.
+    Admit {
+        /// The version that this was decided from.
+        version: u64,
+        /// Which node.
+        node: NodeId,
     },
     /// The next configuration is ready: it counts from here on.
     Commit {
@@ -114,6 +131,11 @@ impl Registry {
     /// list, and there is none once a recovery is begun.
     pub fn yielded(&self) -> bool {
         self.yielded.is_some() && self.yielded == self.committed.as_ref().map(|committed| committed.reign)
+    }
+
+    /// Whether this node is to hold no copy. It may still hold one, until another stands in its place.
+    pub fn is_retired(&self, node: NodeId) -> bool {
+        self.retired.contains(&node)
     }
 
     /// Who may become the master: only who has everything that was ever confirmed.
@@ -172,6 +194,12 @@ impl Registry {
         reply
     }
 
+    fn mark(&mut self, node: NodeId, retired: bool) -> Reply {
+        let changed = if retired { self.retired.insert(node) } else { self.retired.remove(&node) };
+        self.version += u64::from(changed);
+        Reply::Done
+    }
+
     fn commit(&mut self, reign: Reign) -> Reply {
         if self.committed.as_ref().is_some_and(|committed| committed.reign == reign) {
             return Reply::Done;
@@ -219,6 +247,8 @@ impl StateMachine for Registry {
             Command::Recover { version, .. }
             | Command::HandOver { version, .. }
             | Command::Replace { version, .. }
+            | Command::Retire { version, .. }
+            | Command::Admit { version, .. }
                 if *version != self.version =>
             {
                 Reply::Refused
@@ -226,6 +256,8 @@ impl StateMachine for Registry {
             Command::Recover { master, copies, .. } => self.recover(*master, copies),
             Command::HandOver { master, copies, .. } => self.hand_over(*master, copies),
             Command::Replace { copies, .. } => self.replace(copies),
+            Command::Retire { node, .. } => self.mark(*node, true),
+            Command::Admit { node, .. } => self.mark(*node, false),
             Command::Commit { reign } => self.commit(*reign),
             Command::Look => Reply::State(self.clone()),
         }
@@ -262,7 +294,6 @@ impl StateMachine for Registry {
 mod tests {
     use super::*;
     use isochrone_core::Random;
-    use std::collections::BTreeSet;
 
     fn nodes(numbers: &[u16]) -> Arc<[NodeId]> {
         numbers.iter().copied().map(NodeId).collect()
@@ -280,7 +311,16 @@ mod tests {
                 let count = random.below(3) as usize;
                 let copies: Vec<u16> = (0..count).map(|_| random.below(4) as u16).collect();
                 let version = registry.version.saturating_sub(u64::from(random.chance(0.2)));
-                let command = match random.below(4) {
+                let command = match random.below(5) {
+                    4 => {
+                        let node = NodeId(random.below(4) as u16);
+                        let retire = random.chance(0.5);
+                        if retire {
+                            Command::Retire { version, node }
+                        } else {
+                            Command::Admit { version, node }
+                        }
+                    }
                     number @ (0 | 3) => {
                         let master = NodeId(random.below(4) as u16);
                         let copies = nodes(&copies);
@@ -328,6 +368,13 @@ mod tests {
                     Command::Commit { reign } if registry != before => {
                         assert_eq!(registry.committed, before.next);
                         assert_eq!((now(&registry), &registry.next), (Some(reign), &None));
+                    }
+                    Command::Retire { node, .. } | Command::Admit { node, .. } => {
+                        let retired = matches!(command, Command::Retire { .. });
+                        assert_eq!(registry.is_retired(node), retired);
+                        let moved = u64::from(before.is_retired(node) != retired);
+                        assert_eq!(registry.version, before.version + moved, "asked again, it is so already");
+                        assert_eq!((&registry.committed, &registry.next), (&before.committed, &before.next));
                     }
                     Command::Commit { .. } | Command::Look => assert_eq!(registry, before),
                 }

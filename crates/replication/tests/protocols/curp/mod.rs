@@ -6,6 +6,7 @@ mod crashes;
 mod garbage;
 mod lab;
 mod latency;
+mod members;
 mod mutations;
 mod nearby;
 mod paths;

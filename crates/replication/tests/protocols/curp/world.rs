@@ -13,7 +13,7 @@ use isochrone_replication::curp::primary::{
 use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
 use isochrone_replication::service::Service;
-use isochrone_replication::{CLIENT, Change, REPLICA, Tuning as _, replica};
+use isochrone_replication::{CLIENT, Change, REPLICA, Refusal, Tuning as _, replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -95,6 +95,8 @@ pub struct World {
     pub near: u64,
     pub fast: u64,
     pub counted: BTreeMap<&'static str, u64>,
+    /// What administration was answered.
+    pub administered: Vec<Result<(), Refusal>>,
     pub broken: Option<String>,
 }
 
@@ -165,6 +167,7 @@ impl World {
             near: 0,
             fast: 0,
             counted: BTreeMap::new(),
+            administered: Vec::new(),
             broken: None,
         };
         for at in 0..world.servers.len() {
@@ -284,9 +287,17 @@ impl World {
                 self.send(to, out);
             }
             MANAGER => {
-                let Message::Order { message: Spoken::Pong { version, report }, .. } = message else {
+                let Message::Order { message, .. } = message else { return };
+                if let Spoken::Wish { node, leaves } = message {
+                    let version = self.registry.version;
+                    let decree = match leaves {
+                        true => Decree::Retire { version, node },
+                        false => Decree::Admit { version, node },
+                    };
+                    self.registry.apply(&decree);
                     return;
-                };
+                }
+                let Spoken::Pong { version, report } = message else { return };
                 if let Part::Ready(reign) = report.part
                     && self.registry.next.as_ref().is_some_and(|next| next.reign == reign)
                 {
@@ -299,10 +310,15 @@ impl World {
                     // The old master takes the heir's place.
                     let copies =
                         now_is.copies.iter().map(|node| if *node == master { from.node } else { *node });
-                    self.registry.apply(&Decree::HandOver { version, master, copies: copies.collect() });
+                    let copies = copies.filter(|node| !self.registry.is_retired(*node)).collect();
+                    self.registry.apply(&Decree::HandOver { version, master, copies });
                 }
             }
-            _ if to.node.0 < 100 => {}
+            _ if to.node.0 < 100 => {
+                if let Message::Administered { result, .. } = message {
+                    self.administered.push(result);
+                }
+            }
             _ => self.answer(to, from, message),
         }
     }
@@ -501,15 +517,25 @@ impl World {
 
     /// The manager tells a server what is so.
     pub fn ping(&mut self, at: usize) {
-        let message = Spoken::Ping { registry: self.registry.clone() };
+        let registry = self.registry.clone();
+        let now_is = registry.committed.as_ref().filter(|_| registry.next.is_none());
+        let retired = |node: NodeId| registry.is_retired(node);
+        let master = now_is.filter(|now| retired(now.master) && usize::from(now.master.0) == at);
+        let heir = master.and_then(|now| now.copies.iter().copied().find(|node| !retired(*node)));
+        let message = Spoken::Ping { registry, heir };
         let to = self.servers[at].id;
         self.net.push((process(0, MANAGER), to, Message::Order { epoch: 0, message }));
     }
 
     /// Somebody asks a server to hand over.
     pub fn hand_over(&mut self, to: u16, heir: u16) {
+        self.change(to, Change::Lead(NodeId(heir)));
+    }
+
+    /// Somebody asks a server to have a node retired, or admitted again.
+    pub fn change(&mut self, to: u16, change: Change) {
         self.step += 1;
-        let (number, change) = (self.step, Change::Lead(NodeId(heir)));
+        let number = self.step;
         self.net.push((process(99, CLIENT), process(to, REPLICA), Message::Administer { number, change }));
     }
 
