@@ -67,7 +67,7 @@ pub use mark::{Fact, Mark, Path, Phase};
 pub use once::{OnceTable, Seen};
 pub use process::{Malformed, Process, Snapshot};
 pub use protocol::{Assemble, Protocol};
-pub use quorum::{Count, Quorums, ReplicaSet, Tally, Votes};
+pub use quorum::{Count, FastQuorums, Quorums, ReplicaSet, SizeError, Tally, Votes};
 pub use random::Random;
 pub use series::Series;
 pub use slots::{Slot, SlotLog};

@@ -29,8 +29,7 @@ impl Quorums {
     /// The fast quorum of Fast Paxos, Domino, Carousel's fast path, CURP's superquorum and TAPIR: any two
     /// and any majority have a replica in common, so a majority tells what may have been chosen fast.
     pub const fn supermajority(n: usize) -> usize {
-        // Smallest q with 2 q + majority > 2 n.
-        (2 * n - Quorums::majority(n)) / 2 + 1
+        FastQuorums::of(n).fast()
     }
 
     /// The fast quorum of EPaxos with the command leader among it, in its optimised form, whose recovery must
@@ -45,8 +44,105 @@ impl Quorums {
     /// supermajority: what a recovery must find to be obliged to it (`ceil(f/2) + 1` when a bare majority
     /// was collected at n = 2f + 1).
     pub const fn recovery(n: usize, collected: usize) -> usize {
-        (collected + Quorums::supermajority(n)).saturating_sub(n)
+        FastQuorums::of(n).recovery(collected)
     }
+}
+
+/// The quorums of ballots that are fast, where clients propose, and of the classic ballots that recover them. Any two
+/// fast quorums and any classic one have a replica in common, and so have any two classic ones: a classic quorum tells
+/// which one value may have been chosen fast.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct FastQuorums {
+    replicas: u8,
+    fast: u8,
+    classic: u8,
+}
+
+/// Why a group cannot have quorums of these sizes.
+#[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
+#[error("{key} {wrong}; {right}")]
+pub struct SizeError {
+    /// The parameter.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub wrong: String,
+    /// What would be right.
+    pub right: String,
+}
+
+impl FastQuorums {
+    /// The parameter of the fast quorum's size.
+    pub const FAST: &'static str = "fast_quorum";
+    /// The parameter of the classic quorum's size.
+    pub const CLASSIC: &'static str = "classic_quorum";
+
+    /// Those with which most replicas may fail: classic ones are majorities, fast ones supermajorities.
+    pub const fn of(n: usize) -> FastQuorums {
+        let classic = n / 2 + 1;
+        FastQuorums { replicas: n as u8, fast: least_fast(n, classic) as u8, classic: classic as u8 }
+    }
+
+    /// Those of these sizes in a group of `n`; a size that is not given is the smallest that the other one allows. A
+    /// fast quorum that is smaller than a supermajority is nearer, and wants a larger classic one: with fewer replicas
+    /// alive than that nothing is recovered, so fewer may fail (`n = 3f + 1` and `2f + 1` for both is the sizes of
+    /// Byzantine protocols).
+    ///
+    /// # Errors
+    /// If they would not intersect, or are larger than the group.
+    pub fn sized(n: usize, fast: Option<usize>, classic: Option<usize>) -> Result<FastQuorums, SizeError> {
+        let majority = n / 2 + 1;
+        let fits = |size: usize| (majority..=n).contains(&size);
+        for (key, size) in [(FastQuorums::FAST, fast), (FastQuorums::CLASSIC, classic)] {
+            if size.is_some_and(|size| !fits(size)) {
+                let wrong = format!("is not between a majority and all of {n} replicas");
+                return Err(SizeError { key, wrong, right: format!("use {majority} to {n}") });
+            }
+        }
+        let classic_of = |fast: usize| majority.max((2 * n + 1).saturating_sub(2 * fast));
+        let (fast, classic) = match (fast, classic) {
+            (None, None) => return Ok(FastQuorums::of(n)),
+            (Some(fast), None) => (fast, classic_of(fast)),
+            (None, Some(classic)) => (least_fast(n, classic), classic),
+            (Some(fast), Some(classic)) => (fast, classic),
+        };
+        if 2 * fast + classic <= 2 * n {
+            let wrong = format!(
+                "is too small: two fast quorums of {fast} and a classic one of {classic} need not have any of {n} replicas \
+                 in common"
+            );
+            let (larger, other) = (least_fast(n, classic), classic_of(fast));
+            let right = format!("use {larger} or more, or classic_quorum = {other} or more");
+            return Err(SizeError { key: FastQuorums::FAST, wrong, right });
+        }
+        // A group has at most 128 seats.
+        Ok(FastQuorums { replicas: n as u8, fast: fast as u8, classic: classic as u8 })
+    }
+
+    /// Of how many replicas.
+    pub const fn replicas(self) -> usize {
+        self.replicas as usize
+    }
+
+    /// Equal votes that decide in a fast ballot.
+    pub const fn fast(self) -> usize {
+        self.fast as usize
+    }
+
+    /// Votes that decide in a classic ballot, and answers that begin one.
+    pub const fn classic(self) -> usize {
+        self.classic as usize
+    }
+
+    /// How many equal votes among `collected` a value has at least that was chosen by a fast quorum: what a recovery
+    /// must find to be obliged to it. No two values of a classic quorum's votes have as many.
+    pub const fn recovery(self, collected: usize) -> usize {
+        (collected + self.fast()).saturating_sub(self.replicas())
+    }
+}
+
+/// The smallest size of which any two have a replica in common in any `classic` of `n`: 2 q + classic > 2 n.
+const fn least_fast(n: usize, classic: usize) -> usize {
+    (2 * n - classic) / 2 + 1
 }
 
 /// A set of replicas, up to [`ReplicaSet::SEATS`] seats, in one number.
@@ -281,6 +377,59 @@ mod tests {
                 assert_eq!(least, Some(Quorums::recovery(n, collected) as u32), "{collected} of {n}");
             }
         }
+    }
+
+    /// Every size of both quorums: what is allowed is what intersects, and what is left open is the smallest.
+    #[test]
+    fn sizes_are_allowed_that_intersect_and_no_others() {
+        for n in 1..=7 {
+            for (fast, classic) in
+                (0..=n + 1).flat_map(|fast| (0..=n + 1).map(move |classic| (fast, classic)))
+            {
+                let sized = FastQuorums::sized(n, Some(fast), Some(classic));
+                let (fasts, classics) = (subsets(n, fast), subsets(n, classic));
+                let meet = |a: &u32, b: &u32| classics.iter().all(|c| a & b & c != 0);
+                let sound = fast <= n
+                    && classic <= n
+                    && fasts.iter().all(|a| fasts.iter().all(|b| meet(a, b)))
+                    && classics.iter().all(|a| classics.iter().all(|b| a & b != 0));
+                assert_eq!(sized.is_ok(), sound, "{fast} and {classic} of {n}: {sized:?}");
+                if let Ok(sizes) = sized {
+                    assert!(FastQuorums::sized(n, Some(fast), None).unwrap().classic() <= classic);
+                    assert!(FastQuorums::sized(n, None, Some(classic)).unwrap().fast() <= fast);
+                    for collected in classic..=n {
+                        let seen = subsets(n, collected);
+                        let common =
+                            seen.iter().flat_map(|seen| fasts.iter().map(move |f| (seen & f).count_ones()));
+                        assert_eq!(common.min(), Some(sizes.recovery(collected) as u32));
+                        assert!(2 * sizes.recovery(collected) > collected, "two values would have as many");
+                    }
+                }
+            }
+            let own = FastQuorums::of(n);
+            assert_eq!(FastQuorums::sized(n, None, None), Ok(own));
+            assert_eq!(FastQuorums::sized(n, Some(own.fast()), Some(own.classic())), Ok(own));
+        }
+        let seven = FastQuorums::sized(7, Some(5), None).unwrap();
+        assert_eq!((seven.fast(), seven.classic()), (5, 5), "f = 2 at n = 3f + 1");
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused_with_what_would() {
+        let refused = |n, fast, classic| FastQuorums::sized(n, fast, classic).unwrap_err().to_string();
+        assert_eq!(
+            refused(5, Some(3), Some(4)),
+            "fast_quorum is too small: two fast quorums of 3 and a classic one of 4 need not have any of 5 replicas in common; use 4 or \
+             more, or classic_quorum = 5 or more"
+        );
+        assert_eq!(
+            refused(5, None, Some(2)),
+            "classic_quorum is not between a majority and all of 5 replicas; use 3 to 5"
+        );
+        assert_eq!(
+            refused(3, Some(4), None),
+            "fast_quorum is not between a majority and all of 3 replicas; use 2 to 3"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The plan of a keyspace: its floors, what each choice of protocol and leader costs, and which to take.
 
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace, leader_in_turn};
-use isochrone_core::{Guarantee, KeyspaceId, Matrix, NodeId, RegionId, Span};
+use isochrone_core::{FastQuorums, Guarantee, KeyspaceId, Matrix, NodeId, RegionId, Span};
 use serde::{Serialize, Serializer};
 
 use crate::forecast::{Row, rows};
@@ -58,7 +58,7 @@ pub struct Recommendation {
 /// Plans a keyspace of a deployment.
 ///
 /// # Errors
-/// If the deployment gives no round trips between its regions.
+/// If the deployment gives no round trips between its regions, or Domino quorums that it cannot have.
 ///
 /// # Panics
 /// If the demand does not have a number for each region.
@@ -68,14 +68,15 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let keyspace = deployment.keyspace(keyspace);
     let replicas: Vec<RegionId> = keyspace.replicas.iter().map(|id| deployment.node(*id).region).collect();
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
-    let mut rows = rows(matrix, &replicas, demand);
+    let quorums = quorums(keyspace)?;
+    let mut rows = rows(matrix, &replicas, quorums, demand);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
     let best = best(&rows);
     let sequenced = best_of(&rows, Guarantee::Sequenced).filter(|row| row.rank < best.rank);
     let recommended = choose(matrix, &replicas, best, demand, reason(matrix, &rows, best, demand));
     let named = |regions: &[RegionId]| regions.iter().map(|region| matrix.name(*region).to_owned()).collect();
-    let placement = better(deployment, &replicas, demand, best.rank).map(|(replicas, rows)| {
+    let placement = better(deployment, &replicas, quorums, demand, best.rank).map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = (best.rank.unwrap_or(0) as f64 - found.rank.unwrap_or(0) as f64)
             / demand.total(&vec![Span::from_millis(1); matrix.len()]) as f64;
@@ -135,6 +136,18 @@ impl Demand {
         let clients = deployment.regions().iter().map(|region| region.clients).collect();
         Demand { clients, conflict: 0.0 }
     }
+}
+
+/// The quorums of Domino: what the keyspace says where it is one of Domino, else those that follow from its replicas.
+fn quorums(keyspace: &Keyspace) -> Result<FastQuorums, ConfigErrors> {
+    let replicas = keyspace.replicas.len();
+    if keyspace.protocol != "domino" {
+        return Ok(FastQuorums::of(replicas));
+    }
+    let mut reader = keyspace.parameters.read();
+    let quorums = reader.quorums(replicas);
+    // What else its parameters say, the protocol understands.
+    reader.finish_partly().map(|()| quorums)
 }
 
 /// The ranked row of this guarantee with the lowest mean.

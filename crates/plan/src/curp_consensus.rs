@@ -38,7 +38,7 @@ pub fn fast<'a>(
     replicas: impl Into<Group<'a>>,
 ) -> Option<Span> {
     let (group, client) = (replicas.into(), client.into());
-    let accepted = group.smallest(group.supermajority(), |seat| group.reach(matrix, client, seat))?;
+    let accepted = group.smallest(group.fast(), |seat| group.reach(matrix, client, seat))?;
     Some(accepted.max(group.reach(matrix, client, group.seat_in(leader))))
 }
 

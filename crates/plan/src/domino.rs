@@ -45,10 +45,10 @@ pub fn commit<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Int
     choose(matrix, client, replicas).commit()
 }
 
-/// The round trip to a supermajority; none while too few replicas live for one.
+/// The round trip to a fast quorum, a supermajority unless the group has another; none while too few replicas live.
 pub fn fast<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Option<Span> {
     let (group, client) = (replicas.into(), client.into());
-    group.smallest(group.supermajority(), |seat| group.reach(matrix, client, seat))
+    group.smallest(group.fast(), |seat| group.reach(matrix, client, seat))
 }
 
 /// The best leader and the way through it: to it and back, and its majority round trip. The first of equals.
@@ -68,7 +68,7 @@ pub fn leader<'a>(
 /// An upper bound on the time to the result of a command, where every replica learns for itself (`reply = "execute"`).
 ///
 /// `extra` is added to the stamp of a fast request, `heartbeat` is how often clocks are announced. A command runs when its
-/// stamp lies behind every lane: a replica waits for the announcements of a supermajority and of all lanes.
+/// stamp lies behind every lane: a replica waits for the announcements of a fast quorum and of all lanes.
 pub fn execute<'a>(
     matrix: &Matrix,
     client: impl Into<Client>,
@@ -77,8 +77,8 @@ pub fn execute<'a>(
     heartbeat: Span,
 ) -> Span {
     let (group, client) = (replicas.into(), client.into());
-    // Announcements of as many replicas as live, at most a supermajority of them, settle the empty positions.
-    let quorum = group.supermajority().min(group.live().count());
+    // Announcements of as many replicas as live, at most a fast quorum of them, settle the empty positions.
+    let quorum = group.fast().min(group.live().count());
     let nth = |value: &dyn Fn(usize) -> Span| group.smallest(quorum, value).unwrap_or_default();
     // The stamp, and when the command is known to be chosen at replica `at`, both from the client's call.
     let choice = choose(matrix, client, group);
@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::oracle::{domino_globe, domino_na};
     use crate::{fastpaxos, mencius, multipaxos};
+    use isochrone_core::FastQuorums;
 
     /// Client, commit latency in milliseconds, and the leader where the slower lane is taken.
     type Row = (&'static str, u64, Option<&'static str>);
@@ -198,6 +199,22 @@ mod tests {
         let group = Group::from(&replicas).without(&[0]);
         assert!(matrix.regions().all(|client| fast(&matrix, client, group).is_none()));
         assert_eq!(commit(&matrix, matrix.region("IA").unwrap(), group), Span::from_millis(31 + 38));
+    }
+
+    #[test]
+    fn a_smaller_fast_quorum_is_nearer_and_leaders_are_as_far_as_they_were() {
+        let (matrix, replicas) = domino_na(&["WA", "VA", "QC", "CA", "TX"]);
+        let three = FastQuorums::sized(5, Some(3), None).unwrap();
+        let (four, three) = (Group::from(&replicas), Group::from(&replicas).with(three));
+        let at = |name: &str| matrix.region(name).unwrap();
+        let il = at("IL");
+        let mut trips: Vec<Span> = replicas.iter().map(|at| matrix.one_way(il, *at) * 2).collect();
+        trips.sort_unstable();
+        assert_eq!((fast(&matrix, il, four), fast(&matrix, il, three)), (Some(trips[3]), Some(trips[2])));
+        for client in matrix.regions() {
+            assert!(commit(&matrix, client, three) <= commit(&matrix, client, four));
+            assert_eq!(leader(&matrix, client, three), leader(&matrix, client, four));
+        }
     }
 
     #[test]

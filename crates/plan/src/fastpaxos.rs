@@ -20,7 +20,7 @@ pub fn commit<'a>(
     replicas: impl Into<Group<'a>>,
 ) -> Span {
     let (group, client) = (replicas.into(), client.into());
-    match group.smallest(group.supermajority(), |seat| group.reach(matrix, client, seat)) {
+    match group.smallest(group.fast(), |seat| group.reach(matrix, client, seat)) {
         Some(fast) => fast.min(learned(matrix, client, group.seat_in(coordinator), group)),
         None => recovered(matrix, client, coordinator, group),
     }
@@ -39,7 +39,7 @@ pub fn execute<'a>(
     all: bool,
 ) -> Span {
     let (group, client) = (replicas.into(), client.into());
-    if group.live().count() < group.supermajority() {
+    if group.live().count() < group.fast() {
         return recovered(matrix, client, coordinator, group);
     }
     if !all {
@@ -51,7 +51,7 @@ pub fn execute<'a>(
 /// When the client hears from one replica that this has the votes of a fast quorum.
 fn learned(matrix: &Matrix, client: Client, learner: usize, group: Group<'_>) -> Span {
     let vote = |seat| group.way_there(matrix, client, seat) + group.way(matrix, seat, learner);
-    let known = group.smallest(group.supermajority(), vote).unwrap_or_default();
+    let known = group.smallest(group.fast(), vote).unwrap_or_default();
     known + group.way_back(matrix, client, learner)
 }
 

@@ -1,6 +1,6 @@
 //! What each protocol reaches with each choice of leader, for one placement and one set of clients.
 
-use isochrone_core::{Guarantee, Matrix, RegionId, Span};
+use isochrone_core::{FastQuorums, Guarantee, Matrix, RegionId, Span};
 use serde::Serialize;
 
 use crate::domino::Choice;
@@ -95,8 +95,13 @@ impl Row {
 }
 
 /// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
-/// first.
-pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> Vec<Row> {
+/// first. `quorums` are those of Domino.
+pub(crate) fn rows(
+    matrix: &Matrix,
+    replicas: &[RegionId],
+    quorums: FastQuorums,
+    demand: &Demand,
+) -> Vec<Row> {
     let group = Group::from(replicas);
     let each = |commit: &dyn Fn(Client) -> Span| -> Vec<Span> {
         matrix.regions().map(|region| commit(Client::In(region))).collect()
@@ -167,7 +172,7 @@ pub(crate) fn rows(matrix: &Matrix, replicas: &[RegionId], demand: &Demand) -> V
     // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.
     let alone = each(&|client| fastpaxos::commit(matrix, client, leaders[0], group));
     rows.push(row("fastpaxos", None, Some("no collision"), alone));
-    rows.extend(domino_rows(matrix, group, demand));
+    rows.extend(domino_rows(matrix, group.with(quorums), demand));
     rows
 }
 

@@ -1,6 +1,6 @@
 //! The replicas of a keyspace, some of them perhaps crashed, and the distances between them and to a client.
 
-use isochrone_core::{Matrix, Quorums, RegionId, Span};
+use isochrone_core::{FastQuorums, Matrix, Quorums, RegionId, Span};
 
 use crate::client::Client;
 
@@ -10,12 +10,13 @@ use crate::client::Client;
 pub struct Group<'a> {
     replicas: &'a [RegionId],
     failed: &'a [usize],
+    quorums: FastQuorums,
 }
 
 impl<'a> From<&'a [RegionId]> for Group<'a> {
     fn from(replicas: &'a [RegionId]) -> Self {
         assert!(!replicas.is_empty(), "a keyspace has at least one replica");
-        Self { replicas, failed: &[] }
+        Self { replicas, failed: &[], quorums: FastQuorums::of(replicas.len()) }
     }
 }
 
@@ -43,6 +44,12 @@ impl<'a> Group<'a> {
         group
     }
 
+    /// The same group with fast and classic quorums of other sizes, where the protocol has such.
+    #[must_use]
+    pub fn with(self, quorums: FastQuorums) -> Self {
+        Self { quorums, ..self }
+    }
+
     /// How many replicas there are, crashed ones included.
     pub(crate) fn len(self) -> usize {
         self.replicas.len()
@@ -52,8 +59,8 @@ impl<'a> Group<'a> {
         Quorums::majority(self.len())
     }
 
-    pub(crate) fn supermajority(self) -> usize {
-        Quorums::supermajority(self.len())
+    pub(crate) fn fast(self) -> usize {
+        self.quorums.fast()
     }
 
     /// The seats of those that answer.

@@ -1,6 +1,6 @@
 //! Where as many replicas would better stand.
 
-use isochrone_core::{Deployment, RegionId};
+use isochrone_core::{Deployment, FastQuorums, RegionId};
 
 use crate::Demand;
 use crate::advice::best;
@@ -14,6 +14,7 @@ const ALL_MAX: u128 = 2_000;
 pub(crate) fn better(
     deployment: &Deployment,
     replicas: &[RegionId],
+    quorums: FastQuorums,
     demand: &Demand,
     now: Option<u128>,
 ) -> Option<(Vec<RegionId>, Vec<Row>)> {
@@ -23,14 +24,15 @@ pub(crate) fn better(
     if sites.len() < replicas.len() {
         return None;
     }
-    let rank = |placement: &[RegionId]| best(&rows(matrix, placement, demand)).rank.unwrap_or(u128::MAX);
+    let rank =
+        |placement: &[RegionId]| best(&rows(matrix, placement, quorums, demand)).rank.unwrap_or(u128::MAX);
     let found = if combinations(sites.len(), replicas.len()) <= ALL_MAX {
         all(&sites, replicas.len()).into_iter().min_by_key(|placement| rank(placement))?
     } else {
         descend(&sites, replicas, &rank)
     };
     (Some(rank(&found)) < now).then(|| {
-        let rows = rows(matrix, &found, demand);
+        let rows = rows(matrix, &found, quorums, demand);
         (found, rows)
     })
 }

@@ -261,3 +261,27 @@ fn without_round_trips_there_is_no_plan() {
          add rtt = \"matrix.csv\" under [network]"
     );
 }
+
+#[test]
+fn domino_is_planned_with_the_quorums_that_its_keyspace_has() {
+    let known = Known::names(&["multipaxos", "domino"]);
+    let of = |settings: &[(&str, &str)]| {
+        let settings: Vec<_> =
+            settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let deployment = ready_made("domino-na").with_protocol(MAIN, "domino", &known).unwrap();
+        let deployment = deployment.with_parameters(MAIN, &settings).unwrap();
+        plan(&deployment, MAIN, &Demand::of(&deployment)).map_err(|errors| errors.to_string())
+    };
+    let commit = |settings: &[(&str, &str)], region: usize| {
+        let plan = of(settings).unwrap();
+        let row = plan.protocols.iter().find(|row| row.case.as_deref() == Some("reply = commit"));
+        let region = &row.unwrap().regions[region];
+        (region.commit_ms, region.via.clone().unwrap())
+    };
+    // From IL: VA 26, QC 23 and WA 43 ms; two of three are enough where three recover.
+    let two: &[_] = &[("fast_quorum", "2"), ("extra_delay", "0s")];
+    assert_eq!(commit(&[], 6), (43.0, "DFP".to_owned()));
+    assert_eq!(commit(two, 6), (26.0, "DFP".to_owned()));
+    let refused = of(&[("fast_quorum", "2"), ("classic_quorum", "2")]).unwrap_err();
+    assert!(refused.contains("fast_quorum = 2 is too small"), "{refused}");
+}

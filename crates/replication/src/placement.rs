@@ -95,6 +95,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let mut reader = keyspace.parameters.read();
         service.read_from(&mut reader, F::COMMITS);
         parameters.read_from(&mut reader, service.reply);
+        parameters.read_sizes(&mut reader, replicas.len());
         let names = reader.text("spares", "");
         let mut spares = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -8,6 +8,7 @@ use super::draft::{Section, as_bytes, as_integer, as_span, as_text, integer_of};
 use super::error::{ConfigErrors, Mistakes};
 use super::values::{one_of, suggest};
 use crate::time::Span;
+use crate::{FastQuorums, ReplicaSet, SizeError};
 
 /// The `parameters = { ... }` of a keyspace, not yet understood.
 ///
@@ -176,6 +177,29 @@ impl ParameterReader<'_> {
         }
         let right = format!("use {}", one_of(choices.iter().map(|(name, _)| *name)));
         self.refuse(&entry, "is not a choice", &right, default)
+    }
+
+    /// `fast_quorum = 5` and `classic_quorum = 5`, the sizes of quorums in a group of `replicas`; what is not given is
+    /// the smallest that the other allows.
+    pub fn quorums(&mut self, replicas: usize) -> FastQuorums {
+        let mut size = |key| match self.integer(key, 0, 1, u64::from(ReplicaSet::SEATS)) {
+            0 => None,
+            // At most the number of seats.
+            size => Some(size as usize),
+        };
+        let (fast, classic) = (size(FastQuorums::FAST), size(FastQuorums::CLASSIC));
+        FastQuorums::sized(replicas, fast, classic).unwrap_or_else(|SizeError { key, wrong, right }| {
+            self.reject(key, &wrong, &right);
+            FastQuorums::of(replicas)
+        })
+    }
+
+    /// Ends the reading of one that takes no interest in the other keys.
+    ///
+    /// # Errors
+    /// What was asked for and is wrong.
+    pub fn finish_partly(self) -> Result<(), ConfigErrors> {
+        self.mistakes.unless_any(Some(()))
     }
 
     /// Refuses a value for a reason only the protocol knows.

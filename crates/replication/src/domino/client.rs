@@ -20,7 +20,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
-    Quorums, ReplicaId, ReplicaSet, Series, Snapshot, Span, StateMachine, Ticket,
+    ReplicaId, ReplicaSet, Series, Snapshot, Span, StateMachine, Ticket,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -226,7 +226,7 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn on_voted(&mut self, from: usize, epoch: u32, votes: &[(u64, u64)], effects: &mut Effects<Self>) {
-        let need = Quorums::supermajority(self.members.len());
+        let need = self.knobs.0.quorums(self.members.len()).fast();
         let epoch = if self.knobs.0.mutated(Mutation::EpochsTogether) { 0 } else { epoch };
         for (at, sequence) in votes {
             let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
@@ -248,7 +248,7 @@ impl<S: StateMachine> Client<S> {
 
     fn on_rejected(&mut self, from: usize, votes: &[(u64, u64, Reject)], effects: &mut Effects<Self>) {
         let (n, now) = (self.members.len(), effects.now());
-        let need = Quorums::supermajority(n);
+        let need = self.knobs.0.quorums(n).fast();
         for (at, sequence, reject) in votes {
             let Some(asked) = self.outstanding.get_mut(*sequence) else { continue };
             let Way::Fast { stamp, rejected, judged, .. } = &mut asked.way else { continue };

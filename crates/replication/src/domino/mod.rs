@@ -52,6 +52,9 @@
 //! | majority: DM, recovery, failover, revocation | 1 | 2 | 3 | 4 | 5 |
 //! | supermajority: fast votes | 1 | 3 | 4 | 6 | 7 |
 //!
+//! The fast lane may have other quorums (`fast_quorum`, `classic_quorum`; `FastQuorums` in core): a smaller fast quorum
+//! is nearer, and its recovery and failover need more than a majority, up to everybody. Lanes stay with majorities.
+//!
 //! ```text
 //!  client          r0 (coordinator)   r1          r2
 //!    |  Propose @t    |               |           |     t = when the supermajority-th should have it
@@ -74,8 +77,8 @@
 //! (`extra_delay = "auto"`), which the source names as future work.
 //!
 //! **What is left out** of `specs/domino.md`: `StatusQuery`, since a command that is asked again under its name is
-//! answered from the exactly-once table; commit tokens between clients, which no reply of a gateway could carry,
-//! so order across clients is had by `reply = "execute"`; and quorums larger than the smallest that intersect.
+//! answered from the exactly-once table; and commit tokens between clients, which no reply of a gateway could carry,
+//! so order across clients is had by `reply = "execute"`.
 
 mod client;
 mod clock;

@@ -4,8 +4,8 @@ use super::Mutation;
 use crate::family::Tuning;
 use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::service::Reply;
-use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{FastQuorums, Span};
 
 /// Who learns of fast decisions for itself.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -72,6 +72,9 @@ pub struct Parameters {
     pub learners: Learners,
     /// Which way commands take.
     pub way: Way,
+    /// The quorums of the fast lane in a group of as many replicas as they are of; in any other, after members were
+    /// added or removed, those that follow from its number.
+    pub quorums: Option<FastQuorums>,
     /// How much faster the other way must be before a client changes over; none by default.
     pub hysteresis: Span,
     /// How far ahead of the clock the reserve is written: a restart treats that much time as past.
@@ -127,6 +130,7 @@ impl Tuning for Parameters {
             extra: Extra::Fixed(Span::from_millis(8)),
             learners: Learners::All,
             way: Way::Auto,
+            quorums: None,
             hysteresis: Span::ZERO,
             reserve: Span::from_secs(1),
             future_max: Span::from_secs(10),
@@ -196,6 +200,10 @@ impl Tuning for Parameters {
         knobs::keep(reader, "keep_commands", &mut self.keep_commands, &mut self.keep_bytes);
     }
 
+    fn read_sizes(&mut self, reader: &mut ParameterReader<'_>, replicas: usize) {
+        self.quorums = Some(reader.quorums(replicas));
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }
@@ -211,6 +219,11 @@ impl Tuning for Parameters {
 }
 
 impl Parameters {
+    /// The quorums of the fast lane in a group of `n`.
+    pub fn quorums(&self, n: usize) -> FastQuorums {
+        self.quorums.filter(|quorums| quorums.replicas() == n).unwrap_or(FastQuorums::of(n))
+    }
+
     /// Whether this bug is planted.
     pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
         mutation.acts(self.mutation)

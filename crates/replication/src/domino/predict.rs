@@ -165,10 +165,10 @@ impl Predictor {
         (0..self.targets.len()).filter_map(through).min()
     }
 
-    /// The stamp at which a supermajority should have a request sent now, and how long its commit takes.
+    /// The stamp at which a fast quorum should have a request sent now, and how long its commit takes.
     pub fn fast(&self, now: Instant, wall: Stamp) -> Option<(Span, u64)> {
         let (n, seats) = (self.targets.len(), 0..self.targets.len());
-        let (quorum, majority) = (Quorums::supermajority(n), Quorums::majority(n));
+        let (quorum, majority) = (self.parameters.0.quorums(n).fast(), Quorums::majority(n));
         let mut trips: Vec<Span> = seats.clone().filter_map(|seat| self.round_trip(seat, now)).collect();
         let mut ways: Vec<SignedSpan> = seats.filter_map(|seat| self.one_way(seat, now)).collect();
         trips.sort_unstable();

@@ -5,7 +5,7 @@ use super::super::message::{Item, Opening, Promise, Record, Round, Turn};
 use super::Order;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
-use isochrone_core::{CommandId, Effects, Instant, NodeId, Quorums};
+use isochrone_core::{CommandId, Effects, Instant, NodeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl<V: Ordered> Order<V> {
             }
             return;
         }
-        if self.n() == 1 || self.n() - self.suspects.len() < self.majority() {
+        if self.n() == 1 || self.n() - self.suspects.len() < self.quorums().classic() {
             return;
         }
         let patience = self.parameters().suspect * 3;
@@ -117,7 +117,7 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_promise(&mut self, from: usize, promise: Arc<Promise<V>>, effects: &mut Effects<Self>) {
-        let majority = self.majority();
+        let classic = self.quorums().classic();
         let Some(campaign) = &mut self.campaign else { return };
         if campaign.epoch != promise.epoch {
             return;
@@ -129,7 +129,7 @@ impl<V: Ordered> Order<V> {
             return;
         }
         campaign.promises.insert(from, promise);
-        if campaign.promises.len() < majority {
+        if campaign.promises.len() < classic {
             return;
         }
         let Some(campaign) = self.campaign.take() else { return };
@@ -166,7 +166,7 @@ impl<V: Ordered> Order<V> {
                 }
             }
         }
-        let threshold = Quorums::recovery(self.n(), promises.len());
+        let threshold = self.quorums().recovery(promises.len());
         let any = self.parameters().mutated(Mutation::AdoptAny);
         let high_threshold = self.parameters().mutated(Mutation::HighThreshold);
         let threshold = if high_threshold { self.n() + 1 } else { threshold };

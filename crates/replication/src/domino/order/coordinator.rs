@@ -6,7 +6,7 @@ use super::super::message::{Item, Note, Opening, Round};
 use super::learner::Known;
 use super::{Learners, Order};
 use crate::order::Ordered;
-use isochrone_core::{CommandId, Count, Effects, Instant, Quorums, ReplicaId, Tally};
+use isochrone_core::{CommandId, Count, Effects, Instant, ReplicaId, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ impl<V: Ordered> Order<V> {
         if !twice && (!own || reign.has_proposed(at)) {
             return;
         }
-        let threshold = Quorums::recovery(n, known.count) + usize::from(wrong) * n;
+        let threshold = self.quorums().recovery(known.count) + usize::from(wrong) * n;
         let value = match known.pick(threshold) {
             None => None,
             Some(id) => match self.body(at, id) {
@@ -198,14 +198,14 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// Where fewer than a supermajority answer, or one of it lags far behind, the no-ops that a majority has
+    /// Where fewer than a fast quorum answer, or one of it lags far behind, the no-ops that a classic one has
     /// voted for are decided by rounds (`specs/domino.md` 4.3).
     fn pass_in_bulk(&mut self, effects: &mut Effects<Self>) {
         let frontier = self.tracks[0].frontier();
-        let fast = self.learner.passed(self.supermajority(), frontier);
-        let most = self.learner.passed(self.majority(), frontier);
+        let fast = self.learner.passed(self.quorums().fast(), frontier);
+        let most = self.learner.passed(self.quorums().classic(), frontier);
         let lag = self.parameters().lag_max.as_nanos();
-        let few = self.n() - self.suspects.len() < self.supermajority();
+        let few = self.n() - self.suspects.len() < self.quorums().fast();
         let stale = self.learner.epoch() != self.acceptor.epoch;
         if stale || most <= frontier || !(few || most.saturating_sub(fast) > lag) {
             return;
@@ -216,8 +216,8 @@ impl<V: Ordered> Order<V> {
                 continue;
             }
             let known = self.learner.known(at);
-            if known.count >= self.majority() {
-                match known.chosen(self.supermajority()) {
+            if known.count >= self.quorums().classic() {
+                match known.chosen(self.quorums().fast()) {
                     Some(_) => self.evaluate(at, effects),
                     None => self.recover(at, &known, effects),
                 }
@@ -243,7 +243,7 @@ impl<V: Ordered> Order<V> {
 
     /// What was gathered goes out: as a round, and as news of decisions.
     pub(super) fn flush_reign(&mut self, effects: &Effects<Self>) {
-        let majority = self.majority();
+        let classic = self.quorums().classic();
         let frontier = self.tracks[0].frontier();
         let (sole, ticking) = (self.parameters().learners == Learners::Sole, self.ticking);
         let Some(reign) = &mut self.reign else { return };
@@ -253,7 +253,7 @@ impl<V: Ordered> Order<V> {
             let ranges = std::mem::take(&mut reign.ranges);
             let round = Arc::new(Round { epoch: reign.epoch, number: reign.next, values, ranges });
             reign.next += 1;
-            let (tally, sent) = (Tally::new(majority), effects.now());
+            let (tally, sent) = (Tally::new(classic), effects.now());
             reign.flights.insert(round.number, Flight { round: round.clone(), tally, sent });
             items.push((true, Item::Recover(round)));
         }
@@ -281,7 +281,7 @@ impl<V: Ordered> Order<V> {
 
     /// The opening of an epoch is its round 0.
     pub(super) fn fly_opening(&mut self, round: Arc<Round<V>>, now: Instant) {
-        let tally = Tally::new(self.majority());
+        let tally = Tally::new(self.quorums().classic());
         if let Some(reign) = &mut self.reign {
             reign.flights.insert(0, Flight { round, tally, sent: now });
         }

@@ -209,10 +209,10 @@ impl<V: Ordered> Order<V> {
         self.settle_noops();
     }
 
-    /// Positions that a supermajority has passed, and for which no vote was told, hold no-ops.
+    /// Positions that a fast quorum has passed, and for which no vote was told, hold no-ops.
     pub(super) fn settle_noops(&mut self) {
         let frontier = self.tracks[0].frontier();
-        let passed = self.learner.passed(self.supermajority(), frontier);
+        let passed = self.learner.passed(self.quorums().fast(), frontier);
         let mut at = frontier;
         while at < passed {
             let next = self.learner.open(at, passed).first().copied().unwrap_or(passed);
@@ -231,16 +231,16 @@ impl<V: Ordered> Order<V> {
             return;
         }
         let known = self.learner.known(at);
-        if let Some(value) = known.chosen(self.supermajority()) {
+        if let Some(value) = known.chosen(self.quorums().fast()) {
             let Some(id) = value else { return self.decide_fast(at, None, effects) };
             return match self.body(at, id) {
                 Some(value) => self.decide_fast(at, Some(value), effects),
                 None => self.lack(at, id, &known),
             };
         }
-        let hopeless = known.is_lost(self.supermajority())
+        let hopeless = known.is_lost(self.quorums().fast())
             || known.unknown.iter().all(|seat| self.suspects.contains(seat));
-        if hopeless && known.count >= self.majority() {
+        if hopeless && known.count >= self.quorums().classic() {
             self.recover(at, &known, effects);
         }
     }

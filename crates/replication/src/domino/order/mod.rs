@@ -36,8 +36,8 @@ use campaign::Campaign;
 use catchup::Goals;
 use coordinator::Reign;
 use isochrone_core::{
-    Blob, ClientId, CommandId, DelayEstimate, Effects, Identity, Instant, Malformed, Process, ProcessId,
-    Quorums, ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket,
+    Blob, ClientId, CommandId, DelayEstimate, Effects, FastQuorums, Identity, Instant, Malformed, Process,
+    ProcessId, Quorums, ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket,
 };
 use lanes::Lane;
 use learner::Learner;
@@ -176,8 +176,9 @@ impl<V: Ordered> Order<V> {
         Quorums::majority(self.n())
     }
 
-    fn supermajority(&self) -> usize {
-        Quorums::supermajority(self.n())
+    /// Of the fast lane; in the others, where nothing is fast, a majority is enough for everything.
+    fn quorums(&self) -> FastQuorums {
+        self.parameters().quorums(self.n())
     }
 
     fn lane(&self) -> u8 {

@@ -431,19 +431,19 @@ fn a_command_survives_a_power_loss_and_keeps_its_place() {
     assert!(world.orders[0].epoch().0 > 0, "the restarted coordinator opened another epoch");
 }
 
-/// Every pattern of fast votes, seen by every majority: recovery never contradicts a value that a supermajority
-/// has chosen (`specs/domino.md` 8, S7).
-fn contradictions(n: usize, beyond: usize) -> usize {
+/// In how many patterns of fast votes, seen by every set of replicas that is as large as a classic quorum, recovery
+/// contradicts a value that a fast quorum has chosen (`specs/domino.md` 8, S7); `threshold` is how many equal votes
+/// oblige it, of how many that it sees.
+fn contradictions(n: usize, fast: usize, classic: usize, threshold: impl Fn(usize) -> usize) -> usize {
     let name = |sequence| CommandId { client: ClientId { process: process(9), incarnation: 1 }, sequence };
     let values = [None, Some(name(1)), Some(name(2))];
-    let (quorum, majority) = (Quorums::supermajority(n), Quorums::majority(n));
     let mut wrong = 0;
     for pattern in 0..3usize.pow(n as u32) {
         let votes: Vec<Option<CommandId>> =
             (0..n).map(|seat| values[pattern / 3usize.pow(seat as u32) % 3]).collect();
         let count = |value: Option<CommandId>| votes.iter().filter(|vote| **vote == value).count();
-        let Some(chosen) = values.into_iter().find(|value| count(*value) >= quorum) else { continue };
-        for seen in (0u32..1 << n).filter(|seen| seen.count_ones() as usize >= majority) {
+        let Some(chosen) = values.into_iter().find(|value| count(*value) >= fast) else { continue };
+        for seen in (0u32..1 << n).filter(|seen| seen.count_ones() as usize >= classic) {
             let voters = |value: Option<CommandId>| -> ReplicaSet {
                 let seats = (0..n).filter(|seat| seen & 1 << seat != 0 && votes[*seat] == value);
                 seats.map(|seat| ReplicaId(seat as u8)).collect()
@@ -455,18 +455,31 @@ fn contradictions(n: usize, beyond: usize) -> usize {
                 unknown: ReplicaSet::EMPTY,
                 count,
             };
-            wrong += usize::from(known.pick(Quorums::recovery(n, count) + beyond) != chosen);
+            wrong += usize::from(known.pick(threshold(count)) != chosen);
         }
     }
     wrong
 }
 
+/// Of all sizes of quorums, those hold that a keyspace may be given, and no others.
 #[test]
-fn recovery_never_contradicts_a_chosen_value() {
+fn recovery_never_contradicts_a_chosen_value_with_any_quorums_that_are_allowed() {
     for n in [3, 5, 7] {
-        assert_eq!(contradictions(n, 0), 0, "{n} replicas");
+        for (fast, classic) in
+            (n / 2 + 1..=n).flat_map(|fast| (n / 2 + 1..=n).map(move |classic| (fast, classic)))
+        {
+            let allowed = FastQuorums::sized(n, Some(fast), Some(classic)).ok();
+            let threshold = |seen: usize| (seen + fast).saturating_sub(n);
+            let wrong = contradictions(n, fast, classic, |seen| {
+                allowed.map_or(threshold(seen), |quorums| quorums.recovery(seen))
+            });
+            assert_eq!(wrong == 0, allowed.is_some(), "{fast} and {classic} of {n}: {wrong}");
+        }
     }
-    assert!(contradictions(5, 5) > 0, "a threshold out of reach shows");
+    assert!(
+        contradictions(5, 4, 3, |seen| Quorums::recovery(5, seen) + 5) > 0,
+        "a threshold out of reach shows"
+    );
     let turns = [Turn { epoch: 0, classic: false }, Turn { epoch: 0, classic: true }];
     assert!(turns[0] < turns[1] && turns[1] < Turn { epoch: 1, classic: false });
 }

@@ -7,7 +7,7 @@ use isochrone_replication::domino::{Family, Placement};
 use isochrone_replication::service::Reply;
 
 /// Replies at commit, and as few probes as predictions need.
-fn at_commit(placement: &mut Placement<crate::machine::Machine>) {
+pub fn at_commit(placement: &mut Placement<crate::machine::Machine>) {
     placement.service.reply = Reply::Commit;
     placement.parameters.reply = Reply::Commit;
     placement.parameters.heartbeat = Span::from_millis(100);

@@ -8,6 +8,7 @@ mod lab;
 mod latency;
 mod mutations;
 mod orders;
+mod quorums;
 mod real_time;
 mod safety;
 mod timing;
