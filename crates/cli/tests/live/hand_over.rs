@@ -84,3 +84,45 @@ fn the_master_of_curp_is_moved_and_killed() {
 fn the_leader_of_curp_consensus_is_moved_and_killed() {
     moved("curp-consensus");
 }
+
+/// The master of three is taken out, and switched off; a write needs the other two. Then none more may go, until it comes
+/// back and is let in again.
+#[test]
+fn the_master_of_curp_is_removed_and_switched_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(3);
+    let file = deployment_of(path, "cluster.toml", "removed", &addresses, "curp");
+    let mut processes: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
+    let write = |value: &str| {
+        until("a write", || {
+            let mut client = Client::connect(addresses[1].redis).ok()?;
+            matches!(client.ask(&["SET", "pulse", value]), Ok(Reply::Text(_))).then_some(())
+        });
+    };
+    write("first");
+    let done = |what: &str, name: &str| {
+        until(what, || {
+            order(addresses[1].http, what, name).inspect_err(|why| println!("{what} {name}: {why}")).ok()
+        });
+    };
+    let first = until("the master", || leader(addresses[1].http));
+    done("move-leader", "n0");
+    assert!(["n0", "n1", "n2"].contains(&first.as_str()));
+    done("remove-replica", "n0");
+    done("remove-replica", "n0");
+    until("another master", || leader(addresses[1].http).filter(|name| name != "n0"));
+    let few = until("a refusal", || {
+        order(addresses[1].http, "remove-replica", "n2").err().filter(|why| why.contains("too few replicas"))
+    });
+    assert!(few.contains("409"), "{few}");
+    processes[0].signal("KILL");
+    assert_eq!(processes[0].end(), None);
+    write("second");
+    processes[0] = node(&file, 0, path);
+    done("add-replica", "n0");
+    done("remove-replica", "n2");
+    processes[2].signal("KILL");
+    assert_eq!(processes[2].end(), None);
+    write("third");
+}
