@@ -83,10 +83,9 @@ impl<V: Ordered> Order<V> {
     /// What takes too long is not done, unless the word is given.
     pub(super) fn give_up_handing(&mut self, effects: &mut Effects<Self>) {
         let now: Instant = effects.now();
-        if let Some(handing) = self.handing.take_if(|handing| !handing.yielded && handing.until <= now) {
-            if let Some(ticket) = handing.ticket {
-                effects.complete(ticket, Err(Refusal::TimedOut));
-            }
+        let given_up = self.handing.take_if(|handing| !handing.yielded && handing.until <= now);
+        if let Some(ticket) = given_up.and_then(|handing| handing.ticket) {
+            effects.complete(ticket, Err(Refusal::TimedOut));
         }
     }
 

@@ -9,15 +9,28 @@ use isochrone_core::{
 use isochrone_replication::MessageOf;
 use isochrone_replication::curp::primary::Family;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-/// Adds one to a key, or reads it; both answer with the count.
+/// Adds one to a key, or reads it; both answer with the count. Or a step of a move of the key.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Count {
     Add(Blob),
     Read(Blob),
+    /// The key goes, and its count is the answer. By a planted bug it is served as before all the same.
+    Release {
+        key: Blob,
+        serves: bool,
+    },
+    /// The key comes, with its count.
+    Install {
+        key: Blob,
+        count: u64,
+    },
 }
+
+/// The answer where the key is not.
+pub const ELSEWHERE: u64 = u64::MAX;
 
 impl Count {
     pub fn add(key: u8) -> Count {
@@ -31,11 +44,17 @@ impl Count {
     pub fn key(&self) -> u8 {
         match self {
             Count::Add(key) | Count::Read(key) => key[0],
+            Count::Release { key, .. } | Count::Install { key, .. } => key[0],
         }
     }
 
     pub fn adds(&self) -> bool {
         matches!(self, Count::Add(_))
+    }
+
+    /// Whether it is a step of a move: no witness is asked, and only a safe answer will do.
+    pub fn moves(&self) -> bool {
+        matches!(self, Count::Release { .. } | Count::Install { .. })
     }
 }
 
@@ -44,12 +63,14 @@ impl Footprint for Count {
         match self {
             Count::Add(key) => visit(Touch::Key(key, Access::Update)),
             Count::Read(key) => visit(Touch::Key(key, Access::Read)),
+            Count::Release { .. } | Count::Install { .. } => visit(Touch::All(Access::Update)),
         }
     }
 }
 
+/// Counts, and the keys that have gone elsewhere.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default, Serialize, Deserialize)]
-pub struct Counts(pub BTreeMap<u8, u64>);
+pub struct Counts(pub BTreeMap<u8, u64>, BTreeSet<u8>);
 
 #[derive(Clone)]
 pub struct View(Blob);
@@ -67,9 +88,26 @@ impl StateMachine for Counts {
     type Before = Self;
 
     fn apply(&mut self, command: &Count) -> u64 {
-        let count = self.0.entry(command.key()).or_default();
-        *count += u64::from(command.adds());
-        *count
+        let key = command.key();
+        match command {
+            Count::Release { serves, .. } => {
+                if !serves {
+                    self.1.insert(key);
+                }
+                self.0.remove(&key).unwrap_or(0)
+            }
+            Count::Install { count, .. } => {
+                self.1.remove(&key);
+                self.0.insert(key, *count);
+                *count
+            }
+            Count::Add(_) | Count::Read(_) if self.1.contains(&key) => ELSEWHERE,
+            Count::Add(_) | Count::Read(_) => {
+                let count = self.0.entry(key).or_default();
+                *count += u64::from(command.adds());
+                *count
+            }
+        }
     }
 
     fn before(&self, _: &Self::Command) -> Self {
@@ -81,11 +119,13 @@ impl StateMachine for Counts {
     }
 
     fn reads_only(command: &Count) -> bool {
-        !command.adds()
+        matches!(command, Count::Read(_))
     }
 
     fn read(&self, command: &Count) -> Option<u64> {
-        Self::reads_only(command).then(|| self.0.get(&command.key()).copied().unwrap_or(0))
+        let gone = self.1.contains(&command.key());
+        let count = || if gone { ELSEWHERE } else { self.0.get(&command.key()).copied().unwrap_or(0) };
+        Self::reads_only(command).then(count)
     }
 
     fn export(&self) -> View {

@@ -19,6 +19,9 @@ const PING_EVERY: Span = Span::from_millis(40);
 /// After so long a client that is not answered looks for another master.
 const PATIENCE: Span = Span::from_millis(40);
 
+/// How long a message takes from one node to another.
+type Ways = Arc<dyn Fn(NodeId, NodeId) -> Span>;
+
 /// A world, what its clients are to ask, one command after the other, and who of them no longer does anything.
 #[derive(Clone)]
 pub struct Play {
@@ -29,7 +32,7 @@ pub struct Play {
     pub stubborn: BTreeSet<usize>,
     pinged: Instant,
     /// How long a message takes from node to node, where it takes any time; what is on its way then.
-    far: Option<Span>,
+    far: Option<Ways>,
     flying: Vec<(Instant, (ProcessId, ProcessId, Wired))>,
 }
 
@@ -97,8 +100,8 @@ impl Play {
     }
 
     /// From here on a message takes so long from node to node, and nothing else takes any time.
-    pub fn far_apart(&mut self, far: Span) {
-        self.far = Some(far);
+    pub fn far_apart(&mut self, ways: impl Fn(NodeId, NodeId) -> Span + 'static) {
+        self.far = Some(Arc::new(ways));
     }
 
     /// The managers have another master recover.
@@ -191,16 +194,16 @@ impl Play {
                 self.attempt(index, refresh, PATIENCE);
             }
         }
-        match self.far {
+        match self.far.clone() {
             None if self.net.is_empty() => self.now = now + IDLE,
             None => {
                 self.now = now + PACE;
                 let (from, to, message) = self.net.remove(0);
                 self.deliver(from, to, message);
             }
-            Some(far) => {
+            Some(ways) => {
                 for (from, to, message) in std::mem::take(&mut self.net) {
-                    let way = if from.node == to.node { Span::ZERO } else { far };
+                    let way = if from.node == to.node { Span::ZERO } else { ways(from.node, to.node) };
                     self.flying.push((now + way, (from, to, message)));
                 }
                 match self.flying.iter().position(|(at, _)| *at <= now) {

@@ -1,7 +1,7 @@
 //! Servers, witnesses and clients of one group, and an oracle: counts must be exact. Whoever drives it is the
 //! network, the disks, the clocks and the configuration manager.
 
-use super::actor::{Actor, Count, Counts, Wired, process};
+use super::actor::{Actor, Count, Counts, ELSEWHERE, Wired, process};
 use isochrone_core::{
     ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Span,
     StateMachine, key_hash,
@@ -14,6 +14,7 @@ use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
 use isochrone_replication::service::Service;
 use isochrone_replication::{CLIENT, Change, REPLICA, Refusal, Tuning as _, replica};
+use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Asked {
     near: Option<NodeId>,
     /// What its server said before its witness was asked, by a planted bug.
     early: Option<u64>,
+    /// Whether it was asked before.
+    again: bool,
 }
 
 #[derive(Clone, Hash)]
@@ -87,6 +90,10 @@ pub struct World {
     pub loses: fn(&Wired) -> bool,
     /// How much faster than true time the clock of each server runs, in millionths.
     pub drift: Vec<i64>,
+    /// Clients of whose every command the first word to the master is lost.
+    pub muted: BTreeSet<usize>,
+    /// What clients have told witnesses, to be told once more, if it is kept.
+    pub told_twice: Option<Vec<(ProcessId, ProcessId, Wired)>>,
     /// Which copy is asked by the next attempt that reads; else the master is.
     pub near_at: Option<usize>,
     /// Clients read at a backup before they ask its witness.
@@ -103,15 +110,8 @@ pub struct World {
 /// Two worlds from which the same may come; times are left out, but in what processes hold.
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.servers, &self.witnesses, &self.registry, &self.clients, &self.seen).hash(state);
-        // The order of what is on its way is nothing.
-        let mut sum = 0_u64;
-        for message in &self.net {
-            let mut hasher = std::hash::DefaultHasher::new();
-            message.hash(&mut hasher);
-            sum = sum.wrapping_add(hasher.finish());
-        }
-        sum.hash(state);
+        (&self.servers, &self.witnesses).hash(state);
+        self.hash_beside(state);
     }
 }
 
@@ -131,6 +131,25 @@ pub fn service() -> Service {
 }
 
 impl World {
+    /// As `hash`, where no process restarts and no timer expires: of processes only what they are.
+    pub fn hash_lean<H: Hasher>(&self, state: &mut H) {
+        self.servers.iter().for_each(|actor| actor.process.hash(state));
+        self.witnesses.iter().for_each(|actor| actor.process.hash(state));
+        self.hash_beside(state);
+    }
+
+    fn hash_beside<H: Hasher>(&self, state: &mut H) {
+        (&self.registry, &self.clients, &self.seen).hash(state);
+        // The order of what is on its way is nothing.
+        let mut sum = 0_u64;
+        for message in &self.net {
+            let mut hasher = FxHasher::default();
+            message.hash(&mut hasher);
+            sum = sum.wrapping_add(hasher.finish());
+        }
+        sum.hash(state);
+    }
+
     pub fn new(nodes: u16, clients: u16, parameters: Parameters, service: Service) -> World {
         let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node, REPLICA) };
         let members: Arc<[Member]> = (0..nodes).map(member).collect();
@@ -162,6 +181,8 @@ impl World {
             gone: BTreeSet::new(),
             loses: |_| false,
             drift: vec![0; usize::from(nodes)],
+            muted: BTreeSet::new(),
+            told_twice: None,
             near_at: None,
             early: false,
             near: 0,
@@ -410,6 +431,12 @@ impl World {
         let Some(asked) = self.clients[index].asked.take() else { return };
         self.step += 1;
         self.clients[index].last = Some((count, fast));
+        if count == ELSEWHERE {
+            if let Some(added) = self.added.get_mut(&asked.command.key()) {
+                *added -= u64::from(asked.command.adds());
+            }
+            return;
+        }
         let adds = asked.command.adds();
         let seen =
             Seen { key: asked.command.key(), adds, count, invoked: asked.invoked, returned: self.step };
@@ -446,14 +473,17 @@ impl World {
         if command.adds() {
             *self.added.entry(command.key()).or_default() += 1;
         }
+        if let Count::Install { count, .. } = command {
+            *self.added.entry(command.key()).or_default() += count;
+        }
         let (due, invoked) = (self.now, self.step);
         let client = &mut self.clients[index];
         client.sequence += 1;
         let view = client.view.clone();
-        let (accepted, told, refused, synced) = (Vec::new(), None, false, false);
-        let (near, early) = (None, None);
+        let (accepted, told, refused, synced) = (Vec::new(), None, false, command.moves());
+        let (near, early, again) = (None, None, false);
         client.asked =
-            Some(Asked { command, invoked, due, view, accepted, told, refused, synced, near, early });
+            Some(Asked { command, invoked, due, view, accepted, told, refused, synced, near, early, again });
     }
 
     /// A client asks, or asks again; it looks up who is the master where it does not know or is told to.
@@ -470,7 +500,7 @@ impl World {
             if known.map(|(reign, ..)| reign) != asked.view.as_ref().map(|(reign, ..)| *reign) {
                 // Another attempt: nothing of the last one counts (D-7).
                 (asked.accepted, asked.told) = (Vec::new(), None);
-                (asked.refused, asked.synced) = (false, false);
+                (asked.refused, asked.synced) = (false, asked.command.moves());
             }
         }
         client.view = asked.view.clone();
@@ -493,14 +523,19 @@ impl World {
             asks: vec![ask],
             forwarded: true,
         };
-        let mut out = vec![(process(master.0, REPLICA), requests)];
+        let lost = !std::mem::replace(&mut asked.again, true) && self.muted.contains(&index);
+        let mut out = if lost { Vec::new() } else { vec![(process(master.0, REPLICA), requests)] };
         if records {
             let keys = vec![key_hash(KeyspaceId(1), &[command.key()])];
             let id = CommandId { client: id, sequence };
             let requests = vec![(keys, Entry::Command { id, below: sequence, command })];
             for node in copies.iter() {
                 let message = Spoken::Records { reign, requests: requests.clone() };
-                out.push((process(node.0, WITNESS), Message::Order { epoch: 0, message }));
+                let (to, message) = (process(node.0, WITNESS), Message::Order { epoch: 0, message });
+                if let Some(told) = &mut self.told_twice {
+                    told.push((id.client.process, to, message.clone()));
+                }
+                out.push((to, message));
             }
         }
         self.send(id.process, out);
