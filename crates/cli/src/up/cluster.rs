@@ -310,7 +310,7 @@ impl Cluster {
         for seat in &self.seats {
             if let Some(handle) = &seat.handle {
                 // All hear it before the first is waited for: a majority must not be missed by the last.
-                let _ = handle.orders().send(Control::Stop);
+                let _ = handle.orders().send(Control::StopWithAll);
             }
         }
         for seat in &mut self.seats {

@@ -51,6 +51,8 @@ const SCRATCH: usize = 128 << 10;
 pub enum Control {
     /// Stop in order: take no more clients, give leadership away, answer what is under way, flush.
     Stop,
+    /// The same with all other nodes at once: leadership goes to nobody, since nobody will be there to take it.
+    StopWithAll,
     /// Start a process, restored and replayed.
     StartProcess(Box<dyn Hosted>),
     /// Stop a process; answers whether it ran.
@@ -229,7 +231,8 @@ impl Reactor {
 
     fn obey(&mut self, order: Control, now: Instant) {
         match order {
-            Control::Stop => self.begin_stop(now),
+            Control::Stop => self.begin_stop(true, now),
+            Control::StopWithAll => self.begin_stop(false, now),
             Control::StartProcess(process) => self.shard.start(process),
             Control::StopProcess(id, respond) => respond(match self.shard.stop(id) {
                 Some(_) => Ok(format!("{id} is stopped")),
@@ -285,17 +288,21 @@ impl Reactor {
         }
     }
 
-    fn begin_stop(&mut self, now: Instant) {
+    fn begin_stop(&mut self, others_stay: bool, now: Instant) {
         if self.stopping.is_some() {
             return;
         }
-        tracing::info!(
-            "stopping: no new clients, leadership goes to others, commands under way are answered"
-        );
         self.clients.close_listeners();
-        for keyspace in self.reporter.led() {
-            let nobody: Responder = Box::new(|_| {});
-            self.administer(keyspace, &Administration::StepDown, nobody);
+        if others_stay {
+            tracing::info!(
+                "stopping: no new clients, leadership goes to others, commands under way are answered"
+            );
+            for keyspace in self.reporter.led() {
+                let nobody: Responder = Box::new(|_| {});
+                self.administer(keyspace, &Administration::StepDown, nobody);
+            }
+        } else {
+            tracing::info!("stopping with all others: no new clients, commands under way are answered");
         }
         self.stopping = Some(now + DRAIN);
     }
