@@ -40,7 +40,7 @@ bench:
 # The long safety run: 20,000 seeds of every protocol at 3 and at 5 replicas.
 seeds:
 	$(CARGO) build --release --locked
-	for protocol in multipaxos mencius fastpaxos epaxos sdpaxos domino; do for file in three five; do \
+	for protocol in multipaxos mencius fastpaxos epaxos sdpaxos domino curp curp-consensus; do for file in three five; do \
 		target/release/isochrone sim deployments/$$file-regions.toml --protocol $$protocol \
 			--seeds 20000 --faults all || exit 1; \
 	done; done

@@ -44,21 +44,44 @@ pub enum HistoryError {
 
 /// Reads operations from a stream, one a line; blank lines are skipped.
 pub struct Reader<R> {
-    input: R,
-    file: String,
-    line: usize,
-    buffer: Vec<u8>,
-    // Keys and names repeat a million times: each is stored once. Looked up only, never iterated.
-    words: FxHashSet<Arc<str>>,
+    lines: Lines<R>,
+    words: Words,
 }
 
 impl<R: BufRead> Reader<R> {
     /// A reader of `input`; `file` is the name that errors give.
     pub fn new(file: impl Into<String>, input: R) -> Self {
-        Reader { input, file: file.into(), line: 0, buffer: Vec::new(), words: FxHashSet::default() }
+        Reader { lines: Lines::new(file, input), words: Words::default() }
     }
 
     fn read_operation(&mut self) -> Result<Option<Operation>, HistoryError> {
+        let words = &mut self.words;
+        self.lines.next(FORM, |draft: Draft<'_>| draft.finish(words))
+    }
+}
+
+/// What is wrong with a line, and what would be right.
+pub(crate) type Wrong = (&'static str, &'static str);
+
+/// The lines of a file that each hold one JSON object; blank lines are skipped.
+pub(crate) struct Lines<R> {
+    input: R,
+    file: String,
+    line: usize,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(file: impl Into<String>, input: R) -> Self {
+        Lines { input, file: file.into(), line: 0, buffer: Vec::new() }
+    }
+
+    /// The next line, parsed and then held against itself by `finish`; `form` shows what a line looks like.
+    pub(crate) fn next<'a, D: Deserialize<'a>, T>(
+        &'a mut self,
+        form: &str,
+        finish: impl FnOnce(D) -> Result<T, Wrong>,
+    ) -> Result<Option<T>, HistoryError> {
         loop {
             self.buffer.clear();
             let read = (&mut self.input).take_line(&mut self.buffer, LINE_MAX);
@@ -68,22 +91,22 @@ impl<R: BufRead> Reader<R> {
             }
             self.line += 1;
             if self.buffer.len() >= LINE_MAX {
-                return Err(self.wrong(1, format!("line longer than {LINE_MAX} bytes"), FORM));
+                return Err(self.wrong(1, format!("line longer than {LINE_MAX} bytes"), form));
             }
             if !self.buffer.iter().all(u8::is_ascii_whitespace) {
                 break;
             }
         }
-        let draft: Draft<'_> = match serde_json::from_slice(&self.buffer) {
+        let draft: D = match serde_json::from_slice(&self.buffer) {
             Ok(draft) => draft,
             Err(error) => {
                 let text = error.to_string();
                 let problem = text.split(" at line ").next().unwrap_or(&text).to_owned();
-                return Err(self.wrong(error.column().max(1), problem, FORM));
+                return Err(self.wrong(error.column().max(1), problem, form));
             }
         };
-        match draft.finish(&mut self.words) {
-            Ok(operation) => Ok(Some(operation)),
+        match finish(draft) {
+            Ok(parsed) => Ok(Some(parsed)),
             Err((problem, cure)) => Err(self.wrong(1, problem.to_owned(), cure)),
         }
     }
@@ -97,6 +120,40 @@ impl<R: BufRead> Reader<R> {
             cure: cure.to_owned(),
         }
     }
+}
+
+/// Keys and names repeat a million times: each is stored once.
+#[derive(Default)]
+pub(crate) struct Words(FxHashSet<Arc<str>>);
+
+impl Words {
+    pub(crate) fn store(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(word) {
+            return Arc::clone(known);
+        }
+        let word: Arc<str> = Arc::from(word);
+        self.0.insert(Arc::clone(&word));
+        word
+    }
+}
+
+/// When an operation ended, where its outcome and its times fit each other.
+pub(crate) fn returned(outcome: Outcome, invoked: u64, returned: Option<u64>) -> Result<Option<u64>, Wrong> {
+    let returned = match (outcome, returned) {
+        (Outcome::Ok, None) => {
+            return Err(("outcome \"ok\" without `returned`", "give the time of the answer in ns"));
+        }
+        // A client that gave up knows when; the operation did not end then.
+        (Outcome::Unknown, _) => None,
+        (_, returned) => returned,
+    };
+    if returned.is_some_and(|returned| returned < invoked) {
+        return Err((
+            "`returned` is before `invoked`",
+            "both are nanoseconds of one clock that does not go back",
+        ));
+    }
+    Ok(returned)
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
@@ -202,18 +259,10 @@ fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Value>, D::Erro
 }
 
 impl Draft<'_> {
-    fn finish(self, words: &mut FxHashSet<Arc<str>>) -> Result<Operation, (&'static str, &'static str)> {
-        let mut store = |word: &str| -> Arc<str> {
-            if let Some(known) = words.get(word) {
-                return Arc::clone(known);
-            }
-            let word: Arc<str> = Arc::from(word);
-            words.insert(Arc::clone(&word));
-            word
-        };
+    fn finish(self, words: &mut Words) -> Result<Operation, Wrong> {
         let keys = match (&self.key, &self.keys) {
-            (Some(key), None) => vec![store(key)],
-            (None, Some(keys)) if !keys.is_empty() => keys.iter().map(|key| store(key)).collect(),
+            (Some(key), None) => vec![words.store(key)],
+            (None, Some(keys)) if !keys.is_empty() => keys.iter().map(|key| words.store(key)).collect(),
             (Some(_), Some(_)) => {
                 return Err(("both `key` and `keys`", "give `key` for one, `keys` for several"));
             }
@@ -224,24 +273,11 @@ impl Draft<'_> {
                 ));
             }
         };
-        let returned = match (self.outcome, self.returned) {
-            (Outcome::Ok, None) => {
-                return Err(("outcome \"ok\" without `returned`", "give the time of the answer in ns"));
-            }
-            // A client that gave up knows when; the operation did not end then.
-            (Outcome::Unknown, _) => None,
-            (_, returned) => returned,
-        };
-        if returned.is_some_and(|returned| returned < self.invoked) {
-            return Err((
-                "`returned` is before `invoked`",
-                "both are nanoseconds of one clock that does not go back",
-            ));
-        }
+        let returned = returned(self.outcome, self.invoked, self.returned)?;
         let op = if self.op.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            store(&self.op.to_ascii_lowercase())
+            words.store(&self.op.to_ascii_lowercase())
         } else {
-            store(&self.op)
+            words.store(&self.op)
         };
         Ok(Operation {
             client: self.client,

@@ -8,6 +8,7 @@
 //!   that conflict;
 //! - [`once`] decides whether acknowledged operations took effect exactly once, unknown ones at most once and
 //!   failed ones never, and whether a session's operations took effect in the session's order;
+//! - [`transactions`] decides serializability, strict or not, by the search for a circle among transactions;
 //! - [`check_sessions`] decides whether each session read its own writes and never read backwards.
 //!
 //! It depends on no other crate of the workspace, on purpose: the models are a second opinion about what the store
@@ -26,6 +27,7 @@ mod report;
 mod search;
 mod sessions;
 mod timeline;
+pub mod transactions;
 mod zones;
 
 #[cfg(test)]

@@ -94,6 +94,30 @@ pub(crate) enum Mutation {
     SessionOrderIgnored,
     /// A session may miss its own writes.
     OwnWriteMissed,
+    /// What an aborted transaction wrote may be read.
+    AbortedReadAccepted,
+    /// What a transaction overwrites itself may be read by others.
+    IntermediateReadAccepted,
+    /// A transaction may miss what it wrote itself.
+    OwnWritesForgotten,
+    /// Two reads of a list may disagree.
+    ListsMayDisagree,
+    /// A transaction of unknown outcome has no effect, though it was seen.
+    SeenUnknownIgnored,
+    /// Appends that nobody read stand nowhere.
+    UnseenAppendsIgnored,
+    /// That a transaction read what it overwrote says nothing about order.
+    UpdatesUnordered,
+    /// Who read what was overwritten may come behind the overwriting.
+    AntiDependenciesIgnored,
+    /// Who read what another wrote may come before it.
+    ReadsIgnored,
+    /// A transaction may come before one that had ended when it began.
+    TimeIgnored,
+    /// A transaction that began in the nanosecond in which another ended comes behind it.
+    MeetingOrdered,
+    /// Where no circle is found, there is an order.
+    OrderNotTried,
 }
 
 /// Whether `mutation` is planted in this thread.
@@ -177,6 +201,18 @@ mod under_test {
                 FailedTokenAccepted,
                 SessionOrderIgnored,
                 OwnWriteMissed,
+                AbortedReadAccepted,
+                IntermediateReadAccepted,
+                OwnWritesForgotten,
+                ListsMayDisagree,
+                SeenUnknownIgnored,
+                UnseenAppendsIgnored,
+                UpdatesUnordered,
+                AntiDependenciesIgnored,
+                ReadsIgnored,
+                TimeIgnored,
+                MeetingOrdered,
+                OrderNotTried,
             ]
         };
     }

@@ -291,14 +291,17 @@ pub struct Bench {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  isochrone check history.jsonl\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
+    after_help = "Examples:\n  isochrone check history.jsonl\n  isochrone check history.jsonl --model transactions --isolation serializable\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
 )]
 pub struct Check {
     /// The history, JSON Lines (docs/histories.md)
     pub history: PathBuf,
-    /// What the operations mean: kv, register, bank
+    /// What the operations mean: kv, register, bank; or transactions, whose lines are of another form
     #[arg(long, default_value = "kv")]
     pub model: String,
+    /// What transactions are held against: serializable, strict-updates, strictly-serializable (default)
+    #[arg(long)]
+    pub isolation: Option<String>,
     /// Give up after this long, e.g. 60s
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "60s")]
     pub limit: Span,

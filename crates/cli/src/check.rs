@@ -3,11 +3,17 @@
 use crate::Status;
 use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
-use anyhow::Context;
+use anyhow::{Context, bail};
+use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_check::{Budget, History, Verdict, check_named};
+use serde::Serialize;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::BufReader;
 use std::time::{Duration, Instant};
+
+/// The model whose history is one of transactions.
+const TRANSACTIONS: &str = "transactions";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
@@ -15,7 +21,6 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     let file = File::open(&arguments.history).with_context(|| {
         format!("{path}: cannot be read; `bench --history` and `sim --history` write one")
     })?;
-    let history = History::read(&path, BufReader::new(file))?;
     let start = Instant::now();
     let clock = || start.elapsed();
     let budget = Budget {
@@ -23,14 +28,41 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         clock: Some(&clock),
         ..Budget::default()
     };
-    let report = check_named(&history, arguments.model.parse()?, &budget)?;
-    match arguments.format {
-        Format::Json => print_json(&report)?,
-        Format::Text => print_text(&format!("{report}\n"))?,
+    if arguments.model == TRANSACTIONS {
+        let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse)?;
+        let history = Transactions::read(&path, BufReader::new(file))?;
+        return told(arguments.format, &check_transactions(&history, isolation, &budget)?, |report| {
+            match report.verdict {
+                TransactionVerdict::Held => Status::Held,
+                TransactionVerdict::Violation(_) => Status::Failed,
+                TransactionVerdict::Undecided { .. } => Status::Undecided,
+            }
+        });
     }
-    Ok(match report.verdict {
+    if arguments.isolation.is_some() {
+        bail!(
+            "--isolation is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not",
+            arguments.model
+        );
+    }
+    let history = History::read(&path, BufReader::new(file))?;
+    let report = check_named(&history, arguments.model.parse()?, &budget)?;
+    told(arguments.format, &report, |report| match report.verdict {
         Verdict::Linearizable => Status::Held,
         Verdict::Violation(_) => Status::Failed,
         Verdict::Undecided { .. } => Status::Undecided,
     })
+}
+
+/// Prints a report; the status that it is.
+fn told<R: Serialize + Display>(
+    format: Format,
+    report: &R,
+    status: fn(&R) -> Status,
+) -> anyhow::Result<Status> {
+    match format {
+        Format::Json => print_json(report)?,
+        Format::Text => print_text(&format!("{report}\n"))?,
+    }
+    Ok(status(report))
 }

@@ -163,7 +163,7 @@ impl FromStr for ModelName {
     fn from_str(text: &str) -> Result<Self, Unsupported> {
         ModelName::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| Unsupported {
             problem: format!("no model is named {text:?}"),
-            cure: "the models are kv, register, bank".to_owned(),
+            cure: "the models are kv, register, bank; and transactions, for histories of those".to_owned(),
         })
     }
 }

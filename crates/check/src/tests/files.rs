@@ -112,7 +112,7 @@ fn an_operation_that_the_model_does_not_have_is_named() {
         operation 1: transfer a b -4: no amount
           an amount is an integer from 0
         no model is named "cards"
-          the models are kv, register, bank"#]]
+          the models are kv, register, bank; and transactions, for histories of those"#]]
     .assert_eq(&messages.join("\n"));
 }
 

@@ -8,3 +8,4 @@ mod mutations;
 mod properties;
 mod random;
 mod script;
+mod transactions;

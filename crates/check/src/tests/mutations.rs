@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{cases, explanations, fixtures};
+use super::{cases, explanations, fixtures, transactions};
 use crate::planted::{Mutation, with};
 
 /// Runs the whole suite; the first complaint.
@@ -11,6 +11,7 @@ fn suite() -> Result<(), String> {
     cases::budgets()?;
     cases::sessions()?;
     explanations::sound()?;
+    transactions::verdicts()?;
     fixtures::differences()
 }
 

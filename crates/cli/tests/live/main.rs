@@ -16,5 +16,6 @@ mod redis;
 mod replace;
 mod resp;
 mod safety;
+mod transactions;
 mod up;
 mod verbs;

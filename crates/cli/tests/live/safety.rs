@@ -9,6 +9,7 @@ use super::processes::{
 };
 use super::proxy::{Proxy, Wire};
 use super::resp::{Client, Reply};
+use super::transactions::{assert_strictly_serializable, transact};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -229,6 +230,9 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
         (0..NODES).map(|number| writer(number, cluster.addresses[number].redis, Arc::clone(&stop))).collect();
 
     let start = Instant::now();
+    let transactions: Vec<_> = (0..NODES)
+        .map(|number| transact(number as u64, cluster.addresses[number].redis, start, Arc::clone(&stop)))
+        .collect();
     let mut struck = 0;
     for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {
         if start.elapsed() >= Duration::from_secs(seconds) {
@@ -246,6 +250,10 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
     assert!(histories.len() > 1, "the load hardly ran");
     let told: Vec<_> =
         writers.into_iter().map(|writer| writer.join().expect("no reply was nonsense")).collect();
+
+    assert_strictly_serializable(
+        transactions.into_iter().map(|worker| worker.join().expect("no reply was nonsense")).collect(),
+    );
 
     // Every node, the last victim too, has everything.
     for index in 0..NODES {

@@ -1,0 +1,241 @@
+//! Serializability of transactions, from the order of versions by the search for a circle.
+//!
+//! Adya's phenomena: a history is serializable if no aborted, intermediate or unwritten version was read (G1a, G1b), and
+//! no transactions must come before each other in a circle, where one comes before another because it wrote the version
+//! that the other overwrote (ww) or read (wr), or because it read what the other overwrote (rw, an anti-dependency); it
+//! is strictly so if there is no circle either with those that ended before another began.
+//!
+//! The order of the versions of a key comes from what the store says (`version`), from lists that are only appended to
+//! and read, and from transactions that read what they overwrite. Where it is not known, nothing is guessed in favour of
+//! a violation; and that there is none is shown by an order of all transactions that explains every read when they are
+//! run one after another. Where there is neither a circle nor such an order, the answer is *undecided*.
+
+mod graph;
+mod history;
+mod replay;
+mod report;
+mod versions;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+pub use history::{Access, Transaction, Transactions};
+pub use report::{Relation, TransactionReport, TransactionVerdict, Violation};
+
+use crate::model::Unsupported;
+use crate::planted::{Mutation, planted};
+use crate::report::{Budget, CheckError};
+use graph::{ANTI, Graph, Link, OVERWRITES, READS, TIME, Why};
+use versions::Versions;
+
+/// What a store promises of its transactions.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub enum Isolation {
+    /// Some serial order explains everything.
+    Serializable,
+    /// That order respects real time between transactions that write; those that only read may be behind.
+    StrictUpdates,
+    /// That order respects real time.
+    #[default]
+    StrictlySerializable,
+}
+
+impl Isolation {
+    /// All of them, the weakest first.
+    pub const ALL: [Isolation; 3] =
+        [Isolation::Serializable, Isolation::StrictUpdates, Isolation::StrictlySerializable];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Isolation::Serializable => "serializable",
+            Isolation::StrictUpdates => "strict-updates",
+            Isolation::StrictlySerializable => "strictly-serializable",
+        }
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Isolation {
+    type Err = Unsupported;
+
+    fn from_str(text: &str) -> Result<Self, Unsupported> {
+        Isolation::ALL.into_iter().find(|one| one.as_str() == text).ok_or_else(|| Unsupported {
+            problem: format!("no isolation is named {text:?}"),
+            cure: "there are serializable, strict-updates and strictly-serializable".to_owned(),
+        })
+    }
+}
+
+/// What is wrong with a history, in the field's names.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Serialize)]
+pub enum Phenomenon {
+    /// A value was read that nobody wrote.
+    #[serde(rename = "unwritten-read")]
+    NobodyWrote,
+    /// A transaction did not read what it had written itself.
+    #[serde(rename = "internal")]
+    Internal,
+    /// Two reads of a list disagree about the order of its elements.
+    #[serde(rename = "incompatible-order")]
+    Incompatible,
+    /// What an aborted transaction wrote was read.
+    G1a,
+    /// What a transaction overwrote itself was read.
+    G1b,
+    /// A circle of overwrites.
+    G0,
+    /// A circle of overwrites and reads.
+    G1c,
+    /// A circle with one anti-dependency.
+    #[serde(rename = "G-single")]
+    GSingle,
+    /// A circle with several.
+    #[serde(rename = "G2-item")]
+    G2,
+    /// A circle that is one because of real time.
+    #[serde(rename = "G0-realtime")]
+    G0Time,
+    /// The same with reads.
+    #[serde(rename = "G1c-realtime")]
+    G1cTime,
+    /// The same with one anti-dependency.
+    #[serde(rename = "G-single-realtime")]
+    GSingleTime,
+    /// The same with several.
+    #[serde(rename = "G2-item-realtime")]
+    G2Time,
+}
+
+impl Phenomenon {
+    /// The name of a circle.
+    fn of(links: &[Link]) -> Phenomenon {
+        let count = |wanted: fn(Why) -> bool| links.iter().filter(|link| wanted(link.why)).count();
+        let timed = count(|why| why == Why::Time) > 0;
+        match (
+            count(|why| matches!(why, Why::Anti { .. })),
+            count(|why| matches!(why, Why::Read { .. })),
+            timed,
+        ) {
+            (0, 0, false) => Phenomenon::G0,
+            (0, 0, true) => Phenomenon::G0Time,
+            (0, _, false) => Phenomenon::G1c,
+            (0, _, true) => Phenomenon::G1cTime,
+            (1, _, false) => Phenomenon::GSingle,
+            (1, _, true) => Phenomenon::GSingleTime,
+            (_, _, false) => Phenomenon::G2,
+            (_, _, true) => Phenomenon::G2Time,
+        }
+    }
+
+    /// The name in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phenomenon::NobodyWrote => "unwritten-read",
+            Phenomenon::Internal => "internal",
+            Phenomenon::Incompatible => "incompatible-order",
+            Phenomenon::G1a => "G1a",
+            Phenomenon::G1b => "G1b",
+            Phenomenon::G0 => "G0",
+            Phenomenon::G1c => "G1c",
+            Phenomenon::GSingle => "G-single",
+            Phenomenon::G2 => "G2-item",
+            Phenomenon::G0Time => "G0-realtime",
+            Phenomenon::G1cTime => "G1c-realtime",
+            Phenomenon::GSingleTime => "G-single-realtime",
+            Phenomenon::G2Time => "G2-item-realtime",
+        }
+    }
+
+    fn means(self) -> &'static str {
+        match self {
+            Phenomenon::NobodyWrote => "a value was read that nobody wrote",
+            Phenomenon::Internal => "a transaction did not read what it had written itself",
+            Phenomenon::Incompatible => "two reads disagree about the order of a list",
+            Phenomenon::G1a => "what an aborted transaction wrote was read",
+            Phenomenon::G1b => "what a transaction had overwritten itself was read by another",
+            Phenomenon::G0 => "transactions overwrote each other in a circle",
+            Phenomenon::G1c => "transactions read and overwrote each other in a circle",
+            Phenomenon::GSingle => "a circle with one read of what was overwritten",
+            Phenomenon::G2 => "a circle with several reads of what was overwritten",
+            Phenomenon::G0Time | Phenomenon::G1cTime => "a circle, since one ended before another began",
+            Phenomenon::GSingleTime => "a read of what was overwritten, and one ended before another began",
+            Phenomenon::G2Time => "several reads of what was overwritten, and one ended before another began",
+        }
+    }
+}
+
+/// A phenomenon that needs no circle, or a circle.
+#[derive(Clone, Debug)]
+struct Anomaly {
+    phenomenon: Phenomenon,
+    /// Indices of the transactions.
+    transactions: Vec<usize>,
+    sentence: String,
+    links: Vec<Link>,
+}
+
+impl Anomaly {
+    fn local(phenomenon: Phenomenon, transactions: &[usize], sentence: String) -> Anomaly {
+        Anomaly { phenomenon, transactions: transactions.to_vec(), sentence, links: Vec::new() }
+    }
+}
+
+/// Decides whether a history of transactions is as `isolation` promises. Of the budget only the clock counts, for the
+/// report: the work grows with the history and little more.
+///
+/// # Errors
+/// A history that does not say what its answers mean: two writes of one value to a key, say.
+pub fn check_transactions(
+    history: &Transactions,
+    isolation: Isolation,
+    budget: &Budget<'_>,
+) -> Result<TransactionReport, CheckError> {
+    let started = budget.clock.map(|clock| clock());
+    let verdict = match Versions::of(history)? {
+        Err(anomaly) => report::violated(history, None, &anomaly),
+        Ok(versions) => decide(history, &versions, isolation),
+    };
+    let seconds =
+        budget.clock.zip(started).map(|(clock, started)| clock().saturating_sub(started).as_secs_f64());
+    Ok(TransactionReport::of(history, isolation, verdict, seconds))
+}
+
+fn decide(history: &Transactions, versions: &Versions, isolation: Isolation) -> TransactionVerdict {
+    let graph = Graph::of(history, versions, isolation);
+    // The gravest first: what is wrong without reads is no better with them.
+    let mut stages = vec![OVERWRITES, OVERWRITES | READS, OVERWRITES | READS | ANTI];
+    if planted(Mutation::AntiDependenciesIgnored) {
+        stages.pop();
+    }
+    if isolation != Isolation::Serializable && !planted(Mutation::TimeIgnored) {
+        stages.push(stages.last().copied().unwrap_or(0) | TIME);
+    }
+    if planted(Mutation::ReadsIgnored) {
+        stages.iter_mut().for_each(|kinds| *kinds &= !READS);
+    }
+    if let Some(links) = stages.into_iter().find_map(|kinds| graph.circle(kinds)) {
+        let transactions = links.iter().map(|link| link.from as usize).collect();
+        let phenomenon = Phenomenon::of(&links);
+        let anomaly = Anomaly { phenomenon, transactions, sentence: String::new(), links };
+        return report::violated(history, Some(versions), &anomaly);
+    }
+    if replay::explains(&graph.order(), history, versions) || planted(Mutation::OrderNotTried) {
+        TransactionVerdict::Held
+    } else {
+        TransactionVerdict::Undecided {
+            reason: "no circle was found, and no serial order either, since the order of some versions is not known; record \
+                     `version`, append to lists, or read what is overwritten"
+                .to_owned(),
+        }
+    }
+}
