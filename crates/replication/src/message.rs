@@ -213,6 +213,22 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         /// The position asked for.
         position: u64,
     },
+    /// What became of these? From a client that has sent them and has no answer; the commands are not in it.
+    Status {
+        /// Whose they are.
+        client: ClientId,
+        /// Its numbers for them.
+        sequences: Vec<u64>,
+    },
+    /// What the sender knows of them, beside answers, which it gives as such.
+    Standing {
+        /// The client's incarnation that asked.
+        incarnation: u32,
+        /// Those that have, or may get, a place: they are answered when they are executed.
+        waiting: Vec<u64>,
+        /// Those that it knows nothing of.
+        unknown: Vec<u64>,
+    },
 }
 
 /// What a replica writes ahead.

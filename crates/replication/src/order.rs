@@ -9,9 +9,10 @@ use crate::family::Tuning;
 use crate::request::{Change, Refusal};
 use isochrone_core::command::Touch;
 use isochrone_core::{
-    CommandId, Effects, Instant, Process, ProcessId, ReplicaId, ReplicaSet, Span, Ticket, Wire,
+    ClientId, CommandId, Effects, Instant, Process, ProcessId, ReplicaId, ReplicaSet, Span, Ticket, Wire,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -209,6 +210,12 @@ pub trait Order:
     /// Somebody waits for what is tentative: what decides it is to leave at the next [`Process::settle`], which
     /// follows.
     fn hurry(&mut self, _now: Instant) {}
+
+    /// The commands of a client, by its numbers, that have a place here or may get one, and are not executed. Asked
+    /// seldom, so it may look at all that is open.
+    fn holds(&self, _client: ClientId) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
 
     /// Takes in a value to be ordered; it leaves at [`Process::settle`] at the latest. `bytes` is its size.
     ///

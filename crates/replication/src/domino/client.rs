@@ -4,6 +4,9 @@
 //! One such process serves all connections of a node's gateway, so it is the measuring proxy of its region too
 //! (`specs/domino.md` 2.3): probes cost the same however many clients there are.
 //!
+//! Whatever stays without an answer is asked for by name first: a replica that has executed it answers from the
+//! exactly-once table. Only what is not known there is sent again.
+//!
 //! A command is finished here when a replica has executed it, or, where the keyspace replies at commit and the
 //! command is a blind write, when it cannot lose its place any more. It is asked for again until it was
 //! executed in both cases, since replicas forget what this client no longer waits for.
@@ -63,6 +66,8 @@ struct Asked<C> {
     at: Instant,
     due: Instant,
     attempts: u32,
+    /// Whether, since it was sent, a replica was asked what became of it.
+    asked_after: bool,
     /// Whether it is a read that must be executed with its effect.
     touching: bool,
     /// Whether the host was told that it has its place: then it must be executed.
@@ -77,11 +82,34 @@ enum Way {
     Unsent,
     /// To all, with this stamp; who voted for it in which epoch, and who did not.
     Fast { stamp: u64, votes: BTreeMap<u32, ReplicaSet>, rejected: ReplicaSet, judged: Option<bool> },
-    /// Through a leader.
-    Led,
+    /// Through the replica on this seat.
+    Led(usize),
     /// So many have refused it that nobody can choose it any more, or only by recovery: it goes through the
     /// best leader at once.
     Refused,
+}
+
+impl Way {
+    fn leader(&self) -> Option<usize> {
+        if let Way::Led(seat) = self { Some(*seat) } else { None }
+    }
+}
+
+impl<C> Asked<C> {
+    /// Whether it is time to ask what became of it. Sending it again would give it a second place, which every replica
+    /// records. That comes next, where it is unknown, nobody answers, or it goes on waiting: another leader's lane may
+    /// be sooner than the place it waits for. Reads are remembered by nobody, and small.
+    fn is_asked_after<S: StateMachine<Command = C>>(&self) -> bool {
+        let sent = matches!(self.way, Way::Fast { .. } | Way::Led(_));
+        let reads = S::reads_only(&self.command) && !self.touching;
+        sent && !reads && !self.asked_after
+    }
+
+    /// It is to be sent again.
+    fn again(&mut self, now: Instant, retry: Span) {
+        self.attempts += 1;
+        self.due = now + retry * u64::from(self.attempts.min(4));
+    }
 }
 
 /// The timers of a client.
@@ -135,6 +163,7 @@ impl<S: StateMachine> Client<S> {
             at: now,
             due: now + self.service.retry,
             attempts: 0,
+            asked_after: false,
             touching: false,
             committed: false,
             way: Way::Unsent,
@@ -187,6 +216,7 @@ impl<S: StateMachine> Client<S> {
             let again = self.fallback(attempts, now);
             let shard = u64::from(self.me.process.node.0) % SHARDS;
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            asked.asked_after = false;
             let (id, command) = (CommandId { client: self.me, sequence }, asked.command.clone());
             let entry = match S::reads_only(&command) && !asked.touching {
                 true => Entry::Read { id, below, command },
@@ -205,12 +235,12 @@ impl<S: StateMachine> Client<S> {
                     fast.push((stamp, entry));
                 }
                 Choice::Led(seat) if asked.attempts == 0 => {
-                    asked.way = Way::Led;
+                    asked.way = Way::Led(seat);
                     led.entry(seat).or_default().push(entry);
                 }
                 _ => {
                     let seat = if matches!(asked.way, Way::Refused) { best } else { again };
-                    asked.way = Way::Led;
+                    asked.way = Way::Led(seat);
                     led.entry(seat).or_default().push(entry);
                 }
             }
@@ -345,7 +375,7 @@ impl<S: StateMachine> Client<S> {
             let path = match &asked.way {
                 Way::Fast { judged: Some(true), .. } => Path::Fast,
                 Way::Fast { .. } => Path::Slow,
-                Way::Led | Way::Unsent | Way::Refused => Path::Leader,
+                Way::Led(_) | Way::Unsent | Way::Refused => Path::Leader,
             };
             let total = now.since(asked.at);
             let id = CommandId { client: self.me, sequence };
@@ -385,13 +415,21 @@ impl<S: StateMachine> Client<S> {
                 effects.complete(ticket, Outcome::Unknown);
             }
         }
-        for (sequence, asked) in self.outstanding.iter_mut() {
-            if asked.due <= now {
-                asked.attempts += 1;
-                asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
+        let mut queries = Vec::new();
+        for (sequence, asked) in self.outstanding.iter_mut().filter(|(_, asked)| asked.due <= now) {
+            if asked.is_asked_after::<S>() {
+                asked.asked_after = true;
+                asked.due = now + self.service.retry;
+                queries.push((sequence, asked.attempts, asked.way.leader()));
+            } else {
+                if asked.asked_after {
+                    effects.mark(Note::Fact(Fact::Counted("sent_again")));
+                }
+                asked.again(now, self.service.retry);
                 self.fresh.push(sequence);
             }
         }
+        self.ask_after(queries, effects);
         for ticket in self.changes.expire(now, &self.service) {
             effects.complete(ticket, Outcome::Unknown);
         }
@@ -404,6 +442,38 @@ impl<S: StateMachine> Client<S> {
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
             self.sweep_soon(effects);
+        }
+    }
+
+    /// Asks what became of commands that were sent: the nearest replica that answers, or the next one where that is
+    /// the leader which has not.
+    fn ask_after(&self, queries: Vec<(u64, u32, Option<usize>)>, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let mut asked: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for (sequence, attempts, leader) in queries {
+            let nearest = self.fallback(attempts, now);
+            let seat = if leader == Some(nearest) { self.fallback(attempts + 1, now) } else { nearest };
+            asked.entry(seat).or_default().push(sequence);
+            effects.mark(Note::Fact(Fact::Counted("status_asked")));
+        }
+        for (seat, sequences) in asked {
+            if let Some(member) = self.members.get(seat) {
+                effects.send(member.process, Message::Status { client: self.me, sequences });
+            }
+        }
+    }
+
+    /// A replica knows nothing of some commands: they are sent again.
+    fn on_unknown(&mut self, unknown: &[u64], effects: &mut Effects<Self>) {
+        let now = effects.now();
+        for sequence in unknown {
+            if let Some(asked) = self.outstanding.get_mut(*sequence)
+                && std::mem::take(&mut asked.asked_after)
+            {
+                effects.mark(Note::Fact(Fact::Counted("sent_again")));
+                asked.again(now, self.service.retry);
+                self.fresh.push(*sequence);
+            }
         }
     }
 
@@ -529,6 +599,10 @@ impl<S: StateMachine> Process for Client<S> {
             Message::Ended { epoch, members } => self.on_ended(epoch, members, effects),
             Message::Replies { incarnation, spans, answers, .. } if incarnation == me => {
                 self.on_replies(spans, answers, effects);
+            }
+            // Those that wait are answered when they are executed.
+            Message::Standing { incarnation, unknown, .. } if incarnation == me => {
+                self.on_unknown(&unknown, effects);
             }
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);

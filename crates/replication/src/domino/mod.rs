@@ -35,6 +35,7 @@
 //! | `Probe`, `Probed` | client, replica | replica, client | measuring |
 //! | `Propose`, `Voted`, `Rejected` | client, replica | replica, client | DFP, fast |
 //! | `ProposeLed`, `Committed` | client, replica | replica, client | DM; commits |
+//! | `Status`, `Standing` | client, replica | replica, client | a command without an answer |
 //! | `Flow` with a beat | replica | replica | liveness, replication latency, clocks |
 //! | `Flow` with items, in order: | replica | replica | |
 //! | `Cover`, `Vote`, `Tick` | acceptor | learner | DFP: fast votes, and the clock below which there are no others |
@@ -76,9 +77,10 @@
 //! waits for the wrongest; the extra delay may be left to a feedback controller on the rate of fast commits
 //! (`extra_delay = "auto"`), which the source names as future work.
 //!
-//! **What is left out** of `specs/domino.md`: `StatusQuery`, since a command that is asked again under its name is
-//! answered from the exactly-once table; and commit tokens between clients, which no reply of a gateway could carry,
-//! so order across clients is had by `reply = "execute"`.
+//! **What is left out** of `specs/domino.md`: commit tokens between clients. All connections of a node have one client
+//! process, so what is asked at a node lies behind all that was answered there, without a token. From node to node a
+//! token would have to be taken and handed on by users, in commands that Redis' clients do not have; who wants that
+//! order has it by `reply = "execute"`.
 
 mod client;
 mod clock;

@@ -177,6 +177,29 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
+    /// Tells a client what became of its commands: the answers of those that are executed, and of the others whether
+    /// they are under way here.
+    fn on_status(&mut self, client: ClientId, sequences: &[u64], effects: &mut Effects<Self>) {
+        let held = self.order.holds(client);
+        let (mut waiting, mut unknown) = (Vec::new(), Vec::new());
+        for sequence in sequences {
+            let told = match self.once.look(CommandId { client, sequence: *sequence }) {
+                Seen::Done(reply) => Told::Done(reply.clone()),
+                Seen::Forgotten => Told::Forgotten,
+                Seen::Fresh | Seen::Running => {
+                    if held.contains(sequence) { &mut waiting } else { &mut unknown }.push(*sequence);
+                    continue;
+                }
+            };
+            self.answer(client, None, *sequence, told);
+        }
+        if !waiting.is_empty() || !unknown.is_empty() {
+            let standing = Message::Standing { incarnation: client.incarnation, waiting, unknown };
+            // Ahead: it is news of this replica, and promises nothing.
+            effects.send_ahead(client.process, standing);
+        }
+    }
+
     /// Tells a client who takes its commands, or under which reign.
     fn redirect(
         &self,
@@ -446,6 +469,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 self.on_requests(client, below, under, asks, forwarded, effects);
                 self.take_steps(effects);
             }
+            Message::Status { client, sequences } => self.on_status(client, &sequences, effects),
             Message::Administer { number, change } => self.on_administer(from, number, change, effects),
             Message::Want { position, index } => self.on_want(from, position, index, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
@@ -456,7 +480,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 }
             }
             // For clients.
-            Message::Replies { .. } | Message::Redirect { .. } => {}
+            Message::Replies { .. } | Message::Redirect { .. } | Message::Standing { .. } => {}
         }
     }
 

@@ -137,9 +137,9 @@ impl<V: Ordered> Order<V> {
         let now = effects.now();
         let clock = self.now(effects);
         // Who waits for execution had better go elsewhere while this lane takes positions only behind what is
-        // sealed, or this clock is far ahead. A little skew is no reason.
-        let sealed = self.lanes.get(self.me).map_or(0, |lane| lane.sealed);
-        let wait = Span::from_nanos(sealed.saturating_sub(clock));
+        // sealed, or behind a stamp far ahead that it has given, or this clock is far ahead. A little skew is no reason.
+        let taken = self.lanes.get(self.me).map_or(0, |lane| lane.sealed).max(self.owner.last());
+        let wait = Span::from_nanos(taken.saturating_sub(clock));
         let extra = self.clock.ahead(now).max(wait);
         let extra = if extra > self.parameters().lag_max { extra } else { Span::ZERO };
         let latency = self.replication(now).filter(|_| self.clock.is_set()).map(|latency| latency + extra);

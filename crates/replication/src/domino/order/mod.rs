@@ -44,7 +44,7 @@ use learner::Learner;
 use links::Link;
 use owner::Owner;
 use revoker::Revocation;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What is told to a client at the end of a turn.
@@ -489,6 +489,18 @@ impl<V: Ordered> crate::order::Order for Order<V> {
         }
         self.enqueue(value, 0, false, now);
         Ok(())
+    }
+
+    fn holds(&self, client: ClientId) -> BTreeSet<u64> {
+        let decided = self.tracks.iter().flat_map(|track| track.commands.values());
+        let fast = self.acceptor.votes.range(self.tracks[0].frontier()..);
+        let fast = fast.filter(|(at, _)| !self.tracks[0].is_decided(**at));
+        let fast = fast.flat_map(|(_, vote)| vote.value.iter().chain(&vote.fast));
+        let lanes = self.lanes.iter().zip(&self.tracks[1..]);
+        let led = lanes.flat_map(|(lane, track)| lane.votes.range(track.frontier()..));
+        let led = led.filter_map(|(_, (_, value))| value.as_ref());
+        let ids = decided.chain(fast).chain(led).chain(self.owner.values()).filter_map(Ordered::id);
+        ids.filter(|id| id.client == client).map(|id| id.sequence).collect()
     }
 
     fn step(&mut self, _: Instant) -> Option<Step<V>> {

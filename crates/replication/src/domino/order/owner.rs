@@ -69,6 +69,12 @@ impl<V: Ordered> Owner<V> {
         self.queue.len() + self.flights.len()
     }
 
+    /// These commands.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        let queued = self.queue.iter().map(|queued| &queued.value);
+        queued.chain(self.flights.values().map(|flight| &flight.value))
+    }
+
     /// How large they are.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -193,18 +199,23 @@ impl<V: Ordered> Order<V> {
         self.journal.push(Record::Accepted { lane: self.me as u8, values });
     }
 
-    /// A replica whose clock is far ahead of the others' would make execution wait until theirs have come so
-    /// far: another one proposes instead.
+    /// A replica whose clock is far ahead of the others', or whose lane has given a stamp far ahead, would make
+    /// execution wait until their clocks have come so far: another one proposes instead.
     fn forward_queue(&mut self, now: Instant) {
-        let far = self.clock.ahead(now) > self.parameters().lag_max * 2;
+        let most = self.parameters().lag_max * 2;
+        let far_clock = self.clock.ahead(now) > most;
+        let late = self.clock.last() + most.as_nanos();
+        let far = far_clock || self.owner.last > late;
         let mut others = (1..self.n()).map(|after| (self.me + after) % self.n());
         let Some(to) = others.find(|seat| !self.suspected(*seat)) else { return };
         if !far {
             return;
         }
         let queue = std::mem::take(&mut self.owner.queue);
-        let (stays, goes): (VecDeque<_>, VecDeque<_>) =
-            queue.into_iter().partition(|queued| queued.forwarded);
+        let (stays, goes): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(|queued| {
+            // What must lie that far ahead would do the same to another lane.
+            queued.forwarded || !far_clock && queued.above > late
+        });
         self.owner.queue = stays;
         self.owner.bytes -= goes.iter().map(|queued| queued.bytes).sum::<usize>();
         let values: Vec<_> =

@@ -340,6 +340,8 @@ fn an_idle_hour_holds_constant_memory() {
     assert!(held.iter().all(|held| held.votes + held.runs + held.waiting + held.kept == 0), "{held:?}");
     let passed = world.orders[0].frontiers().iter().zip(&frontier).map(|(now, then)| now - then).min();
     assert_eq!(passed, Some(3_600_000 * MS), "no-ops follow the clock");
+    let last = world.orders.iter().flat_map(Order::frontiers).min().unwrap_or(0);
+    assert!(last + 200 * MS >= world.wall(), "by a heartbeat or two, here without delays (F4)");
 }
 
 #[test]
@@ -507,6 +509,22 @@ fn an_owner_proposes_behind_what_was_sealed_while_it_was_away() {
     }
     let wrong = owner_comes_back(Some(Mutation::ProposeInSealed));
     assert!(wrong.executed[2] != wrong.executed[0], "the bug shows: {:?}", wrong.executed);
+}
+
+/// Seed 11 (three regions, all faults): a lane had given a stamp ninety seconds ahead, and clients went on using it.
+#[test]
+fn a_lane_that_has_given_a_stamp_far_ahead_passes_on_what_others_ask() {
+    let mut world = World::new(3, |_| {});
+    world.pass(1_000);
+    let above = world.wall() + 60_000 * MS;
+    let far = Message::ProposeLed { above, tell: false, values: vec![Word(1)] };
+    world.act(2, |order, effects| order.receive(process(9), far, effects));
+    world.deliver();
+    world.act(2, |order, _| order.propose(Word(2), 8, Instant::ZERO).expect("room"));
+    world.pass(2_000);
+    assert!(world.executed.iter().all(|executed| executed == &[2]), "{:?}", world.executed);
+    world.pass(60_000);
+    assert!(world.executed.iter().all(|executed| executed == &[2, 1]), "{:?}", world.executed);
 }
 
 /// The smallest schedule of seed 593 (three regions, all faults): a journal that is torn between a proposal and

@@ -9,7 +9,7 @@ use isochrone_replication::domino::{Extra, Family, Learners, Placement, Way};
 use isochrone_replication::service::Reply;
 
 /// What is said beside probes and clocks: of a link between replicas only what it carries.
-fn show(label: &str) -> Option<String> {
+pub fn show(label: &str) -> Option<String> {
     if label.starts_with("Probe") {
         return None;
     }

@@ -1,12 +1,14 @@
-//! With fewer replicas, cut off, or with a wrong clock (`specs/domino.md` 8, F1, F6, F7).
+//! With fewer replicas, cut off, or with a wrong clock (`specs/domino.md` 8, F1, F5 to F8).
 
 use super::lab::{Lab, Plan};
 use crate::machine::{Command, Reply, key};
 use crate::talk::set;
-use isochrone_core::{NodeId, Path, Span};
+use isochrone_core::{NodeId, Path, Random, Span};
 use isochrone_replication::Outcome;
 use isochrone_replication::domino::{Extra, Learners, Way};
 use isochrone_replication::service::Reply as At;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MS: fn(u64) -> Span = Span::from_millis;
 
@@ -45,6 +47,64 @@ fn both_ways_go_on_without_as_many_as_may_fail() {
             assert_eq!(lab.heard.answers.last(), Some(&read), "{replicas} less {gone}, {way:?}");
         }
     }
+}
+
+/// F5: an owner whose messages are late is taken for failed and its lane is closed; when they come in time again it
+/// goes back to its lane, and nothing is lost.
+#[test]
+fn an_owner_that_was_suspected_wrongly_goes_back_to_its_lane() {
+    let late = Arc::new(AtomicU64::new(0));
+    let spike = late.clone();
+    let hook = move |from: usize, _: usize, _: u64, _: &mut Random| {
+        MS(15 + if from == 1 { spike.load(Ordering::Relaxed) } else { 0 })
+    };
+    let mut revoke = Span::ZERO;
+    let mut lab = Plan { hook: Some(Box::new(hook)), ..Plan::even(3, 15) }.open(|placement| {
+        placement.service.reply = At::Commit;
+        placement.parameters.extra = Extra::Fixed(Span::ZERO);
+        revoke = placement.parameters.revoke;
+    });
+    lab.pass(MS(1_500));
+    let own = |lab: &mut Lab| {
+        let done = lab.series(1, 10, MS(13), &set("own"));
+        assert_eq!(done.len(), 10);
+        done.iter().all(|done| done.path == Path::Leader && done.total == MS(30))
+    };
+    assert!(own(&mut lab), "beside its replica a client uses that one's lane");
+    late.store(1_500, Ordering::Relaxed);
+    let meanwhile = lab.series(3, 100, MS(20), &set("others"));
+    late.store(0, Ordering::Relaxed);
+    // What was late comes, and the block that was closed passes.
+    lab.pass(MS(1_500) + revoke + MS(1_000));
+    assert!(lab.heard.counted.contains_key("lanes_revoked"), "{:?}", lab.heard.counted);
+    assert!(own(&mut lab), "it is back in its lane");
+    assert!(meanwhile.len() >= 90, "the others went on: {}", meanwhile.len());
+    assert_eq!(lab.heard.answers.len(), 120, "and all are answered");
+    for node in 0..3 {
+        lab.ask(node, Command::Get(key(1)));
+        lab.pass(MS(500));
+        let read = Outcome::Replied(Reply::Text(Some("own".to_owned())));
+        assert_eq!(lab.heard.answers.last(), Some(&read), "at node {node}");
+    }
+}
+
+/// F8: where probes have no answers in time nothing is predicted, so every command goes through a leader; and none waits
+/// longer for it.
+#[test]
+fn without_answers_to_probes_commands_go_through_leaders() {
+    let mut lab = Plan::even(3, 15).open(|placement| {
+        placement.service.reply = At::Commit;
+        // Shorter than any way: whatever comes is too old.
+        placement.parameters.probe_timeout = MS(1);
+    });
+    lab.pass(MS(1_500));
+    let done = lab.series(3, 50, MS(13), &set("x"));
+    let led = done.iter().all(|done| done.path == Path::Leader && done.total == MS(60));
+    assert!(done.len() == 50 && led, "{done:?}");
+    lab.ask(3, Command::Get(key(1)));
+    lab.pass(MS(500));
+    let read = Outcome::Replied(Reply::Text(Some("x".to_owned())));
+    assert_eq!(lab.heard.answers.last(), Some(&read), "and are executed");
 }
 
 /// F6: a minority decides nothing, and has all when it is back.

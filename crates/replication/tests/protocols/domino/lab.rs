@@ -7,6 +7,7 @@ use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, Span, Ticket};
 use isochrone_replication::domino::{Family, Placement};
 use isochrone_replication::{Outcome, Replicated, Request};
 use isochrone_sim::{Config, DelayHook, Driver, Jitter, Next, Session, Simulation};
+use std::collections::BTreeMap;
 
 /// A command that was finished: when, by which way, and how long it took.
 #[derive(Copy, Clone, Debug)]
@@ -20,9 +21,10 @@ pub struct Done {
 pub struct Listener {
     pub done: Vec<Done>,
     pub answers: Vec<Outcome<Reply>>,
+    pub counted: BTreeMap<&'static str, u64>,
 }
 
-impl Driver<Replicated<Machine, Family>> for Listener {
+impl<F: isochrone_replication::Family> Driver<Replicated<Machine, F>> for Listener {
     fn next(&mut self, _: Session, _: Instant) -> Next<Request<Command>> {
         Next::Done
     }
@@ -31,8 +33,10 @@ impl Driver<Replicated<Machine, Family>> for Listener {
         self.answers.push(outcome);
     }
     fn fact(&mut self, _: ProcessId, fact: &Fact, at: Instant) {
-        if let Fact::Committed { path, total, .. } = *fact {
-            self.done.push(Done { at, path, total });
+        match *fact {
+            Fact::Committed { path, total, .. } => self.done.push(Done { at, path, total }),
+            Fact::Counted(name) => *self.counted.entry(name).or_default() += 1,
+            _ => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Domino.
 
+mod collisions;
 mod commit;
 mod conversations;
 mod degraded;
@@ -11,6 +12,7 @@ mod orders;
 mod quorums;
 mod real_time;
 mod safety;
+mod status;
 mod timing;
 
 use crate::machine::Machine;
