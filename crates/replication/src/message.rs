@@ -73,10 +73,17 @@ impl<C: Wire + Footprint> Ordered for Entry<C> {
         matches!(self, Entry::Stop { .. })
     }
 
-    fn alone(self) -> Self {
+    fn below(&self) -> u64 {
         match self {
-            Entry::Command { id, command, .. } => Entry::Command { id, below: 0, command },
-            Entry::Read { id, command, .. } => Entry::Read { id, below: 0, command },
+            Entry::Command { below, .. } | Entry::Read { below, .. } => *below,
+            Entry::Expire { .. } | Entry::Stop { .. } => 0,
+        }
+    }
+
+    fn with_below(self, below: u64) -> Self {
+        match self {
+            Entry::Command { id, command, .. } => Entry::Command { id, below, command },
+            Entry::Read { id, command, .. } => Entry::Read { id, below, command },
             entry => entry,
         }
     }

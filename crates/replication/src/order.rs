@@ -57,9 +57,17 @@ pub trait Ordered: Wire {
     fn ends(&self) -> bool {
         false
     }
+    /// What it says of the other commands of its client: it has the answers to all below this one.
+    fn below(&self) -> u64 {
+        0
+    }
+    /// The same, but saying this of them.
+    fn with_below(self, _below: u64) -> Self {
+        self
+    }
     /// The same, without what it says of other commands of its client.
     fn alone(self) -> Self {
-        self
+        self.with_below(0)
     }
 }
 

@@ -19,6 +19,7 @@ mod nearby;
 mod paths;
 pub mod primary;
 mod program;
+mod recent;
 pub(crate) mod unsynced;
 pub mod witness;
 

@@ -205,8 +205,13 @@ impl<T: Clone> Witness<T> {
 
     /// Whether this request is held under this key.
     pub fn holds(&self, hash: u64, id: CommandId) -> bool {
-        let slot = self.find(tag(hash));
-        slot.and_then(|slot| self.held[slot].as_ref()).is_some_and(|held| held.id == id)
+        self.get(hash, id).is_some()
+    }
+
+    /// This request, if it is held under this key.
+    pub fn get(&self, hash: u64, id: CommandId) -> Option<&T> {
+        let held = self.held[self.find(tag(hash))?].as_ref().filter(|held| held.id == id)?;
+        Some(&held.request)
     }
 
     /// All requests, each once, in the order of their names.

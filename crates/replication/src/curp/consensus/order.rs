@@ -4,6 +4,7 @@ use super::message::{Message, Note, Record, Timer};
 use super::recovery::{Reports, threshold};
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
+use crate::curp::recent::Recent;
 use crate::curp::witness::{Stored, Witness};
 use crate::curp::{Verdicts, key_hashes};
 use crate::multipaxos::log::{self, Log, Value};
@@ -13,10 +14,7 @@ use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Identity, Instant, Loan, Malformed, Process, ProcessId, Quorums, Slot,
     Snapshot, Ticket, Wire, Wrap, wire,
 };
-use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A log with a witness. See the module.
@@ -62,32 +60,6 @@ impl<V: Ordered> Stage<V> {
             Stage::Follower => None,
             Stage::Recovery(ballot, ..) | Stage::Serving(ballot) => Some(*ballot),
         }
-    }
-}
-
-/// The names of commands that were decided lately, as many as are wanted.
-#[derive(Clone, Debug, Default)]
-struct Recent {
-    order: VecDeque<CommandId>,
-    names: FxHashSet<CommandId>,
-}
-
-impl Recent {
-    fn insert(&mut self, id: CommandId, most: usize) {
-        if self.names.insert(id) {
-            self.order.push_back(id);
-            if self.order.len() > most
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.names.remove(&oldest);
-            }
-        }
-    }
-}
-
-impl Hash for Recent {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.order.hash(state);
     }
 }
 
@@ -293,7 +265,7 @@ impl<V: Ordered> Order<V> {
         let before = self.jumped.then(|| self.witness.export().map(|held| (held.hash, held.id)).collect());
         for value in values {
             let Some(id) = value.id() else { continue };
-            if self.recent.names.contains(&id) {
+            if self.recent.contains(id) {
                 // Decided: safer than any record.
                 told.push((id.sequence, true));
                 continue;

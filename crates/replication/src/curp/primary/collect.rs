@@ -27,11 +27,15 @@ pub(super) struct Collector {
 impl<V: Ordered> Order<V> {
     /// What is in a place is on all backups: witnesses need not keep it.
     pub(super) fn collect_place(&mut self, slot: Slot) {
-        let keyspace = self.process.keyspace;
+        let (keyspace, unified) = (self.process.keyspace, self.parameters().unified);
         let (Some(lead), Some(values)) = (&mut self.lead, self.book.get(slot)) else { return };
         for value in values.iter().filter(|value| !value.reads()) {
             let Some(id) = value.id() else { continue };
             lead.suspected.remove(&id);
+            if unified {
+                // It has left them when it came into their logs.
+                continue;
+            }
             let hashes = key_hashes(keyspace, |see| value.visit(see)).unwrap_or_default();
             for node in lead.targets.keys() {
                 let collector = lead.collectors.entry(*node).or_default();
@@ -96,13 +100,26 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Asks a witness of the old master: that on this node, which has the same disk as this log; later on the others
-    /// in turn. One is enough, and no two are merged, since their contents need not commute.
+    /// in turn. One is enough, and no two are merged, since their contents need not commute. In the unified form only
+    /// its own store goes with this log, and there is nobody to be asked.
     pub(super) fn ask_witness(&mut self, effects: &mut Effects<Self>) {
         let (me, now) = (self.me(), effects.now());
+        let (unified, mixes) = (self.parameters().unified, self.parameters().mutated(Mutation::MixNodes));
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase == Phase::Fetching) else { return };
         let Some(crashed) = &lead.crashed else { return };
+        if unified && !mixes {
+            let (master, epoch) = (crashed.reign.0, lead.epoch);
+            return match self.own.stores.contents(master) {
+                Some(values) => self.on_contents(master, epoch, Some(values), effects),
+                None => {
+                    // It has lost what it held (D-2): another copy is to lead.
+                    effects.mark(Note::Counted("witnesses_without_contents"));
+                    self.step_down(effects);
+                }
+            };
+        }
         let mut witnesses: Vec<NodeId> = crashed.copies.to_vec();
-        witnesses.sort_by_key(|node| (*node != me, *node));
+        witnesses.sort_by_key(|node| ((*node != me) != mixes, *node));
         let node = witnesses[lead.asked % witnesses.len()];
         lead.asked += 1;
         lead.asked_at = now;

@@ -26,6 +26,7 @@ impl<V: Ordered> Order<V> {
         self.promised = epoch;
         self.behind = None;
         self.near.void();
+        self.own.promise(epoch);
         effects.record(Record::Promised { epoch });
     }
 
@@ -56,48 +57,73 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_replicate(&mut self, from: ProcessId, run: Run<V>, effects: &mut Effects<Self>) {
-        let Run { epoch, at, batches, full, adopts, urgent } = run;
+        let (epoch, at, end) = (run.epoch, run.at, self.book.end());
         if epoch < self.promised && self.parameters().mutated(Mutation::AcceptOldEpochs) {
-            let upto = at.plus(batches.len() as u64);
-            return effects.send(from, Message::Acked { epoch, upto });
+            return effects.send(from, Message::Acked { epoch, upto: run.end() });
         }
         if !self.heeds(from, epoch, effects) {
             return;
         }
         if self.adopted != epoch {
             let known = self.book.full();
-            if !adopts || at > known || at.plus(batches.len() as u64) < known {
+            if !run.adopts || at > known || run.end() < known {
                 return effects.send(from, Message::Want { epoch, from: known, follows: false });
             }
-            let batches = batches[known.since(at) as usize..].to_vec();
+            let batches = run.batches[known.since(at) as usize..].to_vec();
             self.adopt(epoch, known, batches.clone());
             effects.record(Record::Adopted { epoch, at: known, batches });
-            self.learn_full(full, effects);
+            self.learn_full(run.full, effects);
         } else {
-            let end = self.book.end();
-            if at > end {
+            if at > self.own.reach().unwrap_or(end) {
                 return effects.send(from, Message::Want { epoch, from: end, follows: true });
             }
-            let fresh = batches.len().min(end.since(at) as usize);
-            let batches = batches[fresh..].to_vec();
-            if batches.is_empty() {
-                self.learn_full(full, effects);
-                if urgent {
-                    // What came before may be waiting for company.
-                    effects.record(Record::Full { full: self.book.full() });
+            match self.resolve(&run) {
+                Ok(batches) if at <= end => {
+                    self.take_run(from, Run { batches, names: Vec::new(), ..run }, effects);
+                    self.take_waiting(from, effects);
                 }
-            } else {
-                self.take_in(end, batches.clone());
-                let full = full.min(self.book.end()).max(self.book.full());
-                drop(self.book.advance(full));
-                let record = Record::Appended { at: end, batches, full };
-                if urgent { effects.record(record) } else { effects.record_soon(record) }
+                lacking => return self.wait_for(from, run, lacking.err().unwrap_or_default(), effects),
             }
         }
+        self.acknowledge(from, epoch, effects);
+    }
+
+    /// Takes in a run of the log that is followed, which begins at its end or before it, and names nothing.
+    pub(super) fn take_run(&mut self, from: ProcessId, run: Run<V>, effects: &mut Effects<Self>) {
+        let Run { epoch, at, batches, full, urgent, .. } = run;
+        let end = self.book.end();
+        let fresh = batches.len().min(end.since(at) as usize);
+        let batches = batches[fresh..].to_vec();
+        if batches.is_empty() {
+            self.learn_full(full, effects);
+            if urgent {
+                // What came before may be waiting for company.
+                effects.record(Record::Full { full: self.book.full() });
+            }
+            return;
+        }
+        self.take_in(end, batches.clone());
+        let full = full.min(self.book.end()).max(self.book.full());
+        drop(self.book.advance(full));
+        let record = Record::Appended { at: end, batches, full };
+        if urgent {
+            effects.record(record)
+        } else {
+            effects.record_soon(record)
+        }
+        let suspects = self.own.stores.turn(epoch);
+        if !suspects.is_empty() {
+            effects.mark(Note::Counted("requests_suspected"));
+            effects.send(from, Message::Collected { master: epoch, round: 0, suspects });
+        }
+    }
+
+    /// Says how much of the master's log is here.
+    pub(super) fn acknowledge(&mut self, master: ProcessId, epoch: u64, effects: &mut Effects<Self>) {
         let upto = self.book.end();
         match self.parameters().mutated(Mutation::AcknowledgeBeforeDurable) {
-            true => effects.send_ahead(from, Message::Acked { epoch, upto }),
-            false => effects.send(from, Message::Acked { epoch, upto }),
+            true => effects.send_ahead(master, Message::Acked { epoch, upto }),
+            false => effects.send(master, Message::Acked { epoch, upto }),
         }
     }
 
@@ -113,15 +139,21 @@ impl<V: Ordered> Order<V> {
     /// More of the log; what is held already is passed over.
     pub(super) fn take_in(&mut self, at: Slot, batches: Vec<Batch<V>>) {
         let held = self.book.end().since(at) as usize;
-        batches.into_iter().skip(held).for_each(|batch| self.book.append(batch));
+        for batch in batches.into_iter().skip(held) {
+            if self.parameters().unified {
+                self.own.moved(self.adopted, self.process.keyspace, &batch);
+            }
+            self.book.append(batch);
+        }
     }
 
     /// The log is that of a master from this place on, which is not before what is final.
     pub(super) fn adopt(&mut self, epoch: u64, at: Slot, batches: Vec<Batch<V>>) {
         self.book.truncate(at.max(self.book.full()));
         self.near.forget();
-        self.take_in(at, batches);
+        self.own.forget();
         self.adopted = epoch;
+        self.take_in(at, batches);
         self.promised = self.promised.max(epoch);
     }
 

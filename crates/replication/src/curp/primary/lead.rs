@@ -7,10 +7,11 @@
 
 use super::book::Book;
 use super::collect::Collector;
-use super::message::{Batch, Beat, Message, Note, Record, Run, Timer};
+use super::message::{Batch, Beat, Message, Name, Note, Record, Run, Timer};
 use super::near::Reader;
 use super::order::Order;
 use super::registry::Configuration;
+use super::unified::outline;
 use super::{Mutation, Parameters};
 use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
@@ -37,6 +38,8 @@ pub(super) struct Target {
     pub(super) follows: bool,
     /// The next place to be sent.
     pub(super) next: Slot,
+    /// Everything before it was sent once, by name or whole.
+    shown: Slot,
     /// Everything before it is there, durably.
     pub(super) acked: Slot,
     /// When that last moved, or it was last sent something again.
@@ -60,6 +63,7 @@ impl Target {
         Target {
             follows: false,
             next: Slot::ZERO,
+            shown: Slot::ZERO,
             acked: Slot::ZERO,
             moved: now,
             adopting: None,
@@ -274,7 +278,7 @@ impl<V: Ordered> Order<V> {
             let epoch = lead.epoch;
             effects.mark(Note::Leads(epoch));
             effects.mark(Note::Counted("masters_begun"));
-            for node in self.servers.iter() {
+            for node in self.servers.iter().filter(|_| !self.parameters().unified) {
                 effects.send(self.witness(*node), Message::End { before: epoch });
             }
         }
@@ -364,7 +368,7 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    fn target(&mut self, from: ProcessId, epoch: u64, now: Instant) -> Option<&mut Target> {
+    pub(super) fn target(&mut self, from: ProcessId, epoch: u64, now: Instant) -> Option<&mut Target> {
         let lead = self.lead.as_mut().filter(|lead| lead.epoch == epoch)?;
         let target = lead.targets.get_mut(&from.node)?;
         target.heard = now;
@@ -419,10 +423,9 @@ impl<V: Ordered> Order<V> {
         // Whole, in one message: half of it would be less than what the copy may have confirmed to an earlier master.
         (target.adopting, target.next) = (Some((place, now)), end);
         let batches = self.book.run(place, usize::MAX);
-        effects.send(
-            from,
-            Message::Replicate(Run { epoch, at: place, batches, full, adopts: true, urgent: true }),
-        );
+        let names = Vec::new();
+        let run = Run { epoch, at: place, batches, names, full, adopts: true, urgent: true };
+        effects.send(from, Message::Replicate(run));
     }
 
     pub(super) fn on_acked(&mut self, from: ProcessId, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
@@ -500,6 +503,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn send_out(&mut self, effects: &mut Effects<Self>) {
         let Some(lead) = &mut self.lead else { return };
         let (now, end, full, epoch) = (effects.now(), self.book.end(), self.book.full(), lead.epoch);
+        let keyspace = self.process.keyspace;
         if lead.recorded < end {
             let (at, batches) = (lead.recorded, self.book.run(lead.recorded, usize::MAX));
             lead.recorded = end;
@@ -525,6 +529,9 @@ impl<V: Ordered> Order<V> {
             lead.urged = end;
         }
         let news = due && lead.told < full || urges;
+        // What is waited for was most likely refused, or never recorded; nor was it on the copies of another list.
+        let by_name = parameters.unified && !urgent && lead.next.is_none();
+        let mut outlined: Option<(Slot, (Vec<Batch<V>>, Vec<Name>))> = None;
         let mut spoke = false;
         for (node, target) in &mut lead.targets {
             if !target.follows {
@@ -542,13 +549,22 @@ impl<V: Ordered> Order<V> {
                     target.moved = now;
                 }
                 target.next = at.plus(batches.len() as u64);
-                let run = Run { epoch, at, batches, full, adopts: false, urgent };
+                let (batches, names) = match outlined.take_if(|(known, _)| *known != at) {
+                    _ if !by_name || at < target.shown => (batches, Vec::new()),
+                    _ => {
+                        let known = outlined.get_or_insert_with(|| (at, outline(keyspace, batches)));
+                        known.1.clone()
+                    }
+                };
+                target.shown = target.shown.max(target.next);
+                let run = Run { epoch, at, batches, names, full, adopts: false, urgent };
                 effects.send(to, Message::Replicate(run));
                 (silent, spoke) = (false, true);
             }
             if silent && news {
                 let at = target.next;
-                let run = Run { epoch, at, batches: Vec::new(), full, adopts: false, urgent: urges };
+                let (batches, names) = (Vec::new(), Vec::new());
+                let run = Run { epoch, at, batches, names, full, adopts: false, urgent: urges };
                 effects.send(to, Message::Replicate(run));
                 spoke = true;
             }

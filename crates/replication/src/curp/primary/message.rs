@@ -1,6 +1,7 @@
 //! What servers, witnesses, managers and clients of the primary-backup form tell each other, write down and wait for.
 
 use super::registry::{self, Registry};
+use super::stores;
 use crate::curp::{Distant, Verdicts, View};
 use crate::message as common;
 use crate::multipaxos::log;
@@ -178,6 +179,20 @@ pub enum Message<V: Wire> {
         /// Why not.
         refusal: Refusal,
     },
+    /// These were named, and are not here.
+    Missing {
+        /// The master's number.
+        epoch: u64,
+        /// Their places in the log, and their names.
+        lacking: Vec<(Slot, CommandId)>,
+    },
+    /// These are they.
+    Supplied {
+        /// The master's number.
+        epoch: u64,
+        /// As they are in the log.
+        values: Vec<V>,
+    },
 }
 
 /// A lease to read at a copy.
@@ -216,14 +231,36 @@ pub struct Run<V: Wire> {
     pub epoch: u64,
     /// The first place.
     pub at: Slot,
-    /// What is there and behind it.
+    /// What is there and behind it, but for what is only named.
     pub batches: Vec<Batch<V>>,
+    /// The rest, by place; only in the unified form.
+    pub names: Vec<Name>,
     /// Everything before it is on all backups.
     pub full: Slot,
     /// Whether it is all that the master has from there on: the receiver's log becomes this one.
     pub adopts: bool,
     /// Whether somebody waits for everything up to its end to be safe.
     pub urgent: bool,
+}
+
+impl<V: Wire> Run<V> {
+    /// Behind the last place.
+    pub(super) fn end(&self) -> Slot {
+        self.at.plus(self.batches.len() as u64)
+    }
+}
+
+/// A command of a run that the receiver is thought to hold.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Name {
+    /// In which batch of the run it is, and the how manieth of that batch.
+    pub place: (u32, u32),
+    /// The hash of one of its keys.
+    pub hash: u64,
+    /// Its name.
+    pub id: CommandId,
+    /// Its client has the answers to all its commands below this one, as far as the master knew.
+    pub below: u64,
 }
 
 /// What a server is doing.
@@ -280,6 +317,8 @@ pub enum Record<V: Wire> {
         /// The place.
         full: Slot,
     },
+    /// As the witness of its node, in the unified form.
+    Witness(stores::Record<V>),
 }
 
 /// What a server's order waits for.

@@ -115,10 +115,12 @@ mod near;
 mod order;
 mod parameters;
 pub mod registry;
+mod stores;
+mod unified;
 mod witness_server;
 
 pub use manager::{Manager, Setup as ManagerSetup};
-pub use message::{Grant, Message, Part, Record, Report, Run, Timer};
+pub use message::{Grant, Message, Name, Part, Record, Report, Run, Timer};
 pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::Parameters;
@@ -162,8 +164,10 @@ impl crate::Family for Family {
         let nodes: Arc<[NodeId]> = placement.servers().collect();
         for node in nodes.iter() {
             let replica = placement.replica(partition, *node);
-            let witness = ProcessId { role: WITNESS, ..replica };
-            host.server::<WitnessServer<S::Command, S::Reply>>(witness, placement.parameters);
+            if !placement.parameters.unified {
+                let witness = ProcessId { role: WITNESS, ..replica };
+                host.server::<WitnessServer<S::Command, S::Reply>>(witness, placement.parameters);
+            }
             let setup = ManagerSetup {
                 nodes: nodes.clone(),
                 founders: placement.replicas.as_slice().into(),

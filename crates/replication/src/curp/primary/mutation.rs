@@ -41,6 +41,12 @@ mutations! {
     NearUnsynced = "near-unsynced",
     /// A new list is ready although a copy that is not part of it may still read for clients.
     DropReadersAtOnce = "drop-readers-at-once",
+    /// Unified: a recovery puts what the witness of another node holds behind the log of its own.
+    MixNodes = "mix-nodes",
+    /// Unified: a backup leaves out what is named and not held.
+    DropMissing = "drop-missing",
+    /// Unified: a record that comes late is kept although the request is in the log.
+    StoreAgain = "store-again",
     /// A snapshot leaves out the exactly-once table.
     DropSession = "drop-session",
     /// Shared: the master answers speculatively whatever else is tentative.

@@ -173,7 +173,7 @@ impl<V: Ordered> Order<V> {
         from == self.witness(self.me()) || self.parameters().mutated(Mutation::BackupBeforeWitness)
     }
 
-    /// Reads of one client, which commute with all that the witness of this node keeps.
+    /// Reads of one client, which commute with all that is kept for clients on this node.
     pub(super) fn on_near(&mut self, reign: Reign, reads: Vec<V>, effects: &mut Effects<Self>) {
         let Some(asker) = reads.first().and_then(Ordered::id).map(|id| id.client) else { return };
         let (now, keyspace, parameters) = (effects.now(), self.process.keyspace, self.knobs.0);

@@ -7,6 +7,8 @@ use super::members::Wish;
 use super::message::{Batch, Message, Note, Part, Record, Report, Timer};
 use super::near::Near;
 use super::registry::{Configuration, Registry};
+use super::stores::{self, Stores};
+use super::unified::Own;
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::curp::View;
@@ -52,6 +54,8 @@ pub struct Order<V: Wire> {
     pub(super) dropped: bool,
     /// What it does as a copy that clients read at.
     pub(super) near: Near<V>,
+    /// What it has as the witness of its node, in the unified form.
+    pub(super) own: Own<V>,
     /// Clients that asked who the master is before there was one.
     seekers: Vec<ProcessId>,
     /// What it was asked to hand over, when it was the master of that number.
@@ -87,7 +91,8 @@ impl<V: Wire> Order<V> {
     }
 
     pub(super) fn witness(&self, node: NodeId) -> ProcessId {
-        ProcessId { node, role: WITNESS, ..self.process }
+        let role = if self.parameters().unified { REPLICA } else { WITNESS };
+        ProcessId { node, role, ..self.process }
     }
 
     /// Whether this process is a server of the group.
@@ -172,6 +177,9 @@ impl<V: Ordered> Order<V> {
                 _ => {}
             }
             self.end_handing(&committed, effects);
+            if self.parameters().unified {
+                self.end_witnesses(committed.reign.0, effects);
+            }
         }
         let Some(next) = self.registry.next.clone().filter(|next| next.master == me) else { return };
         if self.registry.recovers() {
@@ -325,6 +333,14 @@ impl<V: Ordered> order::Order for Order<V> {
 /// One chunk of a snapshot.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
+enum Chunk<V: Wire> {
+    Log(Image<V>),
+    Witness(stores::Image<V>),
+}
+
+/// One of the log.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 struct Image<V: Wire> {
     promised: u64,
     adopted: u64,
@@ -359,6 +375,7 @@ impl<V: Ordered> Process for Order<V> {
             queue_bytes: 0,
             dropped: false,
             near: Near::new(identity.incarnation),
+            own: Own::new(Stores::new(setup.parameters)),
             seekers: Vec::new(),
             handing: None,
             wish: None,
@@ -366,8 +383,15 @@ impl<V: Ordered> Process for Order<V> {
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
-        let image: Image<V> = wire::decode(&chunk)
+        let chunk: Chunk<V> = wire::decode(&chunk)
             .map_err(|error| Malformed { what: "server snapshot chunk", cause: error.to_string() })?;
+        let image = match chunk {
+            Chunk::Log(image) => image,
+            Chunk::Witness(image) => {
+                self.own.stores.restore(image);
+                return Ok(());
+            }
+        };
         (self.promised, self.adopted) = (image.promised, image.adopted);
         if image.delivered > self.book.delivered() {
             self.book.install(image.delivered);
@@ -379,7 +403,10 @@ impl<V: Ordered> Process for Order<V> {
 
     fn replay(&mut self, record: Record<V>) {
         match record {
-            Record::Promised { epoch } => self.promised = self.promised.max(epoch),
+            Record::Promised { epoch } => {
+                self.promised = self.promised.max(epoch);
+                self.own.promise(self.promised);
+            }
             Record::Appended { at, batches, full } => {
                 self.take_in(at, batches);
                 drop(self.book.advance(full));
@@ -388,6 +415,7 @@ impl<V: Ordered> Process for Order<V> {
                 self.adopt(epoch, at, batches);
             }
             Record::Full { full } => drop(self.book.advance(full)),
+            Record::Witness(record) => self.own.stores.replay(record),
         }
     }
 
@@ -397,6 +425,7 @@ impl<V: Ordered> Process for Order<V> {
     }
 
     fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
+        let unified = self.parameters().unified;
         match message {
             Message::Ping { registry, heir } => self.on_ping(from, registry, heir, effects),
             Message::Denied { node, leaves, refusal } => self.on_denied(node, leaves, refusal, effects),
@@ -417,7 +446,22 @@ impl<V: Ordered> Process for Order<V> {
             Message::Heard { epoch, sent, list, life, at } => {
                 self.on_heard(from, epoch, sent, list, (life, at), effects);
             }
+            Message::Near { reign, reads } if unified => self.on_reads(reign, reads, effects),
             Message::Near { reign, reads } if self.reads_for(from) => self.on_near(reign, reads, effects),
+            Message::Records { reign, requests } if unified => {
+                self.on_records(from, reign, requests, effects);
+            }
+            Message::Start { reign } if unified && self.is_server(from) => {
+                self.on_start(from, reign, effects);
+            }
+            Message::Missing { epoch, lacking } => self.on_missing(from, epoch, lacking, effects),
+            Message::Supplied { epoch, values } if self.is_server(from) => {
+                self.on_supplied(epoch, values, effects);
+            }
+            Message::Freeze { master, epoch } if self.parameters().mutated(Mutation::MixNodes) => {
+                let values = self.own.stores.contents(master);
+                effects.send(from, Message::Contents { master, epoch, values });
+            }
             Message::Acked { epoch, upto } => self.on_acked(from, epoch, upto, effects),
             Message::Want { epoch, from: place, follows } => {
                 self.on_want(from, epoch, place, follows, effects);
@@ -441,6 +485,7 @@ impl<V: Ordered> Process for Order<V> {
             | Message::End { .. }
             | Message::Near { .. }
             | Message::Distant(_)
+            | Message::Supplied { .. }
             | Message::Beat { .. }
             | Message::Replicate { .. }
             | Message::Trimmed { .. }
@@ -470,12 +515,18 @@ impl<V: Ordered> Process for Order<V> {
     fn snapshot(&self) -> Option<Snapshot> {
         let (promised, adopted) = (self.promised, self.adopted);
         let (delivered, full) = (self.book.delivered(), self.book.full());
-        let image = move |batches| Image { promised, adopted, delivered, full, batches };
-        Some(chunked(self.book.undelivered().into(), image))
+        let image = move |batches| Chunk::Log(Image { promised, adopted, delivered, full, batches });
+        let log = chunked(self.book.undelivered().into(), image);
+        if !self.parameters().unified {
+            return Some(log);
+        }
+        let kept = self.own.stores.images().map(|image| Blob::from(wire::encode(&Chunk::Witness(image))));
+        Some(Box::new(log.chain(kept)))
     }
 
     fn check(&self) {
         self.book.check();
+        self.own.stores.check();
         assert!(self.adopted <= self.promised, "a log is adopted from a master that was promised");
         if let Some(lead) = &self.lead {
             lead.check(&self.book);

@@ -33,6 +33,9 @@ pub struct Parameters {
     /// Whether clients read at a copy that is nearer than the master, where it has a lease for that (3.10). Nothing
     /// without `lease`.
     pub nearby_reads: bool,
+    /// Whether a copy's server is its witness itself, so that its log is sent by name (3.16). Fixed for the life of a
+    /// keyspace: who changes it finds nobody who may lead.
+    pub unified: bool,
     /// How long a lease lasts. A copy that clients read at is told of its own a round trip and a half after the master
     /// asked for its, and must count it from half a round trip earlier: two round trips and some beats are the least.
     pub lease_length: Span,
@@ -72,6 +75,7 @@ impl Tuning for Parameters {
             silence: managers.election,
             lease: true,
             nearby_reads: false,
+            unified: false,
             lease_length: managers.election,
             drift_ppm: managers.drift_ppm,
             resend: managers.resend,
@@ -96,6 +100,7 @@ impl Tuning for Parameters {
         knobs::silence(reader, "silence", &mut self.silence, self.heartbeat);
         self.lease = reader.boolean("lease", self.lease);
         self.nearby_reads = reader.boolean("nearby_reads", self.nearby_reads);
+        self.unified = reader.boolean("unified", self.unified);
         self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
         self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;

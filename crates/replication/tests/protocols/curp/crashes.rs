@@ -1,10 +1,11 @@
 //! The master crashes, and with it as many others as may, at every boundary between two messages (T24 to T26, T30,
 //! T36). What the guards are for shows where a guard is taken away.
 
-use super::actor::{Count, process};
+use super::actor::{Count, Wired, process};
 use super::script::Play;
 use isochrone_core::{NodeId, ProcessId, Span};
-use isochrone_replication::curp::primary::WITNESS;
+use isochrone_replication::curp::primary::{MANAGER, Message as Spoken, WITNESS};
+use isochrone_replication::message::Message;
 use isochrone_replication::{CLIENT, REPLICA};
 
 /// Three clients on three keys: what conflicts, what does not, and reads.
@@ -17,8 +18,17 @@ fn plans() -> Vec<Vec<Count>> {
     ]
 }
 
-fn play(f: u16, delay: u64, bug: Option<&str>) -> Play {
+/// Who keeps requests: witnesses of their own, or the servers.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+enum Form {
+    Usual,
+    Unified,
+}
+use Form::{Unified, Usual};
+
+fn play(f: u16, delay: u64, bug: Option<&str>, form: Form) -> Play {
     Play::new(2 * f + 1, f, plans(), bug, |parameters, _| {
+        parameters.unified = form == Unified;
         parameters.sync_delay = Span::from_millis(delay);
     })
 }
@@ -35,17 +45,20 @@ enum Old {
 }
 
 /// At every so many boundaries the master is given up, and `f - 1` backups and `f - 1` witnesses are lost, in every
-/// combination. The first thing that breaks.
-fn sweep(f: u16, every: usize, old: Old, bug: Option<&str>) -> Result<usize, String> {
+/// combination; a backup that is a witness itself survives whole. The first thing that breaks.
+fn sweep(f: u16, every: usize, old: Old, bug: Option<&str>, form: Form) -> Result<usize, String> {
     let mut runs = 0;
     for delay in [0, 20] {
-        let mut before = play(f, delay, bug);
+        let mut before = play(f, delay, bug, form);
         for turn in 0.. {
             if before.is_done() {
                 break;
             }
             if turn % every == 0 {
                 for (backup, witness) in (1..=f).flat_map(|backup| (1..=f).map(move |w| (backup, w))) {
+                    if form == Unified && backup != witness {
+                        continue;
+                    }
                     runs += 1;
                     let mut play = before.clone();
                     match old {
@@ -77,38 +90,54 @@ fn holds(result: Result<usize, String>, least: usize) {
 /// T24, T25 with one failure.
 #[test]
 fn a_crash_of_the_master_at_any_boundary_loses_nothing() {
-    holds(sweep(1, 1, Old::Lost, None), 200);
+    holds(sweep(1, 1, Old::Lost, None, Usual), 200);
 }
 
 /// T25.
 #[test]
 fn of_two_and_three_copies_all_but_one_backup_and_one_witness_may_be_lost() {
-    holds(sweep(2, 1, Old::Lost, None), 500);
-    holds(sweep(3, 5, Old::Lost, None), 200);
+    holds(sweep(2, 1, Old::Lost, None, Usual), 500);
+    holds(sweep(3, 5, Old::Lost, None, Usual), 200);
 }
 
 /// T29: the old master lives, and ends what it began while the new one begins.
 #[test]
 fn an_old_master_that_goes_on_gets_nothing_past_the_new_one() {
     for old in [Old::Deaf, Old::Unaware] {
-        holds(sweep(1, 1, old, None), 100);
-        holds(sweep(2, 3, old, None), 100);
+        holds(sweep(1, 1, old, None, Usual), 100);
+        holds(sweep(2, 3, old, None, Usual), 100);
+    }
+}
+
+/// T34 at every boundary: a copy survives whole, as backup and witness, or not at all.
+#[test]
+fn one_node_that_is_backup_and_witness_is_enough_at_any_boundary() {
+    holds(sweep(1, 1, Old::Lost, None, Unified), 200);
+    holds(sweep(2, 1, Old::Lost, None, Unified), 250);
+    holds(sweep(3, 5, Old::Lost, None, Unified), 60);
+    for old in [Old::Deaf, Old::Unaware] {
+        holds(sweep(1, 1, old, None, Unified), 100);
+        holds(sweep(2, 3, old, None, Unified), 50);
     }
 }
 
 /// Each guard, taken away, is missed at some boundary.
 #[test]
 fn without_a_guard_some_boundary_breaks() {
-    let cases: [(&str, u16, usize, Old); 5] = [
-        ("skip-replay", 1, 1, Old::Lost),
-        ("sync-on-one", 2, 1, Old::Lost),
-        ("collect-early", 1, 1, Old::Lost),
-        ("accept-after-recovery", 1, 1, Old::Deaf),
-        ("accept-old-epochs", 1, 1, Old::Unaware),
+    let cases = [
+        ("skip-replay", 1, 1, Old::Lost, Usual),
+        ("sync-on-one", 2, 1, Old::Lost, Usual),
+        ("collect-early", 1, 1, Old::Lost, Usual),
+        ("accept-after-recovery", 1, 1, Old::Deaf, Usual),
+        ("accept-old-epochs", 1, 1, Old::Unaware, Usual),
+        ("skip-replay", 1, 1, Old::Lost, Unified),
+        ("sync-on-one", 2, 1, Old::Lost, Unified),
+        ("accept-after-recovery", 1, 1, Old::Deaf, Unified),
+        ("accept-old-epochs", 1, 1, Old::Unaware, Unified),
     ];
     let mut missed = Vec::new();
-    for (bug, f, every, old) in cases {
-        match std::panic::catch_unwind(|| sweep(f, every, old, Some(bug))) {
+    for (bug, f, every, old, form) in cases {
+        match std::panic::catch_unwind(|| sweep(f, every, old, Some(bug), form)) {
             Ok(Err(text)) if !text.contains("Stuck") => println!("{bug:<24} {text}"),
             Err(_) => println!("{bug:<24} an invariant failed"),
             Ok(other) => missed.push((bug, other)),
@@ -119,7 +148,7 @@ fn without_a_guard_some_boundary_breaks() {
 
 /// T26: no witness can be reached, and nobody is served; then one can.
 fn without_witnesses(bug: Option<&str>) -> Result<(), String> {
-    let mut before = play(2, 20, bug);
+    let mut before = play(2, 20, bug, Usual);
     for turn in 0.. {
         if before.is_done() {
             return Ok(());
@@ -157,8 +186,11 @@ fn while_no_witness_can_be_reached_nobody_is_served_and_nothing_is_lost() {
 #[test]
 fn whoever_recovers_may_crash_at_any_boundary() {
     let mut runs = 0;
-    for (start, comes_back) in [(20, false), (45, false), (45, true), (90, true)] {
-        let mut before = play(2, 20, None);
+    let cases = [(20, false), (45, false), (45, true), (90, true)];
+    for (form, (start, comes_back)) in
+        [Usual, Unified].into_iter().flat_map(|form| cases.map(|case| (form, case)))
+    {
+        let mut before = play(2, 20, None, form);
         (0..start).for_each(|_| before.turn());
         before.lose([0], [0]);
         before.lead(1, [3, 4]);
@@ -174,22 +206,26 @@ fn whoever_recovers_may_crash_at_any_boundary() {
             }
             play.recover(2);
             let ended = play.ends_well();
-            assert_eq!(ended, Ok(()), "begun at {start}, crashed at {turn}, comes back: {comes_back}");
+            assert_eq!(
+                ended,
+                Ok(()),
+                "{form:?}, begun at {start}, crashed at {turn}, comes back: {comes_back}"
+            );
             before.turn();
         }
     }
-    assert!(runs > 400, "{runs}");
+    assert!(runs > 800, "{runs}");
 }
 
 /// T36: until the new list counts, the old copy is what a recovery has; from then on the new one is enough.
-fn replaced(bug: Option<&str>) -> Result<usize, String> {
+fn replaced(bug: Option<&str>, form: Form) -> Result<usize, String> {
     let mut runs = 0;
     let starts = [0, 20].into_iter().flat_map(|delay| (0..100).step_by(9).map(move |start| (delay, start)));
     // What who is lost had on its way may arrive all the same, or not.
     for (delay, start, late) in
         starts.flat_map(|(delay, start)| [(delay, start, true), (delay, start, false)])
     {
-        let mut before = play(1, delay, bug);
+        let mut before = play(1, delay, bug, form);
         (0..start).for_each(|_| before.turn());
         before.replace([2]);
         for turn in 0..400 {
@@ -218,24 +254,31 @@ fn replaced(bug: Option<&str>) -> Result<usize, String> {
 
 #[test]
 fn a_list_may_change_under_a_master_that_crashes_at_any_boundary() {
-    holds(replaced(None), 200);
-    for bug in ["ready-before-sync", "ignore-versions"] {
-        let text = replaced(Some(bug)).map(|_| bug).unwrap_err();
+    holds(replaced(None, Usual), 200);
+    holds(replaced(None, Unified), 200);
+    let bugs = ["ready-before-sync", "ignore-versions"];
+    for (bug, form) in bugs.into_iter().flat_map(|bug| [(bug, Usual), (bug, Unified)]) {
+        let text = replaced(Some(bug), form).map(|_| bug).unwrap_err();
         assert!(!text.contains("Stuck"), "{bug}: {text}");
         println!("{bug:<24} {text}");
     }
 }
 
 /// D-1: a copy says that it has something, loses power, and the master is lost too.
-fn power_lost(bug: Option<&str>, witness: bool) -> Result<(), String> {
-    let mut play = Play::new(3, 1, vec![vec![]], bug, |parameters, _| parameters.sync_delay = Span::ZERO);
+fn power_lost(bug: Option<&str>, witness: bool, form: Form) -> Result<(), String> {
+    let mut play = Play::new(3, 1, vec![vec![]], bug, |parameters, _| {
+        (parameters.sync_delay, parameters.unified) = (Span::ZERO, form == Unified);
+    });
     let (master, backup) = (process(0, REPLICA), process(1, REPLICA));
     play.begin(0, Count::add(1));
     play.attempt(0, true, Span::from_millis(40));
     // The one way or the other, and what is written down in the meantime is not yet on the disk.
-    let wanted = move |to: &ProcessId| *to == master || to.role == if witness { WITNESS } else { REPLICA };
+    let wanted = move |to: &ProcessId, message: &Wired| {
+        let records = matches!(message, Message::Order { message: Spoken::Records { .. }, .. });
+        to.role == CLIENT || *to == master || to.role != MANAGER && records == witness
+    };
     for _ in 0..2 {
-        while let Some(at) = play.net.iter().position(|(_, to, _)| wanted(to) || to.role == CLIENT) {
+        while let Some(at) = play.net.iter().position(|(_, to, message)| wanted(to, message)) {
             let (from, to, message) = play.net.remove(at);
             play.deliver(from, to, message);
         }
@@ -255,9 +298,11 @@ fn power_lost(bug: Option<&str>, witness: bool) -> Result<(), String> {
 
 #[test]
 fn nothing_is_confirmed_before_it_is_durable() {
-    for (bug, witness) in [("accept-before-durable", true), ("acknowledge-before-durable", false)] {
-        power_lost(None, witness).unwrap();
-        let text = power_lost(Some(bug), witness).unwrap_err();
+    let cases = [("accept-before-durable", true), ("acknowledge-before-durable", false)];
+    for (form, (bug, witness)) in [Usual, Unified].into_iter().flat_map(|form| cases.map(|case| (form, case)))
+    {
+        power_lost(None, witness, form).unwrap();
+        let text = power_lost(Some(bug), witness, form).unwrap_err();
         assert!(text.contains("counts 0 of k1"), "{bug}: {text}");
     }
 }

@@ -31,7 +31,7 @@ impl DerefMut for Lab {
 }
 
 impl Lab {
-    pub fn new(seed: u64, bug: Option<&'static str>) -> Lab {
+    pub fn new(seed: u64, bug: Option<&'static str>, unified: bool) -> Lab {
         let mut random = Random::seeded(seed);
         let nodes = 3 + random.below(2) as u16;
         let mut parameters = parameters(1 + random.below(2) as usize);
@@ -39,6 +39,7 @@ impl Lab {
         parameters.hot_window = [0, 100][random.below(2) as usize];
         parameters.keep_slots = [1, 8, 1_000][random.below(3) as usize];
         parameters.nearby_reads = random.chance(0.8);
+        parameters.unified = unified;
         if let Some(bug) = bug {
             assert!(parameters.plant(bug), "no bug {bug}");
         }
@@ -196,6 +197,15 @@ impl Lab {
 
 #[test]
 fn counts_are_exact_whatever_the_adversary_does() {
+    exact(false);
+}
+
+#[test]
+fn counts_are_exact_where_servers_are_witnesses() {
+    exact(true);
+}
+
+fn exact(unified: bool) {
     let number =
         |name: &str, or: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or);
     let (first, seeds) = match number("ISOCHRONE_SEED", u64::MAX) {
@@ -203,17 +213,24 @@ fn counts_are_exact_whatever_the_adversary_does() {
         seed => (seed, 1),
     };
     let (mut broken, mut answered, mut fast, mut recoveries, mut by_hand) = (Vec::new(), 0, 0, 0, 0);
+    let (mut named, mut lacking) = (0, 0);
     for seed in first..first + seeds {
-        let mut lab = Lab::new(seed, None);
+        let mut lab = Lab::new(seed, None, unified);
         if let Some(text) = lab.run(6_000) {
             broken.push(format!("seed {seed}: {text}"));
         }
         answered += lab.answered();
         by_hand += lab.count("handovers_begun");
+        (named, lacking) = (named + lab.named, lacking + lab.count("runs_lacking"));
         (fast, recoveries) = (fast + lab.fast, recoveries + lab.count("masters_begun"));
     }
     println!("{by_hand} changes by hand; {answered} answers, {fast} by witnesses, {recoveries} masters");
+    println!("{named} named, {lacking} runs that lacked something");
     assert!(broken.is_empty(), "{} of {seeds}:\n{}", broken.len(), broken[..broken.len().min(10)].join("\n"));
     assert!(by_hand > seeds / 4, "{by_hand} changes by hand");
     assert!(fast > answered as u64 / 20 && recoveries > seeds, "{fast} of {answered}, {recoveries} masters");
+    assert!(
+        !unified || named > 1_000 && lacking > seeds / 2,
+        "{named} named, {lacking} runs lacked something"
+    );
 }

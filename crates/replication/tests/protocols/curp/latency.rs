@@ -21,6 +21,20 @@ fn every_region_waits_what_the_closed_form_says_on_every_matrix() {
 }
 
 #[test]
+fn and_where_servers_are_witnesses() {
+    for (_, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let f = replicas.len().min(3) - 1;
+            let tune: fn(&mut Placement<Machine>) = |placement| placement.parameters.unified = true;
+            let measured = Measured::<Family> { warm: 2, tune, ..Measured::new(&matrix, &replicas) };
+            measured.equals(|client| {
+                isochrone_plan::curp::commit(&matrix, Client::At(client), replicas[0], &replicas, f)
+            });
+        }
+    }
+}
+
+#[test]
 fn with_one_copy_and_any_master_too() {
     let (_, matrix) = matrices().into_iter().find(|(_, matrix)| matrix.len() >= 3).unwrap();
     let replicas: Vec<RegionId> = matrix.regions().take(3).collect();

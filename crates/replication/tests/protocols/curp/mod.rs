@@ -15,6 +15,7 @@ mod recovery;
 mod safety;
 mod script;
 mod small;
+mod unified;
 mod world;
 mod zombies;
 

@@ -9,9 +9,9 @@ use isochrone_replication::curp::primary::Family;
 use isochrone_sim::FaultSet;
 
 /// The first seed that shows this bug, and what it shows; slowness is no catch.
-fn caught(bug: &'static str, seeds: u64) -> Option<(u64, String)> {
+fn caught(bug: &'static str, seeds: u64, unified: bool) -> Option<(u64, String)> {
     (0..seeds).find_map(|seed| {
-        let run = std::panic::catch_unwind(|| Lab::new(seed, Some(bug)).run(6_000));
+        let run = std::panic::catch_unwind(|| Lab::new(seed, Some(bug), unified).run(6_000));
         // An invariant that a server checks itself is a catch as well.
         let found = run.unwrap_or_else(|_| Some("an invariant failed".to_owned()));
         Some((seed, found.filter(|text| !text.starts_with("Stuck"))?))
@@ -38,9 +38,32 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
         "read-tentative",
         "keep-tentative",
     ];
+    all_are_caught(&bugs, false);
+}
+
+/// `store-again` costs room and no more, and has its script ([`super::unified`]).
+#[test]
+fn every_bug_of_servers_that_are_witnesses_is_caught() {
+    let bugs = [
+        "mix-nodes",
+        "drop-missing",
+        "acknowledge-before-durable",
+        "accept-conflicts",
+        "accept-after-recovery",
+        "ignore-versions",
+        "skip-replay",
+        "sync-on-one",
+        "ready-before-sync",
+        "near-without-lease",
+        "near-unsynced",
+    ];
+    all_are_caught(&bugs, true);
+}
+
+fn all_are_caught(bugs: &[&'static str], unified: bool) {
     let mut missed = Vec::new();
-    for bug in bugs {
-        match caught(bug, 1_000) {
+    for bug in bugs.iter().copied() {
+        match caught(bug, 1_000, unified) {
             Some((seed, text)) => println!("{bug:<28} seed {seed:>4}: {text:.160}"),
             None => missed.push(bug),
         }

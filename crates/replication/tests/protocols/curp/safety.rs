@@ -38,6 +38,28 @@ fn five_replicas_hold_under_all_faults() {
     println!("{counted:?}");
 }
 
+fn unified(placement: &mut Placement<Machine>, random: &mut Random) {
+    tune(placement, random);
+    let parameters = &mut placement.parameters;
+    parameters.unified = true;
+    if parameters.lease && random.chance(0.5) {
+        parameters.nearby_reads = true;
+        parameters.lease_length = parameters.lease_length * (1 + random.below(3));
+    }
+}
+
+/// 3.16: servers are the witnesses of their nodes.
+#[test]
+fn servers_that_are_witnesses_hold_under_all_faults() {
+    hold(&Case::<Family>::new(3, FaultSet::NONE, unified), 0, 10);
+    let case = |replicas| Case::<Family>::new(replicas, FaultSet::ALL, unified);
+    let hot = Case { hot: true, crashes: 4, rounds: 200, ..case(3) };
+    for (case, first, seeds) in [(case(3), 50_000, 60), (case(5), 60_000, 30), (hot, 70_000, 30)] {
+        let (_, counted) = hold(&case, first, seeds);
+        println!("{counted:?}");
+    }
+}
+
 /// The first master is told to hand over, and is cut off when it has, or just before.
 #[test]
 fn a_master_that_hands_over_may_be_cut_off() {

@@ -3,8 +3,8 @@
 
 use super::actor::{Actor, Count, Counts, ELSEWHERE, Wired, process};
 use isochrone_core::{
-    ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Span,
-    StateMachine, key_hash,
+    ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Slot,
+    Span, StateMachine, key_hash,
 };
 use isochrone_replication::curp::primary::registry::{Command as Decree, Reply as Answer};
 use isochrone_replication::curp::primary::{
@@ -53,6 +53,9 @@ pub struct Client {
     pub last: Option<(u64, bool)>,
 }
 
+/// A request, and the hashes of its keys.
+pub type Kept<V> = (Vec<u64>, V);
+
 /// A reign, its master and its copies.
 pub type Known = (Reign, NodeId, Arc<[NodeId]>);
 
@@ -88,6 +91,12 @@ pub struct World {
     pub gone: BTreeSet<ProcessId>,
     /// What is lost on the way.
     pub loses: fn(&Wired) -> bool,
+    /// Whether servers are the witnesses of their nodes.
+    pub unified: bool,
+    /// From which place on a server hears nothing of the log.
+    pub curbed: BTreeMap<NodeId, Slot>,
+    /// Commands of which copies were sent the name.
+    pub named: usize,
     /// How much faster than true time the clock of each server runs, in millionths.
     pub drift: Vec<i64>,
     /// Clients of whose every command the first word to the master is lost.
@@ -128,6 +137,17 @@ pub fn parameters(f: usize) -> Parameters {
 
 pub fn service() -> Service {
     Service { resend: Span::from_millis(60), ..Service::for_rtt(Span::from_millis(4)) }
+}
+
+fn request_of(client: ClientId, sequence: u64, command: Count) -> Kept<Entry<Count>> {
+    let keys = vec![key_hash(KeyspaceId(1), &[command.key()])];
+    let id = CommandId { client, sequence };
+    (keys, Entry::Command { id, below: sequence, command })
+}
+
+/// What a client has asked witnesses to keep last: an addition to this key.
+pub fn request(client: &Client, key: u8) -> Kept<Entry<Count>> {
+    request_of(client.id, client.sequence, Count::add(key))
 }
 
 impl World {
@@ -180,6 +200,9 @@ impl World {
             hears_servers: false,
             gone: BTreeSet::new(),
             loses: |_| false,
+            unified: parameters.unified,
+            curbed: BTreeMap::new(),
+            named: 0,
             drift: vec![0; usize::from(nodes)],
             muted: BTreeSet::new(),
             told_twice: None,
@@ -203,9 +226,25 @@ impl World {
         Instant::from_nanos((nanos + nanos * i128::from(self.drift[at]) / 1_000_000) as u64)
     }
 
+    /// Who keeps requests on this node.
+    pub fn witness(&self, node: NodeId) -> ProcessId {
+        process(node.0, if self.unified { REPLICA } else { WITNESS })
+    }
+
+    /// How much is kept there for a master's clients.
+    pub fn holds(&self, node: usize, master: u64) -> Option<usize> {
+        match self.unified {
+            true => self.servers[node].process.order().holds(master),
+            false => self.witnesses[node].process.holds(master),
+        }
+    }
+
     pub fn send(&mut self, from: ProcessId, out: Vec<(ProcessId, Wired)>) {
         for (_, message) in &out {
             let Message::Order { message, .. } = message else { continue };
+            if let Spoken::Replicate(run) = message {
+                self.named += run.names.len();
+            }
             let what = match message {
                 Spoken::Collect { .. } => "collections",
                 Spoken::Replicate(run)
@@ -221,7 +260,13 @@ impl World {
             };
             *self.counted.entry(what).or_default() += 1;
         }
-        let out = out.into_iter().filter(|(_, message)| !(self.loses)(message));
+        let curbed = |to: &ProcessId, message: &Wired| match message {
+            Message::Order { message: Spoken::Replicate(run), .. } => {
+                self.curbed.get(&to.node).is_some_and(|limit| run.at >= *limit)
+            }
+            _ => false,
+        };
+        let out = out.into_iter().filter(|(to, message)| !(self.loses)(message) && !curbed(to, message));
         self.net.extend(out.map(|(to, message)| (from, to, message)));
     }
 
@@ -375,7 +420,7 @@ impl World {
                                 asked.early = Some(count);
                                 let command = asked.command.clone();
                                 if let Some((reign, ..)) = asked.view.clone() {
-                                    self.ask_near(index, process(node.0, WITNESS), reign, command);
+                                    self.ask_near(index, self.witness(node), reign, command);
                                 }
                                 return;
                             }
@@ -510,8 +555,8 @@ impl World {
         let near = self.near_at.take().filter(|_| Counts::reads_only(&command) && !copies.is_empty());
         asked.near = near.map(|at| copies[at % copies.len()]);
         if let Some(node) = asked.near {
-            let role = if self.early { REPLICA } else { WITNESS };
-            return self.ask_near(index, process(node.0, role), reign, command);
+            let to = if self.early { process(node.0, REPLICA) } else { self.witness(node) };
+            return self.ask_near(index, to, reign, command);
         }
         let ask = Ask { sequence, command: command.clone(), touching: false, synced: asked.synced };
         let records = !Counts::reads_only(&command) && !asked.synced;
@@ -526,12 +571,10 @@ impl World {
         let lost = !std::mem::replace(&mut asked.again, true) && self.muted.contains(&index);
         let mut out = if lost { Vec::new() } else { vec![(process(master.0, REPLICA), requests)] };
         if records {
-            let keys = vec![key_hash(KeyspaceId(1), &[command.key()])];
-            let id = CommandId { client: id, sequence };
-            let requests = vec![(keys, Entry::Command { id, below: sequence, command })];
+            let requests = vec![request_of(id, sequence, command)];
             for node in copies.iter() {
                 let message = Spoken::Records { reign, requests: requests.clone() };
-                let (to, message) = (process(node.0, WITNESS), Message::Order { epoch: 0, message });
+                let (to, message) = (self.witness(*node), Message::Order { epoch: 0, message });
                 if let Some(told) = &mut self.told_twice {
                     told.push((id.client.process, to, message.clone()));
                 }

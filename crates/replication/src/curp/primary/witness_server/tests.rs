@@ -2,7 +2,8 @@
 
 use super::*;
 use isochrone_core::command::{Access, Touch};
-use isochrone_core::{ClientId, Effect, Instant, Lane, Outbox, Random, Stamp};
+use isochrone_core::{ClientId, CommandId, Effect, Instant, Lane, Outbox, Random, Stamp};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 struct Put(Blob);

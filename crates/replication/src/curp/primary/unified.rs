@@ -1,0 +1,303 @@
+//! The unified form (3.16): a server is the witness of its node itself, so that a sync has to carry little more than an
+//! order.
+//!
+//! **Runs of names.** A client that has not had its command recorded wants a safe answer, and so does everybody whose
+//! command was refused or conflicts; what is waited for is sent whole. Of everything else the master sends the name, once:
+//! the copies hold it, most likely, and move it from their stores to their logs. What one lacks it asks for, by name, and
+//! what comes behind that run waits with it; after [`Parameters::resend`](super::Parameters::resend) all is sent whole. A
+//! name says what the request itself does not: what the master has heard of its client's other commands.
+//!
+//! **One journal.** Records of requests and of the log lie in one journal, in the order in which things happened, and a
+//! run is written down whole: so a restart finds each request where it was, and nothing has to be resolved again.
+//!
+//! **Nothing is lost between the two.** What was completed under a master is, on every copy of the list that counts, in
+//! the log or in the store: all have accepted it, or it is in all logs; and it leaves the store only for the log of that
+//! master. Another master begins from its own node: from its log and its store, of which it changes neither before it
+//! has put the one behind the other. Only that whole is what its copies make their log from, in one message; so what one
+//! of them gives up, with the end of its log, is in what it takes. The log of one node with the store of another might
+//! miss what the first has still to move and the second has moved.
+//!
+//! **A later master freezes.** Whoever has promised a later master accepts nothing for an earlier one. A store goes when
+//! the managers say that a later master counts.
+//!
+//! **Late records.** What is in the log of the master that the client goes by is accepted, and not kept again. What is
+//! garbage all the same, as the record of a command that its master never heard of, is found as in the other form: it
+//! stands in the way, and goes to the master, who runs it again.
+
+use super::Mutation;
+use super::message::{Batch, Message, Name, Note, Record, Run};
+use super::order::Order;
+use super::stores::{self, Stores};
+use crate::curp::recent::Recent;
+use crate::curp::witness::KEYS_MAX;
+use crate::curp::{Distant, key_hashes};
+use crate::order::{Ordered, Reign};
+use isochrone_core::{CommandId, Effects, KeyspaceId, ProcessId, Slot, Wire};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Names of a log that are remembered, so that late records are not kept.
+const REMEMBERED: usize = 16_384;
+/// Runs that wait for something at most; those behind are sent again.
+const WAITING_MAX: usize = 256;
+
+/// What a server has as the witness of its node.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Own<V: Wire> {
+    pub(super) stores: Stores<V>,
+    /// What came into the log that is followed.
+    recent: Recent,
+    /// Runs that name something that is held nowhere here, and those behind them, without a gap.
+    waiting: VecDeque<Run<V>>,
+    /// The master that sent them.
+    master: Option<ProcessId>,
+    /// What was sent whole for them.
+    supplied: BTreeMap<CommandId, V>,
+}
+
+impl<V: Ordered> Own<V> {
+    pub(super) fn new(stores: Stores<V>) -> Own<V> {
+        let (recent, waiting, supplied) = (Recent::default(), VecDeque::new(), BTreeMap::new());
+        Own { stores, recent, waiting, master: None, supplied }
+    }
+
+    /// There is a later master.
+    pub(super) fn promise(&mut self, epoch: u64) {
+        self.stores.freeze_before(epoch);
+        self.forget();
+    }
+
+    /// The log is another one.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        self.supplied.clear();
+        self.recent.clear();
+    }
+
+    /// These are in the log of this master now.
+    pub(super) fn moved(&mut self, master: u64, keyspace: KeyspaceId, values: &[V]) {
+        self.stores.moved(master, keyspace, values);
+        for id in values.iter().filter_map(Ordered::id) {
+            self.recent.insert(id, REMEMBERED);
+        }
+    }
+
+    /// Behind the last run that waits.
+    pub(super) fn reach(&self) -> Option<Slot> {
+        self.waiting.back().map(Run::end)
+    }
+}
+
+/// The same batches without what copies are likely to hold, and the names of that.
+pub(super) fn outline<V: Ordered>(
+    keyspace: KeyspaceId,
+    batches: Vec<Batch<V>>,
+) -> (Vec<Batch<V>>, Vec<Name>) {
+    let mut names = Vec::new();
+    let mut without = |(batch, values): (usize, Batch<V>)| {
+        let mut whole = Vec::new();
+        for (index, value) in values.iter().enumerate() {
+            match handle(keyspace, value) {
+                // A batch has fewer values than the window.
+                Some((hash, id)) => {
+                    let place = (batch as u32, index as u32);
+                    names.push(Name { place, hash, id, below: value.below() });
+                }
+                None => whole.push(value.clone()),
+            }
+        }
+        if whole.len() == values.len() { values } else { whole.into() }
+    };
+    let batches = batches.into_iter().enumerate().map(&mut without).collect();
+    (batches, names)
+}
+
+/// Under which key and name a witness may hold this.
+fn handle<V: Ordered>(keyspace: KeyspaceId, value: &V) -> Option<(u64, CommandId)> {
+    let id = value.id().filter(|_| !value.reads())?;
+    let hashes = key_hashes(keyspace, |see| value.visit(see))?;
+    let first = hashes.first().filter(|_| hashes.len() <= KEYS_MAX)?;
+    Some((*first, id))
+}
+
+impl<V: Ordered> Order<V> {
+    /// How much this server keeps for a master's clients, as a witness.
+    pub fn holds(&self, master: u64) -> Option<usize> {
+        self.own.stores.len(master)
+    }
+
+    /// What a run holds; else what of it is lacking here.
+    pub(super) fn resolve(&self, run: &Run<V>) -> Result<Vec<Batch<V>>, Vec<(Slot, CommandId)>> {
+        if run.names.is_empty() {
+            return Ok(run.batches.clone());
+        }
+        let drops = self.parameters().mutated(Mutation::DropMissing);
+        let (mut names, mut lacking) = (run.names.iter().peekable(), Vec::new());
+        let mut resolved = Vec::with_capacity(run.batches.len());
+        for (batch, whole) in run.batches.iter().enumerate() {
+            let (mut whole, mut values) = (whole.iter(), Vec::new());
+            let mut index = 0;
+            loop {
+                if let Some(name) = names.next_if(|name| name.place == (batch as u32, index)) {
+                    let held = self.own.supplied.get(&name.id);
+                    match held.or_else(|| self.own.stores.get(run.epoch, name.hash, name.id)) {
+                        Some(value) => values.push(value.clone().with_below(name.below)),
+                        None if drops => {}
+                        None => lacking.push((run.at.plus(batch as u64), name.id)),
+                    }
+                } else if let Some(value) = whole.next() {
+                    values.push(value.clone());
+                } else {
+                    break;
+                }
+                index += 1;
+            }
+            resolved.push(values.into());
+        }
+        // A name without a place is of no master of ours.
+        if lacking.is_empty() && names.next().is_none() { Ok(resolved) } else { Err(lacking) }
+    }
+
+    /// Keeps a run until what it names is here, or what is before it.
+    pub(super) fn wait_for(
+        &mut self,
+        from: ProcessId,
+        run: Run<V>,
+        lacking: Vec<(Slot, CommandId)>,
+        effects: &mut Effects<Self>,
+    ) {
+        let epoch = run.epoch;
+        if self.own.reach().is_none_or(|reach| reach == run.at) {
+            if self.own.waiting.len() >= WAITING_MAX {
+                return;
+            }
+            self.own.waiting.push_back(run);
+            self.own.master = Some(from);
+        }
+        if !lacking.is_empty() {
+            effects.mark(Note::Counted("runs_lacking"));
+            // Ahead: it claims nothing.
+            effects.send_ahead(from, Message::Missing { epoch, lacking });
+        }
+    }
+
+    /// Takes in the runs that wait for nothing any more; whether there were any.
+    pub(super) fn take_waiting(&mut self, from: ProcessId, effects: &mut Effects<Self>) -> bool {
+        let mut any = false;
+        while let Some(first) = self.own.waiting.front().filter(|run| run.at <= self.book.end()) {
+            // What is in the log already need not be found again.
+            let late = first.end() <= self.book.end();
+            let Ok(batches) = (if late { Ok(Vec::new()) } else { self.resolve(first) }) else { break };
+            let Some(run) = self.own.waiting.pop_front() else { break };
+            let at = if late { run.end() } else { run.at };
+            self.take_run(from, Run { at, batches, names: Vec::new(), ..run }, effects);
+            any = true;
+        }
+        if self.own.waiting.is_empty() {
+            self.own.supplied.clear();
+        }
+        any
+    }
+
+    /// What was waited for may have come.
+    fn go_on(&mut self, effects: &mut Effects<Self>) {
+        let Some(master) = self.own.master.filter(|_| !self.own.waiting.is_empty()) else { return };
+        if self.take_waiting(master, effects) {
+            self.acknowledge(master, self.adopted, effects);
+        }
+    }
+
+    /// A copy lacks something that was named to it.
+    pub(super) fn on_missing(
+        &mut self,
+        from: ProcessId,
+        epoch: u64,
+        lacking: Vec<(Slot, CommandId)>,
+        effects: &mut Effects<Self>,
+    ) {
+        if self.target(from, epoch, effects.now()).is_none() {
+            return;
+        }
+        let find = |(slot, id): (Slot, CommandId)| {
+            let named = |value: &&V| value.id() == Some(id) && !value.reads();
+            self.book.get(slot)?.iter().find(named).cloned()
+        };
+        let values = lacking.into_iter().filter_map(find).collect();
+        effects.send(from, Message::Supplied { epoch, values });
+    }
+
+    pub(super) fn on_supplied(&mut self, epoch: u64, values: Vec<V>, effects: &mut Effects<Self>) {
+        if epoch != self.adopted || self.own.waiting.is_empty() {
+            return;
+        }
+        let values = values.into_iter().filter_map(|value| Some((value.id()?, value)));
+        self.own.supplied.extend(values);
+        self.go_on(effects);
+    }
+
+    /// A client asks for requests to be kept.
+    pub(super) fn on_records(
+        &mut self,
+        from: ProcessId,
+        reign: Reign,
+        requests: Vec<super::message::Kept<V>>,
+        effects: &mut Effects<Self>,
+    ) {
+        let again = self.parameters().mutated(Mutation::StoreAgain);
+        let followed = self.adopted == reign.0 && !again;
+        let Own { stores, recent, .. } = &mut self.own;
+        let Some(answer) = stores.keep(reign, requests, |id| followed && recent.contains(id)) else { return };
+        if answer.refuses() {
+            effects.mark(Note::Counted("records_rejected"));
+        }
+        if !answer.fresh.is_empty() {
+            let (master, requests) = (reign.0, answer.fresh);
+            effects.record(Record::Witness(stores::Record::Kept { master, requests }));
+        } else if answer.in_log {
+            // What brought it may be waiting for company.
+            effects.record(Record::Full { full: self.book.full() });
+        }
+        let verdicts = Message::Verdicts(answer.verdicts);
+        match self.parameters().mutated(Mutation::AcceptBeforeDurable) {
+            true => effects.send_ahead(from, verdicts),
+            false => effects.send(from, verdicts),
+        }
+        self.go_on(effects);
+    }
+
+    /// A master has this server as a witness.
+    pub(super) fn on_start(&mut self, from: ProcessId, reign: Reign, effects: &mut Effects<Self>) {
+        if reign.0 < self.promised {
+            return;
+        }
+        let (is, new) = self.own.stores.begin(reign);
+        if new {
+            effects.record(Record::Witness(stores::Record::Started { reign }));
+        }
+        if is {
+            effects.send(from, Message::Started { reign });
+        }
+    }
+
+    /// Masters before this one are over.
+    pub(super) fn end_witnesses(&mut self, before: u64, effects: &mut Effects<Self>) {
+        if self.own.stores.end(before) {
+            effects.record_lazily(Record::Witness(stores::Record::Ended { before }));
+        }
+    }
+
+    /// A client reads here: what this server does not keep as a witness is in its log (D-20).
+    pub(super) fn on_reads(&mut self, reign: Reign, reads: Vec<V>, effects: &mut Effects<Self>) {
+        let Some(asker) = reads.first().and_then(Ordered::id).map(|id| id.client) else { return };
+        let (clear, refused) = self.own.stores.sift(reign, self.process.keyspace, asker, reads);
+        let sequences: Vec<u64> = refused.iter().map(|(sequence, _)| *sequence).collect();
+        for (_, why) in refused {
+            effects.mark(Note::Counted(why));
+        }
+        if !sequences.is_empty() {
+            let (incarnation, reign) = (asker.incarnation, self.own.stores.reign());
+            // Ahead: it claims nothing.
+            effects.send_ahead(asker.process, Message::Distant(Distant { incarnation, reign, sequences }));
+        }
+        self.on_near(reign, clear, effects);
+    }
+}
