@@ -146,7 +146,7 @@ pub fn deployment(folder: &Path, name: &str, cluster: &str, nodes: &[Addresses])
     deployment_of(folder, name, cluster, nodes, "multipaxos")
 }
 
-/// As [`deployment`], of this protocol.
+/// As [`deployment`], of this protocol; with a knob behind its name, with that switched on.
 pub fn deployment_of(
     folder: &Path,
     name: &str,
@@ -166,7 +166,11 @@ pub fn deployment_of(
         )
         .expect("a string");
     }
+    let (protocol, knob) = protocol.split_once(' ').unwrap_or((protocol, ""));
     writeln!(text, "[[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"").expect("a string");
+    if !knob.is_empty() {
+        writeln!(text, "parameters = {{ {knob} = true }}").expect("a string");
+    }
     let path = folder.join(name);
     std::fs::write(&path, text).expect("a writable folder");
     path

@@ -200,9 +200,17 @@ fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
         words.extend(more);
         outcome(words)
     };
-    for protocol in ["multipaxos", "curp", "curp-consensus", "epaxos"] {
-        let (status, out, err) = run(protocol, &[]);
-        assert_eq!(status, 0, "{protocol}: {out}{err}");
+    let usual: &[&str] = &[];
+    let unified: &[&str] = &["--set", "unified=true"];
+    for (protocol, more) in [
+        ("multipaxos", usual),
+        ("curp", usual),
+        ("curp", unified),
+        ("curp-consensus", usual),
+        ("epaxos", usual),
+    ] {
+        let (status, out, err) = run(protocol, more);
+        assert_eq!(status, 0, "{protocol} {more:?}: {out}{err}");
     }
     for bug in ["reissue-in-doubt", "drop-chunk"] {
         let (status, out, err) = run("multipaxos", &["--plant", bug]);

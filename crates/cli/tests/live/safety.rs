@@ -192,6 +192,11 @@ fn curp_loses_no_acknowledged_write_whatever_happens_to_its_master() {
 }
 
 #[test]
+fn curp_loses_no_acknowledged_write_where_its_servers_are_witnesses() {
+    survive("curp unified", true, 10);
+}
+
+#[test]
 fn mencius_loses_no_acknowledged_write_whatever_happens_to_its_owners() {
     survive("mencius", false, 10);
 }

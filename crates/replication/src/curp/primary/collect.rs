@@ -146,8 +146,9 @@ impl<V: Ordered> Order<V> {
             return effects.mark(Note::Counted("witnesses_without_contents"));
         };
         let held = self.book.undelivered();
-        let known: BTreeSet<CommandId> =
-            held.iter().flat_map(|batch| batch.iter()).filter_map(Ordered::id).collect();
+        // A read that is to have its effect comes again as a command, by the same name.
+        let commands = held.iter().flat_map(|batch| batch.iter()).filter(|value| !value.reads());
+        let known: BTreeSet<CommandId> = commands.filter_map(Ordered::id).collect();
         let mut requests = BTreeMap::new();
         for value in values {
             if let Some(id) = value.id().filter(|id| !known.contains(id)) {

@@ -74,7 +74,7 @@ impl<V: Ordered> Order<V> {
             effects.record(Record::Adopted { epoch, at: known, batches });
             self.learn_full(run.full, effects);
         } else {
-            if at > self.own.reach().unwrap_or(end) {
+            if at > self.own.reach().map_or(end, |reach| reach.max(end)) {
                 return effects.send(from, Message::Want { epoch, from: end, follows: true });
             }
             match self.resolve(&run) {

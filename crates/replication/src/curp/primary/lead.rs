@@ -7,11 +7,11 @@
 
 use super::book::Book;
 use super::collect::Collector;
-use super::message::{Batch, Beat, Message, Name, Note, Record, Run, Timer};
+use super::message::{Batch, Beat, Message, Note, Record, Run, Timer};
 use super::near::Reader;
 use super::order::Order;
 use super::registry::Configuration;
-use super::unified::outline;
+use super::unified::{Outline, outline};
 use super::{Mutation, Parameters};
 use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
@@ -531,7 +531,7 @@ impl<V: Ordered> Order<V> {
         let news = due && lead.told < full || urges;
         // What is waited for was most likely refused, or never recorded; nor was it on the copies of another list.
         let by_name = parameters.unified && !urgent && lead.next.is_none();
-        let mut outlined: Option<(Slot, (Vec<Batch<V>>, Vec<Name>))> = None;
+        let mut outlined = BTreeMap::<Slot, Outline<V>>::new();
         let mut spoke = false;
         for (node, target) in &mut lead.targets {
             if !target.follows {
@@ -549,12 +549,10 @@ impl<V: Ordered> Order<V> {
                     target.moved = now;
                 }
                 target.next = at.plus(batches.len() as u64);
-                let (batches, names) = match outlined.take_if(|(known, _)| *known != at) {
-                    _ if !by_name || at < target.shown => (batches, Vec::new()),
-                    _ => {
-                        let known = outlined.get_or_insert_with(|| (at, outline(keyspace, batches)));
-                        known.1.clone()
-                    }
+                let named = by_name && at >= target.shown;
+                let (batches, names) = match named {
+                    true => outlined.entry(at).or_insert_with(|| outline(keyspace, batches)).clone(),
+                    false => (batches, Vec::new()),
                 };
                 target.shown = target.shown.max(target.next);
                 let run = Run { epoch, at, batches, names, full, adopts: false, urgent };

@@ -1,7 +1,7 @@
 //! CURP over primary-backup: a master orders and executes, its backups keep the log, witnesses keep what the backups
 //! do not have yet.
 //!
-//! **What it is.** `specs/curp.md` 3.1 to 3.14. A client asks the master and, at the same moment, every witness. The
+//! **What it is.** `specs/curp.md` 3.1 to 3.14, and 3.16. A client asks the master and, at the same moment, every witness. The
 //! master executes at once and answers before anything is replicated, if the command commutes with all that is not
 //! yet safe; a witness accepts what commutes with all that it keeps. With the answer and all acceptances the client is
 //! done. The master replicates its log to all backups in batches, and then has the witnesses forget.
@@ -18,6 +18,7 @@
 //!
 //! **Who stands where.** On each node listed a server, which is the master, a backup or a spare; a witness; and a
 //! manager. A client on every node. Backup and witness of a copy share a node (D-41), so one list says where both are.
+//! In the unified form the server is the witness of its node itself, and there is no other.
 //!
 //! | message | from | to | in |
 //! |---|---|---|---|
@@ -35,6 +36,7 @@
 //! | `Ping`, `Pong` | manager, server | server, manager | what is agreed, how far the server is |
 //! | `Wish`, `Denied` | master, manager | manager, master | a node retired or admitted by hand |
 //! | `Registry` | manager | manager | Multi-Paxos of the [`Registry`] |
+//! | `Missing`, `Supplied` | backup, master | master, backup | unified: what was named and is not there |
 //! | `Want`, `Chunk`, `Gone` of the replica | one far behind, master | master, one far behind | state transfer |
 //!
 //! ```text
@@ -97,10 +99,18 @@
 //! taken. The managers agree on it, so it outlives all of them. Their own group is not touched: a retired node's manager
 //! goes on voting, and its server follows as any spare's.
 //!
+//! **Unified.** With the knob `unified` the server of a copy keeps what clients record (see `unified.rs`): `Records`,
+//! `Near` and `Start` go there, `Verdicts`, `Distant` and `Started` come from there. A run has the names of what the
+//! copies hold, which they move from their stores to their logs; what one lacks it asks for. So nothing is collected:
+//! suspects come with an unasked `Collected`, and there is neither `Collect` nor `Freeze`, `Contents` or `End`, since who
+//! recovers takes log and store of its own node, a later promise freezes a store, and the managers' word that a later
+//! master counts ends it. What is waited for is sent whole, so nobody waits longer than in the usual form. All else is as
+//! it was. A keyspace has one form for life: under the other one nobody has what a recovery needs, and nobody leads.
+//!
 //! **Elsewhere.** Keys move between groups (3.15) by commands in both logs: [`crate::partitions`].
 //!
-//! **Left out.** The unified variant (3.16); the nodes of a group are those of the file and never fewer: which of them
-//! hold copies changes.
+//! **Left out.** The nodes of a group are those of the file and never fewer: which of them hold copies changes. In the
+//! unified form a backup writes down what it moves once more, whole, instead of its name.
 
 mod book;
 mod collect;

@@ -76,7 +76,8 @@ impl<V: Ordered> Own<V> {
     /// These are in the log of this master now.
     pub(super) fn moved(&mut self, master: u64, keyspace: KeyspaceId, values: &[V]) {
         self.stores.moved(master, keyspace, values);
-        for id in values.iter().filter_map(Ordered::id) {
+        // A read that is to have its effect comes again as a command, by the same name.
+        for id in values.iter().filter(|value| !value.reads()).filter_map(Ordered::id) {
             self.recent.insert(id, REMEMBERED);
         }
     }
@@ -87,11 +88,11 @@ impl<V: Ordered> Own<V> {
     }
 }
 
-/// The same batches without what copies are likely to hold, and the names of that.
-pub(super) fn outline<V: Ordered>(
-    keyspace: KeyspaceId,
-    batches: Vec<Batch<V>>,
-) -> (Vec<Batch<V>>, Vec<Name>) {
+/// Batches without what is named of them, and the names.
+pub(super) type Outline<V> = (Vec<Batch<V>>, Vec<Name>);
+
+/// The same batches without what copies are likely to hold.
+pub(super) fn outline<V: Ordered>(keyspace: KeyspaceId, batches: Vec<Batch<V>>) -> Outline<V> {
     let mut names = Vec::new();
     let mut without = |(batch, values): (usize, Batch<V>)| {
         let mut whole = Vec::new();

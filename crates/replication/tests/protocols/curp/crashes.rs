@@ -3,6 +3,7 @@
 
 use super::actor::{Count, Wired, process};
 use super::script::Play;
+use super::world::request;
 use isochrone_core::{NodeId, ProcessId, Span};
 use isochrone_replication::curp::primary::{MANAGER, Message as Spoken, WITNESS};
 use isochrone_replication::message::Message;
@@ -112,12 +113,12 @@ fn an_old_master_that_goes_on_gets_nothing_past_the_new_one() {
 /// T34 at every boundary: a copy survives whole, as backup and witness, or not at all.
 #[test]
 fn one_node_that_is_backup_and_witness_is_enough_at_any_boundary() {
-    holds(sweep(1, 1, Old::Lost, None, Unified), 200);
-    holds(sweep(2, 1, Old::Lost, None, Unified), 250);
-    holds(sweep(3, 5, Old::Lost, None, Unified), 60);
+    holds(sweep(1, 1, Old::Lost, None, Unified), 150);
+    holds(sweep(2, 1, Old::Lost, None, Unified), 200);
+    holds(sweep(3, 5, Old::Lost, None, Unified), 50);
     for old in [Old::Deaf, Old::Unaware] {
         holds(sweep(1, 1, old, None, Unified), 100);
-        holds(sweep(2, 3, old, None, Unified), 50);
+        holds(sweep(2, 3, old, None, Unified), 40);
     }
 }
 
@@ -304,5 +305,30 @@ fn nothing_is_confirmed_before_it_is_durable() {
         power_lost(None, witness, form).unwrap();
         let text = power_lost(Some(bug), witness, form).unwrap_err();
         assert!(text.contains("counts 0 of k1"), "{bug}: {text}");
+    }
+}
+
+/// A read that would let a key expire is asked for again as a command, by the same name: the read in the log is not that.
+#[test]
+fn a_command_is_replayed_although_a_read_of_its_name_is_in_the_log() {
+    for form in [Usual, Unified] {
+        let mut play = Play::new(3, 1, vec![vec![Count::read(7)]], None, |parameters, _| {
+            parameters.sync_delay = Span::from_secs(60);
+            (parameters.lease, parameters.unified) = (false, form == Unified);
+        });
+        play.until("an answer", Play::is_done);
+        let requests = vec![request(&play.clients[0], 7)];
+        let (client, reign) = (play.clients[0].id.process, play.clients[0].view.clone().unwrap().0);
+        let message = Message::Order { epoch: 0, message: Spoken::Records { reign, requests } };
+        let to = play.witness(NodeId(1));
+        play.net.push((client, to, message));
+        play.until("a record", |play| play.holds(1, 1) == Some(1));
+        let (full, end) = play.servers[1].process.order().extent();
+        assert!(full < end, "the read is not known to be safe");
+        play.lose([0], [0]);
+        play.lead(1, [2]);
+        play.until("another master", |play| play.registry.next.is_none());
+        play.pass(Span::from_millis(60));
+        assert_eq!(play.servers[1].process.machine().0.get(&7), Some(&1), "{form:?}");
     }
 }

@@ -41,11 +41,12 @@ const HEARTBEAT: Span = Span::from_millis(20);
 
 /// From the managers' decision until it counts; 20 commands are with the witnesses and with no backup. And how often
 /// something was replayed.
-fn recovery(ways: Ways, resend: Span, bug: Option<&str>, own_witness: bool) -> (Span, u64) {
+fn recovery(ways: Ways, resend: Span, bug: Option<&str>, own_witness: bool, unified: bool) -> (Span, u64) {
     let plans = vec![(0..20).map(Count::add).collect()];
     let mut play = Play::new(4, 2, plans, bug, |parameters, _| {
         parameters.sync_delay = Span::from_secs(60);
         (parameters.lease, parameters.heartbeat, parameters.resend) = (false, HEARTBEAT, resend);
+        parameters.unified = unified;
     });
     play.until("answers", Play::is_done);
     assert_eq!(play.fast, 20);
@@ -127,14 +128,16 @@ fn a_recovery_takes_what_the_closed_form_says() {
         for resend in [60, 70, 400].map(Span::from_millis) {
             // Nothing is asked again that is only on its way.
             let resend = resend.max(max_rtt(ways) + HEARTBEAT);
-            let (without, replayed) = recovery(ways, resend, Some("serve-without-witness"), true);
+            let (without, replayed) = recovery(ways, resend, Some("serve-without-witness"), true, false);
             equals(&format!("{what}, none"), without, base(ways));
             assert_eq!(replayed, 0);
-            let (took, replayed) = recovery(ways, resend, None, true);
-            // Nothing more: neither of the two round trips is on the way.
-            equals(&format!("{what}, its own witness"), took, base(ways));
-            assert_eq!(replayed, 1);
-            let (took, replayed) = recovery(ways, resend, None, false);
+            for unified in [false, true] {
+                let (took, replayed) = recovery(ways, resend, None, true, unified);
+                // Nothing more: neither of the two round trips is on the way.
+                equals(&format!("{what}, its own witness, unified: {unified}"), took, base(ways));
+                assert_eq!(replayed, 1);
+            }
+            let (took, replayed) = recovery(ways, resend, None, false, false);
             equals(&format!("{what}, another witness"), took, asking(ways, resend));
             assert_eq!(replayed, 1);
             let wait = resend + HEARTBEAT;
