@@ -576,7 +576,7 @@ impl World {
                 let message = Spoken::Records { reign, requests: requests.clone() };
                 let (to, message) = (self.witness(*node), Message::Order { epoch: 0, message });
                 if let Some(told) = &mut self.told_twice {
-                    told.push((id.client.process, to, message.clone()));
+                    told.push((id.process, to, message.clone()));
                 }
                 out.push((to, message));
             }
