@@ -121,8 +121,8 @@ pub struct Beat {
     pub wall: Stamp,
     /// The clock by which it judges lateness.
     pub clock: Stamp,
-    /// The receiver's `sent` of the last beat that came, and how long ago that was.
-    pub echo: Option<(Instant, Span)>,
+    /// Of the last beat that came from the receiver: its incarnation then, its `sent`, and how long ago that was.
+    pub echo: Option<(u32, Instant, Span)>,
 }
 
 /// One thing that a replica tells another, in order. A link's session begins with what the sender last said

@@ -19,8 +19,8 @@ pub(super) struct Link<V: Ordered> {
     fresh: bool,
     /// When anything was last acknowledged, or sent again.
     progress: Instant,
-    /// The peer's clock in its last beat, and when that came.
-    echo: Option<(Instant, Instant)>,
+    /// The peer's incarnation and clock in its last beat, and when that came.
+    echo: Option<(u32, Instant, Instant)>,
 }
 
 /// Messages sent again in one heartbeat at most.
@@ -90,11 +90,12 @@ impl<V: Ordered> Order<V> {
         self.suspects.remove(ReplicaId(seat as u8));
         if let Some(Beat { sent, wall, clock, echo }) = beat {
             self.clock.heard(seat, wall, clock, now);
-            if let Some((asked, held)) = echo {
+            // A former life's clock is another one, or has gone on while this was down.
+            if let Some((_, asked, held)) = echo.filter(|(of, ..)| *of == self.incarnation) {
                 let trip = now.since(asked).saturating_sub(held);
                 self.estimates[seat].sample(now, effects.stamp(), wall, trip);
             }
-            self.links[seat].echo = Some((sent, now));
+            self.links[seat].echo = Some((life, sent, now));
         }
         let batches = items.map(|numbered| self.links[seat].ordered.receive(numbered)).unwrap_or_default();
         for batch in batches {
@@ -148,7 +149,7 @@ impl<V: Ordered> Order<V> {
         for seat in 0..self.n() {
             if seat != self.me {
                 let link = &self.links[seat];
-                let echo = link.echo.map(|(sent, at)| (sent, now.since(at)));
+                let echo = link.echo.map(|(life, sent, at)| (life, sent, now.since(at)));
                 let beat = Some(Beat { sent: now, wall: effects.stamp(), clock, echo });
                 let (life, received) = (self.incarnation, link.ordered.received());
                 let flow = Message::Flow { life, items: None, received, beat };
