@@ -9,8 +9,11 @@ use isochrone_core::{
 use isochrone_replication::MessageOf;
 use isochrone_replication::curp::primary::Family;
 use serde::{Deserialize, Serialize};
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
 
 /// Adds one to a key, or reads it; both answer with the count. Or a step of a move of the key.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
@@ -142,6 +145,50 @@ pub type Wired = MessageOf<Family, Count, u64>;
 
 pub fn process(node: u16, role: Role) -> ProcessId {
     ProcessId { node: NodeId(node), keyspace: KeyspaceId(1), partition: PartitionId(0), role, instance: 0 }
+}
+
+/// Copied only when it is changed, since a walk over all orders keeps many that are the same.
+#[derive(Clone)]
+pub struct Shared<T> {
+    inner: Arc<T>,
+    hash: OnceLock<u64>,
+}
+
+impl<T> Shared<T> {
+    pub fn new(inner: T) -> Shared<T> {
+        Shared { inner: Arc::new(inner), hash: OnceLock::new() }
+    }
+}
+
+impl<P: Process<Message = Wired> + Hash> Shared<Actor<P>> {
+    /// Of the process alone, without its journal and timers.
+    pub fn hash_of_process(&self) -> u64 {
+        *self.hash.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.process.hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.hash.take();
+        Arc::make_mut(&mut self.inner)
+    }
+}
+
+impl<T: Hash> Hash for Shared<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
 }
 
 /// A process, its journal and what waits for that.

@@ -1,5 +1,11 @@
 //! All orders of everything in the smallest world: a master, one backup, one witness, two clients, one recovery. Any
-//! message may be late as long as it likes; clients may ask again; the recovery may begin at any moment.
+//! message may be late as long as it likes, so lost as well; clients may ask again; the recovery may begin at any moment.
+//!
+//! Where each client has one command and asks once, all orders are walked: an add and a read have 356,270 states, two adds
+//! 1,474,726, and 649,410 where links keep their order, as connections do. States are merged by what processes are, without
+//! their journals, since none restarts here, and without timers, since none expires; whoever of two that are alike begins
+//! is the first one; and nothing is walked behind the last answer, since nobody could tell. Where the reader may ask again
+//! there are 3,021,268.
 
 use super::actor::{Count, Wired};
 use super::script::nodes;
@@ -75,7 +81,11 @@ impl Small {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (at, sent) in self.world.net.iter().enumerate() {
-            if !self.world.net[..at].contains(sent) {
+            let comes = match self.world.links_keep_order {
+                true => self.world.before(at) == 0,
+                false => !self.world.net[..at].contains(sent),
+            };
+            if comes {
                 steps.push(Step::Deliver(at));
             }
         }
@@ -151,8 +161,8 @@ impl Small {
             let (from, to, message) = self.world.net.remove(at);
             self.world.deliver(from, to, message);
         }
-        while self.quick && (0..4).any(|at| self.writes(at)) {
-            (0..4).for_each(|at| self.world.flush(at));
+        while let Some(at) = (0..4).find(|at| self.quick && self.writes(*at)) {
+            self.world.flush(at);
         }
     }
 
@@ -195,8 +205,8 @@ fn states(or: usize) -> usize {
     std::env::var("ISOCHRONE_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(or)
 }
 
-/// All orders, up to so many states; how many states there were, whether those were all, and in how many ends both
-/// clients had their answers.
+/// All orders, up to so many states; how many states there were, whether those were all, and in how many both clients
+/// had their answers: nobody sees what comes then.
 fn exhaust(start: &Small, bound: usize) -> Result<(usize, bool, usize), String> {
     let mut seen = FxHashSet::default();
     seen.insert(start.fingerprint());
@@ -207,7 +217,11 @@ fn exhaust(start: &Small, bound: usize) -> Result<(usize, bool, usize), String> 
             stack.pop();
             continue;
         };
-        let mut next = at.clone();
+        // The last one needs no copy.
+        let mut next = match steps.is_empty() {
+            true => stack.pop().map(|(at, _)| at).unwrap(),
+            false => at.clone(),
+        };
         next.step(step);
         if let Some(text) = next.world.broken.take() {
             return Err(format!("{text}, {} steps from the start", stack.len()));
@@ -218,9 +232,12 @@ fn exhaust(start: &Small, bound: usize) -> Result<(usize, bool, usize), String> 
         if seen.len() >= bound {
             return Ok((seen.len(), false, ends));
         }
-        let steps = next.steps();
         let idle = |index: usize| next.plans[index].is_empty() && next.world.clients[index].asked.is_none();
-        ends += usize::from(steps.is_empty() && idle(0) && idle(1));
+        if idle(0) && idle(1) {
+            ends += 1;
+            continue;
+        }
+        let steps = next.steps();
         stack.push((next, steps));
     }
     Ok((seen.len(), true, ends))
@@ -258,13 +275,59 @@ fn longer() -> [Vec<Count>; 2] {
     [vec![Count::add(1), Count::add(2)], vec![Count::add(1), Count::read(2)]]
 }
 
+fn a_reader() -> [Vec<Count>; 2] {
+    [vec![Count::add(1)], vec![Count::read(1)]]
+}
+
+/// All there is: each client asks for each command at most so often.
+fn every_order(plans: [Vec<Count>; 2], patience: [u8; 2], in_order: bool) {
+    let mut start = Small { patience, ..Small::new(plans, None) };
+    start.world.links_keep_order = in_order;
+    let (states, all, ends) = exhaust(&start, 20_000_000).unwrap();
+    println!("{states} states, all of them: {all}; {ends} with both answers");
+    assert!(all && states > 100_000 && ends > 1_000, "{states} states, {all}, {ends}");
+}
+
 #[test]
-fn all_orders_of_two_commands_and_a_recovery_hold() {
-    for plans in [alike(), [vec![Count::add(1)], vec![Count::read(1)]]] {
-        let start = Small { tries: [1; 2], ..Small::new(plans, None) };
-        let (states, all, ends) = exhaust(&start, states(100_000)).unwrap();
-        println!("{states} states, all of them: {all}, {ends} ends with both answers");
+fn every_order_of_an_add_a_read_and_a_recovery_holds() {
+    every_order(a_reader(), [1, 1], false);
+}
+
+#[test]
+fn every_order_of_two_adds_and_a_recovery_holds_where_links_keep_order() {
+    every_order(alike(), [1, 1], true);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn every_order_of_two_adds_and_a_recovery_holds() {
+    every_order(alike(), [1, 1], false);
+}
+
+#[test]
+#[ignore = "some minutes"]
+fn every_order_holds_where_one_of_two_asks_again() {
+    every_order(a_reader(), [1, 2], false);
+    every_order(a_reader(), [2, 1], true);
+}
+
+#[test]
+fn many_orders_hold_where_both_ask_again() {
+    for plans in [alike(), a_reader()] {
+        let (states, all, ends) = exhaust(&Small::new(plans, None), states(100_000)).unwrap();
+        println!("{states} states, all of them: {all}, {ends} with both answers");
         assert!(states > 10_000 && (ends > 0 || !all));
+    }
+}
+
+/// The walk that sees all there is sees what is wrong.
+#[test]
+fn a_recovery_without_its_replay_is_found_in_every_order() {
+    for in_order in [false, true] {
+        let mut start = Small { patience: [1, 1], ..Small::new(a_reader(), Some("skip-replay")) };
+        start.world.links_keep_order = in_order;
+        let text = exhaust(&start, 20_000_000).unwrap_err();
+        assert!(text.contains("k1 counts 0"), "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Servers, witnesses and clients of one group, and an oracle: counts must be exact. Whoever drives it is the
 //! network, the disks, the clocks and the configuration manager.
 
-use super::actor::{Actor, Count, Counts, ELSEWHERE, Wired, process};
+use super::actor::{Actor, Count, Counts, ELSEWHERE, Shared, Wired, process};
 use isochrone_core::{
     ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Slot,
     Span, StateMachine, key_hash,
@@ -14,9 +14,8 @@ use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
 use isochrone_replication::service::Service;
 use isochrone_replication::{CLIENT, Change, REPLICA, Refusal, Tuning as _, replica};
-use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 pub type Keeper = WitnessServer<Count, u64>;
@@ -74,8 +73,8 @@ pub struct World {
     pub now: Instant,
     /// Counts what happens.
     pub step: u64,
-    pub servers: Vec<Actor<Server<Counts>>>,
-    pub witnesses: Vec<Actor<Keeper>>,
+    pub servers: Vec<Shared<Actor<Server<Counts>>>>,
+    pub witnesses: Vec<Shared<Actor<Keeper>>>,
     pub registry: Registry,
     pub net: Vec<(ProcessId, ProcessId, Wired)>,
     pub clients: Vec<Client>,
@@ -89,6 +88,8 @@ pub struct World {
     pub hears_servers: bool,
     /// Processes that hear nothing at all.
     pub gone: BTreeSet<ProcessId>,
+    /// Whether what is on its way from one process to another arrives in its order; it says so to whoever looks.
+    pub links_keep_order: bool,
     /// What is lost on the way.
     pub loses: fn(&Wired) -> bool,
     /// Whether servers are the witnesses of their nodes.
@@ -153,21 +154,30 @@ pub fn request(client: &Client, key: u8) -> Kept<Entry<Count>> {
 impl World {
     /// As `hash`, where no process restarts and no timer expires: of processes only what they are.
     pub fn hash_lean<H: Hasher>(&self, state: &mut H) {
-        self.servers.iter().for_each(|actor| actor.process.hash(state));
-        self.witnesses.iter().for_each(|actor| actor.process.hash(state));
+        self.servers.iter().for_each(|actor| actor.hash_of_process().hash(state));
+        self.witnesses.iter().for_each(|actor| actor.hash_of_process().hash(state));
         self.hash_beside(state);
     }
 
     fn hash_beside<H: Hasher>(&self, state: &mut H) {
         (&self.registry, &self.clients, &self.seen).hash(state);
-        // The order of what is on its way is nothing.
+        // The order of what is on its way is nothing, but where links keep it.
         let mut sum = 0_u64;
-        for message in &self.net {
-            let mut hasher = FxHasher::default();
+        for (at, message) in self.net.iter().enumerate() {
+            let mut hasher = DefaultHasher::new();
+            if self.links_keep_order {
+                self.before(at).hash(&mut hasher);
+            }
             message.hash(&mut hasher);
             sum = sum.wrapping_add(hasher.finish());
         }
         sum.hash(state);
+    }
+
+    /// How many messages are on the same way before this one.
+    pub fn before(&self, at: usize) -> usize {
+        let (from, to, _) = &self.net[at];
+        self.net[..at].iter().filter(|(other, way, _)| (other, way) == (from, to)).count()
     }
 
     pub fn new(nodes: u16, clients: u16, parameters: Parameters, service: Service) -> World {
@@ -176,7 +186,7 @@ impl World {
         let server = |node: u16| {
             let (members, machine) = (members.clone(), Counts::default());
             let setup = replica::Setup { members, preferred: None, service, parameters, machine };
-            Actor::new(process(node, REPLICA), setup)
+            Shared::new(Actor::new(process(node, REPLICA), setup))
         };
         let client = |number: u16| Client {
             id: ClientId { process: process(100 + number, CLIENT), incarnation: 1 },
@@ -189,7 +199,9 @@ impl World {
             now: Instant::ZERO,
             step: 0,
             servers: (0..nodes).map(server).collect(),
-            witnesses: (0..nodes).map(|node| Actor::new(process(node, WITNESS), parameters)).collect(),
+            witnesses: (0..nodes)
+                .map(|node| Shared::new(Actor::new(process(node, WITNESS), parameters)))
+                .collect(),
             registry: Registry::default(),
             net: Vec::new(),
             clients: (0..clients).map(client).collect(),
@@ -199,6 +211,7 @@ impl World {
             deaf: None,
             hears_servers: false,
             gone: BTreeSet::new(),
+            links_keep_order: false,
             loses: |_| false,
             unified: parameters.unified,
             curbed: BTreeMap::new(),
