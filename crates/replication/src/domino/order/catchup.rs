@@ -79,7 +79,12 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn on_learned(&mut self, lane: u8, first: u64, until: u64, values: Vec<(u64, V)>) {
         let Some(track) = self.tracks.get_mut(usize::from(lane)) else { return };
+        // Who learns from this coordinator alone is told of all commands below what it says is settled.
+        let tells = lane == 0 && self.knobs.0.learners == super::Learners::Sole;
         for (at, value) in values {
+            if let (true, Some(reign)) = (tells && !track.is_decided(at), &mut self.reign) {
+                reign.announce(at, &value);
+            }
             track.decide(at, Some(value));
         }
         track.decide_noops(first, until);

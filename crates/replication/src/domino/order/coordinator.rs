@@ -43,6 +43,11 @@ struct Flight<V: Ordered> {
 const LOSERS_MAX: usize = 4_096;
 
 impl<V: Ordered> Reign<V> {
+    /// News of a decision for whoever does not learn it for itself.
+    pub(super) fn announce(&mut self, at: u64, value: &V) {
+        self.chosen.push((at, value.clone()));
+    }
+
     /// Notes a loser; false where it was noted before.
     pub(super) fn note_loser(&mut self, id: CommandId) -> bool {
         if self.losers.len() >= LOSERS_MAX {
@@ -275,7 +280,7 @@ impl<V: Ordered> Order<V> {
     /// News of a decision for whoever does not learn it for itself.
     pub(super) fn announce(&mut self, at: u64, value: &V) {
         if let Some(reign) = &mut self.reign {
-            reign.chosen.push((at, value.clone()));
+            reign.announce(at, value);
         }
     }
 

@@ -511,6 +511,20 @@ fn an_owner_proposes_behind_what_was_sealed_while_it_was_away() {
     assert!(wrong.executed[2] != wrong.executed[0], "the bug shows: {:?}", wrong.executed);
 }
 
+/// Seed 1000632 (five regions, all faults): a coordinator had caught up from a peer on a command, and told those that
+/// learn from it alone that all is settled there, but not what.
+#[test]
+fn what_a_coordinator_learned_from_a_peer_is_told_to_those_that_learn_from_it() {
+    let mut world = World::new(3, |parameters| parameters.learners = Learners::Sole);
+    world.pass(1_000);
+    let (from, at) = (world.orders[0].frontiers()[0], world.wall() + 5 * MS);
+    let learned = Item::Learned { lane: 0, from, until: at + 1, values: vec![(at, Word(7))] };
+    world.act(0, |order, effects| order.handle(1, learned, effects));
+    world.deliver();
+    world.pass(500);
+    assert!(world.executed.iter().all(|executed| executed == &[7]), "{:?}", world.executed);
+}
+
 /// Seed 11 (three regions, all faults): an answer to a beat from before a restart was taken for a round trip of 200 s,
 /// and the lane gave stamps that far ahead.
 #[test]
