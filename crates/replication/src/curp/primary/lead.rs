@@ -554,6 +554,9 @@ impl<V: Ordered> Order<V> {
                     true => outlined.entry(at).or_insert_with(|| outline(keyspace, batches)).clone(),
                     false => (batches, Vec::new()),
                 };
+                if !names.is_empty() {
+                    effects.mark(Note::Counted("runs_named"));
+                }
                 target.shown = target.shown.max(target.next);
                 let run = Run { epoch, at, batches, names, full, adopts: false, urgent };
                 effects.send(to, Message::Replicate(run));

@@ -195,7 +195,7 @@ impl<T: Hash> Hash for Shared<T> {
 pub struct Actor<P: Process<Message = Wired>> {
     pub id: ProcessId,
     incarnation: u32,
-    setup: P::Setup,
+    pub setup: P::Setup,
     pub process: P,
     journal: Vec<P::Record>,
     durable: usize,

@@ -197,3 +197,33 @@ fn a_master_hands_over_to_a_witness() {
         }
     }
 }
+
+/// The knob is changed under a keyspace that has been in use, either way: who recovers has not what it needs, and nobody
+/// leads. Changed back, nothing is lost.
+#[test]
+fn a_form_is_for_life() {
+    for first in [false, true] {
+        let mut play = Play::new(3, 1, vec![vec![]], None, |parameters, _| {
+            (parameters.unified, parameters.sync_delay) = (first, Span::from_secs(60));
+        });
+        play.plans[0] = (1..=COMMANDS).map(Count::add).collect();
+        play.until("answers", Play::is_done);
+        assert_eq!(play.fast, u64::from(COMMANDS));
+        let change = |play: &mut Play, unified: bool| {
+            play.unified = unified;
+            for at in 0..3 {
+                play.servers[at].setup.parameters.unified = unified;
+                play.flush(at);
+                play.restart_server(at);
+            }
+            play.lead(1, [2]);
+        };
+        change(&mut play, !first);
+        let reign = play.registry.committed.clone().unwrap().reign;
+        play.pass(Span::from_secs(3));
+        assert_eq!(play.registry.committed.as_ref().unwrap().reign, reign, "unified first: {first}");
+        assert!(play.count("witnesses_without_contents") > 0);
+        change(&mut play, first);
+        play.ends_well().unwrap();
+    }
+}
