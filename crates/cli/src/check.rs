@@ -1,9 +1,9 @@
 //! `isochrone check`: decides a recorded history.
 
-use crate::Status;
 use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
-use anyhow::{Context, bail};
+use crate::{Status, Usage};
+use anyhow::Context;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_check::{Budget, History, Verdict, check_named};
 use serde::Serialize;
@@ -40,10 +40,11 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         });
     }
     if arguments.isolation.is_some() {
-        bail!(
-            "--isolation is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not",
+        return Err(Usage(format!(
+            "--isolation is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not\n  leave it out",
             arguments.model
-        );
+        ))
+        .into());
     }
     let history = History::read(&path, BufReader::new(file))?;
     let report = check_named(&history, arguments.model.parse()?, &budget)?;
