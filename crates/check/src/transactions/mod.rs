@@ -19,7 +19,7 @@ mod versions;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::ser::{Serialize, Serializer};
 
 pub use history::{Access, Transaction, Transactions};
 pub use report::{Relation, TransactionReport, TransactionVerdict, Violation};
@@ -76,16 +76,13 @@ impl FromStr for Isolation {
 }
 
 /// What is wrong with a history, in the field's names.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, Serialize)]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Phenomenon {
     /// A value was read that nobody wrote.
-    #[serde(rename = "unwritten-read")]
     NobodyWrote,
     /// A transaction did not read what it had written itself.
-    #[serde(rename = "internal")]
     Internal,
     /// Two reads of a list disagree about the order of its elements.
-    #[serde(rename = "incompatible-order")]
     Incompatible,
     /// What an aborted transaction wrote was read.
     G1a,
@@ -96,23 +93,23 @@ pub enum Phenomenon {
     /// A circle of overwrites and reads.
     G1c,
     /// A circle with one anti-dependency.
-    #[serde(rename = "G-single")]
     GSingle,
     /// A circle with several.
-    #[serde(rename = "G2-item")]
     G2,
     /// A circle that is one because of real time.
-    #[serde(rename = "G0-realtime")]
     G0Time,
     /// The same with reads.
-    #[serde(rename = "G1c-realtime")]
     G1cTime,
     /// The same with one anti-dependency.
-    #[serde(rename = "G-single-realtime")]
     GSingleTime,
     /// The same with several.
-    #[serde(rename = "G2-item-realtime")]
     G2Time,
+}
+
+impl Serialize for Phenomenon {
+    fn serialize<S: Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
+        output.serialize_str(self.as_str())
+    }
 }
 
 impl Phenomenon {

@@ -90,10 +90,10 @@ impl<V: Ordered> Order<V> {
 
     /// Takes in a run of the log that is followed, which begins at its end or before it, and names nothing.
     pub(super) fn take_run(&mut self, from: ProcessId, run: Run<V>, effects: &mut Effects<Self>) {
-        let Run { epoch, at, batches, full, urgent, .. } = run;
+        let Run { epoch, at, mut batches, full, urgent, .. } = run;
         let end = self.book.end();
         let fresh = batches.len().min(end.since(at) as usize);
-        let batches = batches[fresh..].to_vec();
+        batches.drain(..fresh);
         if batches.is_empty() {
             self.learn_full(full, effects);
             if urgent {

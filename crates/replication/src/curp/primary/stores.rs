@@ -8,9 +8,9 @@
 use super::message::Kept;
 use super::{Mutation, Parameters};
 use crate::curp::witness::{Stored, Witness};
-use crate::curp::{Verdicts, key_hashes};
+use crate::curp::{Distant, Verdicts, key_hashes};
 use crate::order::{Knobs, Ordered, Reign};
-use isochrone_core::{ClientId, CommandId, KeyspaceId, Wire, wire};
+use isochrone_core::{CommandId, KeyspaceId, ProcessId, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +49,16 @@ impl<V> Answer<V> {
     pub(super) fn refuses(&self) -> bool {
         self.verdicts.verdicts.iter().any(|(_, accepted)| !accepted)
     }
+}
+
+/// What becomes of reads at a copy.
+pub(super) struct Sifted<V> {
+    /// Those that commute with everything that is kept.
+    pub(super) clear: Vec<V>,
+    /// Why the others are not known to.
+    pub(super) refused: Vec<&'static str>,
+    /// To whom that is said, and how.
+    pub(super) distant: Option<(ProcessId, Distant)>,
 }
 
 /// What a witness writes down.
@@ -174,24 +184,24 @@ impl<V: Ordered> Stores<V> {
         }
     }
 
-    /// The reads of one client that commute with everything that is kept under this reign; of the others their numbers,
-    /// and why they are not known to.
-    pub(super) fn sift(
-        &self,
-        reign: Reign,
-        keyspace: KeyspaceId,
-        asker: ClientId,
-        reads: Vec<V>,
-    ) -> (Vec<V>, Vec<(u64, &'static str)>) {
-        let (mut clear, mut refused) = (Vec::with_capacity(reads.len()), Vec::new());
+    /// Which reads of a client commute with everything that is kept under this reign, and what it is told of the others.
+    pub(super) fn sift(&self, reign: Reign, keyspace: KeyspaceId, reads: Vec<V>) -> Option<Sifted<V>> {
+        let asker = reads.first().and_then(Ordered::id)?.client;
+        let (mut clear, mut refused, mut sequences) =
+            (Vec::with_capacity(reads.len()), Vec::new(), Vec::new());
         for read in reads {
             let Some(id) = read.id().filter(|id| id.client == asker) else { continue };
             match self.clears(reign, keyspace, &read) {
                 Ok(()) => clear.push(read),
-                Err(why) => refused.push((id.sequence, why)),
+                Err(why) => {
+                    refused.push(why);
+                    sequences.push(id.sequence);
+                }
             }
         }
-        (clear, refused)
+        let told = Distant { incarnation: asker.incarnation, reign: self.reign(), sequences };
+        let distant = (!told.sequences.is_empty()).then_some((asker.process, told));
+        Some(Sifted { clear, refused, distant })
     }
 
     /// The latest master that it is a witness of, and the version of its list.

@@ -28,9 +28,9 @@ use super::Mutation;
 use super::message::{Batch, Message, Name, Note, Record, Run};
 use super::order::Order;
 use super::stores::{self, Stores};
+use crate::curp::key_hashes;
 use crate::curp::recent::Recent;
 use crate::curp::witness::KEYS_MAX;
-use crate::curp::{Distant, key_hashes};
 use crate::order::{Ordered, Reign};
 use isochrone_core::{CommandId, Effects, KeyspaceId, ProcessId, Slot, Wire};
 use std::collections::{BTreeMap, VecDeque};
@@ -288,17 +288,14 @@ impl<V: Ordered> Order<V> {
 
     /// A client reads here: what this server does not keep as a witness is in its log (D-20).
     pub(super) fn on_reads(&mut self, reign: Reign, reads: Vec<V>, effects: &mut Effects<Self>) {
-        let Some(asker) = reads.first().and_then(Ordered::id).map(|id| id.client) else { return };
-        let (clear, refused) = self.own.stores.sift(reign, self.process.keyspace, asker, reads);
-        let sequences: Vec<u64> = refused.iter().map(|(sequence, _)| *sequence).collect();
-        for (_, why) in refused {
+        let Some(sifted) = self.own.stores.sift(reign, self.process.keyspace, reads) else { return };
+        for why in sifted.refused {
             effects.mark(Note::Counted(why));
         }
-        if !sequences.is_empty() {
-            let (incarnation, reign) = (asker.incarnation, self.own.stores.reign());
+        if let Some((asker, distant)) = sifted.distant {
             // Ahead: it claims nothing.
-            effects.send_ahead(asker.process, Message::Distant(Distant { incarnation, reign, sequences }));
+            effects.send_ahead(asker, Message::Distant(distant));
         }
-        self.on_near(reign, clear, effects);
+        self.on_near(reign, sifted.clear, effects);
     }
 }

@@ -8,9 +8,8 @@ use super::message::{Kept, Message};
 use super::stores::{Record, Stores};
 use super::{Mutation, Parameters};
 use crate::REPLICA;
-use crate::curp::Distant;
 use crate::message::{self as common, Entry};
-use crate::order::{Ordered, Reign};
+use crate::order::Reign;
 use isochrone_core::{
     Blob, Effects, Fact, Footprint, Identity, Malformed, Mark, Process, ProcessId, Snapshot, Ticket, Wire,
     wire,
@@ -49,21 +48,17 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
     /// Passes reads on to the server of this node. It is asked only now: what this witness does not keep any more is
     /// in its log (D-20).
     fn on_near(&self, reign: Reign, reads: Vec<Entry<C>>, effects: &mut Effects<Self>) {
-        let Some(asker) = reads.first().and_then(Ordered::id).map(|id| id.client) else { return };
-        let (clear, refused) = self.stores.sift(reign, self.me.keyspace, asker, reads);
-        let sequences: Vec<u64> = refused.iter().map(|(sequence, _)| *sequence).collect();
-        for (_, why) in refused {
+        let Some(sifted) = self.stores.sift(reign, self.me.keyspace, reads) else { return };
+        for why in sifted.refused {
             effects.mark(Note(why));
         }
         // Ahead, both: nothing that is said here rests on a record.
-        if !clear.is_empty() {
+        if !sifted.clear.is_empty() {
             let server = ProcessId { role: REPLICA, ..self.me };
-            effects.send_ahead(server, wrapped(Message::Near { reign, reads: clear }));
+            effects.send_ahead(server, wrapped(Message::Near { reign, reads: sifted.clear }));
         }
-        if !sequences.is_empty() {
-            let (incarnation, reign) = (asker.incarnation, self.stores.reign());
-            let distant = Message::Distant(Distant { incarnation, reign, sequences });
-            effects.send_ahead(asker.process, wrapped(distant));
+        if let Some((asker, distant)) = sifted.distant {
+            effects.send_ahead(asker, wrapped(Message::Distant(distant)));
         }
     }
 

@@ -1,6 +1,8 @@
 //! The life of witnesses (T11, T13, T14, T36's part of it, T40).
 
 use super::*;
+use crate::curp::Distant;
+use crate::order::Ordered;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{ClientId, CommandId, Effect, Instant, Lane, Outbox, Random, Stamp};
 use serde::{Deserialize, Serialize};
