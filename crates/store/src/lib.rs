@@ -40,6 +40,7 @@ mod trie;
 mod turn;
 mod undo;
 mod value;
+pub mod versions;
 mod whole;
 
 #[cfg(test)]

@@ -131,6 +131,19 @@ impl Keyspace {
         (self.replicas.len() - 1) / 2
     }
 
+    /// The nodes of each partition, its first leader first: where the file places none, every replica has all
+    /// partitions, and they take turns to lead.
+    pub fn groups(&self) -> Vec<Vec<NodeId>> {
+        let first = self.leader.or(self.replicas.first().copied());
+        let turn = |partition| {
+            let leader = first.map(|first| leader_in_turn(&self.replicas, first, partition));
+            let at = self.replicas.iter().position(|node| Some(*node) == leader).unwrap_or(0);
+            let (before, behind) = self.replicas.split_at(at);
+            behind.iter().chain(before).copied().collect()
+        };
+        self.partition_ids().map(turn).collect()
+    }
+
     /// Every partition, in order.
     pub fn partition_ids(&self) -> impl ExactSizeIterator<Item = PartitionId> + use<> {
         (0..self.partitions).map(PartitionId)

@@ -1,0 +1,104 @@
+//! A transaction protocol as a whole: its servers, its clients, its knobs.
+
+use crate::map::{Distances, Map};
+use crate::placement::Placement;
+use crate::request::{Outcome, Request};
+use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{Assemble, Guarantee, PartitionId, Process, Protocol, Role, Span, Wire};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+/// The role of replicas of a partition.
+pub const SERVER: Role = Role(0);
+/// The role of clients.
+pub const CLIENT: Role = Role(1);
+
+/// What a replica of a partition needs to start.
+#[derive(Clone, Debug)]
+pub struct Server<P> {
+    /// Where everything is.
+    pub map: Map,
+    /// Its partition.
+    pub partition: PartitionId,
+    /// The knobs.
+    pub parameters: P,
+}
+
+/// What a client needs to start.
+#[derive(Clone, Debug)]
+pub struct Client<P> {
+    /// Where everything is.
+    pub map: Map,
+    /// How far.
+    pub distances: Distances,
+    /// The knobs.
+    pub parameters: P,
+}
+
+/// A protocol of this crate. Each is a module with the same rooms.
+pub trait Family: Copy + Debug + Send + Sync + 'static {
+    /// The name on the command line and in deployment files.
+    const NAME: &'static str;
+    /// One enum for all roles.
+    type Message: Wire;
+    /// The knobs.
+    type Parameters: Tuning;
+    /// A replica of a partition.
+    type Server: Process<Message = Self::Message, Setup = Server<Self::Parameters>>;
+    /// What gateways host.
+    type Client: Process<
+            Message = Self::Message,
+            Request = Request,
+            Outcome = Outcome,
+            Setup = Client<Self::Parameters>,
+        >;
+
+    /// What the keyspace promises of transactions that write, and of those that only read.
+    fn guarantees(parameters: &Self::Parameters) -> (Guarantee, Guarantee);
+}
+
+/// The knobs of a protocol.
+pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
+    /// The defaults where everybody is at most this far apart.
+    fn for_rtt(rtt_max: Span) -> Self;
+    /// Reads over these defaults; the caller finishes the reader.
+    fn read_from(&mut self, reader: &mut ParameterReader<'_>);
+    /// The bugs that can be planted.
+    fn bugs() -> Vec<&'static str>;
+    /// Plants the bug of this name; false where there is none.
+    fn plant(&mut self, bug: &str) -> bool;
+}
+
+/// The family `F` as the hosts know it.
+pub struct Transactional<F>(PhantomData<F>);
+
+impl<F: Family> Protocol for Transactional<F> {
+    const NAME: &'static str = F::NAME;
+    type Message = F::Message;
+    type Request = Request;
+    type Outcome = Outcome;
+    type Placement = Placement<F>;
+
+    /// The weaker of the two: what holds for all.
+    fn guarantee(placement: &Placement<F>) -> Guarantee {
+        let (updates, reads) = F::guarantees(&placement.parameters);
+        updates.max(reads)
+    }
+
+    fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
+        let (map, parameters) = (&placement.map, placement.parameters);
+        for (at, group) in map.groups.iter().enumerate() {
+            for member in group.members.iter() {
+                // There are at most 1,024.
+                let partition = PartitionId(at as u16);
+                let setup = Server { map: map.clone(), partition, parameters };
+                host.server::<F::Server>(member.process, setup);
+            }
+        }
+        for (node, distances) in &placement.clients {
+            let setup = Client { map: map.clone(), distances: distances.clone(), parameters };
+            host.client::<F::Client>(placement.client(*node), setup);
+        }
+    }
+}

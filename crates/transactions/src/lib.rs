@@ -1,0 +1,15 @@
+//! Many keys, atomically: protocols for transactions over partitions that are replicated each in some regions.
+//!
+//! Each protocol is a [`Family`]: a server for each replica of a partition and a client, with its knobs. What is the
+//! same for all is written once: what a host may ask and is told ([`request`]), where partitions stand ([`Map`],
+//! [`Placement`]).
+
+mod family;
+mod map;
+mod placement;
+pub mod request;
+
+pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};
+pub use map::{Group, Map, Split};
+pub use placement::Placement;
+pub use request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};

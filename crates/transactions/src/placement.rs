@@ -1,0 +1,81 @@
+//! Where a protocol of this crate stands, read from a deployment.
+
+use crate::family::{CLIENT, Family, SERVER, Tuning as _};
+use crate::map::{Distances, Group, Map, Split};
+use isochrone_core::deployment::{ConfigErrors, Keyspace};
+use isochrone_core::{Blob, Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Span};
+use isochrone_replication::order::Member;
+
+/// Where the partitions and clients of one keyspace stand.
+#[derive(Clone, Debug)]
+pub struct Placement<F: Family> {
+    /// The partitions.
+    pub map: Map,
+    /// The nodes with a client, and how far each is from all others.
+    pub clients: Vec<(NodeId, Distances)>,
+    /// The knobs.
+    pub parameters: F::Parameters,
+}
+
+impl<F: Family> Placement<F> {
+    /// Partitions on these nodes, each with its first leader first; a client on each of the nodes whose distances are
+    /// given.
+    pub fn new(
+        keyspace: KeyspaceId,
+        split: Split,
+        groups: &[Vec<NodeId>],
+        clients: Vec<(NodeId, Distances)>,
+        parameters: F::Parameters,
+    ) -> Placement<F> {
+        let group = |(at, nodes): (usize, &Vec<NodeId>)| {
+            let member = |(seat, node): (usize, &NodeId)| {
+                // There are at most 7 replicas and 1,024 partitions.
+                let (replica, partition) = (ReplicaId(seat as u8), PartitionId(at as u16));
+                Member { replica, process: ProcessId { node: *node, keyspace, partition, role: SERVER, instance: 0 } }
+            };
+            Group { members: nodes.iter().enumerate().map(member).collect() }
+        };
+        let groups = groups.iter().enumerate().map(group).collect();
+        Placement { map: Map { keyspace, split, groups }, clients, parameters }
+    }
+
+    /// The process of a client.
+    pub fn client(&self, node: NodeId) -> ProcessId {
+        let (keyspace, partition) = (self.map.keyspace, PartitionId(0));
+        ProcessId { node, keyspace, partition, role: CLIENT, instance: 0 }
+    }
+
+    /// Reads where a keyspace of the family `F` stands and how it is tuned.
+    ///
+    /// # Errors
+    /// Unknown or impossible parameters.
+    pub fn of(deployment: &Deployment, keyspace: &Keyspace) -> Result<Placement<F>, ConfigErrors> {
+        let nodes = || deployment.nodes().iter();
+        let far = |from: NodeId, to: NodeId| deployment.one_way(from, to) + deployment.one_way(to, from);
+        let rtt_max = nodes().flat_map(|a| nodes().map(move |b| far(a.id, b.id))).max().unwrap_or(Span::ZERO);
+        let mut parameters = F::Parameters::for_rtt(rtt_max);
+        let mut reader = keyspace.parameters.read();
+        parameters.read_from(&mut reader);
+        let bounds = reader.text("bounds", "");
+        let bounds: Vec<Blob> =
+            bounds.split(',').map(str::trim).filter(|bound| !bound.is_empty()).map(Blob::from).collect();
+        let split = match bounds.len() {
+            0 => Split::Hash,
+            _ => Split::Ranges(bounds.as_slice().into()),
+        };
+        if !bounds.is_empty() && bounds.len() + 1 != usize::from(keyspace.partitions) {
+            let right = format!("name {} keys, \"a, b\"", keyspace.partitions - 1);
+            reader.reject("bounds", "are not one fewer than the partitions", &right);
+        }
+        if !bounds.is_sorted_by(|a, b| a < b) {
+            reader.reject("bounds", "do not ascend", "name each key once, in order");
+        }
+        reader.finish()?;
+        let clients = nodes().map(|client| {
+            let rtt = nodes().map(|node| far(client.id, node.id)).collect();
+            let local = nodes().map(|node| node.region == client.region).collect();
+            (client.id, Distances { rtt, local })
+        });
+        Ok(Placement::new(keyspace.id, split, &keyspace.groups(), clients.collect(), parameters))
+    }
+}

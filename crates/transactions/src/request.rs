@@ -1,0 +1,156 @@
+//! What a host asks of the client role of a transaction protocol, and what it is told (`specs/carousel.md` 1.3, 1.4).
+//!
+//! A transaction has one round of reads, then one round of writes; both key sets are known at its start. Values may
+//! depend on all that was read. Where a key depends on a value (a secondary index), a first transaction finds the key,
+//! and a second reads it again together with what it was found by.
+
+use isochrone_core::{Blob, CommandId};
+use isochrone_store::versions::Version;
+use std::fmt;
+use thiserror::Error;
+
+/// The name of a transaction: its client, and the client's count.
+pub type TxnId = CommandId;
+
+/// What a host may ask. Each is a ticket of its own, answered once.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Request {
+    /// Begins a transaction and reads. Answered by [`Outcome::Begun`]; or, where nothing is to be written, by the
+    /// whole transaction's end: [`Outcome::Snapshot`] or [`Outcome::Aborted`].
+    Begin {
+        /// Each once.
+        reads: Vec<Blob>,
+        /// What may be written, each once; nothing for a transaction that only reads.
+        writes: Vec<Blob>,
+    },
+    /// Writes and commits. Answered by [`Outcome::Committed`], [`Outcome::Aborted`] or [`Outcome::Unknown`].
+    Commit {
+        /// The transaction.
+        txn: TxnId,
+        /// Some of the keys declared, each once.
+        updates: Vec<Update>,
+    },
+    /// Gives up. Answered by [`Outcome::Aborted`], at once.
+    Abort {
+        /// The transaction.
+        txn: TxnId,
+    },
+}
+
+/// A key and what it is to hold.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Update {
+    /// The key.
+    pub key: Blob,
+    /// Its value; nothing deletes it.
+    pub value: Option<Blob>,
+}
+
+/// A key and what it held.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Read {
+    /// The key.
+    pub key: Blob,
+    /// Its value, if it had one.
+    pub value: Option<Blob>,
+    /// Which version of it; [`Version::NONE`] where it was never written.
+    pub version: Version,
+}
+
+/// What a host is told.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Outcome {
+    /// The transaction has begun; its reads, in the order they were asked for. They need not be of one moment: if they
+    /// are not, the transaction aborts.
+    Begun {
+        /// Its name, for what follows.
+        txn: TxnId,
+        /// What was read.
+        reads: Vec<Read>,
+    },
+    /// A transaction that only reads, complete: all reads are of one moment.
+    Snapshot {
+        /// What was read, in the order it was asked for.
+        reads: Vec<Read>,
+        /// The moment: everything up to this version, and nothing behind it.
+        at: Version,
+    },
+    /// It took effect.
+    Committed {
+        /// The version of all it wrote.
+        at: Version,
+    },
+    /// It took no effect, and never will.
+    Aborted(Reason),
+    /// It was not taken up; no effect.
+    Refused(Refusal),
+    /// Nobody could say in time; it may or may not take effect.
+    Unknown,
+}
+
+/// Why a transaction took no effect.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub enum Reason {
+    /// Another that touches the same keys was under way.
+    Conflict,
+    /// What it had read was not the latest.
+    StaleRead,
+    /// Its client gave it up.
+    Client,
+    /// Its client was not heard of for too long.
+    HeartbeatLost,
+    /// A participant does not know it.
+    Presumed,
+    /// It asked for a moment that a partition cannot serve: too far ahead, or too long ago.
+    OutOfTime,
+}
+
+impl Reason {
+    /// The word in metrics and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Conflict => "conflict",
+            Reason::StaleRead => "stale_read",
+            Reason::Client => "client_abort",
+            Reason::HeartbeatLost => "heartbeat_lost",
+            Reason::Presumed => "presumed",
+            Reason::OutOfTime => "out_of_time",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why something was not taken up.
+#[derive(Clone, Eq, PartialEq, Debug, Error)]
+pub enum Refusal {
+    /// No such transaction is open here.
+    #[error("no transaction {0:?} is open on this connection; begin one")]
+    NotOpen(TxnId),
+    /// A write to a key that was not declared.
+    #[error("key {0:?} was not declared for writing when the transaction began")]
+    Undeclared(Blob),
+    /// A key comes twice among the reads, the writes or the updates.
+    #[error("key {0:?} comes twice; name each once")]
+    Twice(Blob),
+    /// Neither reads nor writes.
+    #[error("a transaction of no keys; name some to read or to write")]
+    Empty,
+    /// More keys or bytes than a transaction may have.
+    #[error("the transaction has {found} {what}, and may have {most}")]
+    TooLarge {
+        /// "keys" or "bytes".
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Too many are open.
+    #[error("{0} transactions are open here; end some first")]
+    Overloaded(usize),
+}
