@@ -98,7 +98,7 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
         deployment = deployment.with_leader(keyspace, leader)?;
     }
     if let Some(partitions) = arguments.partitions {
-        deployment = deployment.with_partitions(keyspace, partitions);
+        deployment = deployment.with_partitions(keyspace, partitions)?;
     }
     let settings: Vec<(String, String)> = arguments
         .set

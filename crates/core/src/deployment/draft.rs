@@ -188,6 +188,32 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// A list of lists of strings, each with its line.
+    pub(crate) fn lists(
+        &mut self,
+        key: &'static str,
+        mistakes: &mut Mistakes,
+    ) -> Option<Located<Vec<Located<Vec<Located<String>>>>>> {
+        let source = self.source;
+        self.read(key, mistakes, |value| {
+            let wanted = || {
+                let right = "write [[\"a\", \"b\", \"c\"], [\"b\", \"c\", \"d\"]]";
+                Refusal::new("is not a list of lists of names", right)
+            };
+            let lists = value.as_array().ok_or_else(wanted)?;
+            let text = |item: &toml::Spanned<DeValue<'a>>| {
+                let text = item.get_ref().as_str().ok_or_else(wanted)?;
+                Ok(Located { line: source.line(item.span().start), value: text.to_owned() })
+            };
+            let list = |item: &toml::Spanned<DeValue<'a>>| {
+                let items = item.get_ref().as_array().ok_or_else(wanted)?;
+                let value = items.iter().map(text).collect::<Result<_, _>>()?;
+                Ok(Located { line: source.line(item.span().start), value })
+            };
+            lists.iter().map(list).collect()
+        })
+    }
+
     /// A table inside this one: `[title.key]` or `key = { ... }`.
     pub(crate) fn section(
         &mut self,

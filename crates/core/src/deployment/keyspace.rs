@@ -9,7 +9,7 @@ use super::{Keyspace, Node, Parameters, Region};
 use crate::id::{KeyspaceId, NodeId, RegionId};
 
 /// Far above any deployment; it bounds the work that a hostile file can cause.
-const PARTITIONS_MAX: u64 = 1_024;
+pub(super) const PARTITIONS_MAX: u64 = 1_024;
 
 impl Parser<'_> {
     pub(super) fn keyspaces(
@@ -53,10 +53,41 @@ impl Parser<'_> {
             section.refuse(self.mistakes, protocol.line, wrong, suggest(&protocol.value, names));
         }
         let index = self.index(position, &mut section, earlier);
-        let replicas = self.replicas(&mut section, nodes);
-        let leader = section.text("leader", self.mistakes);
+        let places = protocol.as_ref().is_some_and(|protocol| self.known.places(&protocol.value));
+        let partitions = section.integer("partitions", 1, PARTITIONS_MAX, self.mistakes);
+        let placed = section.has("placement");
+        let placement = match placed {
+            true => {
+                self.placement(&mut section, protocol.as_ref().map(|protocol| protocol.value.as_str()), nodes)
+            }
+            false => None,
+        };
+        if let (Some((groups, _)), Some(partitions)) = (&placement, &partitions)
+            && groups.len() as u64 != partitions.value
+        {
+            let (found, groups) = (partitions.value, groups.len());
+            let wrong = format!("partitions = {found}, but placement lists {groups}");
+            section.refuse(
+                self.mistakes,
+                partitions.line,
+                wrong,
+                "remove partitions; placement says how many",
+            );
+        }
+        let (replicas, replication) = match placed {
+            true => (placement.as_ref().map(|(_, replicas)| replicas.clone()), None),
+            false => self.replicas(&mut section, nodes).unzip(),
+        };
+        let replication = replication.flatten();
+        // Spread over a ring, the partitions are anywhere.
+        let anywhere: Vec<NodeId> = match (places, replication) {
+            (true, Some(_)) => nodes.iter().map(|(_, node)| node.id).collect(),
+            _ => replicas.clone().unwrap_or_default(),
+        };
+        let leader = section.text("leader", self.mistakes).filter(|_| !placed);
         let leader = leader.and_then(|place| {
-            let replicas = replicas.as_ref()?;
+            replicas.as_ref()?;
+            let replicas = &anywhere;
             let flat: Vec<Node> = nodes.iter().map(|(_, node)| node.clone()).collect();
             let found = find_replica(&place.value, replicas, &flat, regions);
             if found.is_none() {
@@ -70,9 +101,11 @@ impl Parser<'_> {
             }
             found
         });
-        let partitions =
-            section.integer("partitions", 1, PARTITIONS_MAX, self.mistakes).map_or(1, |found| found.value);
-        let survive = self.survive(&mut section, replicas.as_deref(), nodes);
+        let partitions = match &placement {
+            Some((groups, _)) => groups.len() as u64,
+            None => partitions.map_or(1, |found| found.value),
+        };
+        let survive = section.integer("survive", 0, 3, self.mistakes);
         let redis_port = self.redis_port(&mut section, nodes, earlier);
         let parameters = section.section("parameters", "parameters", self.mistakes);
         let title = name.as_ref().map_or("", |name| name.value.as_str());
@@ -87,23 +120,34 @@ impl Parser<'_> {
                 self.mistakes.absorb(errors);
             }
         }
-        let line = section.line;
-        section.finish(self.mistakes);
-        Some(Keyspace {
+        let mut keyspace = replicas.map(|replicas| Keyspace {
             // At most KEYSPACES_MAX, so the number fits; 0 is the directory.
             id: KeyspaceId(position as u16 + 1),
-            name: name?.value,
+            name: title.to_owned(),
             index,
-            protocol: protocol?.value,
-            replicas: replicas?,
+            protocol: protocol.as_ref().map_or_else(String::new, |protocol| protocol.value.clone()),
+            replicas,
+            replication,
+            placement: placement.map_or_else(Vec::new, |(groups, _)| groups),
             leader,
             // At most PARTITIONS_MAX, so the number fits.
             partitions: partitions as u16,
-            survive,
+            // At most 3 by the rule above.
+            survive: survive.as_ref().map(|survive| survive.value as u8),
             redis_port,
             parameters,
-            line,
-        })
+            line: section.line,
+        });
+        if let Some(keyspace) = &mut keyspace {
+            if places && keyspace.replication.is_some_and(|count| usize::from(count) < nodes.len()) {
+                keyspace.spread(nodes.len());
+            }
+            if let Some(demanded) = survive {
+                self.survive(&section, &demanded, keyspace, nodes);
+            }
+        }
+        section.finish(self.mistakes);
+        keyspace.filter(|_| name.is_some() && protocol.is_some())
     }
 
     fn index(&mut self, position: usize, section: &mut Section<'_>, earlier: &[Keyspace]) -> u16 {
@@ -119,7 +163,12 @@ impl Parser<'_> {
         index
     }
 
-    fn replicas(&mut self, section: &mut Section<'_>, nodes: &[(u32, Node)]) -> Option<Vec<NodeId>> {
+    /// The replicas, and their number where no more is given.
+    fn replicas(
+        &mut self,
+        section: &mut Section<'_>,
+        nodes: &[(u32, Node)],
+    ) -> Option<(Vec<NodeId>, Option<u8>)> {
         let listed = section.texts("replicas", self.mistakes);
         let counted = section.integer("replication", 0, u64::from(u16::MAX), self.mistakes);
         if let (Some(_), Some(second)) = (&listed, &counted) {
@@ -132,7 +181,7 @@ impl Parser<'_> {
             return None;
         }
         if let Some(listed) = listed {
-            return self.listed_replicas(section, &listed, nodes);
+            return self.listed_replicas(section, &listed, nodes).map(|replicas| (replicas, None));
         }
         if section.has("replicas") || (section.has("replication") && counted.is_none()) || nodes.is_empty() {
             return None;
@@ -160,7 +209,8 @@ impl Parser<'_> {
             self.refuse_replication(section, line, &format!("replication = {count}"), count, nodes.len());
             return None;
         }
-        Some(nodes[..count].iter().map(|(_, node)| node.id).collect())
+        // At most 7.
+        Some((nodes[..count].iter().map(|(_, node)| node.id).collect(), Some(count as u8)))
     }
 
     fn listed_replicas(
@@ -200,7 +250,7 @@ impl Parser<'_> {
         good.then_some(replicas)
     }
 
-    fn refuse_replication(
+    pub(super) fn refuse_replication(
         &mut self,
         section: &Section<'_>,
         line: u32,
@@ -227,28 +277,32 @@ impl Parser<'_> {
 
     fn survive(
         &mut self,
-        section: &mut Section<'_>,
-        replicas: Option<&[NodeId]>,
+        section: &Section<'_>,
+        demanded: &Located<u64>,
+        keyspace: &Keyspace,
         nodes: &[(u32, Node)],
-    ) -> Option<u8> {
-        let demanded = section.integer("survive", 0, 3, self.mistakes)?;
-        let replicas = replicas?;
-        let mut per_region: BTreeMap<RegionId, usize> = BTreeMap::new();
-        for id in replicas {
-            *per_region.entry(nodes[usize::from(id.0)].1.region).or_default() += 1;
-        }
-        let mut sizes: Vec<usize> = per_region.into_values().collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        // The worst loss takes the regions with most replicas first.
-        let spare = (replicas.len() - 1) / 2;
-        let survived =
-            (1..=sizes.len()).take_while(|lost| sizes[..*lost].iter().sum::<usize>() <= spare).count();
+    ) {
+        let together = [keyspace.replicas.clone()];
+        let groups = if keyspace.placement.is_empty() { &together[..] } else { &keyspace.placement };
+        let worst = groups.iter().enumerate().map(|(partition, group)| {
+            let mut per_region: BTreeMap<RegionId, usize> = BTreeMap::new();
+            for id in group {
+                *per_region.entry(nodes[usize::from(id.0)].1.region).or_default() += 1;
+            }
+            let mut sizes: Vec<usize> = per_region.into_values().collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            // The worst loss takes the regions with most replicas first.
+            let spare = (group.len() - 1) / 2;
+            let survived =
+                (1..=sizes.len()).take_while(|lost| sizes[..*lost].iter().sum::<usize>() <= spare).count();
+            (survived, partition, group.len(), sizes.len())
+        });
+        let Some((survived, partition, replicas, regions)) = worst.min() else { return };
         if demanded.value > survived as u64 {
+            let of = if keyspace.placement.is_empty() { "" } else { &format!(" of partition {partition}") };
             let wrong = format!(
-                "survive = {}, but {} replicas in {} regions survive the loss of {survived}",
-                demanded.value,
-                replicas.len(),
-                sizes.len()
+                "survive = {}, but {replicas} replicas{of} in {regions} regions survive the loss of {survived}",
+                demanded.value
             );
             let right = format!(
                 "place {} replicas in as many regions, or use survive = {survived}",
@@ -256,8 +310,6 @@ impl Parser<'_> {
             );
             section.refuse(self.mistakes, demanded.line, wrong, right);
         }
-        // At most 3 by the rule above.
-        Some(demanded.value as u8)
     }
 
     fn redis_port(

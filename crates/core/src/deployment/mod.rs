@@ -9,8 +9,10 @@ mod draft;
 mod error;
 mod keyspace;
 mod limits;
+mod options;
 mod parameters;
 mod parse;
+mod placement;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub use values::{Address, parse_bytes, parse_span};
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     protocols: Vec<(&'static str, Option<ParameterRule>)>,
+    placing: Vec<&'static str>,
     insecure: bool,
 }
 
@@ -45,7 +48,20 @@ pub type ParameterRule = fn(&mut ParameterReader<'_>);
 impl Known {
     /// Protocols by name; their parameters are read later, by whoever starts them.
     pub fn names(names: &[&'static str]) -> Self {
-        Self { protocols: names.iter().map(|name| (*name, None)).collect(), insecure: false }
+        Self { protocols: names.iter().map(|name| (*name, None)).collect(), ..Self::default() }
+    }
+
+    /// Protocols by name whose partitions stand each on nodes of its own: those of transactions.
+    #[must_use]
+    pub fn placing(mut self, names: &[&'static str]) -> Self {
+        self.protocols.extend(names.iter().map(|name| (*name, None)));
+        self.placing.extend(names);
+        self
+    }
+
+    /// Whether the partitions of a protocol stand each on nodes of its own.
+    fn places(&self, protocol: &str) -> bool {
+        self.placing.contains(&protocol)
     }
 
     /// One more protocol, and the rule that reads its parameters.
@@ -103,8 +119,13 @@ pub struct Keyspace {
     pub index: u16,
     /// The name of its protocol.
     pub protocol: String,
-    /// The nodes that hold it: 1, 3, 5 or 7, each once.
+    /// The nodes that hold it, each once: 1, 3, 5 or 7, or, where partitions are placed, all that hold any of them.
     pub replicas: Vec<NodeId>,
+    /// The number of replicas, where the file gives no more than that: the first nodes, or so many a partition.
+    pub replication: Option<u8>,
+    /// The nodes of each partition, 1, 3, 5 or 7, its first leader first; empty where all partitions are on all
+    /// replicas.
+    pub placement: Vec<Vec<NodeId>>,
     /// The replica that should lead; none where the protocol may choose.
     pub leader: Option<NodeId>,
     /// How many partitions it has, at least 1.
@@ -126,14 +147,18 @@ pub fn leader_in_turn(replicas: &[NodeId], first: NodeId, partition: PartitionId
 }
 
 impl Keyspace {
-    /// Replicas whose crash the keyspace survives: a minority.
+    /// Replicas whose crash the keyspace survives: a minority, of the smallest partition where they differ.
     pub fn crashes_max(&self) -> usize {
-        (self.replicas.len() - 1) / 2
+        let fewest = self.placement.iter().map(Vec::len).min().unwrap_or(self.replicas.len());
+        (fewest - 1) / 2
     }
 
-    /// The nodes of each partition, its first leader first: where the file places none, every replica has all
-    /// partitions, and they take turns to lead.
+    /// The nodes of each partition, its first leader first: where none is placed, every replica has all partitions, and
+    /// they take turns to lead.
     pub fn groups(&self) -> Vec<Vec<NodeId>> {
+        if !self.placement.is_empty() {
+            return self.placement.clone();
+        }
         let first = self.leader.or(self.replicas.first().copied());
         let turn = |partition| {
             let leader = first.map(|first| leader_in_turn(&self.replicas, first, partition));
@@ -333,6 +358,8 @@ impl Deployment {
             index: 0,
             protocol: protocol.to_owned(),
             replicas: replicas.iter().map(|region| NodeId(region.0)).collect(),
+            replication: None,
+            placement: Vec::new(),
             leader: None,
             partitions: 1,
             survive: None,
@@ -509,74 +536,6 @@ impl Deployment {
         }
         self.security =
             Security { users: self.security.users, acl: self.security.acl, ..Security::default() };
-        self
-    }
-
-    /// The same deployment with another protocol for a keyspace; its parameters fall back to their defaults.
-    ///
-    /// # Errors
-    /// If the protocol is not known; the message is that of a command line option.
-    pub fn with_protocol(
-        mut self,
-        id: KeyspaceId,
-        protocol: &str,
-        known: &Known,
-    ) -> Result<Self, ConfigErrors> {
-        if !known.protocols.iter().any(|(name, _)| *name == protocol) {
-            let right = values::suggest(protocol, known.protocols.iter().map(|(name, _)| *name));
-            return Err(ConfigErrors::one(
-                "--protocol",
-                0,
-                format!("there is no protocol {protocol:?}"),
-                right,
-            ));
-        }
-        let keyspace = &mut self.keyspaces[usize::from(id.0) - 1];
-        if keyspace.protocol != protocol {
-            keyspace.protocol = protocol.to_owned();
-            keyspace.parameters = Parameters::none();
-        }
-        Ok(self)
-    }
-
-    /// The same deployment with these parameters of a keyspace set: names and values as a file has them, or a text
-    /// without its quotes.
-    ///
-    /// # Errors
-    /// A name that is none; the message is that of a command line option. What the protocol does not know it refuses itself.
-    pub fn with_parameters(
-        mut self,
-        id: KeyspaceId,
-        settings: &[(String, String)],
-    ) -> Result<Self, ConfigErrors> {
-        let keyspace = &mut self.keyspaces[usize::from(id.0) - 1];
-        for (key, written) in settings {
-            keyspace.parameters.set(key, written)?;
-        }
-        Ok(self)
-    }
-
-    /// The same deployment with another preferred leader for a keyspace: a region or a node.
-    ///
-    /// # Errors
-    /// If no replica of the keyspace is there; the message is that of a command line option.
-    pub fn with_leader(mut self, id: KeyspaceId, place: &str) -> Result<Self, ConfigErrors> {
-        let keyspace = self.keyspace(id);
-        let leader = parse::find_replica(place, &keyspace.replicas, &self.nodes, &self.regions);
-        let Some(leader) = leader else {
-            let wrong = format!("keyspace {:?} has no replica at {place:?}", keyspace.name);
-            let places =
-                keyspace.replicas.iter().map(|node| self.region(self.node(*node).region).name.as_str());
-            return Err(ConfigErrors::one("--leader", 0, wrong, values::suggest(place, places)));
-        };
-        self.keyspaces[usize::from(id.0) - 1].leader = Some(leader);
-        Ok(self)
-    }
-
-    /// The same with another number of partitions, 1 to 1,024: for simulations, where no data is placed by it.
-    #[must_use]
-    pub fn with_partitions(mut self, id: KeyspaceId, partitions: u16) -> Deployment {
-        self.keyspaces[usize::from(id.0) - 1].partitions = partitions.clamp(1, 1_024);
         self
     }
 }

@@ -12,7 +12,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const GOOD: &str = include_str!("../../tests/good.toml");
 
 fn known() -> Known {
-    Known::names(&["curp"]).protocol("multipaxos", |parameters| {
+    Known::names(&["curp"]).placing(&["carousel-fast"]).protocol("multipaxos", |parameters| {
         parameters.boolean("thrifty", false);
         parameters.integer("window", 64, 1, 1024);
         let (lease, day) = (Span::from_millis(500), Span::from_secs(86_400));
@@ -103,7 +103,7 @@ fn a_good_file_becomes_what_it_says() {
 #[test]
 fn every_ready_made_deployment_is_good_and_every_topology_has_one() {
     let ready = files(&Path::new(ROOT).join("deployments"), "toml");
-    let known = Known::names(&["multipaxos"]);
+    let known = Known::names(&["multipaxos"]).placing(&["carousel-fast"]);
     let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
     for path in &ready {
         let deployment = Deployment::load(path, &known).unwrap_or_else(|errors| panic!("{errors}"));
@@ -158,6 +158,76 @@ fn a_command_line_may_choose_leader_protocol_and_keyspace() {
         deployment.choose_keyspace(Some("main")).err().unwrap().to_string(),
         "--keyspace: good.toml has no keyspace \"main\"\n  use \"sessions\" or \"bank\""
     );
+}
+
+/// Five nodes in five regions, and a keyspace of these lines.
+fn five(keyspace: &str) -> Result<Deployment, ConfigErrors> {
+    let names = ["us-west", "us-east", "euro", "asia", "australia"];
+    let sections = |kind: &str, line: fn(&str) -> String| {
+        names.iter().map(|name| format!("[[{kind}]]\nname = \"{name}\"\n{}", line(name))).collect::<String>()
+    };
+    let regions = sections("region", |_| String::new());
+    let nodes = sections("node", |name| format!("region = \"{name}\"\n"));
+    parse(&format!("{regions}{nodes}[[keyspace]]\nname = \"bank\"\n{keyspace}\n"), "five.toml")
+}
+
+fn numbers(groups: &[Vec<NodeId>]) -> Vec<Vec<u16>> {
+    groups.iter().map(|group| group.iter().map(|node| node.0).collect()).collect()
+}
+
+#[test]
+fn placed_partitions_stand_where_the_file_says() {
+    let deployment = five(
+        "protocol = \"carousel-fast\"\nplacement = [[\"euro\", \"asia\", \"australia\"], [\"us-west\"]]",
+    );
+    let deployment = deployment.unwrap();
+    let keyspace = &deployment.keyspaces()[0];
+    assert_eq!(numbers(&keyspace.groups()), [vec![2, 3, 4], vec![0]]);
+    assert_eq!((keyspace.partitions, keyspace.crashes_max()), (2, 0));
+    assert_eq!(keyspace.replicas, [0, 2, 3, 4].map(NodeId));
+    let id = keyspace.id;
+    let message = |result: Result<Deployment, ConfigErrors>| result.err().unwrap().to_string();
+    assert_eq!(
+        message(deployment.clone().with_protocol(id, "curp", &known())),
+        "--protocol: keyspace \"bank\" places its partitions one by one, and curp has all on all replicas\n  \
+         use \"carousel-fast\""
+    );
+    assert_eq!(
+        message(deployment.clone().with_partitions(id, 3)),
+        "--partitions: keyspace \"bank\" places 2 partitions one by one\n  \
+         use 2, or give replication in the place of placement"
+    );
+    assert_eq!(
+        message(deployment.with_leader(id, "euro")),
+        "--leader: keyspace \"bank\" places its partitions one by one\n  \
+         name the first leader of each partition first in its placement"
+    );
+}
+
+#[test]
+fn a_number_of_replicas_spreads_partitions_over_a_ring() {
+    let ring = five("protocol = \"carousel-fast\"\nreplication = 3\npartitions = 5\nsurvive = 1").unwrap();
+    let keyspace = &ring.keyspaces()[0];
+    assert_eq!(numbers(&keyspace.groups()), [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]]);
+    assert_eq!((keyspace.replicas.len(), keyspace.crashes_max()), (5, 1));
+    let id = keyspace.id;
+    let led = ring.clone().with_partitions(id, 2).unwrap().with_leader(id, "asia").unwrap();
+    assert_eq!(numbers(&led.keyspace(id).groups()), [[3, 4, 0], [4, 0, 1]]);
+    // Under a protocol that has all partitions on all replicas, these are the first three; and the other way round.
+    let other = ring.with_protocol(id, "curp", &known()).unwrap();
+    assert_eq!(numbers(&other.keyspace(id).groups())[1], [1, 2, 0]);
+    assert_eq!(other.keyspace(id).replicas.len(), 3);
+    let again = other.with_protocol(id, "carousel-fast", &known()).unwrap();
+    assert_eq!(numbers(&again.keyspace(id).groups())[1], [1, 2, 3]);
+    // Where all nodes are replicas, and where the file names them, partitions are on all, and leaders take turns.
+    for lines in
+        ["replication = 5\npartitions = 2", "replicas = [\"asia\", \"euro\", \"us-west\"]\npartitions = 2"]
+    {
+        let together = five(&format!("protocol = \"carousel-fast\"\n{lines}")).unwrap();
+        let keyspace = &together.keyspaces()[0];
+        assert!(keyspace.placement.is_empty());
+        assert_eq!(keyspace.groups()[1][0], keyspace.replicas[1]);
+    }
 }
 
 #[test]
