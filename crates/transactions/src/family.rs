@@ -54,6 +54,11 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
             Setup = Client<Self::Parameters>,
         >;
 
+    /// The knobs where everybody is at most this far apart, before the file is read.
+    fn defaults(rtt_max: Span) -> Self::Parameters {
+        Self::Parameters::for_rtt(rtt_max)
+    }
+
     /// What the keyspace promises of transactions that write, and of those that only read.
     fn guarantees(parameters: &Self::Parameters) -> (Guarantee, Guarantee);
 }

@@ -5,7 +5,9 @@
 //! [`Placement`]).
 
 mod family;
+pub mod group;
 mod map;
+mod mutations;
 mod placement;
 pub mod request;
 

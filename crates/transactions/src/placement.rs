@@ -31,7 +31,10 @@ impl<F: Family> Placement<F> {
             let member = |(seat, node): (usize, &NodeId)| {
                 // There are at most 7 replicas and 1,024 partitions.
                 let (replica, partition) = (ReplicaId(seat as u8), PartitionId(at as u16));
-                Member { replica, process: ProcessId { node: *node, keyspace, partition, role: SERVER, instance: 0 } }
+                Member {
+                    replica,
+                    process: ProcessId { node: *node, keyspace, partition, role: SERVER, instance: 0 },
+                }
             };
             Group { members: nodes.iter().enumerate().map(member).collect() }
         };
@@ -53,7 +56,7 @@ impl<F: Family> Placement<F> {
         let nodes = || deployment.nodes().iter();
         let far = |from: NodeId, to: NodeId| deployment.one_way(from, to) + deployment.one_way(to, from);
         let rtt_max = nodes().flat_map(|a| nodes().map(move |b| far(a.id, b.id))).max().unwrap_or(Span::ZERO);
-        let mut parameters = F::Parameters::for_rtt(rtt_max);
+        let mut parameters = F::defaults(rtt_max);
         let mut reader = keyspace.parameters.read();
         parameters.read_from(&mut reader);
         let bounds = reader.text("bounds", "");

@@ -1,0 +1,110 @@
+//! What replicas of a partition and those who speak with them say, write down and wait for.
+
+use isochrone_core::command::{Access, Touch};
+use isochrone_core::{Blob, CommandId, Fact, Mark, Wire};
+use isochrone_replication::multipaxos::log;
+use isochrone_replication::order::Ordered;
+use serde::{Deserialize, Serialize};
+
+/// An entry of the log.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Entry<E>(pub E);
+
+impl<E: Wire> Ordered for Entry<E> {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        visit(Touch::All(Access::Write));
+    }
+
+    fn id(&self) -> Option<CommandId> {
+        None
+    }
+
+    fn reads(&self) -> bool {
+        false
+    }
+}
+
+/// The messages of a protocol over group logs.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Message<E: Wire, M: Wire> {
+    /// Of the log.
+    Log(log::Message<Entry<E>>),
+    /// Of the protocol.
+    Own(M),
+    /// Give me a chunk of your replicated state; of any view, where no position is named.
+    Want {
+        /// Which view.
+        position: Option<u64>,
+        /// Which chunk of it.
+        index: u64,
+    },
+    /// A chunk of it; nothing behind the last.
+    Chunk {
+        /// Which view.
+        position: u64,
+        /// Which chunk of it.
+        index: u64,
+        /// Its bytes.
+        chunk: Option<Blob>,
+    },
+    /// That view is no longer offered.
+    Gone {
+        /// Which view.
+        position: u64,
+    },
+}
+
+/// What a replica writes down.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Record<E: Wire, R: Wire> {
+    /// Of the log.
+    Log(log::Record<Entry<E>>),
+    /// Of the protocol.
+    Own(R),
+    /// A chunk of a peer's state has come.
+    Chunk {
+        /// Which.
+        index: u64,
+        /// Its bytes.
+        chunk: Blob,
+    },
+    /// The state that came last is this replica's own from here.
+    Installed {
+        /// Which view it was.
+        position: u64,
+    },
+}
+
+/// What a replica waits for.
+#[derive(Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer<T> {
+    /// Of the log.
+    Log(log::Timer),
+    /// Of the protocol.
+    Own(T),
+    /// A chunk was asked for.
+    Pull,
+    /// Views on offer that nobody has read for long.
+    Offers,
+}
+
+/// The notes of replicas and clients.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Note {
+    /// Of the log.
+    Log(log::Note),
+    /// In the words all protocols share.
+    Fact(Fact),
+}
+
+impl Mark for Note {
+    fn fact(&self) -> Option<Fact> {
+        match self {
+            Note::Log(note) => note.fact(),
+            Note::Fact(fact) => Some(fact.clone()),
+        }
+    }
+}

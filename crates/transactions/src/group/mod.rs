@@ -1,0 +1,424 @@
+//! The group log under a transaction protocol: a replica of a partition, which holds a Multi-Paxos log in its prefix
+//! form and what the protocol makes of it ([`Rules`]), with snapshots for its own restart and for peers.
+//!
+//! The prefix form gives what Raft calls log matching (`specs/carousel.md` 2.1): what a leader appended survives it as
+//! a prefix or not at all, so an entry may rest on those that the same leader appended before it.
+//!
+//! A leader is told so ([`Rules::lead`]) before it may act; what it appends then has its place behind everything that
+//! an earlier leader may have told anybody.
+
+mod message;
+mod transfer;
+
+pub use message::{Entry, Message, Note, Record, Timer};
+
+use crate::family::{self, Tuning};
+use isochrone_core::{
+    Ballot, Blob, Effects, Export, Identity, Instant, Loan, Malformed, Offers, Process, ProcessId, Random,
+    ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+};
+use isochrone_replication::multipaxos::{self, Form, log::Log};
+use isochrone_replication::order::{Member, Order as _, Setup, Step};
+use isochrone_replication::{Change, Refusal};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use transfer::{Staged, Taking};
+
+/// What a protocol is, seen from the replica of a group that executes it.
+///
+/// Its *replicated state* changes by [`Rules::apply`] alone, and is what a snapshot and a peer are given
+/// ([`Rules::export`]). Beside it stand its *own records* (votes), which no peer is given, and what is lost at a
+/// restart.
+pub trait Rules: Clone + Hash + Send + 'static {
+    /// The knobs.
+    type Parameters: Tuning;
+    /// What the log holds.
+    type Entry: Wire;
+    /// What its roles tell each other.
+    type Message: Wire;
+    /// What it writes down beside the log.
+    type Record: Wire;
+    /// What it waits for.
+    type Timer: Clone + Ord + Hash + Debug + Send + 'static;
+    /// An immutable view of the replicated state.
+    type View: Export;
+
+    /// The state before the first entry.
+    fn open(identity: Identity, setup: &family::Server<Self::Parameters>) -> Self;
+    /// The knobs of the log.
+    fn log(parameters: &Self::Parameters) -> multipaxos::Parameters;
+    /// Takes in one of its own records, before the start; entries come between them as they were written.
+    fn replay(&mut self, record: Self::Record);
+    /// Begins to act.
+    fn start(&mut self, turn: &mut Turn<'_, Self>);
+    /// This replica leads from now on; entries of earlier leaders may still come.
+    fn lead(&mut self, turn: &mut Turn<'_, Self>);
+    /// It leads no more: what it appended and has not seen may never come.
+    fn follow(&mut self, turn: &mut Turn<'_, Self>);
+    /// The next entry has its place. The replicated state it makes must not depend on `turn`, which is absent before
+    /// the start.
+    fn apply(&mut self, entry: &Self::Entry, turn: Option<&mut Turn<'_, Self>>);
+    /// A message has come.
+    fn receive(&mut self, from: ProcessId, message: Self::Message, turn: &mut Turn<'_, Self>);
+    /// A timer has run out.
+    fn expire(&mut self, timer: Self::Timer, turn: &mut Turn<'_, Self>);
+    /// The replicated state as it stands now.
+    fn export(&self) -> Self::View;
+    /// Takes in one chunk of a view, in order, starting from [`Rules::open`].
+    ///
+    /// # Errors
+    /// Refuses a chunk that no version of this protocol has exported.
+    fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed>;
+    /// Takes over the replicated state of `staged`, which has taken in a peer's view; its own records stay, but for
+    /// those that the new state makes void.
+    fn install(&mut self, staged: Self, turn: Option<&mut Turn<'_, Self>>);
+    /// Its own records that a restart still needs.
+    fn records(&self) -> Vec<Self::Record>;
+    /// Asserts the named invariants.
+    fn check(&self) {}
+}
+
+/// What is said under these rules.
+pub type MessageOf<R> = Message<<R as Rules>::Entry, <R as Rules>::Message>;
+/// What is written down under these rules.
+pub type RecordOf<R> = Record<<R as Rules>::Entry, <R as Rules>::Record>;
+
+/// What a protocol may do in one input.
+pub struct Turn<'a, R: Rules> {
+    effects: &'a mut Effects<Server<R>>,
+    appended: &'a mut Vec<R::Entry>,
+    ballot: Ballot,
+    leads: bool,
+    leader: Option<ProcessId>,
+}
+
+impl<R: Rules> Turn<'_, R> {
+    /// This process.
+    pub fn me(&self) -> ProcessId {
+        self.effects.me()
+    }
+
+    /// The steady clock.
+    pub fn now(&self) -> Instant {
+        self.effects.now()
+    }
+
+    /// The wall clock.
+    pub fn stamp(&self) -> Stamp {
+        self.effects.stamp()
+    }
+
+    /// The seeded randomness of this process.
+    pub fn random(&mut self) -> &mut Random {
+        self.effects.random()
+    }
+
+    /// The highest ballot that this replica has promised: the term in which it votes.
+    pub fn term(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Whether this replica leads, in that term.
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Who leads, as far as is known here.
+    pub fn leader(&self) -> Option<ProcessId> {
+        if self.leads { Some(self.me()) } else { self.leader }
+    }
+
+    /// Puts an entry into the log, behind all that were put there before: only who leads may.
+    pub fn append(&mut self, entry: R::Entry) {
+        debug_assert!(self.leads, "only a leader appends");
+        self.appended.push(entry);
+    }
+
+    /// As [`Effects::send`].
+    pub fn send(&mut self, to: ProcessId, message: R::Message) {
+        self.effects.send(to, Message::Own(message));
+    }
+
+    /// As [`Effects::send_ahead`]: the message rests on entries that were applied and on nothing else of this replica.
+    pub fn send_ahead(&mut self, to: ProcessId, message: R::Message) {
+        self.effects.send_ahead(to, Message::Own(message));
+    }
+
+    /// As [`Effects::record`].
+    pub fn record(&mut self, record: R::Record) {
+        self.effects.record(Record::Own(record));
+    }
+
+    /// As [`Effects::arm`].
+    pub fn arm(&mut self, timer: R::Timer, after: Span) {
+        self.effects.arm(Timer::Own(timer), after);
+    }
+
+    /// As [`Effects::disarm`].
+    pub fn disarm(&mut self, timer: R::Timer) {
+        self.effects.disarm(Timer::Own(timer));
+    }
+
+    /// Counts something for the metrics.
+    pub fn count(&mut self, what: &'static str) {
+        self.effects.mark(Note::Fact(isochrone_core::Fact::Counted(what)));
+    }
+}
+
+/// A replica of a partition. See the module.
+#[derive(Clone, Hash)]
+pub struct Server<R: Rules> {
+    identity: Identity,
+    setup: Frozen<R::Parameters>,
+    log: Log<Entry<R::Entry>>,
+    loan: Loan<Log<Entry<R::Entry>>>,
+    rules: R,
+    /// What was appended and the log has not taken yet.
+    appended: Vec<R::Entry>,
+    /// The ballot in which the rules were told that they lead.
+    reign: Option<Ballot>,
+    applied: u64,
+    digest: u64,
+    resend: Span,
+    offers: Offers<transfer::View<R>>,
+    taking: Option<Taking>,
+    staged: Option<Box<Staged<R>>>,
+}
+
+/// What a replica was opened with: it never changes, and says nothing to a hash.
+#[derive(Clone)]
+struct Frozen<P>(Arc<family::Server<P>>);
+
+impl<P> Hash for Frozen<P> {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+/// How the log's effects are told from the rules'.
+struct Inner;
+
+impl<R: Rules> Wrap<Server<R>, Log<Entry<R::Entry>>> for Inner {
+    fn message(&self, message: multipaxos::log::Message<Entry<R::Entry>>) -> MessageOf<R> {
+        Message::Log(message)
+    }
+    fn record(&self, record: multipaxos::log::Record<Entry<R::Entry>>) -> RecordOf<R> {
+        Record::Log(record)
+    }
+    fn timer(&self, timer: multipaxos::log::Timer) -> Timer<R::Timer> {
+        Timer::Log(timer)
+    }
+    fn mark(&self, mark: multipaxos::log::Note) -> Note {
+        Note::Log(mark)
+    }
+}
+
+impl<R: Rules> Server<R> {
+    /// What the protocol has made of the log.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// Whether this replica leads.
+    pub fn leads(&self) -> bool {
+        self.log.leads()
+    }
+
+    fn with_log(
+        &mut self,
+        effects: &mut Effects<Self>,
+        input: impl FnOnce(&mut Log<Entry<R::Entry>>, &mut Effects<Log<Entry<R::Entry>>>),
+    ) {
+        let log = &mut self.log;
+        let answers = effects.lend(&mut self.loan, &Inner, |inner| input(log, inner));
+        for (ticket, result) in answers {
+            effects.complete(ticket, result);
+        }
+        self.advance(effects);
+    }
+
+    /// Tells the rules what has changed, and what was decided.
+    fn advance(&mut self, effects: &mut Effects<Self>) {
+        let reign = self.log.leads().then(|| self.log.ballot());
+        if reign != self.reign {
+            if self.reign.is_some() {
+                self.appended.clear();
+                self.reign = None;
+                self.with_rules(effects, |rules, turn| rules.follow(turn));
+            }
+            if reign.is_some() {
+                self.reign = reign;
+                self.with_rules(effects, |rules, turn| rules.lead(turn));
+            }
+        }
+        while let Some(step) = self.log.step(effects.now()) {
+            let Step::Decided(decided) = step else { continue };
+            let (position, digest) = (decided.position, decided.digest);
+            effects.mark(Note::Fact(isochrone_core::Fact::Decided { position, digest }));
+            self.fold(&decided.values, digest);
+            for entry in decided.values.iter() {
+                self.with_rules(effects, |rules, turn| rules.apply(&entry.0, Some(turn)));
+            }
+            if !decided.values.is_empty() {
+                self.mark_applied(effects);
+            }
+        }
+        self.pull_if_behind(effects);
+    }
+
+    fn mark_applied(&self, effects: &mut Effects<Self>) {
+        let (position, digest) = (self.applied, self.digest);
+        effects.mark(Note::Fact(isochrone_core::Fact::Applied { position, digest }));
+    }
+
+    /// As the part of [`Server::advance`] before the start: nobody is told anything.
+    fn advance_quietly(&mut self) {
+        while let Some(step) = self.log.step(Instant::ZERO) {
+            if let Step::Decided(decided) = step {
+                self.fold(&decided.values, decided.digest);
+                for entry in decided.values.iter() {
+                    self.rules.apply(&entry.0, None);
+                }
+            }
+        }
+    }
+
+    fn fold(&mut self, values: &[Entry<R::Entry>], digest: u64) {
+        if !values.is_empty() {
+            self.applied += values.len() as u64;
+            self.digest = (self.digest.rotate_left(5) ^ digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn with_rules(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut R, &mut Turn<'_, R>)) {
+        let mut turn = Turn {
+            effects,
+            appended: &mut self.appended,
+            ballot: self.log.ballot(),
+            leads: self.reign.is_some() && self.log.leads(),
+            leader: self.log.leader(),
+        };
+        input(&mut self.rules, &mut turn);
+    }
+
+    /// Gives the log what was appended. It refuses what is too much for its queue: the rules ask again by their timers.
+    fn flush(&mut self, effects: &mut Effects<Self>) {
+        for entry in std::mem::take(&mut self.appended) {
+            let bytes = wire::encoded_size(&entry) + 8;
+            let _ = self.log.propose(Entry(entry), bytes, effects.now());
+        }
+    }
+}
+
+impl<R: Rules> Process for Server<R> {
+    type Setup = family::Server<R::Parameters>;
+    type Message = MessageOf<R>;
+    type Record = RecordOf<R>;
+    type Request = Change;
+    type Outcome = Result<(), Refusal>;
+    type Timer = Timer<R::Timer>;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Server<R> {
+        let members: Arc<[Member]> = setup.map.group(setup.partition).members.clone();
+        let mut parameters = R::log(&setup.parameters);
+        parameters.form = Form::Prefix;
+        // A leader's reads are validated by what is replicated, so no lease has to run out before another begins.
+        parameters.lease = false;
+        let resend = parameters.resend;
+        let log = Setup { members, preferred: Some(ReplicaId(0)), parameters };
+        Server {
+            identity,
+            setup: Frozen(Arc::new(setup.clone())),
+            log: Log::open(identity, &log),
+            loan: Loan::default(),
+            rules: R::open(identity, setup),
+            appended: Vec::new(),
+            reign: None,
+            applied: 0,
+            digest: 0,
+            resend,
+            offers: Offers::default(),
+            taking: None,
+            staged: None,
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.restore_piece(&chunk)
+    }
+
+    fn replay(&mut self, record: RecordOf<R>) {
+        match record {
+            Record::Log(record) => {
+                self.log.replay(record);
+                self.advance_quietly();
+            }
+            Record::Own(record) => self.rules.replay(record),
+            Record::Chunk { index, chunk } => self.stage(index, &chunk),
+            Record::Installed { position } => {
+                self.install(position, None);
+                self.advance_quietly();
+            }
+        }
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.staged = None;
+        self.with_rules(effects, |rules, turn| rules.start(turn));
+        self.with_log(effects, |log, inner| log.start(inner));
+    }
+
+    fn receive(&mut self, from: ProcessId, message: MessageOf<R>, effects: &mut Effects<Self>) {
+        match message {
+            Message::Log(message) => self.with_log(effects, |log, inner| log.receive(from, message, inner)),
+            Message::Own(message) => {
+                self.with_rules(effects, |rules, turn| rules.receive(from, message, turn));
+            }
+            Message::Want { position, index } => self.on_want(from, position, index, effects),
+            Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
+            Message::Gone { position } => self.on_gone(from, position, effects),
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        match change {
+            Change::Lead(_) | Change::Resign if self.log.leads() => {
+                self.with_log(effects, |log, inner| log.change(ticket, change, inner));
+            }
+            Change::Resign => effects.complete_ahead(ticket, Ok(())),
+            Change::Lead(_) => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
+            // Where partitions stand is in the deployment file.
+            Change::Add(_) | Change::Remove(_) => effects.complete_ahead(ticket, Err(Refusal::Impossible)),
+        }
+    }
+
+    fn expire(&mut self, timer: Timer<R::Timer>, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Log(timer) => self.with_log(effects, |log, inner| log.expire(timer, inner)),
+            Timer::Own(timer) => self.with_rules(effects, |rules, turn| rules.expire(timer, turn)),
+            Timer::Pull => self.pull(effects),
+            Timer::Offers => self.offers.clear(),
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        // A group of one decides in `settle`, and its rules may append again.
+        loop {
+            self.flush(effects);
+            self.with_log(effects, |log, inner| log.settle(inner));
+            if self.appended.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot.
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.staged.is_none().then(|| self.own_snapshot())
+    }
+
+    fn check(&self) {
+        self.log.check();
+        self.rules.check();
+    }
+}
