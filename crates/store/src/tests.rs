@@ -8,6 +8,7 @@ mod streams;
 mod strings;
 mod transfer;
 mod twin;
+mod versions;
 
 use crate::Store;
 use isochrone_core::command::{
