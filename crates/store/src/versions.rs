@@ -2,9 +2,9 @@
 //!
 //! The latest version of a key lies in the entry of a `Trie`; those it superseded, which only reads of the past ask
 //! for, lie behind a pointer that most keys do without. A key of 16 bytes with one version of 64 bytes takes about
-//! 185 bytes all told, of which 80 are the two. A second, ordered structure knows what is superseded and since when, so that it goes in that
-//! order, a few at each write and each [`Versions::trim`], and no key has to be searched for what may go. It follows
-//! from the keys.
+//! 185 bytes all told, of which 80 are the two. A second, ordered structure knows what is superseded and since when,
+//! so that it goes in that order, a few at each write and each [`Versions::trim`], and no key has to be searched for
+//! what may go. It follows from the keys.
 //!
 //! **What it guarantees.** Equal calls in equal order give equal states, answers and digests on every replica; a copy
 //! made of the chunks of a view goes on exactly as the original does. Calls of [`Versions::trim`] change the state,

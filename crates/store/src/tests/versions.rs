@@ -110,7 +110,7 @@ proptest! {
         while versions.superseded() > 0 {
             versions.trim(twin.trimmed);
         }
-        let mut left: Vec<_> = versions.iter().map(|(key, version, value)| (key, version, value)).collect();
+        let mut left: Vec<_> = versions.iter().collect();
         left.sort();
         let right: Vec<_> = twin.keys.keys().filter_map(|key| {
             let (version, value) = twin.below(key, Version(u64::MAX));
