@@ -10,6 +10,7 @@ mod map;
 mod mutations;
 mod placement;
 pub mod request;
+pub mod retry;
 
 pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};
 pub use map::{Group, Map, Split};

@@ -31,11 +31,11 @@ impl Window {
     }
 }
 
-/// Collects the latencies of a run.
+/// Collects the latencies of a run, by what was asked: `K` tells it apart.
 #[derive(Clone, Debug)]
-pub struct Recorder {
+pub struct Recorder<K = Kind> {
     window: Window,
-    cells: BTreeMap<(usize, Kind), Cell>,
+    cells: BTreeMap<(usize, K), Cell>,
 }
 
 /// Histograms round to three digits; the sum does not, so that means are exact.
@@ -86,14 +86,14 @@ fn add(sum: &mut Histogram<u64>, counted: &Histogram<u64>) {
     sum.add(counted).expect("histograms of equal bounds");
 }
 
-impl Recorder {
+impl<K: Copy + Ord> Recorder<K> {
     /// A recorder that counts the requests due within `window`.
-    pub fn new(window: Window) -> Recorder {
+    pub fn new(window: Window) -> Recorder<K> {
         Recorder { window, cells: BTreeMap::new() }
     }
 
     /// Counts a request of `region` that was due at `due` and answered at `answered`.
-    pub fn record(&mut self, region: usize, kind: Kind, due: Instant, answered: Instant) {
+    pub fn record(&mut self, region: usize, kind: K, due: Instant, answered: Instant) {
         if due < self.window.from || due >= self.window.until {
             return;
         }
@@ -104,7 +104,7 @@ impl Recorder {
     }
 
     /// Takes in what another recorder counted.
-    pub fn merge(&mut self, other: &Recorder) {
+    pub fn merge(&mut self, other: &Recorder<K>) {
         for (cell, counted) in &other.cells {
             self.cells.entry(*cell).or_insert_with(Cell::new).add(counted);
         }
@@ -116,12 +116,12 @@ impl Recorder {
     }
 
     /// The figures of a region, of all kinds or of one; `None` where nothing counted.
-    pub fn region(&self, region: usize, kind: Option<Kind>) -> Option<Quantiles> {
+    pub fn region(&self, region: usize, kind: Option<K>) -> Option<Quantiles> {
         self.sum(|&(at, of)| at == region && kind.is_none_or(|kind| kind == of))
     }
 
     /// The figures of one kind over all regions.
-    pub fn kind(&self, kind: Kind) -> Option<Quantiles> {
+    pub fn kind(&self, kind: K) -> Option<Quantiles> {
         self.sum(|&(_, of)| of == kind)
     }
 
@@ -154,14 +154,14 @@ impl Recorder {
     }
 
     /// The kinds that were recorded, in order.
-    pub fn kinds(&self) -> Vec<Kind> {
-        let mut kinds: Vec<Kind> = self.cells.keys().map(|&(_, kind)| kind).collect();
+    pub fn kinds(&self) -> Vec<K> {
+        let mut kinds: Vec<K> = self.cells.keys().map(|&(_, kind)| kind).collect();
         kinds.sort();
         kinds.dedup();
         kinds
     }
 
-    fn gathered(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Cell {
+    fn gathered(&self, wanted: impl Fn(&(usize, K)) -> bool) -> Cell {
         let mut sum = Cell::new();
         for (cell, counted) in &self.cells {
             if wanted(cell) {
@@ -171,7 +171,7 @@ impl Recorder {
         sum
     }
 
-    fn sum(&self, wanted: impl Fn(&(usize, Kind)) -> bool) -> Option<Quantiles> {
+    fn sum(&self, wanted: impl Fn(&(usize, K)) -> bool) -> Option<Quantiles> {
         let sum = self.gathered(wanted);
         let ms = |nanos: f64| (nanos / 1e3).round() / 1e3;
         let all = &sum.counted;

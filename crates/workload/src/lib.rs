@@ -9,6 +9,7 @@ pub mod latency;
 pub mod operations;
 pub mod pace;
 pub mod simulated;
+pub mod transactions;
 pub mod trial;
 pub mod workload;
 

@@ -8,7 +8,7 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
 use isochrone_sim::{
-    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Planned, Record, Report,
+    Admin, Config, Cost, FaultKind, FaultPlan, FaultSet, Jitter, NodeConfig, Planned, Record, Report, Shape,
     Simulation, Violation, ViolationKind,
 };
 
@@ -40,11 +40,11 @@ impl<F: Protocol> Clone for Bridge<F> {
 
 impl<F: Protocol> Copy for Bridge<F> {}
 
-/// What all trials of one campaign have in common.
+/// What all trials of one campaign have in common; `W` is a workload of commands or of transactions.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct Terms<W = Workload> {
     /// What clients do.
-    pub workload: Workload,
+    pub workload: W,
     /// Sessions on each node's client.
     pub sessions: u32,
     /// Sessions on the client of each node, by node, in the place of `sessions`.
@@ -81,9 +81,9 @@ pub struct Terms {
     pub plant: Option<String>,
 }
 
-impl Terms {
+impl<W> Terms<W> {
     /// The terms of a latency measurement: nothing goes wrong, nothing costs time but distance.
-    pub fn quiet(workload: Workload, duration: Span) -> Terms {
+    pub fn quiet(workload: W, duration: Span) -> Terms<W> {
         Terms {
             workload,
             sessions: 1,
@@ -107,13 +107,36 @@ impl Terms {
     }
 
     /// The terms of a safety run: these faults, a few hundred operations on a few keys.
-    pub fn hostile(workload: Workload, faults: FaultSet) -> Terms {
+    pub fn hostile(workload: W, faults: FaultSet) -> Terms<W> {
         Terms {
             sessions: 2,
             requests_max: 120,
             faults,
             // Ten seconds hold several elections of a wide-area group.
             ..Terms::quiet(workload, Span::from_secs(10))
+        }
+    }
+
+    /// What goes wrong in the run of this seed.
+    pub(crate) fn plan(&self, seed: u64, faults: FaultSet, shape: &Shape) -> FaultPlan {
+        if self.script.is_empty() {
+            return FaultPlan::draw(seed, faults, shape);
+        }
+        let kinds = self.script.iter().fold(FaultSet::NONE, |kinds, fault| kinds.with(fault.kind));
+        FaultPlan { kinds, faults: self.script.clone() }
+    }
+
+    /// The pause of a closed loop: with faults one makes room for them between the requests.
+    pub(crate) fn think(&self, random: &mut Random) -> Span {
+        if self.faults.is_empty() { Span::ZERO } else { Span::from_millis(random.below(60)) }
+    }
+
+    /// The part of the run that counts.
+    pub(crate) fn counted(&self) -> Window {
+        match self.window {
+            Some(window) => window,
+            None if self.faults.is_empty() => Window::middle(Instant::ZERO, self.duration),
+            None => Window::ALL,
         }
     }
 }
@@ -172,12 +195,7 @@ pub fn run<F: Protocol>(
     let region_of = config.nodes.iter().map(|node| node.region).collect();
     let mut simulation = Simulation::<F>::new(config, &placement);
     let tolerated = deployment.keyspace(keyspace).crashes_max();
-    let mut plan = if terms.script.is_empty() {
-        FaultPlan::draw(seed, terms.faults, &simulation.shape(tolerated))
-    } else {
-        let kinds = terms.script.iter().fold(FaultSet::NONE, |kinds, fault| kinds.with(fault.kind));
-        FaultPlan { kinds, faults: terms.script.clone() }
-    };
+    let mut plan = terms.plan(seed, terms.faults, &simulation.shape(tolerated));
     let membership = plan.kinds.contains(FaultKind::Membership);
     for _ in 0..terms.moves {
         let at = Span::from_nanos(random.below(terms.duration.as_nanos().max(1)));
@@ -196,17 +214,12 @@ pub fn run<F: Protocol>(
         pace: match terms.rate {
             Some(rate) => Pace::Open { rate },
             // With faults a pause makes room for them between the requests.
-            None if terms.faults.is_empty() => Pace::Closed { think: Span::ZERO },
-            None => Pace::Closed { think: Span::from_millis(random.below(60)) },
+            None => Pace::Closed { think: terms.think(&mut random) },
         },
         until: Instant::ZERO + terms.duration,
         requests_max: terms.requests_max,
         sessions,
-        window: match terms.window {
-            Some(window) => window,
-            None if terms.faults.is_empty() => Window::middle(Instant::ZERO, terms.duration),
-            None => Window::ALL,
-        },
+        window: terms.counted(),
         seed: random.below(u64::MAX),
         history: terms.check,
         skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
@@ -239,7 +252,7 @@ pub fn run<F: Protocol>(
 }
 
 /// The cluster of a deployment: its nodes, its delays, one core each.
-fn config(deployment: &Deployment, terms: &Terms, seed: u64) -> Config {
+pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) -> Config {
     let regions: Vec<&str> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
     let nodes = deployment.nodes();
     let delays = nodes

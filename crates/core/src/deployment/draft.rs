@@ -13,6 +13,9 @@ pub(crate) struct Located<T> {
     pub(crate) value: T,
 }
 
+/// A list of strings, each with its line.
+pub(crate) type Names = Located<Vec<Located<String>>>;
+
 /// The text of a file and where its lines begin.
 pub(crate) struct Source<'a> {
     text: &'a str,
@@ -169,11 +172,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of strings, each with its line.
-    pub(crate) fn texts(
-        &mut self,
-        key: &'static str,
-        mistakes: &mut Mistakes,
-    ) -> Option<Located<Vec<Located<String>>>> {
+    pub(crate) fn texts(&mut self, key: &'static str, mistakes: &mut Mistakes) -> Option<Names> {
         let source = self.source;
         self.read(key, mistakes, |value| {
             let wanted = || Refusal::new("is not a list of names", "write [\"a\", \"b\", \"c\"]");
@@ -193,7 +192,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &'static str,
         mistakes: &mut Mistakes,
-    ) -> Option<Located<Vec<Located<Vec<Located<String>>>>>> {
+    ) -> Option<Located<Vec<Names>>> {
         let source = self.source;
         self.read(key, mistakes, |value| {
             let wanted = || {

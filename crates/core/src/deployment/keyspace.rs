@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Located, Section};
+use super::draft::{Located, Names, Section};
 use super::parse::{Parser, REPLICATIONS, find_replica};
 use super::values::{one_of, suggest};
 use super::{Keyspace, Node, Parameters, Region};
@@ -216,7 +216,7 @@ impl Parser<'_> {
     fn listed_replicas(
         &mut self,
         section: &Section<'_>,
-        listed: &Located<Vec<Located<String>>>,
+        listed: &Names,
         nodes: &[(u32, Node)],
     ) -> Option<Vec<NodeId>> {
         let mut replicas = Vec::new();

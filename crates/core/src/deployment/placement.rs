@@ -1,7 +1,7 @@
 //! Where each partition stands, for protocols that place them one by one.
 
 use super::Keyspace;
-use super::draft::{Located, Section};
+use super::draft::{Names, Section};
 use super::parse::{Parser, REPLICATIONS};
 use super::values::{one_of, suggest};
 use super::{Node, keyspace::PARTITIONS_MAX};
@@ -88,7 +88,7 @@ impl Parser<'_> {
         &mut self,
         section: &Section<'_>,
         partition: usize,
-        listed: &Located<Vec<Located<String>>>,
+        listed: &Names,
         nodes: &[(u32, Node)],
     ) -> Option<Vec<NodeId>> {
         let mut group = Vec::new();
