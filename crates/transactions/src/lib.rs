@@ -4,8 +4,10 @@
 //! same for all is written once: what a host may ask and is told ([`request`]), where partitions stand ([`Map`],
 //! [`Placement`]).
 
+pub mod carousel;
 mod family;
 pub mod group;
+mod limits;
 mod map;
 mod mutations;
 mod placement;
@@ -13,6 +15,6 @@ pub mod request;
 pub mod retry;
 
 pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};
-pub use map::{Group, Map, Split};
+pub use map::{Distances, Group, Map, Split};
 pub use placement::Placement;
 pub use request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};

@@ -101,6 +101,8 @@ pub enum Reason {
     HeartbeatLost,
     /// A participant does not know it.
     Presumed,
+    /// A partition could not be reached in time.
+    Unavailable,
     /// It asked for a moment that a partition cannot serve: too far ahead, or too long ago.
     OutOfTime,
 }
@@ -114,6 +116,7 @@ impl Reason {
             Reason::Client => "client_abort",
             Reason::HeartbeatLost => "heartbeat_lost",
             Reason::Presumed => "presumed",
+            Reason::Unavailable => "unavailable",
             Reason::OutOfTime => "out_of_time",
         }
     }

@@ -135,6 +135,11 @@ impl<R: Rules> Turn<'_, R> {
         self.appended.push(entry);
     }
 
+    /// How many entries wait for the log to take them.
+    pub fn backlog(&self) -> usize {
+        self.appended.len()
+    }
+
     /// As [`Effects::send`].
     pub fn send(&mut self, to: ProcessId, message: R::Message) {
         self.effects.send(to, Message::Own(message));
@@ -300,12 +305,17 @@ impl<R: Rules> Server<R> {
         input(&mut self.rules, &mut turn);
     }
 
-    /// Gives the log what was appended. It refuses what is too much for its queue: the rules ask again by their timers.
+    /// Gives the log what was appended; what it has no room for waits here, in order.
     fn flush(&mut self, effects: &mut Effects<Self>) {
-        for entry in std::mem::take(&mut self.appended) {
-            let bytes = wire::encoded_size(&entry) + 8;
-            let _ = self.log.propose(Entry(entry), bytes, effects.now());
+        let mut taken = 0;
+        for entry in &self.appended {
+            let bytes = wire::encoded_size(entry) + 8;
+            if self.log.propose(Entry(entry.clone()), bytes, effects.now()).is_err() {
+                break;
+            }
+            taken += 1;
         }
+        self.appended.drain(..taken);
     }
 }
 
@@ -402,11 +412,12 @@ impl<R: Rules> Process for Server<R> {
     }
 
     fn settle(&mut self, effects: &mut Effects<Self>) {
-        // A group of one decides in `settle`, and its rules may append again.
         loop {
+            let waiting = self.appended.len();
             self.flush(effects);
             self.with_log(effects, |log, inner| log.settle(inner));
-            if self.appended.is_empty() {
+            // A group of one decides in `settle`, and its rules append again.
+            if self.appended.is_empty() || self.appended.len() >= waiting {
                 break;
             }
         }

@@ -1,0 +1,569 @@
+//! The client: asks for reads and preparation at once, lets a leader of its region coordinate, and says that it lives
+//! as long as anything is open.
+
+mod snapshot;
+
+use super::message::{Ended, Message, Part, Timer, Word};
+use super::parameters::{Parameters, Reads};
+use crate::family;
+use crate::group;
+use crate::limits;
+use crate::map::{Distances, Map};
+use crate::request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use isochrone_core::{
+    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase,
+    Process, ProcessId, Snapshot, Span, Ticket,
+};
+use isochrone_store::versions::Version;
+use snapshot::Reading;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Resends of one thing are at most this many doublings apart.
+const BACKOFF_MAX: u32 = 4;
+
+/// The client role. See the module.
+#[derive(Clone)]
+pub struct Client {
+    me: ClientId,
+    map: Map,
+    distances: Distances,
+    knobs: Parameters,
+    count: u64,
+    open: BTreeMap<u64, Txn>,
+    /// Who leads each group, where that is known to be another than at first.
+    leaders: BTreeMap<PartitionId, ProcessId>,
+    /// The latest outcome seen: later reads are at a later moment (1.2).
+    latest: Version,
+    beating: bool,
+}
+
+impl Hash for Client {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.count, &self.open, &self.leaders, self.latest).hash(hasher);
+    }
+}
+
+/// A transaction that is not over.
+#[derive(Clone, Hash, Debug)]
+struct Txn {
+    /// Who waits for what comes next.
+    ticket: Option<Ticket>,
+    /// The keys read, in the order asked for.
+    reads: Vec<Blob>,
+    writes: BTreeSet<Blob>,
+    parts: Arc<[Part]>,
+    coordinator: PartitionId,
+    /// What was read, by partition: the first answer counts.
+    values: BTreeMap<PartitionId, Vec<Read>>,
+    stage: Stage,
+    begun: Instant,
+    next: Instant,
+    attempts: u32,
+}
+
+#[derive(Clone, Hash, Debug)]
+enum Stage {
+    /// Reads are under way. With a snapshot wanted, it goes on by itself.
+    Reading { snapshot: bool },
+    /// The host has what was read.
+    Open,
+    /// It is to commit.
+    Committing { updates: Arc<[Update]>, snapshot: bool, since: Instant },
+    /// A read-only transaction at a moment.
+    Moment(Reading),
+    /// It was refused before the host asked to commit (8.9).
+    Doomed(Reason),
+}
+
+impl Client {
+    fn id(&self, sequence: u64) -> TxnId {
+        CommandId { client: self.me, sequence }
+    }
+
+    /// Everything below is over.
+    fn below(&self) -> u64 {
+        self.open.keys().next().copied().unwrap_or(self.count + 1)
+    }
+
+    fn leader(&self, partition: PartitionId) -> ProcessId {
+        self.leaders.get(&partition).copied().unwrap_or_else(|| self.map.group(partition).leader())
+    }
+
+    /// Nobody has answered there: another replica may lead by now.
+    fn turn_from(&mut self, partition: PartitionId) {
+        let members = &self.map.group(partition).members;
+        let leader = self.leader(partition);
+        let at = members.iter().position(|member| member.process == leader).unwrap_or(0);
+        self.leaders.insert(partition, members[(at + 1) % members.len()].process);
+    }
+
+    /// Who coordinates: a participant that is led in this region, else any group that is, else the one whose leader is
+    /// nearest (2.2).
+    fn coordinator(&self, parts: &[Part]) -> PartitionId {
+        let participates = |partition: PartitionId| parts.iter().any(|part| part.partition == partition);
+        // There are at most 1,024.
+        let groups = (0..self.map.groups.len() as u16).map(PartitionId);
+        let rank = |partition: &PartitionId| {
+            let leader = self.leader(*partition);
+            let (local, near) = (self.distances.local(leader.node), self.distances.to(leader));
+            let far = if local { Span::ZERO } else { near };
+            (!local, far, !participates(*partition), *partition)
+        };
+        groups.min_by_key(rank).unwrap_or_default()
+    }
+
+    fn divide(&self, reads: &[Blob], writes: &[Blob]) -> Arc<[Part]> {
+        let mut sets: BTreeMap<PartitionId, (Vec<Blob>, Vec<Blob>)> = BTreeMap::new();
+        for key in reads {
+            sets.entry(self.map.partition(key)).or_default().0.push(key.clone());
+        }
+        for key in writes {
+            sets.entry(self.map.partition(key)).or_default().1.push(key.clone());
+        }
+        let part = |(partition, (reads, writes)): (PartitionId, (Vec<Blob>, Vec<Blob>))| Part {
+            partition,
+            reads: reads.into(),
+            writes: writes.into(),
+        };
+        sets.into_iter().map(part).collect()
+    }
+
+    fn begin(&mut self, ticket: Ticket, reads: Vec<Blob>, writes: Vec<Blob>, effects: &mut Effects<Self>) {
+        let bounds = limits::Bounds { keys: self.knobs.keys_max, bytes: self.knobs.bytes_max };
+        let refusal = match bounds.check_sets(&reads, &writes) {
+            Err(refusal) => Some(refusal),
+            Ok(()) if self.open.len() >= self.knobs.open_max => Some(Refusal::Overloaded(self.open.len())),
+            Ok(()) => None,
+        };
+        if let Some(refusal) = refusal {
+            return effects.complete_ahead(ticket, Outcome::Refused(refusal));
+        }
+        self.count += 1;
+        let (sequence, now) = (self.count, effects.now());
+        let parts = self.divide(&reads, &writes);
+        let stage = match writes.is_empty() {
+            true => Stage::Moment(Reading::default()),
+            false => Stage::Reading { snapshot: false },
+        };
+        let txn = Txn {
+            ticket: Some(ticket),
+            reads,
+            writes: writes.into_iter().collect(),
+            coordinator: self.coordinator(&parts),
+            parts,
+            values: BTreeMap::new(),
+            stage,
+            begun: now,
+            next: now + self.knobs.resend,
+            attempts: 0,
+        };
+        self.open.insert(sequence, txn);
+        self.advance(sequence, true, effects);
+        self.beat_soon(effects);
+    }
+
+    /// Sends what the stage of a transaction needs; a first time, or again to whoever has not answered.
+    fn advance(&mut self, sequence: u64, first: bool, effects: &mut Effects<Self>) {
+        let Some(txn) = self.open.get(&sequence) else { return };
+        match &txn.stage {
+            Stage::Moment(_) => return self.read_moment(sequence, first, effects),
+            Stage::Reading { .. } => {
+                self.ask_to_prepare(sequence, effects);
+                let (id, below, parts) = (self.id(sequence), self.below(), txn.parts.clone());
+                let coordinator = self.leader(txn.coordinator);
+                Self::send(coordinator, Word::Begin { txn: id, below, parts }, effects);
+            }
+            Stage::Committing { .. } => {
+                if !first {
+                    // What is only written is acknowledged by nobody before the end.
+                    self.ask_to_prepare(sequence, effects);
+                }
+                self.ask_to_commit(sequence, effects);
+            }
+            Stage::Open | Stage::Doomed(_) => return,
+        }
+        self.answer_reads(sequence, effects);
+    }
+
+    fn send(to: ProcessId, word: Word, effects: &mut Effects<Self>) {
+        // A client writes nothing down.
+        effects.send_ahead(to, Message::Own(word));
+    }
+
+    fn ask_to_prepare(&self, sequence: u64, effects: &mut Effects<Self>) {
+        let Some(txn) = self.open.get(&sequence) else { return };
+        let (id, below) = (self.id(sequence), self.below());
+        let coordinator = self.leader(txn.coordinator);
+        for part in txn.parts.iter() {
+            let leader = self.leader(part.partition);
+            let group = self.map.group(part.partition);
+            let wanted = !part.reads.is_empty() && !txn.values.contains_key(&part.partition);
+            let near = self.near(part.partition);
+            for member in group.members.iter() {
+                let to = member.process;
+                if self.knobs.cpc || to == leader {
+                    let (part, vote) = (part.clone(), self.knobs.cpc);
+                    let read = wanted && (to == leader || Some(to) == near);
+                    Self::send(to, Word::Prepare { txn: id, below, coordinator, part, read, vote }, effects);
+                }
+            }
+        }
+    }
+
+    /// The follower that serves reads, if one does (5.3).
+    fn near(&self, partition: PartitionId) -> Option<ProcessId> {
+        let nearest = self
+            .map
+            .group(partition)
+            .members
+            .iter()
+            .map(|member| member.process)
+            .min_by_key(|process| (!self.distances.local(process.node), self.distances.to(*process)))?;
+        match self.knobs.reads {
+            Reads::Leader => None,
+            Reads::Local => Some(nearest).filter(|process| self.distances.local(process.node)),
+            Reads::Nearest => Some(nearest),
+        }
+    }
+
+    fn ask_to_commit(&self, sequence: u64, effects: &mut Effects<Self>) {
+        let Some(txn) = self.open.get(&sequence) else { return };
+        let Stage::Committing { updates, .. } = &txn.stage else { return };
+        let versions = |reads: &Vec<Read>| reads.iter().map(|read| read.version).collect();
+        let seen = txn.values.iter().map(|(partition, reads)| (*partition, versions(reads))).collect();
+        let word = Word::Commit {
+            txn: self.id(sequence),
+            below: self.below(),
+            parts: txn.parts.clone(),
+            updates: updates.clone(),
+            seen,
+        };
+        Self::send(self.leader(txn.coordinator), word, effects);
+    }
+
+    /// Whether everything was read; then the host is told, or the transaction goes on.
+    fn answer_reads(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let id = self.id(sequence);
+        let Some(txn) = self.open.get_mut(&sequence) else { return };
+        let Stage::Reading { snapshot } = txn.stage else { return };
+        let complete =
+            txn.parts.iter().all(|part| part.reads.is_empty() || txn.values.contains_key(&part.partition));
+        if !complete {
+            return;
+        }
+        let now = effects.now();
+        txn.attempts = 0;
+        if snapshot {
+            txn.stage = Stage::Committing { updates: Arc::default(), snapshot, since: now };
+            txn.next = now + self.knobs.resend;
+            return self.advance(sequence, true, effects);
+        }
+        txn.stage = Stage::Open;
+        let reads = txn.in_order();
+        if let Some(ticket) = txn.ticket.take() {
+            effects.complete_ahead(ticket, Outcome::Begun { txn: id, reads });
+        }
+    }
+
+    fn on_values(
+        &mut self,
+        id: TxnId,
+        partition: PartitionId,
+        reads: Vec<Read>,
+        effects: &mut Effects<Self>,
+    ) {
+        if id.client != self.me {
+            return;
+        }
+        let Some(txn) = self.open.get_mut(&id.sequence) else { return };
+        if matches!(txn.stage, Stage::Reading { .. }) {
+            // The first answer of a partition, whole (5.3).
+            txn.values.entry(partition).or_insert(reads);
+            self.answer_reads(id.sequence, effects);
+        }
+    }
+
+    fn commit(&mut self, ticket: Ticket, id: TxnId, updates: Vec<Update>, effects: &mut Effects<Self>) {
+        let bounds = limits::Bounds { keys: self.knobs.keys_max, bytes: self.knobs.bytes_max };
+        let txn = self.open.get_mut(&id.sequence).filter(|_| id.client == self.me);
+        let Some(txn) = txn else {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(id)));
+        };
+        match &txn.stage {
+            Stage::Open => {}
+            Stage::Doomed(reason) => {
+                let outcome = Outcome::Aborted(*reason);
+                self.open.remove(&id.sequence);
+                return effects.complete_ahead(ticket, outcome);
+            }
+            _ => return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(id))),
+        }
+        if let Err(refusal) = bounds.check_updates(&updates, &txn.writes) {
+            return effects.complete_ahead(ticket, Outcome::Refused(refusal));
+        }
+        let now = effects.now();
+        txn.ticket = Some(ticket);
+        txn.stage = Stage::Committing { updates: updates.into(), snapshot: false, since: now };
+        (txn.attempts, txn.next) = (0, now + self.knobs.resend);
+        self.advance(id.sequence, true, effects);
+    }
+
+    fn abort(&mut self, ticket: Ticket, id: TxnId, effects: &mut Effects<Self>) {
+        let known = id.client == self.me
+            && self
+                .open
+                .get(&id.sequence)
+                .is_some_and(|txn| matches!(txn.stage, Stage::Open | Stage::Doomed(_)));
+        if !known {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(id)));
+        }
+        self.give_up(id.sequence, effects);
+        effects.complete_ahead(ticket, Outcome::Aborted(Reason::Client));
+    }
+
+    /// Ends a transaction that was not asked to commit. If nobody hears of that, its silence says the same.
+    fn give_up(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let (id, below) = (self.id(sequence), self.below());
+        if let Some(txn) = self.open.remove(&sequence) {
+            let to = self.leader(txn.coordinator);
+            Self::send(to, Word::Abort { txn: id, below, parts: txn.parts }, effects);
+        }
+    }
+
+    fn on_ended(&mut self, id: TxnId, ended: Ended, fast: bool, effects: &mut Effects<Self>) {
+        if id.client != self.me {
+            return;
+        }
+        let Some(txn) = self.open.get_mut(&id.sequence) else { return };
+        let (snapshot, since) = match &txn.stage {
+            Stage::Committing { snapshot, since, .. } => (*snapshot, *since),
+            stage => {
+                if let (Ended::Aborted(reason), Stage::Open) = (ended, stage) {
+                    txn.stage = Stage::Doomed(reason);
+                }
+                return;
+            }
+        };
+        let Some(txn) = self.open.remove(&id.sequence) else { return };
+        let outcome = match ended {
+            Ended::Committed(at) => {
+                self.latest = self.latest.max(at);
+                let path = match (self.knobs.cpc, fast) {
+                    (false, _) => Path::Leader,
+                    (true, true) => Path::Fast,
+                    (true, false) => Path::Slow,
+                };
+                let total = effects.now().since(txn.begun);
+                let mut phases = [Span::ZERO; Phase::ALL.len()];
+                // Reading, and committing.
+                (phases[0], phases[2]) = (since.since(txn.begun), effects.now().since(since));
+                effects.mark(group::Note::Fact(Fact::Committed { id, path, total, phases }));
+                match snapshot {
+                    true => Outcome::Snapshot { reads: txn.in_order(), at },
+                    false => Outcome::Committed { at },
+                }
+            }
+            Ended::Aborted(reason) => Outcome::Aborted(reason),
+        };
+        if let Some(ticket) = txn.ticket {
+            effects.complete_ahead(ticket, outcome);
+        }
+    }
+
+    fn on_not_leader(
+        &mut self,
+        from: ProcessId,
+        partition: PartitionId,
+        leader: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        // Old news of one that is not asked any more.
+        if self.leader(partition) != from {
+            return;
+        }
+        let Some(leader) = leader.filter(|leader| leader.partition == partition && *leader != from) else {
+            return;
+        };
+        self.leaders.insert(partition, leader);
+        let waits = |txn: &Txn| {
+            txn.coordinator == partition || txn.parts.iter().any(|part| part.partition == partition)
+        };
+        let waiting = self.open.iter().filter(|(_, txn)| waits(txn)).map(|(sequence, _)| *sequence);
+        for sequence in waiting.collect::<Vec<_>>() {
+            self.advance(sequence, false, effects);
+        }
+    }
+
+    fn beat_soon(&mut self, effects: &mut Effects<Self>) {
+        if !std::mem::replace(&mut self.beating, true) {
+            effects.arm(group::Timer::Own(Timer::Sweep), self.beat_every());
+        }
+    }
+
+    /// Often enough to ask again in time.
+    fn beat_every(&self) -> Span {
+        self.knobs.heartbeat.min(self.knobs.resend)
+    }
+
+    /// Says that it lives, asks again for what is late, and ends what takes too long.
+    fn beat(&mut self, effects: &mut Effects<Self>) {
+        self.beating = false;
+        let (now, limit) = (effects.now(), self.knobs.limit);
+        let mut coordinators: BTreeMap<PartitionId, Vec<u64>> = BTreeMap::new();
+        let (mut late, mut dead) = (Vec::new(), Vec::new());
+        for (sequence, txn) in &mut self.open {
+            if !matches!(txn.stage, Stage::Moment(_)) {
+                coordinators.entry(txn.coordinator).or_default().push(*sequence);
+            }
+            if now.since(txn.begun) >= limit {
+                dead.push(*sequence);
+            } else if now >= txn.next {
+                txn.attempts += 1;
+                txn.next = now + self.knobs.resend * (1 << txn.attempts.min(BACKOFF_MAX));
+                late.push(*sequence);
+            }
+        }
+        let (client, below) = (self.me, self.below());
+        for (partition, open) in coordinators {
+            Self::send(self.leader(partition), Word::Heartbeat { client, below, open }, effects);
+        }
+        for sequence in dead {
+            self.time_out(sequence, effects);
+        }
+        for sequence in late {
+            self.turn_from_silent(sequence);
+            self.advance(sequence, false, effects);
+        }
+        if !self.open.is_empty() {
+            self.beat_soon(effects);
+        }
+    }
+
+    /// Who has not answered may lead no more.
+    fn turn_from_silent(&mut self, sequence: u64) {
+        let Some(txn) = self.open.get(&sequence) else { return };
+        let silent: Vec<PartitionId> = match &txn.stage {
+            Stage::Reading { .. } => txn
+                .parts
+                .iter()
+                .filter(|part| !part.reads.is_empty() && !txn.values.contains_key(&part.partition))
+                .map(|part| part.partition)
+                .collect(),
+            Stage::Committing { .. } => vec![txn.coordinator],
+            Stage::Moment(reading) => reading.silent(&txn.parts),
+            Stage::Open | Stage::Doomed(_) => Vec::new(),
+        };
+        for partition in silent {
+            self.turn_from(partition);
+        }
+    }
+
+    fn time_out(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let Some(txn) = self.open.get_mut(&sequence) else { return };
+        let ticket = txn.ticket.take();
+        let outcome = match txn.stage {
+            Stage::Committing { snapshot: false, .. } => {
+                self.open.remove(&sequence);
+                Outcome::Unknown
+            }
+            Stage::Moment(_) => {
+                self.open.remove(&sequence);
+                Outcome::Aborted(Reason::Unavailable)
+            }
+            _ => {
+                self.give_up(sequence, effects);
+                Outcome::Aborted(Reason::Unavailable)
+            }
+        };
+        if let Some(ticket) = ticket {
+            effects.complete_ahead(ticket, outcome);
+        }
+    }
+}
+
+impl Txn {
+    /// What was read, in the order it was asked for.
+    fn in_order(&self) -> Vec<Read> {
+        let by_key: BTreeMap<&Blob, &Read> =
+            self.values.values().flatten().map(|read| (&read.key, read)).collect();
+        self.reads.iter().filter_map(|key| by_key.get(key).map(|read| (*read).clone())).collect()
+    }
+}
+
+impl Process for Client {
+    type Setup = family::Client<Parameters>;
+    type Message = Message;
+    type Record = ();
+    type Request = Request;
+    type Outcome = Outcome;
+    type Timer = group::Timer<Timer>;
+    type Mark = group::Note;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Client {
+        Client {
+            me: identity.into(),
+            map: setup.map.clone(),
+            distances: setup.distances.clone(),
+            knobs: setup.parameters,
+            count: 0,
+            open: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            latest: Version::NONE,
+            beating: false,
+        }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, _: &mut Effects<Self>) {}
+
+    fn receive(&mut self, from: ProcessId, message: Message, effects: &mut Effects<Self>) {
+        let Message::Own(word) = message else { return };
+        match word {
+            Word::Values { txn, partition, leads, reads } => {
+                if leads {
+                    self.leaders.insert(partition, from);
+                }
+                self.on_values(txn, partition, reads, effects);
+            }
+            Word::Ended { txn, ended, fast } => {
+                self.leaders.insert(from.partition, from);
+                self.on_ended(txn, ended, fast, effects);
+            }
+            Word::ReadIs { txn, partition, at, reads } => {
+                self.leaders.insert(partition, from);
+                self.on_read_is(txn, partition, at, reads, effects);
+            }
+            Word::NotLeader { partition, leader } => self.on_not_leader(from, partition, leader, effects),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request, effects: &mut Effects<Self>) {
+        match request {
+            Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
+            Request::Commit { txn, updates } => self.commit(ticket, txn, updates, effects),
+            Request::Abort { txn } => self.abort(ticket, txn, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        for txn in self.open.values_mut() {
+            txn.ticket.take_if(|known| *known == ticket);
+        }
+    }
+
+    fn expire(&mut self, _: Self::Timer, effects: &mut Effects<Self>) {
+        self.beat(effects);
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+}

@@ -1,0 +1,549 @@
+//! The coordinator: gathers prepare decisions, replicates sets and writes, decides, tells the client, and writes back.
+//!
+//! The client is told before the decision is replicated: it follows from what is (3.2). What does not follow from that,
+//! an abort because a client was not heard of, or because nobody knew of the transaction, is replicated before anybody
+//! is told. The outcome goes to the participants once it is *reproducible* (8.2): every participant has answered by its
+//! log with the moment that was used, or the decision is in the log.
+
+use super::{Coordinated, Partition, Seen, Turn};
+use crate::carousel::Mutation;
+use crate::carousel::message::{Ended, Entry, Part, Verdict, Word};
+use crate::request::{Reason, TxnId, Update};
+use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, ReplicaId};
+use isochrone_store::versions::Version;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Resends of one thing are at most this many doublings apart.
+const BACKOFF_MAX: u32 = 4;
+
+/// A transaction that this leader coordinates.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Running {
+    /// Nothing as long as only votes have come.
+    parts: Arc<[Part]>,
+    votes: BTreeMap<(PartitionId, ReplicaId), (Ballot, bool, Verdict)>,
+    /// What decides, by partition, and whether votes did.
+    settled: BTreeMap<PartitionId, (Verdict, bool)>,
+    /// What the participants' logs say.
+    logged: BTreeMap<PartitionId, Verdict>,
+    /// The client waits for the outcome.
+    asked: bool,
+    /// What it writes has been appended.
+    writing: bool,
+    ended: Option<Ended>,
+    /// That rests on nothing replicated, and must be before it shows.
+    unilateral: bool,
+    /// The participants are being told.
+    written_back: bool,
+    forgetting: bool,
+    acknowledged: BTreeSet<PartitionId>,
+    since: Instant,
+    heard: Instant,
+    /// When what is unanswered is asked again.
+    next: Instant,
+    attempts: u32,
+}
+
+impl Running {
+    fn new(parts: Arc<[Part]>, now: Instant, next: Instant) -> Running {
+        Running {
+            parts,
+            votes: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            logged: BTreeMap::new(),
+            asked: false,
+            writing: false,
+            ended: None,
+            unilateral: false,
+            written_back: false,
+            forgetting: false,
+            acknowledged: BTreeSet::new(),
+            since: now,
+            heard: now,
+            next,
+            attempts: 0,
+        }
+    }
+
+    /// Whether every participant's log says what was used.
+    fn reproducible(&self) -> bool {
+        self.settled.iter().all(|(partition, (used, _))| self.logged.get(partition) == Some(used))
+    }
+}
+
+impl Partition {
+    fn running(&mut self, txn: TxnId, turn: &Turn<'_>) -> Option<&mut Running> {
+        let (now, resend) = (turn.now(), self.knobs.resend);
+        let running = &mut self.lead.as_mut()?.running;
+        Some(running.entry(txn).or_insert_with(|| Running::new(Arc::default(), now, now + resend)))
+    }
+
+    pub(super) fn on_begin(
+        &mut self,
+        _client: ProcessId,
+        txn: TxnId,
+        parts: Arc<[Part]>,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.is_past(txn) || self.state.coordinated.contains_key(&txn) {
+            return;
+        }
+        let Some(running) = self.running(txn, turn) else { return };
+        running.heard = turn.now();
+        if running.parts.is_empty() {
+            running.parts = parts.clone();
+            turn.append(Entry::Begin { txn, parts });
+            self.evaluate(txn, turn);
+        }
+    }
+
+    pub(super) fn on_commit(
+        &mut self,
+        client: ProcessId,
+        txn: TxnId,
+        parts: Arc<[Part]>,
+        updates: Arc<[Update]>,
+        seen: Seen,
+        turn: &mut Turn<'_>,
+    ) {
+        let known = self.state.coordinated.get(&txn);
+        if let Some(ended) = known.and_then(|known| known.ended) {
+            return turn.send_ahead(client, Word::Ended { txn, ended, fast: false });
+        }
+        if known.is_none() && self.is_past(txn) {
+            return;
+        }
+        let written = known.is_some_and(|known| known.write.is_some());
+        let Some(running) = self.running(txn, turn) else { return };
+        if running.parts.is_empty() {
+            running.parts = parts.clone();
+        }
+        running.asked = true;
+        match running.ended {
+            Some(_) if running.unilateral => {}
+            Some(ended) => turn.send_ahead(client, Word::Ended { txn, ended, fast: false }),
+            None if running.writing || written => {}
+            None => {
+                running.writing = true;
+                turn.append(Entry::Write { txn, parts, updates, seen });
+                self.evaluate(txn, turn);
+            }
+        }
+    }
+
+    /// The client gives up. After it has asked to commit it cannot any more.
+    pub(super) fn on_abort(
+        &mut self,
+        _client: ProcessId,
+        txn: TxnId,
+        parts: Arc<[Part]>,
+        turn: &mut Turn<'_>,
+    ) {
+        let known = self.state.coordinated.get(&txn);
+        if known.is_some_and(|known| known.ended.is_some() || known.write.is_some())
+            || known.is_none() && self.is_past(txn)
+        {
+            return;
+        }
+        self.abort(txn, parts, Reason::Client, turn);
+    }
+
+    /// Ends a transaction that nobody has asked to commit, for a reason that is nowhere replicated.
+    fn abort(&mut self, txn: TxnId, parts: Arc<[Part]>, reason: Reason, turn: &mut Turn<'_>) {
+        let unreplicated = self.knobs.mutated(Mutation::AbortUnreplicated);
+        let Some(running) = self.running(txn, turn) else { return };
+        if running.writing || running.ended.is_some() {
+            return;
+        }
+        if running.parts.is_empty() {
+            running.parts = parts;
+        }
+        let ended = Ended::Aborted(reason);
+        running.ended = Some(ended);
+        running.unilateral = !unreplicated;
+        if unreplicated {
+            return self.write_back(txn, turn);
+        }
+        let parts = running.parts.clone();
+        turn.append(Entry::Decision { txn, parts, ended });
+    }
+
+    pub(super) fn on_heartbeat(&mut self, client: ClientId, open: &[u64], turn: &Turn<'_>) {
+        let Some(lead) = &mut self.lead else { return };
+        for sequence in open {
+            if let Some(running) = lead.running.get_mut(&TxnId { client, sequence: *sequence }) {
+                running.heard = turn.now();
+            }
+        }
+    }
+
+    pub(super) fn on_vote(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        partition: PartitionId,
+        (replica, term, leads): (ReplicaId, Ballot, bool),
+        verdict: Verdict,
+        turn: &mut Turn<'_>,
+    ) {
+        if leads {
+            self.leaders.insert(partition, from);
+        }
+        let over = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
+        if over || self.is_past(txn) {
+            return;
+        }
+        let Some(running) = self.running(txn, turn) else { return };
+        let known = running.votes.entry((partition, replica)).or_insert((term, leads, verdict.clone()));
+        if term >= known.0 {
+            *known = (term, leads || (known.1 && known.0 == term), verdict);
+        }
+        self.evaluate(txn, turn);
+    }
+
+    pub(super) fn on_prepared(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        partition: PartitionId,
+        verdict: Verdict,
+        turn: &mut Turn<'_>,
+    ) {
+        self.leaders.insert(partition, from);
+        let over = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
+        if over || self.is_past(txn) {
+            return;
+        }
+        let Some(running) = self.running(txn, turn) else { return };
+        running.logged.insert(partition, verdict);
+        if let (Some(Ended::Committed(_)), false, true) =
+            (running.ended, running.written_back, running.reproducible())
+        {
+            return self.write_back(txn, turn);
+        }
+        self.evaluate(txn, turn);
+    }
+
+    /// Settles what can be, and decides if that is enough.
+    fn evaluate(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+        let knobs = self.knobs;
+        let (unwritten, versions_ignored) =
+            (knobs.mutated(Mutation::CommitUnwritten), knobs.mutated(Mutation::VersionsIgnored));
+        let write = self.state.coordinated.get(&txn).and_then(|known| known.write.clone());
+        let sizes: Vec<usize> = self.map.groups.iter().map(|group| group.members.len()).collect();
+        let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
+        if running.ended.is_some() || running.parts.is_empty() {
+            return;
+        }
+        let (mut all, mut stale, mut refusal) = (true, false, None);
+        let mut at = Version::NONE;
+        for part in running.parts.iter() {
+            let partition = part.partition;
+            if !running.settled.contains_key(&partition) {
+                let replicas = sizes[usize::from(partition.0)];
+                let fast = fast(&running.votes, partition, replicas, &knobs);
+                let settled = match running.logged.get(&partition) {
+                    Some(verdict) => Some((verdict.clone(), false)),
+                    None => fast.map(|verdict| (verdict, true)),
+                };
+                if let Some(settled) = settled {
+                    turn.count(if settled.1 { "settled_by_votes" } else { "settled_by_log" });
+                    running.settled.insert(partition, settled);
+                }
+            }
+            let Some((verdict, _)) = running.settled.get(&partition) else {
+                all = false;
+                continue;
+            };
+            if !verdict.prepared {
+                refusal = refusal.or(Some(Partition::refused(verdict)));
+            } else if let Some((_, seen)) = &write {
+                let used = seen.iter().find(|(of, _)| *of == partition).map(|(_, versions)| versions);
+                stale |= !versions_ignored && used.is_some_and(|used| *used != verdict.versions);
+            }
+            at = at.max(verdict.at);
+        }
+        let ended = match refusal {
+            Some(reason) => Ended::Aborted(reason),
+            None if stale => Ended::Aborted(Reason::StaleRead),
+            None if all && (write.is_some() || unwritten && running.writing) => Ended::Committed(at),
+            None => return,
+        };
+        self.decide(txn, ended, turn);
+    }
+
+    /// What follows from replicated facts is told at once.
+    fn decide(&mut self, txn: TxnId, ended: Ended, turn: &mut Turn<'_>) {
+        let early = self.knobs.early_abort;
+        let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
+        running.ended = Some(ended);
+        let aborted = matches!(ended, Ended::Aborted(_));
+        if running.asked || early && aborted {
+            let fast = running.settled.values().all(|(_, fast)| *fast);
+            turn.send_ahead(txn.client.process, Word::Ended { txn, ended, fast });
+        }
+        let (parts, reproducible) = (running.parts.clone(), aborted || running.reproducible());
+        turn.append(Entry::Decision { txn, parts, ended });
+        if reproducible {
+            self.write_back(txn, turn);
+        }
+    }
+
+    /// Tells the participants that have not acknowledged it how it ended.
+    fn write_back(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+        let write = self.state.coordinated.get(&txn).and_then(|known| known.write.clone());
+        let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
+        let Some(ended) = running.ended else { return };
+        running.written_back = true;
+        let open: Vec<PartitionId> = running
+            .parts
+            .iter()
+            .map(|part| part.partition)
+            .filter(|partition| !running.acknowledged.contains(partition))
+            .collect();
+        for partition in open {
+            let updates = self.updates_of(partition, ended, write.as_ref());
+            turn.send_ahead(self.leader_of(partition), Word::Writeback { txn, ended, updates });
+        }
+    }
+
+    fn updates_of(
+        &self,
+        partition: PartitionId,
+        ended: Ended,
+        write: Option<&(Arc<[Update]>, Seen)>,
+    ) -> Vec<Update> {
+        match (ended, write) {
+            (Ended::Committed(_), Some((updates, _))) => {
+                let here = |update: &&Update| self.map.partition(&update.key) == partition;
+                updates.iter().filter(here).cloned().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn apply_begin(
+        &mut self,
+        txn: TxnId,
+        parts: &Arc<[Part]>,
+        write: Option<(Arc<[Update]>, Seen)>,
+        turn: Option<&mut Turn<'_>>,
+    ) {
+        if !self.state.coordinated.contains_key(&txn) {
+            if self.is_past(txn) {
+                return;
+            }
+            let known = Coordinated { parts: parts.clone(), write: None, ended: None, forgotten: false };
+            self.state.coordinated.insert(txn, known);
+        }
+        if let Some(known) = self.state.coordinated.get_mut(&txn)
+            && known.ended.is_none()
+            && known.write.is_none()
+        {
+            known.write = write;
+        }
+        if let Some(turn) = turn
+            && self.lead.is_some()
+        {
+            self.evaluate(txn, turn);
+        }
+    }
+
+    /// The first decision of a transaction stands (I6).
+    pub(super) fn apply_decision(
+        &mut self,
+        txn: TxnId,
+        parts: &Arc<[Part]>,
+        ended: Ended,
+        turn: Option<&mut Turn<'_>>,
+    ) {
+        if !self.state.coordinated.contains_key(&txn) && self.is_past(txn) {
+            return;
+        }
+        let known = self.state.coordinated.entry(txn).or_insert_with(|| Coordinated {
+            parts: parts.clone(),
+            write: None,
+            ended: None,
+            forgotten: false,
+        });
+        let ended = *known.ended.get_or_insert(ended);
+        let Some(turn) = turn else { return };
+        let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
+        running.ended = Some(ended);
+        if std::mem::take(&mut running.unilateral) && running.asked {
+            turn.send_ahead(txn.client.process, Word::Ended { txn, ended, fast: false });
+        }
+        if !running.written_back {
+            self.write_back(txn, turn);
+        }
+        self.forget_if_done(txn, turn);
+    }
+
+    pub(super) fn on_written_back(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        partition: PartitionId,
+        turn: &mut Turn<'_>,
+    ) {
+        self.leaders.insert(partition, from);
+        if let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) {
+            running.acknowledged.insert(partition);
+            self.forget_if_done(txn, turn);
+        }
+    }
+
+    fn forget_if_done(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+        let decided = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
+        let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
+        let done = running.parts.iter().all(|part| running.acknowledged.contains(&part.partition));
+        if decided && done && !std::mem::replace(&mut running.forgetting, true) {
+            turn.append(Entry::Forget { txn });
+        }
+    }
+
+    pub(super) fn apply_forget(&mut self, txn: TxnId) {
+        if let Some(known) = self.state.coordinated.get_mut(&txn) {
+            (known.parts, known.write, known.forgotten) = (Arc::default(), None, true);
+        }
+        if let Some(lead) = &mut self.lead {
+            lead.running.remove(&txn);
+        }
+    }
+
+    /// A new leader goes on where the log stands (4.4).
+    pub(super) fn take_over(&mut self, turn: &mut Turn<'_>) {
+        let open = self.state.coordinated.iter().filter(|(_, known)| !known.forgotten);
+        let open: Vec<_> = open.map(|(txn, known)| (*txn, known.parts.clone(), known.ended)).collect();
+        for (txn, parts, ended) in open {
+            let Some(running) = self.running(txn, turn) else { return };
+            (running.parts, running.ended) = (parts, ended);
+            match ended {
+                Some(_) => {
+                    self.write_back(txn, turn);
+                    self.forget_if_done(txn, turn);
+                }
+                None => self.query(txn, true, turn),
+            }
+        }
+    }
+
+    /// Asks the participants that have not decided, as far as is known.
+    fn query(&mut self, txn: TxnId, last: bool, turn: &mut Turn<'_>) {
+        let Some(running) = self.lead.as_ref().and_then(|lead| lead.running.get(&txn)) else { return };
+        let open = running.parts.iter().filter(|part| !running.settled.contains_key(&part.partition));
+        for part in open.cloned().collect::<Vec<_>>() {
+            let (to, coordinator) = (self.leader_of(part.partition), self.me);
+            turn.send_ahead(to, Word::Query { txn, part, coordinator, last });
+        }
+    }
+
+    /// A participant has prepared a transaction long ago.
+    pub(super) fn on_status(&mut self, from: ProcessId, txn: TxnId, part: Part, turn: &mut Turn<'_>) {
+        self.leaders.insert(from.partition, from);
+        if let Some(known) = self.state.coordinated.get(&txn) {
+            if let Some(ended) = known.ended {
+                let updates = self.updates_of(part.partition, ended, known.write.as_ref());
+                // Where what it wrote is forgotten, every participant has it.
+                if !known.forgotten || matches!(ended, Ended::Aborted(_)) {
+                    turn.send_ahead(from, Word::Writeback { txn, ended, updates });
+                }
+            }
+            return;
+        }
+        let begun = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
+        if self.is_past(txn) || begun.is_some_and(|running| !running.parts.is_empty()) {
+            return;
+        }
+        // Nobody has told this group of it, and from here on nobody will be heard who does (4.7).
+        self.abort(txn, [part].into(), Reason::Presumed, turn);
+    }
+
+    /// A participant wants to forget: it may what is decided in this log, and what never was here.
+    pub(super) fn on_closable(&mut self, from: ProcessId, txns: Vec<TxnId>, turn: &mut Turn<'_>) {
+        let Some(lead) = &self.lead else { return };
+        let closed = |txn: &TxnId| match self.state.coordinated.get(txn) {
+            Some(known) => known.ended.is_some(),
+            None => !lead.running.contains_key(txn),
+        };
+        let txns: Vec<TxnId> = txns.into_iter().filter(closed).collect();
+        if !txns.is_empty() {
+            turn.send_ahead(from, Word::Closed { txns });
+        }
+    }
+
+    /// Asks again what was not answered, and ends what nobody will.
+    pub(super) fn look_after_running(&mut self, turn: &mut Turn<'_>) {
+        let (now, knobs) = (turn.now(), self.knobs);
+        let Some(lead) = &mut self.lead else { return };
+        // Votes for what never began here: their coordinator is another by now.
+        lead.running.retain(|_, running| {
+            !running.parts.is_empty() || running.asked || now.since(running.since) < knobs.orphan * 2
+        });
+        let (mut silent, mut late) = (Vec::new(), Vec::new());
+        for (txn, running) in &mut lead.running {
+            let written =
+                running.writing || self.state.coordinated.get(txn).is_some_and(|known| known.write.is_some());
+            let lost = now.since(running.heard) > knobs.heartbeat * knobs.missed
+                || now.since(running.since) > knobs.limit;
+            if running.ended.is_none() && !written && lost && !running.parts.is_empty() {
+                silent.push((*txn, running.parts.clone()));
+            } else if now >= running.next {
+                running.attempts += 1;
+                running.next = now + knobs.resend * (1 << running.attempts.min(BACKOFF_MAX));
+                late.push((*txn, running.ended.is_some(), now.since(running.since) > knobs.orphan));
+            }
+        }
+        for (txn, parts) in silent {
+            self.abort(txn, parts, Reason::HeartbeatLost, turn);
+        }
+        for (txn, ended, old) in late {
+            self.turn_from_silent(txn);
+            let told = |running: &Running| running.written_back;
+            let running = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
+            match ended {
+                true if running.is_some_and(told) => self.write_back(txn, turn),
+                true => {}
+                false => self.query(txn, old, turn),
+            }
+        }
+    }
+
+    /// Participants of a transaction that have answered nothing: another replica may lead there by now.
+    fn turn_from_silent(&mut self, txn: TxnId) {
+        let Some(running) = self.lead.as_ref().and_then(|lead| lead.running.get(&txn)) else { return };
+        let silent = |partition: &PartitionId| match running.ended {
+            Some(_) => !running.acknowledged.contains(partition),
+            None => !running.settled.contains_key(partition),
+        };
+        let partitions = running.parts.iter().map(|part| part.partition);
+        for partition in partitions.filter(silent).collect::<Vec<_>>() {
+            self.turn_from(partition);
+        }
+    }
+}
+
+/// What votes settle a partition with, without its log: equal ones of one term, the leader's among them (3.3).
+fn fast(
+    votes: &BTreeMap<(PartitionId, ReplicaId), (Ballot, bool, Verdict)>,
+    partition: PartitionId,
+    replicas: usize,
+    knobs: &crate::carousel::Parameters,
+) -> Option<Verdict> {
+    let (any_term, any_versions, leaderless) = (
+        knobs.mutated(Mutation::TermIgnored),
+        knobs.mutated(Mutation::VersionsIgnored),
+        knobs.mutated(Mutation::LeaderNotRequired),
+    );
+    let seats = (partition, ReplicaId(0))..=(partition, ReplicaId(u8::MAX));
+    let votes: Vec<_> = votes.range(seats).map(|(_, vote)| vote).collect();
+    let first = votes.iter().find(|(_, leads, _)| *leads || leaderless)?;
+    let alike = |(term, _, verdict): &&&(Ballot, bool, Verdict)| {
+        let same =
+            if any_versions { verdict.prepared == first.2.prepared } else { verdict.matches(&first.2) };
+        same && (any_term || *term == first.0)
+    };
+    let enough = votes.iter().filter(alike).count() >= Partition::supermajority(replicas);
+    enough.then(|| first.2.clone())
+}
