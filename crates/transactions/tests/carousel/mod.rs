@@ -1,0 +1,3 @@
+//! Carousel (`specs/carousel.md` 9).
+
+mod latency;

@@ -1,0 +1,4 @@
+//! Transaction protocols in the simulator: latency without load, scripted faults, seeds.
+
+mod carousel;
+mod latency;
