@@ -7,12 +7,15 @@
 pub mod carousel;
 mod family;
 pub mod group;
+mod leaders;
 mod limits;
+pub mod locks;
 mod map;
 mod mutations;
 mod placement;
 pub mod request;
 pub mod retry;
+pub mod twopc;
 
 pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};
 pub use map::{Distances, Group, Map, Split};

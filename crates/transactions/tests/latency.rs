@@ -2,10 +2,10 @@
 
 use isochrone_core::topology::Cells;
 use isochrone_core::{Blob, Instant, KeyspaceId, Matrix, NodeId, RegionId, Span, Ticket};
-use isochrone_sim::{Action, Config, Driver, FaultKind, FaultPlan, FaultSet, Next, Planned, Session, Simulation};
-use isochrone_transactions::{
-    Distances, Family, Outcome, Placement, Request, Split, Transactional, Update,
+use isochrone_sim::{
+    Action, Config, Driver, FaultKind, FaultPlan, FaultSet, Next, Planned, Session, Simulation,
 };
+use isochrone_transactions::{Distances, Family, Outcome, Placement, Request, Split, Transactional, Update};
 use std::collections::BTreeMap;
 
 /// The five regions of the evaluation, nothing inside a region.

@@ -2,3 +2,4 @@
 
 mod carousel;
 mod latency;
+mod twopc;

@@ -1,0 +1,495 @@
+//! The client role: it reads under locks at the leaders of the participants, keeps what is written, and asks a
+//! coordinator to commit.
+
+use super::Parameters;
+use super::message::{Ending, Entry, Message, Part};
+use super::server::{BACKOFF_MAX, SWEEPS};
+use crate::family;
+use crate::group::{self, Note};
+use crate::leaders::Leaders;
+use crate::map::{Distances, Map};
+use crate::request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use isochrone_core::{
+    Blob, ClientId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase, Process,
+    ProcessId, Snapshot, Span, Stamp, Ticket,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A client of layered two-phase commit.
+#[derive(Clone, Hash, Debug)]
+pub struct Client {
+    me: ClientId,
+    map: Map,
+    distances: Distances,
+    parameters: Parameters,
+    leaders: Leaders,
+    /// The number of the next transaction.
+    next: u64,
+    open: BTreeMap<u64, Open>,
+    tickets: BTreeMap<Ticket, u64>,
+    sweeping: bool,
+    beating: bool,
+}
+
+/// A transaction that has not ended.
+#[derive(Clone, Hash, Debug)]
+struct Open {
+    start: Stamp,
+    begun: Instant,
+    /// Who waits; none while it is the host's turn, or once it has lost interest.
+    ticket: Option<Ticket>,
+    /// As they were asked for.
+    reads: Vec<Blob>,
+    writes: BTreeSet<Blob>,
+    /// What is read where.
+    keys: BTreeMap<PartitionId, Vec<Blob>>,
+    /// What has been read.
+    values: BTreeMap<PartitionId, Vec<Read>>,
+    coordinator: PartitionId,
+    stage: Stage,
+    due: Instant,
+    attempts: u32,
+    redirects: u32,
+}
+
+#[derive(Clone, Hash, Debug)]
+enum Stage {
+    /// Not all has been read.
+    Reading,
+    /// It is the host's turn.
+    Ready,
+    /// As that, but it has lost a lock.
+    Wounded,
+    /// The coordinator was asked.
+    Committing { parts: Vec<Part>, since: Instant },
+}
+
+/// What a client waits for.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer {
+    /// What is due is asked again; what is too old is given up.
+    Sweep,
+    /// Participants are told what is open.
+    Beat,
+}
+
+/// Times that a question is asked elsewhere at once because its receiver does not lead.
+const REDIRECTS_MAX: u32 = 3;
+
+impl Client {
+    fn name(&self, sequence: u64) -> TxnId {
+        TxnId { client: self.me, sequence }
+    }
+
+    /// The first transaction that has not ended.
+    fn below(&self) -> u64 {
+        self.open.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+    }
+
+    fn begin(&mut self, ticket: Ticket, reads: Vec<Blob>, writes: Vec<Blob>, effects: &mut Effects<Self>) {
+        let refusal = match self.parameters.bounds().check_sets(&reads, &writes) {
+            Ok(()) if self.open.len() < self.parameters.open_max => None,
+            Ok(()) => Some(Refusal::Overloaded(self.open.len())),
+            Err(refusal) => Some(refusal),
+        };
+        if let Some(refusal) = refusal {
+            return effects.complete_ahead(ticket, Outcome::Refused(refusal));
+        }
+        let sequence = self.next;
+        self.next += 1;
+        let mut keys: BTreeMap<PartitionId, Vec<Blob>> = BTreeMap::new();
+        for key in &reads {
+            keys.entry(self.map.partition(key)).or_default().push(key.clone());
+        }
+        let participants: BTreeSet<PartitionId> =
+            reads.iter().chain(&writes).map(|key| self.map.partition(key)).collect();
+        let now = effects.now();
+        let open = Open {
+            start: effects.stamp(),
+            begun: now,
+            ticket: Some(ticket),
+            reads,
+            writes: writes.into_iter().collect(),
+            keys,
+            values: BTreeMap::new(),
+            coordinator: self.coordinator(&participants),
+            stage: Stage::Reading,
+            due: now + self.parameters.retry,
+            attempts: 0,
+            redirects: 0,
+        };
+        let partitions: Vec<PartitionId> = open.keys.keys().copied().collect();
+        self.open.insert(sequence, open);
+        self.tickets.insert(ticket, sequence);
+        partitions.into_iter().for_each(|partition| self.ask_to_read(sequence, partition, effects));
+        self.go_on(sequence, effects);
+        self.keep_time(effects);
+    }
+
+    /// The group that coordinates a transaction: a participant that is led in this region, or else any that is, or
+    /// else the one that is led nearest; of several the first (`specs/carousel.md` 2.2).
+    fn coordinator(&self, participants: &BTreeSet<PartitionId>) -> PartitionId {
+        // There are at most 1,024 partitions, and one at least.
+        let all = || (0..self.leaders.len() as u16).map(PartitionId);
+        let leader = |partition| self.leaders.target(partition, 0);
+        let local = |partition: &PartitionId| self.distances.local(leader(*partition).node);
+        let near = participants.iter().copied().find(local).or_else(|| all().find(local));
+        let nearest = || all().min_by_key(|partition| self.distances.to(leader(*partition)));
+        near.or_else(nearest).unwrap_or_default()
+    }
+
+    fn ask_to_read(&mut self, sequence: u64, partition: PartitionId, effects: &mut Effects<Self>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let Some(keys) = open.keys.get(&partition) else { return };
+        let (txn, start, keys) = (self.name(sequence), open.start, keys.clone());
+        let to = self.leaders.target(partition, open.attempts);
+        effects.send(to, group::Message::Own(Message::Read { txn, start, keys }));
+    }
+
+    fn ask_to_commit(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let Stage::Committing { parts, .. } = &open.stage else { return };
+        let (txn, start, below, parts) = (self.name(sequence), open.start, self.below(), parts.clone());
+        let to = self.leaders.target(open.coordinator, open.attempts);
+        effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts }));
+    }
+
+    /// If all has been read, it is the host's turn; what only reads commits by itself.
+    fn go_on(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let txn = self.name(sequence);
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        if !matches!(open.stage, Stage::Reading) || open.values.len() < open.keys.len() {
+            return;
+        }
+        open.stage = Stage::Ready;
+        if open.writes.is_empty() {
+            return self.commit(sequence, Vec::new(), effects);
+        }
+        let reads = open.in_order();
+        if let Some(ticket) = open.ticket.take() {
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, Outcome::Begun { txn, reads });
+        }
+    }
+
+    /// Asks for a commit.
+    fn commit(&mut self, sequence: u64, updates: Vec<Update>, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let mut parts: BTreeMap<PartitionId, Part> = BTreeMap::new();
+        let part = |partition| Part { partition, reads: Vec::new(), writes: Vec::new() };
+        for (partition, values) in &open.values {
+            let reads = values.iter().map(|read| (read.key.clone(), read.version)).collect();
+            parts.entry(*partition).or_insert_with(|| part(*partition)).reads = reads;
+        }
+        for update in updates {
+            let partition = self.map.partition(&update.key);
+            parts.entry(partition).or_insert_with(|| part(partition)).writes.push(update);
+        }
+        let parts = parts.into_values().collect();
+        open.stage = Stage::Committing { parts, since: now };
+        (open.due, open.attempts, open.redirects) = (now + self.parameters.retry, 0, 0);
+        self.ask_to_commit(sequence, effects);
+        self.keep_time(effects);
+    }
+
+    fn on_commit_request(
+        &mut self,
+        ticket: Ticket,
+        txn: TxnId,
+        updates: Vec<Update>,
+        effects: &mut Effects<Self>,
+    ) {
+        let open = self.open.get(&txn.sequence).filter(|_| txn.client == self.me);
+        let refusal = match open {
+            Some(open) if matches!(open.stage, Stage::Ready | Stage::Wounded) => {
+                self.parameters.bounds().check_updates(&updates, &open.writes).err()
+            }
+            _ => Some(Refusal::NotOpen(txn)),
+        };
+        if let Some(refusal) = refusal {
+            return effects.complete_ahead(ticket, Outcome::Refused(refusal));
+        }
+        let Some(open) = self.open.get_mut(&txn.sequence) else { return };
+        open.ticket = Some(ticket);
+        self.tickets.insert(ticket, txn.sequence);
+        if matches!(open.stage, Stage::Wounded) {
+            return self.give_up(txn.sequence, Outcome::Aborted(Reason::Conflict), effects);
+        }
+        self.commit(txn.sequence, updates, effects);
+    }
+
+    fn on_abort_request(&mut self, ticket: Ticket, txn: TxnId, effects: &mut Effects<Self>) {
+        let open = self.open.get_mut(&txn.sequence).filter(|_| txn.client == self.me);
+        let Some(open) = open.filter(|open| matches!(open.stage, Stage::Ready | Stage::Wounded)) else {
+            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(txn)));
+        };
+        open.ticket = Some(ticket);
+        self.tickets.insert(ticket, txn.sequence);
+        self.give_up(txn.sequence, Outcome::Aborted(Reason::Client), effects);
+    }
+
+    /// Ends a transaction whose commit nobody was asked for: it has no effect, and its locks go.
+    fn give_up(&mut self, sequence: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        let txn = self.name(sequence);
+        if let Some(open) = self.open.get(&sequence) {
+            for partition in open.keys.keys() {
+                let to = self.leaders.target(*partition, 0);
+                effects.send(to, group::Message::Own(Message::Release { txn }));
+            }
+        }
+        self.end(sequence, outcome, effects);
+    }
+
+    fn end(&mut self, sequence: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        let Some(open) = self.open.remove(&sequence) else { return };
+        if let Outcome::Aborted(reason) = &outcome {
+            effects.mark(Note::Fact(Fact::Counted(reason.name())));
+        }
+        if matches!(outcome, Outcome::Committed { .. } | Outcome::Snapshot { .. }) {
+            let (id, total) = (self.name(sequence), effects.now().since(open.begun));
+            let phases = [Span::ZERO; Phase::ALL.len()];
+            effects.mark(Note::Fact(Fact::Committed { id, path: Path::Leader, total, phases }));
+        }
+        if let Some(ticket) = open.ticket {
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, outcome);
+        }
+    }
+
+    fn on_values(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        partition: PartitionId,
+        reads: Vec<Read>,
+        effects: &mut Effects<Self>,
+    ) {
+        self.leaders.note(partition, from);
+        let Some(open) = self.open.get_mut(&txn.sequence) else { return };
+        let asked = open.keys.get(&partition);
+        let whole = asked.is_some_and(|keys| keys.iter().eq(reads.iter().map(|read| &read.key)));
+        if matches!(open.stage, Stage::Reading) && whole {
+            // Of several answers the first: all keys of a partition are of one moment.
+            open.values.entry(partition).or_insert(reads);
+            self.go_on(txn.sequence, effects);
+        }
+    }
+
+    fn on_wounded(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
+        let Some(open) = self.open.get_mut(&txn.sequence) else { return };
+        match open.stage {
+            Stage::Reading => self.give_up(txn.sequence, Outcome::Aborted(Reason::Conflict), effects),
+            Stage::Ready => open.stage = Stage::Wounded,
+            // The coordinator says how it ends.
+            Stage::Wounded | Stage::Committing { .. } => {}
+        }
+    }
+
+    fn on_ended(&mut self, from: ProcessId, txn: TxnId, ending: Ending, effects: &mut Effects<Self>) {
+        let Some(open) = self.open.get(&txn.sequence) else { return };
+        if !matches!(open.stage, Stage::Committing { .. }) {
+            return;
+        }
+        self.leaders.note(open.coordinator, from);
+        let outcome = match ending {
+            Ok(at) if open.writes.is_empty() => Outcome::Snapshot { reads: open.in_order(), at },
+            Ok(at) => Outcome::Committed { at },
+            Err(reason) => Outcome::Aborted(reason),
+        };
+        self.end(txn.sequence, outcome, effects);
+    }
+
+    fn on_not_leader(
+        &mut self,
+        txn: TxnId,
+        partition: PartitionId,
+        leader: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        if !leader.is_some_and(|leader| self.leaders.note(partition, leader)) {
+            return;
+        }
+        let Some(open) = self.open.get_mut(&txn.sequence) else { return };
+        open.redirects += 1;
+        if open.redirects > REDIRECTS_MAX {
+            return;
+        }
+        match &open.stage {
+            Stage::Reading if !open.values.contains_key(&partition) => {
+                open.attempts = 0;
+                self.ask_to_read(txn.sequence, partition, effects);
+            }
+            Stage::Committing { .. } if open.coordinator == partition => {
+                open.attempts = 0;
+                self.ask_to_commit(txn.sequence, effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_time(&mut self, effects: &mut Effects<Self>) {
+        if self.open.is_empty() {
+            return;
+        }
+        if !self.sweeping {
+            self.sweeping = true;
+            effects.arm(Timer::Sweep, self.parameters.retry / SWEEPS);
+        }
+        if !self.beating {
+            self.beating = true;
+            effects.arm(Timer::Beat, self.parameters.heartbeat);
+        }
+    }
+
+    fn sweep(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let limit = self.parameters.time_limit;
+        let (mut late, mut due) = (Vec::new(), Vec::new());
+        for (sequence, open) in &mut self.open {
+            let since = match &open.stage {
+                Stage::Committing { since, .. } => *since,
+                _ => open.begun,
+            };
+            if now.since(since) > limit {
+                late.push(*sequence);
+            } else if open.due <= now && !matches!(open.stage, Stage::Ready | Stage::Wounded) {
+                open.attempts += 1;
+                open.redirects = 0;
+                let times = 1_u64.checked_shl(open.attempts).unwrap_or(BACKOFF_MAX).min(BACKOFF_MAX);
+                open.due = now + self.parameters.retry * times;
+                due.push(*sequence);
+            }
+        }
+        for sequence in late {
+            let committing = |open: &Open| matches!(open.stage, Stage::Committing { .. });
+            if self.open.get(&sequence).is_some_and(committing) {
+                self.end(sequence, Outcome::Unknown, effects);
+            } else {
+                self.give_up(sequence, Outcome::Unknown, effects);
+            }
+        }
+        for sequence in due {
+            let Some(open) = self.open.get(&sequence) else { continue };
+            let missing: Vec<PartitionId> = match open.stage {
+                Stage::Reading => {
+                    open.keys.keys().filter(|at| !open.values.contains_key(at)).copied().collect()
+                }
+                _ => Vec::new(),
+            };
+            missing.into_iter().for_each(|partition| self.ask_to_read(sequence, partition, effects));
+            self.ask_to_commit(sequence, effects);
+        }
+    }
+
+    /// Tells participants which transactions are open, so that these keep their locks.
+    fn beat(&mut self, effects: &mut Effects<Self>) {
+        let mut alive: BTreeMap<PartitionId, Vec<TxnId>> = BTreeMap::new();
+        for (sequence, open) in &self.open {
+            if matches!(open.stage, Stage::Reading | Stage::Ready) {
+                let txn = self.name(*sequence);
+                open.keys.keys().for_each(|partition| alive.entry(*partition).or_default().push(txn));
+            }
+        }
+        for (partition, txns) in alive {
+            let to = self.leaders.target(partition, 0);
+            effects.send(to, group::Message::Own(Message::Alive { txns }));
+        }
+    }
+}
+
+impl Open {
+    /// What was read, in the order it was asked for.
+    fn in_order(&self) -> Vec<Read> {
+        let reads: BTreeMap<&Blob, &Read> =
+            self.values.values().flatten().map(|read| (&read.key, read)).collect();
+        self.reads.iter().filter_map(|key| reads.get(key).map(|read| (*read).clone())).collect()
+    }
+}
+
+impl Process for Client {
+    type Setup = family::Client<Parameters>;
+    type Message = group::Message<Entry, Message>;
+    type Record = ();
+    type Request = Request;
+    type Outcome = Outcome;
+    type Timer = Timer;
+    type Mark = Note;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Client {
+        Client {
+            me: ClientId::from(identity),
+            map: setup.map.clone(),
+            distances: setup.distances.clone(),
+            parameters: setup.parameters,
+            leaders: Leaders::new(&setup.map),
+            next: 1,
+            open: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            sweeping: false,
+            beating: false,
+        }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, _: &mut Effects<Self>) {}
+
+    fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
+        let group::Message::Own(message) = message else { return };
+        if !message.names_partitions_below(self.leaders.len()) {
+            return;
+        }
+        match message {
+            Message::Values { txn, .. } | Message::Wounded { txn } | Message::Ended { txn, .. }
+                if txn.client != self.me => {}
+            Message::Values { txn, partition, reads } => self.on_values(from, txn, partition, reads, effects),
+            Message::Wounded { txn } => self.on_wounded(txn, effects),
+            Message::Ended { txn, ending } => self.on_ended(from, txn, ending, effects),
+            Message::NotLeader { txn, partition, leader } if txn.client == self.me => {
+                self.on_not_leader(txn, partition, leader, effects);
+            }
+            // For servers.
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request, effects: &mut Effects<Self>) {
+        match request {
+            Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
+            Request::Commit { txn, updates } => self.on_commit_request(ticket, txn, updates, effects),
+            Request::Abort { txn } => self.on_abort_request(ticket, txn, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        let Some(sequence) = self.tickets.remove(&ticket) else { return };
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        open.ticket = None;
+        if matches!(open.stage, Stage::Reading) {
+            self.give_up(sequence, Outcome::Aborted(Reason::Client), effects);
+        }
+    }
+
+    fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Sweep => {
+                self.sweeping = false;
+                self.sweep(effects);
+            }
+            Timer::Beat => {
+                self.beating = false;
+                self.beat(effects);
+            }
+        }
+        self.keep_time(effects);
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+}

@@ -1,0 +1,440 @@
+//! A leader as the participant of transactions: locks, reads, prepares, outcomes.
+//!
+//! Locks of what is not prepared are known to the leader alone. Whoever loses them (to an older transaction, to its
+//! client's silence, to a change of leaders) is found out when it prepares: what it read is locked again and compared.
+
+use super::message::{Ending, Entry, Message, Part};
+use super::server::{BACKOFF_MAX, Replica, Turn};
+use super::{Mutation, state::Prepared};
+use crate::locks::{Lock, Mode};
+use crate::request::{Read, Reason, TxnId};
+use isochrone_core::{Blob, Instant, PartitionId, ProcessId, Stamp};
+use isochrone_store::versions::Version;
+use std::collections::{BTreeSet, VecDeque};
+
+/// A transaction by its age: the older comes first.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub(super) struct Age {
+    pub start: Stamp,
+    pub txn: TxnId,
+}
+
+/// A transaction that has locks here or waits for some, and is not prepared.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Active {
+    age: Age,
+    /// When something was last heard for it.
+    heard: Instant,
+    stage: Stage,
+    /// The keys whose locks it waits for.
+    waiting: BTreeSet<Blob>,
+}
+
+#[derive(Clone, Hash, Debug)]
+enum Stage {
+    /// It is to read these, once it has all locks; or has read them.
+    Reading { client: ProcessId, keys: Vec<Blob>, answered: bool },
+    /// It is to prepare, once it has all locks.
+    Locking(Wanted),
+    /// The entry is on its way.
+    Appended { wanted: Wanted, at: Version, due: Instant },
+}
+
+/// What is to be prepared.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Wanted {
+    pub below: u64,
+    pub coordinator: PartitionId,
+    pub part: Part,
+}
+
+/// Grants of locks that have not been followed up yet.
+type Granted = Vec<(Age, Blob)>;
+
+/// How many transactions may have locks at one leader; more are told to give way.
+const ACTIVE_MAX: usize = 65_536;
+
+impl Replica {
+    pub(super) fn on_read(
+        &mut self,
+        client: ProcessId,
+        txn: TxnId,
+        start: Stamp,
+        keys: Vec<Blob>,
+        turn: &mut Turn<'_>,
+    ) {
+        let state = &self.state;
+        if state.is_past(txn) || state.is_done(txn) || state.prepared.contains_key(&txn) {
+            return;
+        }
+        if let Some(active) = self.active.get_mut(&txn) {
+            active.heard = turn.now();
+            if matches!(active.stage, Stage::Reading { answered: true, .. }) {
+                self.answer(txn, turn);
+            }
+            return;
+        }
+        if self.active.len() >= ACTIVE_MAX {
+            return turn.send_ahead(client, Message::Wounded { txn });
+        }
+        let locks = match self.parameters.mutated(Mutation::ReadWithoutLocks) {
+            true => Vec::new(),
+            false => keys.iter().map(|key| (key.clone(), Mode::Shared)).collect(),
+        };
+        let stage = Stage::Reading { client, keys, answered: false };
+        let age = Age { start, txn };
+        self.active.insert(txn, Active { age, heard: turn.now(), stage, waiting: BTreeSet::new() });
+        self.take(txn, locks, turn);
+    }
+
+    /// The transactions are open still.
+    pub(super) fn on_alive(&mut self, txns: &[TxnId], turn: &mut Turn<'_>) {
+        for txn in txns {
+            if let Some(active) = self.active.get_mut(txn) {
+                active.heard = turn.now();
+            }
+        }
+    }
+
+    /// The client has given a transaction up, and never asked for a commit.
+    pub(super) fn on_release(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+        if self.active.get(&txn).is_some_and(|active| matches!(active.stage, Stage::Reading { .. })) {
+            let granted = self.let_go(txn);
+            self.follow_up(granted, turn);
+        }
+    }
+
+    pub(super) fn on_prepare(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        start: Stamp,
+        wanted: Wanted,
+        turn: &mut Turn<'_>,
+    ) {
+        let coordinator = wanted.coordinator;
+        self.leaders.note(coordinator, from);
+        if let Some(prepared) = self.state.prepared.get(&txn) {
+            let at = prepared.at;
+            return self.vote(txn, coordinator, Ok(at), turn);
+        }
+        if self.state.is_done(txn) {
+            return;
+        }
+        if self.state.is_past(txn) {
+            return self.vote(txn, coordinator, Err(Reason::Presumed), turn);
+        }
+        let now = turn.now();
+        let age = match self.active.get_mut(&txn) {
+            Some(active) => {
+                active.heard = now;
+                if !matches!(active.stage, Stage::Reading { .. }) {
+                    return;
+                }
+                active.age
+            }
+            None => Age { start, txn },
+        };
+        let mut locks: Vec<(Blob, Mode)> =
+            wanted.part.writes.iter().map(|update| (update.key.clone(), Mode::Exclusive)).collect();
+        if !self.parameters.mutated(Mutation::ReadWithoutLocks) {
+            locks.extend(wanted.part.reads.iter().map(|(key, _)| (key.clone(), Mode::Shared)));
+        }
+        let stage = Stage::Locking(wanted);
+        self.active.insert(txn, Active { age, heard: now, stage, waiting: BTreeSet::new() });
+        self.take(txn, locks, turn);
+    }
+
+    pub(super) fn on_outcome(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        coordinator: PartitionId,
+        ending: Ending,
+        turn: &mut Turn<'_>,
+    ) {
+        self.leaders.note(coordinator, from);
+        let appended = || {
+            let stage = self.active.get(&txn).map(|active| &active.stage);
+            matches!(stage, Some(Stage::Appended { .. }))
+        };
+        if self.state.prepared.contains_key(&txn) || appended() {
+            let now = turn.now();
+            if self.finishing.get(&txn).is_none_or(|due| *due <= now) {
+                self.finishing.insert(txn, now + self.parameters.retry);
+                turn.append(Entry::Outcome { txn, coordinator, ending });
+            }
+            if self.parameters.mutated(Mutation::ReleaseBeforeApply)
+                && let Some(prepared) = self.state.prepared.get(&txn)
+            {
+                let granted = self.locks.release(Age { start: prepared.start, txn });
+                self.follow_up(granted, turn);
+            }
+            return;
+        }
+        // Everything earlier leaders appended is applied: it is not prepared, and only its outcome is missing here if
+        // it never was.
+        let granted = self.let_go(txn);
+        self.follow_up(granted, turn);
+        self.acknowledge(txn, coordinator, turn);
+    }
+
+    /// A transaction's entry has its place.
+    pub(super) fn prepared(&mut self, txn: TxnId, new: bool, turn: &mut Turn<'_>) {
+        let appended = match self.active.get(&txn).map(|active| &active.stage) {
+            Some(Stage::Appended { wanted, .. }) => Some(wanted.coordinator),
+            _ => None,
+        };
+        match (self.state.prepared.get(&txn), appended) {
+            (Some(prepared), _) => {
+                let (coordinator, at) = (prepared.coordinator, prepared.at);
+                if new {
+                    // Its locks stay; from now on they follow from the state.
+                    self.active.remove(&txn);
+                    self.unresolved.insert(txn, self.due(turn));
+                }
+                self.vote(txn, coordinator, Ok(at), turn);
+            }
+            (None, Some(coordinator)) => {
+                let granted = self.let_go(txn);
+                self.follow_up(granted, turn);
+                self.vote(txn, coordinator, Err(Reason::Presumed), turn);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The outcome of a transaction has its place.
+    pub(super) fn finished(
+        &mut self,
+        txn: TxnId,
+        coordinator: PartitionId,
+        prepared: Option<Prepared>,
+        turn: &mut Turn<'_>,
+    ) {
+        self.finishing.remove(&txn);
+        self.unresolved.remove(&txn);
+        if let Some(prepared) = prepared {
+            let granted = self.locks.release(Age { start: prepared.start, txn });
+            self.follow_up(granted, turn);
+        }
+        self.acknowledge(txn, coordinator, turn);
+    }
+
+    /// A leader that has applied everything before it takes the locks of what is prepared.
+    pub(super) fn take_prepared(&mut self, turn: &mut Turn<'_>) {
+        if self.parameters.mutated(Mutation::ForgetPreparedLocks) {
+            return;
+        }
+        let due = self.due(turn);
+        for (txn, prepared) in &self.state.prepared {
+            let age = Age { start: prepared.start, txn: *txn };
+            let writes = prepared.writes.iter().map(|update| (&update.key, Mode::Exclusive));
+            let reads = prepared.reads.iter().map(|key| (key, Mode::Shared));
+            for (key, mode) in writes.chain(reads) {
+                let lock = self.locks.acquire(age, key, mode);
+                debug_assert!(
+                    lock == Lock::Granted || self.parameters.mutation.is_some(),
+                    "{key:?} is taken"
+                );
+            }
+            self.unresolved.insert(*txn, due);
+        }
+    }
+
+    /// What was silent for long goes; what is still undecided is asked for.
+    pub(super) fn sweep_participant(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now();
+        let silence = self.parameters.silence();
+        // A coordinator asks again ever more seldom.
+        let patience = silence.max(self.parameters.retry * 2 * BACKOFF_MAX);
+        let (mut silent, mut again) = (Vec::new(), Vec::new());
+        for (txn, active) in &mut self.active {
+            match &mut active.stage {
+                Stage::Appended { wanted, at, due } if *due <= now => {
+                    *due = now + self.parameters.retry;
+                    again.push(entry(active.age, wanted, *at));
+                }
+                Stage::Appended { .. } => {}
+                Stage::Reading { .. } if now.since(active.heard) > silence => silent.push(*txn),
+                Stage::Locking(_) if now.since(active.heard) > patience => silent.push(*txn),
+                Stage::Reading { .. } | Stage::Locking(_) => {}
+            }
+        }
+        again.into_iter().for_each(|entry| turn.append(entry));
+        for txn in silent {
+            turn.count("silent_transactions");
+            let granted = self.wound(txn, turn);
+            self.follow_up(granted, turn);
+        }
+        let due: Vec<TxnId> =
+            self.unresolved.iter().filter(|(_, due)| due.at <= now).map(|(txn, _)| *txn).collect();
+        for txn in due {
+            let again = self.unresolved.get(&txn).map(|due| self.later(*due, turn));
+            if let Some(again) = again {
+                self.unresolved.insert(txn, again);
+                self.query(txn, again.attempts, turn);
+            }
+        }
+    }
+
+    /// Asks how a prepared transaction has ended. One that keeps an older one waiting is to end now: what it waits for
+    /// elsewhere may be what that one holds.
+    pub(super) fn query(&mut self, txn: TxnId, attempts: u32, turn: &mut Turn<'_>) {
+        let Some(prepared) = self.state.prepared.get(&txn) else { return };
+        let wound = self.locks.delays_lesser(Age { start: prepared.start, txn });
+        let to = self.leaders.target(prepared.coordinator, attempts);
+        turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
+    }
+
+    fn vote(&mut self, txn: TxnId, coordinator: PartitionId, vote: Ending, turn: &mut Turn<'_>) {
+        let to = self.leaders.target(coordinator, 0);
+        turn.send_ahead(to, Message::Vote { txn, partition: self.partition, vote });
+    }
+
+    fn acknowledge(&mut self, txn: TxnId, coordinator: PartitionId, turn: &mut Turn<'_>) {
+        let to = self.leaders.target(coordinator, 0);
+        turn.send_ahead(to, Message::Acknowledged { txn, partition: self.partition });
+    }
+
+    /// Locks these for a transaction, and goes on with it once it has all.
+    fn take(&mut self, txn: TxnId, locks: Vec<(Blob, Mode)>, turn: &mut Turn<'_>) {
+        let Some(active) = self.active.get_mut(&txn) else { return };
+        let age = active.age;
+        let mut younger = BTreeSet::new();
+        for (key, mode) in locks {
+            match self.locks.acquire(age, &key, mode) {
+                Lock::Granted => {}
+                Lock::Queued => {
+                    younger.extend(self.locks.blockers(age, &key).filter(|holder| *holder > age));
+                    active.waiting.insert(key);
+                }
+                Lock::Refused => {
+                    let granted = self.wound(txn, turn);
+                    return self.follow_up(granted, turn);
+                }
+            }
+        }
+        let ready = active.waiting.is_empty();
+        let mut granted = Granted::new();
+        for age in younger {
+            let active = self.active.get(&age.txn);
+            // What is prepared, or may be, is not wounded: the older waits.
+            if active.is_some_and(|active| !matches!(active.stage, Stage::Appended { .. })) {
+                turn.count("wounded_transactions");
+                granted.extend(self.wound(age.txn, turn));
+            }
+        }
+        if ready {
+            granted.extend(self.proceed(txn, turn));
+        }
+        self.follow_up(granted, turn);
+    }
+
+    /// Goes on with those that have got what they waited for.
+    fn follow_up(&mut self, granted: Granted, turn: &mut Turn<'_>) {
+        let mut granted = VecDeque::from(granted);
+        while let Some((age, key)) = granted.pop_front() {
+            let Some(active) = self.active.get_mut(&age.txn) else { continue };
+            if active.waiting.remove(&key) && active.waiting.is_empty() {
+                granted.extend(self.proceed(age.txn, turn));
+            }
+        }
+    }
+
+    /// A transaction has all its locks.
+    fn proceed(&mut self, txn: TxnId, turn: &mut Turn<'_>) -> Granted {
+        let Some(active) = self.active.get_mut(&txn) else { return Granted::new() };
+        match &mut active.stage {
+            Stage::Reading { answered, .. } => {
+                *answered = true;
+                self.answer(txn, turn);
+            }
+            Stage::Locking(wanted) => {
+                let stale = |(key, version): &(Blob, Version)| self.state.versions.latest(key).0 != *version;
+                if wanted.part.reads.iter().any(stale)
+                    && !self.parameters.mutated(Mutation::PrepareWithoutValidation)
+                {
+                    let coordinator = wanted.coordinator;
+                    self.vote(txn, coordinator, Err(Reason::StaleRead), turn);
+                    return self.let_go(txn);
+                }
+                let (age, wanted) = (active.age, wanted.clone());
+                let (at, due) = (self.issue(turn), turn.now() + self.parameters.retry);
+                turn.append(entry(age, &wanted, at));
+                let coordinator = wanted.coordinator;
+                if let Some(active) = self.active.get_mut(&txn) {
+                    active.stage = Stage::Appended { wanted, at, due };
+                }
+                if self.parameters.mutated(Mutation::VoteBeforeReplication) {
+                    self.vote(txn, coordinator, Ok(at), turn);
+                }
+            }
+            Stage::Appended { .. } => {}
+        }
+        Granted::new()
+    }
+
+    fn answer(&self, txn: TxnId, turn: &mut Turn<'_>) {
+        let Some(Stage::Reading { client, keys, .. }) = self.active.get(&txn).map(|active| &active.stage)
+        else {
+            return;
+        };
+        let read = |key: &Blob| {
+            let (version, value) = self.state.versions.latest(key);
+            Read { key: key.clone(), value: value.cloned(), version }
+        };
+        let reads = keys.iter().map(read).collect();
+        turn.send_ahead(*client, Message::Values { txn, partition: self.partition, reads });
+    }
+
+    /// Takes a transaction's locks from it, and tells who asked for them.
+    fn wound(&mut self, txn: TxnId, turn: &mut Turn<'_>) -> Granted {
+        match self.active.get(&txn).map(|active| &active.stage) {
+            Some(Stage::Reading { client, .. }) => turn.send_ahead(*client, Message::Wounded { txn }),
+            Some(Stage::Locking(wanted)) => {
+                let coordinator = wanted.coordinator;
+                self.vote(txn, coordinator, Err(Reason::Conflict), turn);
+            }
+            Some(Stage::Appended { .. }) | None => return Granted::new(),
+        }
+        self.let_go(txn)
+    }
+
+    /// Ends a transaction that is not prepared.
+    fn let_go(&mut self, txn: TxnId) -> Granted {
+        match self.active.remove(&txn) {
+            Some(active) => self.locks.release(active.age),
+            None => Granted::new(),
+        }
+    }
+}
+
+fn entry(age: Age, wanted: &Wanted, at: Version) -> Entry {
+    Entry::Prepare {
+        txn: age.txn,
+        start: age.start,
+        below: wanted.below,
+        coordinator: wanted.coordinator,
+        at,
+        reads: wanted.part.reads.iter().map(|(key, _)| key.clone()).collect(),
+        writes: wanted.part.writes.clone(),
+    }
+}
+
+impl Replica {
+    /// Asserts that what is prepared is locked.
+    pub(super) fn check_prepared(&self) {
+        for (txn, prepared) in &self.state.prepared {
+            let age = Age { start: prepared.start, txn: *txn };
+            for update in prepared.writes.iter() {
+                let held = self.locks.holds(age, &update.key, Mode::Exclusive);
+                assert!(held, "{txn:?} is prepared and does not hold {:?}", update.key);
+            }
+            for key in prepared.reads.iter() {
+                let held = self.locks.holds(age, key, Mode::Shared);
+                assert!(held, "{txn:?} is prepared and does not hold {key:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The replicated state of a group: what the entries of its log make of it, as participant and as coordinator.
+
+use super::message::Ending;
+use crate::request::{Reason, TxnId, Update};
+use isochrone_core::machine::CHUNK_MAX;
+use isochrone_core::{Blob, Export, Malformed, PartitionId, ProcessId, Span, Stamp, wire};
+use isochrone_store::versions::{self, Version, Versions};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The replicated state. See the module.
+#[derive(Clone, Hash, Debug, Default)]
+pub(super) struct State {
+    pub versions: Versions,
+    /// No version that was ever given here is above it.
+    pub clock: u64,
+    /// Prepared here and not ended.
+    pub prepared: BTreeMap<TxnId, Prepared>,
+    /// Ended here, kept until their clients have heard of it: so that a late request prepares none again.
+    done: BTreeSet<TxnId>,
+    /// Coordinated here, kept until all participants have acknowledged and their clients have heard of it.
+    pub decided: BTreeMap<TxnId, Decided>,
+    /// For each client process, its latest life and the first of its transactions whose outcome it lacks.
+    floors: BTreeMap<ProcessId, (u32, u64)>,
+}
+
+/// A transaction that is prepared: it reads what it read until it ends, and nobody else writes it.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub(super) struct Prepared {
+    pub start: Stamp,
+    pub coordinator: PartitionId,
+    pub at: Version,
+    pub reads: Arc<[Blob]>,
+    pub writes: Arc<[Update]>,
+}
+
+/// A transaction that has ended, at its coordinator.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub(super) struct Decided {
+    pub ending: Ending,
+    pub participants: Vec<PartitionId>,
+    /// All participants have acknowledged.
+    pub acknowledged: bool,
+}
+
+/// A piece of the state beside the versions, as it is exported.
+#[derive(Clone, Serialize, Deserialize)]
+enum Piece {
+    Clock(u64),
+    Prepared(TxnId, Prepared),
+    Done(TxnId),
+    Decided(TxnId, Decided),
+    Floor(ProcessId, (u32, u64)),
+}
+
+const FORMAT_PIECES: u8 = 1;
+const FORMAT_VERSIONS: u8 = 2;
+
+impl State {
+    /// Whether its client has the outcome of a transaction, or is gone.
+    pub fn is_past(&self, txn: TxnId) -> bool {
+        let floor = self.floors.get(&txn.client.process);
+        floor.is_some_and(|floor| (txn.client.incarnation, txn.sequence) < *floor)
+    }
+
+    /// Whether a transaction has ended here.
+    pub fn is_done(&self, txn: TxnId) -> bool {
+        self.done.contains(&txn)
+    }
+
+    /// A transaction is prepared; false where it was before, has ended, or has nobody who waits for it.
+    pub fn prepare(&mut self, txn: TxnId, below: u64, prepared: Prepared) -> bool {
+        let new = !self.prepared.contains_key(&txn) && !self.done.contains(&txn) && !self.is_past(txn);
+        if new {
+            self.clock = self.clock.max(prepared.at.0);
+            self.prepared.insert(txn, prepared);
+        }
+        self.raise(txn, below);
+        new
+    }
+
+    /// A transaction has ended: its writes take effect. What it was, where it was prepared. `keep` is how long
+    /// superseded versions stay.
+    pub fn finish(&mut self, txn: TxnId, ending: Ending, keep: Span) -> Option<Prepared> {
+        let prepared = self.prepared.remove(&txn)?;
+        if let Ok(version) = ending {
+            self.clock = self.clock.max(version.0);
+            for update in prepared.writes.iter() {
+                self.versions.put(&update.key, version, update.value.clone());
+            }
+            self.versions.trim(Version(self.clock.saturating_sub(keep.as_nanos())));
+        }
+        if !self.is_past(txn) {
+            self.done.insert(txn);
+        }
+        Some(prepared)
+    }
+
+    /// A transaction that is coordinated here has ended; the first decision holds.
+    pub fn decide(&mut self, txn: TxnId, below: u64, ending: Ending, participants: &[PartitionId]) {
+        self.raise(txn, below);
+        let participants = participants.to_vec();
+        self.decided.entry(txn).or_insert(Decided { ending, participants, acknowledged: false });
+    }
+
+    /// All participants have acknowledged.
+    pub fn forget(&mut self, txn: TxnId) {
+        if self.is_past(txn) {
+            self.decided.remove(&txn);
+        } else if let Some(decided) = self.decided.get_mut(&txn) {
+            decided.acknowledged = true;
+        }
+    }
+
+    /// The client has the outcomes of all its transactions below this number, and of all its former lives.
+    fn raise(&mut self, txn: TxnId, below: u64) {
+        let floor = (txn.client.incarnation, below);
+        let held = self.floors.entry(txn.client.process).or_default();
+        if *held >= floor {
+            return;
+        }
+        *held = floor;
+        let bound = |incarnation, sequence| {
+            let client = isochrone_core::ClientId { process: txn.client.process, incarnation };
+            TxnId { client, sequence }
+        };
+        let past = bound(0, 0)..bound(floor.0, floor.1);
+        let done: Vec<TxnId> = self.done.range(past.clone()).copied().collect();
+        for txn in done {
+            self.done.remove(&txn);
+        }
+        let decided = self.decided.range(past).filter(|(_, decided)| decided.acknowledged);
+        let decided: Vec<TxnId> = decided.map(|(txn, _)| *txn).collect();
+        for txn in decided {
+            self.decided.remove(&txn);
+        }
+    }
+
+    /// How a transaction ended that is coordinated here; `None` where that is open or was never begun. Of one that
+    /// is past and unknown no participant has anything to learn but that it may let it go: had it committed, it would
+    /// be kept until all had acknowledged.
+    pub fn ending(&self, txn: TxnId) -> Option<Ending> {
+        match self.decided.get(&txn) {
+            Some(decided) => Some(decided.ending),
+            None => self.is_past(txn).then_some(Err(Reason::Presumed)),
+        }
+    }
+
+    pub fn export(&self) -> View {
+        let mut pieces = vec![Piece::Clock(self.clock)];
+        pieces.extend(self.floors.iter().map(|(process, floor)| Piece::Floor(*process, *floor)));
+        pieces.extend(self.done.iter().map(|txn| Piece::Done(*txn)));
+        pieces.extend(self.decided.iter().map(|(txn, decided)| Piece::Decided(*txn, decided.clone())));
+        pieces.extend(self.prepared.iter().map(|(txn, prepared)| Piece::Prepared(*txn, prepared.clone())));
+        let (mut ends, mut size) = (Vec::new(), 0);
+        for (at, piece) in pieces.iter().enumerate() {
+            let piece = wire::encoded_size(piece);
+            if size > 0 && size + piece > CHUNK_MAX - 16 {
+                ends.push(at);
+                size = 0;
+            }
+            size += piece;
+        }
+        ends.push(pieces.len());
+        View { pieces: pieces.into(), ends: ends.into(), versions: self.versions.export() }
+    }
+
+    /// Takes in one chunk of a view.
+    pub fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let malformed = |cause: String| Malformed { what: "chunk of a partition", cause };
+        let pieces: Vec<Piece> = match chunk {
+            [FORMAT_VERSIONS, chunk @ ..] => return self.versions.absorb(chunk),
+            [FORMAT_PIECES, chunk @ ..] => {
+                wire::decode(chunk).map_err(|error| malformed(error.to_string()))?
+            }
+            [format, ..] => return Err(malformed(format!("format {format}"))),
+            [] => return Err(malformed("it is empty".to_owned())),
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Clock(clock) => self.clock = clock,
+                Piece::Prepared(txn, prepared) => drop(self.prepared.insert(txn, prepared)),
+                Piece::Done(txn) => {
+                    self.done.insert(txn);
+                }
+                Piece::Decided(txn, decided) => drop(self.decided.insert(txn, decided)),
+                Piece::Floor(process, floor) => drop(self.floors.insert(process, floor)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asserts what holds of every state.
+    pub fn check(&self) {
+        let mut written = BTreeSet::new();
+        for prepared in self.prepared.values() {
+            for update in prepared.writes.iter() {
+                assert!(written.insert(&update.key), "two prepared transactions write {:?}", update.key);
+            }
+        }
+        for (txn, prepared) in &self.prepared {
+            assert!(!self.done.contains(txn), "{txn:?} has ended and is prepared");
+            assert!(prepared.at.0 <= self.clock, "{txn:?} is prepared ahead of the clock");
+            for key in prepared.reads.iter() {
+                let own = || prepared.writes.iter().any(|update| update.key == *key);
+                assert!(!written.contains(key) || own(), "{txn:?} has read {key:?}, and another writes it");
+            }
+        }
+    }
+}
+
+/// The replicated state at one moment.
+#[derive(Clone)]
+pub struct View {
+    pieces: Arc<[Piece]>,
+    /// Where the chunk behind each begins.
+    ends: Arc<[usize]>,
+    versions: versions::View,
+}
+
+impl Export for View {
+    fn chunk(&self, index: u64) -> Option<Blob> {
+        let at = usize::try_from(index).ok()?;
+        let mut chunk;
+        match self.ends.get(at) {
+            Some(end) => {
+                let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+                chunk = vec![FORMAT_PIECES];
+                wire::encode_into(&self.pieces[start..*end].to_vec(), &mut chunk);
+            }
+            None => {
+                chunk = vec![FORMAT_VERSIONS];
+                chunk.extend_from_slice(&self.versions.chunk(index - self.ends.len() as u64)?);
+            }
+        }
+        Some(Blob::from(chunk))
+    }
+}

@@ -1,0 +1,3 @@
+//! Layered two-phase commit (`specs/carousel.md` 6.2).
+
+mod latency;
