@@ -169,9 +169,18 @@ pub struct Sim {
     /// The region whose replica leads at first
     #[arg(long, value_name = "REGION")]
     pub leader: Option<String>,
-    /// What clients do [default: ycsb-a without faults, check with them]
+    /// What clients do [default: ycsb-a without faults, check with them; of transactions retwis and txn-check]
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
+    /// How many records the workload has, in the place of its own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: Option<u64>,
+    /// Of transactions, how steeply the popularity of records falls: the exponent of Zipf's law, above 0 and below 1
+    #[arg(long, value_name = "EXPONENT")]
+    pub zipf: Option<f64>,
+    /// Try transactions again that were aborted, after a pause
+    #[arg(long)]
+    pub retry: bool,
     /// Sessions in all, spread over the regions, or in each region named [default: one a region]
     #[arg(long, value_name = "N | REGION=N,...")]
     pub clients: Option<String>,
@@ -184,7 +193,7 @@ pub struct Sim {
     /// Share of requests that go to one hot key, percent
     #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub conflict: Option<u8>,
-    /// Requests a second in all, as an open loop [default: closed loop]
+    /// Requests a second in all, as an open loop; transactions, as long as sessions keep up [default: closed loop]
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
     /// Virtual time of the run, e.g. 30s

@@ -1,5 +1,6 @@
 //! The protocols this program can run: a line each in [`ALL`], and how each is spoken with.
 
+use crate::Usage;
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
@@ -7,6 +8,8 @@ use isochrone_replication::{
     Family, Replicated, curp, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos,
 };
 use isochrone_store::Store;
+use isochrone_transactions::{Family as TransactionFamily, carousel};
+use isochrone_workload::transactions;
 use isochrone_workload::trial::{self, Terms};
 
 mod speech;
@@ -21,6 +24,8 @@ pub(crate) const ALL: &[Entry] = &[
     entry::<fastpaxos::Family>(),
     entry::<domino::Family>(),
     entry::<curp::primary::Family>(),
+    transactional::<carousel::Fast>(),
+    transactional::<carousel::Basic>(),
 ];
 
 /// A protocol as the verbs know it.
@@ -29,35 +34,92 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// Whether nothing is served without a leader.
     pub(crate) led: bool,
-    /// Runs one seed of it.
-    pub(crate) trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>,
-    register: fn(&mut Protocols),
+    /// What it is asked, and how one seed of it is run.
+    pub(crate) runs: Runs,
 }
+
+/// A protocol of commands, or of transactions.
+pub(crate) enum Runs {
+    /// Commands on keys of one partition.
+    Commands {
+        /// Runs one seed.
+        trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>,
+        /// Says how nodes run it.
+        register: fn(&mut Protocols),
+    },
+    /// Transactions over keys of several partitions, which stand each on nodes of its own.
+    Transactions {
+        /// Runs one seed.
+        trial: TransactionTrial,
+    },
+}
+
+/// Runs one seed of a protocol of transactions.
+pub(crate) type TransactionTrial = fn(
+    &Deployment,
+    KeyspaceId,
+    &Terms<transactions::Workload>,
+    u64,
+) -> Result<transactions::Outcome, ConfigErrors>;
 
 const fn entry<F: Family>() -> Entry {
     Entry {
         name: F::NAME,
         led: F::LED,
-        trial: |deployment, keyspace, terms, seed| {
-            trial::run(deployment, keyspace, speech::bridge::<F>(), terms, seed)
+        runs: Runs::Commands {
+            trial: |deployment, keyspace, terms, seed| {
+                trial::run(deployment, keyspace, speech::bridge::<F>(), terms, seed)
+            },
+            register: |protocols| protocols.register::<Replicated<Store, F>>(speech::registration::<F>()),
         },
-        register: |protocols| protocols.register::<Replicated<Store, F>>(speech::registration::<F>()),
+    }
+}
+
+const fn transactional<F: TransactionFamily>() -> Entry {
+    Entry { name: F::NAME, led: true, runs: Runs::Transactions { trial: transactions::run::<F> } }
+}
+
+impl Entry {
+    /// Whether it is one of transactions.
+    pub(crate) fn transactional(&self) -> bool {
+        matches!(self.runs, Runs::Transactions { .. })
     }
 }
 
 /// What a deployment file may name.
 pub(crate) fn known() -> Known {
-    let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
-    Known::names(&names)
+    let names = |transactional| {
+        let named = ALL.iter().filter(move |entry| entry.transactional() == transactional);
+        named.map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    Known::names(&names(false)).placing(&names(true))
 }
 
 /// How nodes run them.
 pub(crate) fn served() -> Protocols {
     let mut protocols = Protocols::default();
     for entry in ALL {
-        (entry.register)(&mut protocols);
+        if let Runs::Commands { register, .. } = entry.runs {
+            register(&mut protocols);
+        }
     }
     protocols
+}
+
+/// Refuses a deployment with a keyspace that nodes cannot serve.
+pub(crate) fn serves(deployment: &Deployment) -> Result<(), Usage> {
+    let simulated = |name: &str| ALL.iter().any(|entry| entry.name == name && entry.transactional());
+    match deployment.keyspaces().iter().find(|keyspace| simulated(&keyspace.protocol)) {
+        None => Ok(()),
+        Some(keyspace) => Err(Usage(format!(
+            "{}:{}: keyspace {:?}: protocol {} is simulated, not served yet\n  use `isochrone sim`, or a keyspace of \
+             another protocol",
+            deployment.file(),
+            keyspace.line,
+            keyspace.name,
+            keyspace.protocol
+        ))),
+    }
 }
 
 /// The entry of a keyspace's protocol.

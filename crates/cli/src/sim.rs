@@ -2,8 +2,10 @@
 
 use crate::arguments::{Format, Sim};
 use crate::output::{Row, bar, print_json, print_text, table};
-use crate::{Status, Usage, protocols};
+use crate::protocols::{self, Runs};
+use crate::{Status, Usage};
 use anyhow::{Context, bail};
+use isochrone_core::deployment::ConfigErrors;
 use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
 use isochrone_plan::Client;
 use isochrone_sim::{FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
@@ -12,6 +14,8 @@ use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Mutex;
+
+mod transactions;
 
 /// What `--format json` prints.
 #[derive(Serialize)]
@@ -45,27 +49,46 @@ struct Broken {
 /// Runs the verb.
 pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
     let (deployment, keyspace) = subject(&arguments)?;
-    let Some(entry) = protocols::of(&deployment, keyspace) else {
-        bail!("{}: its protocol is not in this program", deployment.file());
-    };
-    let terms = terms(&arguments, &deployment)?;
-    let seeds = Seeds {
-        threads: arguments
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
-        ..match arguments.seeds {
-            Some(count) => Seeds::new(arguments.from, count),
-            None => Seeds::one(arguments.seed.unwrap_or(0)),
-        }
-    };
+    match protocols::of(&deployment, keyspace).map(|entry| &entry.runs) {
+        None => bail!("{}: its protocol is not in this program", deployment.file()),
+        Some(Runs::Commands { trial, .. }) => commands(&arguments, &deployment, keyspace, *trial),
+        Some(Runs::Transactions { trial }) => transactions::run(&arguments, &deployment, keyspace, *trial),
+    }
+}
+
+fn commands(
+    arguments: &Sim,
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<Outcome, ConfigErrors>,
+) -> anyhow::Result<Status> {
+    let faults = faults(arguments)?;
+    let name = arguments.workload.as_deref().unwrap_or(if faults.is_empty() { "ycsb-a" } else { "check" });
+    if isochrone_workload::transactions::Workload::named(name).is_ok() {
+        let protocol = &deployment.keyspace(keyspace).protocol;
+        bail!(Usage(format!(
+            "--workload {name}: its transactions are more than {protocol} does; use a protocol of \
+                             transactions, or one of {}",
+            Workload::names().join(", ")
+        )));
+    }
+    let mut workload = Workload::named(name)?;
+    workload.conflict = arguments.conflict.unwrap_or(0);
+    workload.records = arguments.records.unwrap_or(workload.records);
+    if arguments.zipf.is_some() || arguments.retry {
+        bail!(Usage(format!("--zipf and --retry are for transactions; {name} is none of their workloads")));
+    }
+    let terms = terms(arguments, deployment, workload, faults)?;
+    let seeds = seeds(arguments);
     // One run first, on this thread: it shows wrong parameters as such, and is what --trace shows.
-    let first = (entry.trial)(&deployment, keyspace, &terms, seeds.first)?;
-    show_one(&arguments, &first)?;
+    let first = trial(deployment, keyspace, &terms, seeds.first)?;
+    show_flow(arguments, &first.trace, &first.drawing)?;
+    write_history(arguments, |file| first.history.write(file))?;
     let gathered = Mutex::new(Gathered::new(&first));
     let progress = bar("simulating", seeds.count);
     let summary = run_seeds(
         &seeds,
-        |seed| match (entry.trial)(&deployment, keyspace, &terms, seed) {
+        |seed| match trial(deployment, keyspace, &terms, seed) {
             Ok(outcome) => gather(&gathered, outcome),
             Err(errors) => panic!("the same parameters were good before: {errors}"),
         },
@@ -73,16 +96,34 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
     );
     progress.finish_and_clear();
     let gathered = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let printed = print(&arguments, &deployment, keyspace, &summary, &gathered);
+    let printed = print(arguments, deployment, keyspace, &summary, &gathered);
     match arguments.format {
         Format::Json => print_json(&printed)?,
         Format::Text => print_text(&show(&printed, &gathered))?,
     }
-    Ok(match (printed.violations.is_empty(), printed.undecided) {
-        (false, _) => Status::Failed,
-        (true, 0) => Status::Held,
-        (true, _) => Status::Undecided,
-    })
+    Ok(status(printed.violations.len(), printed.undecided))
+}
+
+/// What a campaign has shown.
+fn status(violations: usize, undecided: u64) -> Status {
+    match (violations, undecided) {
+        (0, 0) => Status::Held,
+        (0, _) => Status::Undecided,
+        _ => Status::Failed,
+    }
+}
+
+fn seeds(arguments: &Sim) -> Seeds {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let seeds = match arguments.seeds {
+        Some(count) => Seeds::new(arguments.from, count),
+        None => Seeds::one(arguments.seed.unwrap_or(0)),
+    };
+    Seeds { threads: arguments.threads.unwrap_or_else(cores), ..seeds }
+}
+
+fn faults(arguments: &Sim) -> anyhow::Result<FaultSet> {
+    Ok(arguments.faults.parse().map_err(|error| Usage(format!("--faults: {error}")))?)
 }
 
 /// What is simulated, the flags taken in.
@@ -114,14 +155,17 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
     Ok((deployment, keyspace))
 }
 
-fn terms(arguments: &Sim, deployment: &Deployment) -> anyhow::Result<Terms> {
-    let faults: FaultSet = arguments.faults.parse().map_err(|error| Usage(format!("--faults: {error}")))?;
-    let hostile = !faults.is_empty();
-    let name = arguments.workload.as_deref().unwrap_or(if hostile { "check" } else { "ycsb-a" });
-    let mut workload = Workload::named(name)?;
-    workload.conflict = arguments.conflict.unwrap_or(0);
-    let mut terms =
-        if hostile { Terms::hostile(workload, faults) } else { Terms::quiet(workload, Span::from_secs(30)) };
+/// The flags that mean the same to all protocols.
+fn terms<W>(
+    arguments: &Sim,
+    deployment: &Deployment,
+    workload: W,
+    faults: FaultSet,
+) -> anyhow::Result<Terms<W>> {
+    let mut terms = match faults.is_empty() {
+        true => Terms::quiet(workload, Span::from_secs(30)),
+        false => Terms::hostile(workload, faults),
+    };
     if let Some(duration) = arguments.duration {
         terms.duration = duration;
         terms.requests_max = u64::MAX;
@@ -210,21 +254,28 @@ fn by_region<'a, T: Clone>(
     Ok(found)
 }
 
-/// What is only for one run: its flow, its drawing, its history.
-fn show_one(arguments: &Sim, first: &Outcome) -> anyhow::Result<()> {
+/// What is only for one run: its flow and its drawing.
+fn show_flow(arguments: &Sim, trace: &str, drawing: &str) -> anyhow::Result<()> {
     if arguments.trace {
-        print_text(&first.trace)?;
+        print_text(trace)?;
         print_text("\n")?;
     }
     if let Some(path) = &arguments.trace_svg {
-        std::fs::write(path, &first.drawing).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, drawing).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {}", path.display());
     }
-    if let Some(path) = &arguments.history {
-        let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        first.history.write(std::io::BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
-        eprintln!("wrote {}", path.display());
-    }
+    Ok(())
+}
+
+/// The same of its history.
+fn write_history(
+    arguments: &Sim,
+    write: impl FnOnce(std::io::BufWriter<std::fs::File>) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let Some(path) = &arguments.history else { return Ok(()) };
+    let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    write(std::io::BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
+    eprintln!("wrote {}", path.display());
     Ok(())
 }
 
@@ -323,6 +374,8 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("workload", arguments.workload.clone());
     flag("clients", arguments.clients.clone());
     flag("conflict", arguments.conflict.map(|n| n.to_string()));
+    flag("records", arguments.records.map(|n| n.to_string()));
+    flag("zipf", arguments.zipf.map(|n| n.to_string()));
     flag("rate", arguments.rate.map(|n| n.to_string()));
     flag("duration", arguments.duration.map(|span| span.to_string()));
     flag("seed", Some(seed.to_string()));
@@ -335,8 +388,8 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     for (name, given) in [("set", &arguments.set), ("straggler", &arguments.straggler)] {
         words.extend(given.iter().map(|word| format!("--{name} {}", quoted(word))));
     }
-    if arguments.cpu {
-        words.push("--cpu".to_owned());
+    for (name, given) in [("cpu", arguments.cpu), ("retry", arguments.retry)] {
+        words.extend(given.then(|| format!("--{name}")));
     }
     words.join(" ")
 }

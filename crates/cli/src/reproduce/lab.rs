@@ -1,7 +1,8 @@
 //! Experiments as data, and the runs of them.
 
+use crate::calibrated;
 use crate::output::bar;
-use crate::{calibrated, protocols};
+use crate::protocols::{self, Runs};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use isochrone_core::topology::Cells;
@@ -143,15 +144,14 @@ impl Lab {
     /// What came of an experiment; nothing where its protocol is not in this program.
     pub(super) fn run(&mut self, experiment: &Experiment) -> anyhow::Result<Option<Rc<Outcome>>> {
         let known = protocols::known();
-        let Some(entry) = protocols::ALL.iter().find(|entry| entry.name == experiment.protocol) else {
-            return Ok(None);
-        };
+        let found = protocols::ALL.iter().find(|entry| entry.name == experiment.protocol);
+        let Some(Runs::Commands { trial, .. }) = found.map(|entry| &entry.runs) else { return Ok(None) };
         let key = format!("{experiment:?}");
         if let Some(outcome) = self.done.get(&key) {
             return Ok(Some(outcome.clone()));
         }
         let (deployment, terms) = experiment.prepare(&known)?;
-        let outcome = (entry.trial)(&deployment, KeyspaceId(1), &terms, 1)
+        let outcome = trial(&deployment, KeyspaceId(1), &terms, 1)
             .with_context(|| format!("{} on {:?}", experiment.protocol, experiment.topology))?;
         let broken = outcome.report.violations.iter().find(|violation| {
             // A history of answers that come before execution need not be linearizable.

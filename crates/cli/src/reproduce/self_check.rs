@@ -2,7 +2,7 @@
 
 use super::lab::Lab;
 use super::{Published, Row, Wanted};
-use crate::protocols;
+use crate::protocols::{self, Runs};
 use anyhow::bail;
 use isochrone_core::{Deployment, Span};
 use isochrone_plan::Client;
@@ -28,11 +28,13 @@ pub(super) fn run(wanted: Wanted<'_>, _: &mut Lab) -> anyhow::Result<Vec<Row>> {
         if !ids.iter().any(|id| wanted(id)) {
             continue;
         }
-        let Some(entry) = protocols::of(&deployment, keyspace) else {
+        let Some(Runs::Commands { trial, .. }) =
+            protocols::of(&deployment, keyspace).map(|entry| &entry.runs)
+        else {
             bail!("multipaxos is not in this program")
         };
         let terms = Terms::quiet(Workload::named("set")?, Span::from_secs(30));
-        let outcome = (entry.trial)(&deployment, keyspace, &terms, 1)?;
+        let outcome = trial(&deployment, keyspace, &terms, 1)?;
         let replicas: Vec<_> = deployment.regions().iter().map(|region| region.id).collect();
         for (client, id) in deployment.regions().iter().zip(ids) {
             if !wanted(&id) {

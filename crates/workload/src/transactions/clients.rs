@@ -6,7 +6,7 @@ use super::workload::{Session, Workload};
 use crate::Window;
 use isochrone_check::transactions::{Access, Transaction, Transactions};
 use isochrone_check::{self as check, Value};
-use isochrone_core::{Blob, Instant, Protocol, Random, Span, Ticket};
+use isochrone_core::{Blob, Instant, NodeId, Protocol, Random, Span, Ticket};
 use isochrone_sim::{Driver, Next, Session as Seat};
 use isochrone_transactions::retry::Retry;
 use isochrone_transactions::{Outcome, Read, Reason, Request, TxnId, Update};
@@ -33,8 +33,9 @@ pub struct Script {
     pub seed: u64,
     /// Whether the history is kept.
     pub history: bool,
-    /// Whether session 0 ends, after `until`, with what meets everything that is stuck ([`Workload::closing`]).
-    pub closing: bool,
+    /// On so many nodes the first session ends, after `until`, with what meets everything that is stuck
+    /// ([`Workload::closing`]): more than may be lost for good.
+    pub closers: usize,
     /// The region of each node.
     pub region_of: Vec<usize>,
 }
@@ -49,7 +50,8 @@ pub struct TransactionClients {
     /// client was never told.
     seen: BTreeMap<Arc<str>, u64>,
     broken: Vec<String>,
-    closings: usize,
+    /// The nodes of the sessions that end the run, and what they have not done yet.
+    closers: BTreeMap<NodeId, usize>,
 }
 
 struct Client {
@@ -60,6 +62,7 @@ struct Client {
     begun: u64,
     tries: u64,
     closing: std::vec::IntoIter<Plan>,
+    closing_at: Instant,
     turn: Turn,
 }
 
@@ -93,6 +96,9 @@ struct Attempt {
     committing: bool,
 }
 
+/// What lies between the ends of two sessions that end a run.
+const APART: Span = Span::from_secs(3);
+
 /// A transaction that took no time is not followed by another at the same moment, or a run would never end.
 const BREATH: Span = Span::from_millis(1);
 
@@ -108,7 +114,7 @@ impl TransactionClients {
             list: Vec::new(),
             seen,
             broken: Vec::new(),
-            closings: 0,
+            closers: BTreeMap::new(),
         }
     }
 
@@ -120,11 +126,9 @@ impl TransactionClients {
     /// What transactions have read that cannot be: totals that are not conserved, and an end that was not reached.
     pub fn broken(&self) -> Vec<String> {
         let mut broken = self.broken.clone();
-        let expected = if self.script.closing { self.script.workload.closing().len() } else { 0 };
-        if self.closings < expected {
-            let done = self.closings;
+        if let Some(least) = self.closers.values().min().filter(|least| **least > 0) {
             broken.push(format!(
-                "of {expected} transactions over all keys that were to end the run {done} committed"
+                "no session has ended the run: {least} transactions over all keys did not commit"
             ));
         }
         broken
@@ -149,11 +153,17 @@ impl TransactionClients {
 
     fn client(&mut self, seat: Seat) -> &mut Client {
         let script = &self.script;
+        let (node, closers) = (seat.client.node, &mut self.closers);
         self.sessions.entry(seat.number).or_insert_with(|| {
             let seed = script.seed ^ u64::from(seat.number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut random = Random::seeded(seed);
-            let closing =
-                if script.closing && seat.number == 0 { script.workload.closing() } else { Vec::new() };
+            let closes = closers.len() < script.closers && !closers.contains_key(&node);
+            let closing = if closes { script.workload.closing() } else { Vec::new() };
+            // One after the other: they would be in each other's way.
+            let after = APART * closers.len() as u64;
+            if closes {
+                closers.insert(node, closing.len());
+            }
             let phase = script.every.map_or(0, |every| random.below(every.as_nanos().max(1)));
             Client {
                 session: script.workload.session(seat.number, random.fork()),
@@ -163,6 +173,7 @@ impl TransactionClients {
                 begun: 0,
                 tries: 0,
                 closing: closing.into_iter(),
+                closing_at: script.until + after,
                 turn: Turn::Idle,
             }
         })
@@ -203,8 +214,8 @@ impl TransactionClients {
         let region = client.region;
         if !closing {
             self.figures.record(region, attempt.plan.kind, first, now, end);
-        } else if end == End::Committed {
-            self.closings += 1;
+        } else if let (End::Committed, Some(left)) = (end, self.closers.get_mut(&seat.client.node)) {
+            *left -= 1;
         }
         if let (End::Committed, Some(reads)) = (end, &attempt.reads)
             && let Some(wrong) = attempt.plan.verify(reads)
@@ -237,7 +248,7 @@ impl TransactionClients {
             let value = update.value.as_ref().map(&text).unwrap_or_default();
             Access::Write(Arc::from(text(&update.key)), Arc::from(value))
         };
-        if self.script.closing {
+        if self.script.closers > 0 {
             for read in attempt.reads.iter().flatten() {
                 if let Some(value) = &read.value {
                     self.seen.insert(Arc::from(text(value)), read.version.0);
@@ -301,7 +312,7 @@ impl<F: Protocol<Request = Request, Outcome = Outcome>> Driver<F> for Transactio
                 let (plan, at) = if due < until && client.begun < most {
                     (client.session.draw(), due)
                 } else if let Some(plan) = client.closing.next() {
-                    (plan, due.max(until))
+                    (plan, due.max(client.closing_at))
                 } else {
                     return Next::Done;
                 };

@@ -74,7 +74,7 @@ pub fn run<F: Family>(
         window: terms.counted(),
         seed: random.below(u64::MAX),
         history: terms.check,
-        closing: terms.check && !terms.faults.is_empty(),
+        closers: if terms.check && !terms.faults.is_empty() { tolerated + 1 } else { 0 },
         region_of,
     });
     let guarantees = F::guarantees(&placement.parameters);

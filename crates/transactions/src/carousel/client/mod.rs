@@ -61,6 +61,8 @@ struct Txn {
     begun: Instant,
     next: Instant,
     attempts: u32,
+    /// Whom it asked last to commit.
+    asked: Option<ProcessId>,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -158,6 +160,7 @@ impl Client {
             begun: now,
             next: now + self.knobs.resend,
             attempts: 0,
+            asked: None,
         };
         self.open.insert(sequence, txn);
         self.advance(sequence, true, effects);
@@ -228,8 +231,9 @@ impl Client {
         }
     }
 
-    fn ask_to_commit(&self, sequence: u64, effects: &mut Effects<Self>) {
+    fn ask_to_commit(&mut self, sequence: u64, effects: &mut Effects<Self>) {
         let Some(txn) = self.open.get(&sequence) else { return };
+        let to = self.leader(txn.coordinator);
         let Stage::Committing { updates, .. } = &txn.stage else { return };
         let versions = |reads: &Vec<Read>| reads.iter().map(|read| read.version).collect();
         let seen = txn.values.iter().map(|(partition, reads)| (*partition, versions(reads))).collect();
@@ -240,7 +244,10 @@ impl Client {
             updates: updates.clone(),
             seen,
         };
-        Self::send(self.leader(txn.coordinator), word, effects);
+        Self::send(to, word, effects);
+        if let Some(txn) = self.open.get_mut(&sequence) {
+            txn.asked = Some(to);
+        }
     }
 
     /// Whether everything was read; then the host is told, or the transaction goes on.
@@ -451,6 +458,8 @@ impl Client {
                 .filter(|part| !part.reads.is_empty() && !txn.values.contains_key(&part.partition))
                 .map(|part| part.partition)
                 .collect(),
+            // Where another has since said that it leads, that one was not asked yet.
+            Stage::Committing { .. } if txn.asked != Some(self.leader(txn.coordinator)) => Vec::new(),
             Stage::Committing { .. } => vec![txn.coordinator],
             Stage::Moment(reading) => reading.silent(&txn.parts),
             Stage::Open | Stage::Doomed(_) => Vec::new(),

@@ -1,0 +1,315 @@
+//! `isochrone sim` of a keyspace of transactions: latency, aborts, and whether they are as serializable as promised.
+
+use super::{Broken, bar, broken, faults, seeds, show_flow, status, terms, write_history};
+use crate::arguments::{Format, Sim};
+use crate::output::{print_json, print_text};
+use crate::protocols::TransactionTrial;
+use crate::{Status, Usage};
+use anyhow::bail;
+use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
+use isochrone_sim::{Report, Summary, run_seeds};
+use isochrone_transactions::retry::Retry;
+use isochrone_workload::transactions::{Figures, Keys, Outcome, Tally, Workload};
+use isochrone_workload::{Quantiles, Window};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+
+/// What `--format json` prints. Latencies are of what committed, in milliseconds.
+#[derive(Serialize)]
+struct Printed {
+    protocol: String,
+    workload: String,
+    /// Of transactions that write.
+    updates: String,
+    /// Of those that only read.
+    reads: String,
+    seeds: u64,
+    violations: Vec<Broken>,
+    undecided: u64,
+    #[serde(flatten)]
+    tally: Tally,
+    abort_rate: f64,
+    /// Of a second of the part of the run that is measured.
+    committed_per_second: f64,
+    messages_per_transaction: f64,
+    events: u64,
+    events_per_second: f64,
+    regions: Vec<Line>,
+    kinds: Vec<Line>,
+    faults: BTreeMap<&'static str, u64>,
+    virtual_seconds: f64,
+    seconds: f64,
+    runs_repeated: u64,
+    hash: String,
+}
+
+/// The figures of a region, or of a kind of transaction.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    committed: u64,
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    mean_ms: f64,
+    /// Not known of a kind.
+    abort_rate: Option<f64>,
+}
+
+impl Line {
+    fn of(name: &str, figures: Quantiles, abort_rate: Option<f64>) -> Line {
+        let Quantiles { operations: committed, p50_ms, p95_ms, p99_ms, mean_ms, .. } = figures;
+        Line { name: name.to_owned(), committed, p50_ms, p95_ms, p99_ms, mean_ms, abort_rate }
+    }
+}
+
+/// Runs the verb.
+pub(super) fn run(
+    arguments: &Sim,
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    trial: TransactionTrial,
+) -> anyhow::Result<Status> {
+    let faults = faults(arguments)?;
+    let default = if faults.is_empty() { "retwis" } else { "txn-check" };
+    let workload = workload(arguments, deployment, arguments.workload.as_deref().unwrap_or(default))?;
+    let terms = terms(arguments, deployment, workload, faults)?;
+    let seeds = seeds(arguments);
+    // One run first, on this thread: it shows wrong parameters as such, and is what --trace shows.
+    let first = trial(deployment, keyspace, &terms, seeds.first)?;
+    show_flow(arguments, &first.trace, &first.drawing)?;
+    write_history(arguments, |file| first.history.write(file))?;
+    let gathered = Mutex::new(Gathered::new(&first));
+    let progress = bar("simulating", seeds.count);
+    let summary = run_seeds(
+        &seeds,
+        |seed| match trial(deployment, keyspace, &terms, seed) {
+            Ok(outcome) => gather(&gathered, outcome),
+            Err(errors) => panic!("the same parameters were good before: {errors}"),
+        },
+        |summary| progress.set_position(summary.seeds),
+    );
+    progress.finish_and_clear();
+    let gathered = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let printed = print(arguments, deployment, keyspace, terms.workload.name, &summary, &gathered);
+    match arguments.format {
+        Format::Json => print_json(&printed)?,
+        Format::Text => print_text(&show(&printed, &gathered))?,
+    }
+    Ok(status(printed.violations.len(), printed.undecided))
+}
+
+/// The workload, the flags taken in.
+fn workload(arguments: &Sim, deployment: &Deployment, name: &str) -> anyhow::Result<Workload> {
+    if arguments.conflict.is_some() {
+        bail!(Usage("--conflict is for commands; of transactions say --zipf and --records".to_owned()));
+    }
+    if arguments.moves > 0 {
+        bail!(Usage("--moves: keys of transactions stay in their partitions; leave it out".to_owned()));
+    }
+    let mut workload = Workload::named(name).map_err(|error| Usage(format!("--workload: {error}")))?;
+    workload.records = arguments.records.unwrap_or(workload.records);
+    // A transaction of Retwis touches up to ten different keys.
+    if workload.records < 10 && matches!(workload.name, "retwis" | "ycsbt") || workload.records < 2 {
+        bail!(Usage(format!("--records {}: {name} needs more; use at least 10", workload.records)));
+    }
+    if let Some(exponent) = arguments.zipf {
+        if !(exponent > 0.0 && exponent < 1.0) {
+            bail!(Usage(format!("--zipf {exponent}: the exponent is above 0 and below 1")));
+        }
+        workload.keys = Keys::Zipf(exponent);
+    }
+    if arguments.retry {
+        let nodes = || deployment.nodes().iter().map(|node| node.id);
+        let far = nodes().flat_map(|a| nodes().map(move |b| (a, b)));
+        let rtt_max = far.map(|(a, b)| deployment.one_way(a, b) + deployment.one_way(b, a)).max();
+        workload.retry = Retry::for_rtt(rtt_max.unwrap_or_default());
+    }
+    Ok(workload)
+}
+
+struct Gathered {
+    guarantees: (Guarantee, Guarantee),
+    /// Events, messages of the measured part, and the time the simulation took.
+    events: u64,
+    messages: f64,
+    simulating: std::time::Duration,
+    figures: Figures,
+    /// Seconds that were measured, of all seeds.
+    measured: f64,
+    undecided: Vec<(u64, String)>,
+    plan: String,
+}
+
+impl Gathered {
+    fn new(first: &Outcome) -> Gathered {
+        Gathered {
+            guarantees: first.guarantees,
+            events: 0,
+            messages: 0.0,
+            simulating: std::time::Duration::ZERO,
+            figures: Figures::new(Window::ALL),
+            measured: 0.0,
+            undecided: Vec::new(),
+            plan: first.plan.clone(),
+        }
+    }
+}
+
+fn gather(gathered: &Mutex<Gathered>, outcome: Outcome) -> Report {
+    let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let window = outcome.figures.recorder().window().length();
+    let measured = if window > Span::from_secs(1 << 30) { outcome.report.virtual_time } else { window };
+    gathered.measured += measured.as_secs_f64();
+    gathered.figures.merge(&outcome.figures);
+    gathered.events += outcome.report.events;
+    let share = measured.as_secs_f64() / outcome.report.virtual_time.as_secs_f64().max(1e-9);
+    gathered.messages += outcome.report.messages as f64 * share.min(1.0);
+    gathered.simulating += outcome.elapsed;
+    if let Some(reason) = outcome.undecided {
+        gathered.undecided.push((outcome.report.seed, reason));
+        gathered.undecided.sort();
+        gathered.undecided.dedup();
+    }
+    outcome.report
+}
+
+fn print(
+    arguments: &Sim,
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    workload: &str,
+    summary: &Summary,
+    gathered: &Gathered,
+) -> Printed {
+    let figures = &gathered.figures;
+    let tally = figures.tally(None);
+    let regions = deployment.regions().iter().filter_map(|region| {
+        let at = usize::from(region.id.0);
+        let aborts = figures.tally(Some(at)).abort_rate();
+        Some(Line::of(&region.name, figures.recorder().region(at, None)?, Some(aborts)))
+    });
+    let kinds = figures.recorder().kinds().into_iter();
+    let kinds = kinds.filter_map(|kind| Some(Line::of(kind.name(), figures.recorder().kind(kind)?, None)));
+    // Operations count the two requests of a transaction that writes; what ended is counted by the tally.
+    let ended = tally.committed
+        + tally.aborted.values().sum::<u64>()
+        + tally.given_up
+        + tally.refused
+        + tally.unknown;
+    Printed {
+        protocol: deployment.keyspace(keyspace).protocol.clone(),
+        workload: workload.to_owned(),
+        updates: gathered.guarantees.0.to_string(),
+        reads: gathered.guarantees.1.to_string(),
+        seeds: summary.seeds,
+        violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),
+        undecided: gathered.undecided.len() as u64,
+        abort_rate: tally.abort_rate(),
+        committed_per_second: tally.committed as f64 / gathered.measured.max(1e-9),
+        messages_per_transaction: gathered.messages / ended.max(1) as f64,
+        tally,
+        events: summary.events,
+        events_per_second: (gathered.events as f64 / gathered.simulating.as_secs_f64().max(1e-9)).round(),
+        regions: regions.collect(),
+        kinds: kinds.collect(),
+        faults: summary.faults.iter().map(|(kind, count)| (kind.name(), count)).collect(),
+        virtual_seconds: summary.virtual_time.as_secs_f64(),
+        seconds: summary.elapsed.as_secs_f64(),
+        runs_repeated: summary.twice,
+        hash: format!("{:016x}", summary.hash()),
+    }
+}
+
+fn show(printed: &Printed, gathered: &Gathered) -> String {
+    let mut text = String::new();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{words}");
+    };
+    line(format_args!(
+        "{} (updates {}, reads {}), {}: {} {}, {} committed, {} events, {:.2} M events/s a core, {:.0} virtual s in \
+         {:.1} s",
+        printed.protocol,
+        printed.updates,
+        printed.reads,
+        printed.workload,
+        printed.seeds,
+        if printed.seeds == 1 { "seed" } else { "seeds" },
+        printed.tally.committed,
+        printed.events,
+        printed.events_per_second / 1e6,
+        printed.virtual_seconds,
+        printed.seconds,
+    ));
+    if printed.seeds == 1 && printed.faults.values().any(|count| *count > 0) {
+        line(format_args!("\n{}", gathered.plan.trim_end()));
+    }
+    if printed.faults.values().any(|count| *count > 0) {
+        let total: u64 = printed.faults.values().sum();
+        let counts: Vec<_> = printed.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        line(format_args!("\n{total} faults: {}", counts.join(", ")));
+    }
+    for (title, lines) in [("region", &printed.regions), ("kind", &printed.kinds)] {
+        if !lines.is_empty() {
+            line(format_args!("\n{}", table(title, lines).trim_end()));
+        }
+    }
+    let tally = &printed.tally;
+    let counts = tally.aborted.iter().map(|(reason, count)| (*reason, *count));
+    let others =
+        [("given up by clients", tally.given_up), ("refused", tally.refused), ("unknown", tally.unknown)];
+    let counts: Vec<String> = counts
+        .chain(others.into_iter().filter(|(_, count)| *count > 0))
+        .map(|(what, count)| format!("{what} {count}"))
+        .collect();
+    line(format_args!(
+        "\n{:.1} committed a second, {:.1} messages a transaction, {:.2} % aborted{}{}\n",
+        printed.committed_per_second,
+        printed.messages_per_transaction,
+        printed.abort_rate * 100.0,
+        if counts.is_empty() { "" } else { ": " },
+        counts.join(", ")
+    ));
+    for violation in &printed.violations {
+        line(format_args!(
+            "VIOLATION ({}) in seed {} at {:.3} ms",
+            violation.kind, violation.seed, violation.at_ms
+        ));
+        line(format_args!("{}\nreplay: {}\n", violation.text, violation.replay));
+    }
+    for (seed, reason) in &gathered.undecided {
+        line(format_args!("UNDECIDED seed {seed}: {reason}"));
+    }
+    line(format_args!(
+        "{} violations, {} undecided, {} runs repeated with equal traces",
+        printed.violations.len(),
+        printed.undecided,
+        printed.runs_repeated
+    ));
+    text
+}
+
+fn table(title: &str, lines: &[Line]) -> String {
+    let width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max(title.len());
+    let aborts = lines.iter().any(|line| line.abort_rate.is_some());
+    let mut text = format!(
+        "{title:width$}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}{}\n",
+        "committed",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "mean ms",
+        if aborts { "  aborted %" } else { "" }
+    );
+    for line in lines {
+        let rate = line.abort_rate.map_or_else(String::new, |rate| format!("  {:>9.2}", rate * 100.0));
+        text += &format!(
+            "{:width$}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}{rate}\n",
+            line.name, line.committed, line.p50_ms, line.p95_ms, line.p99_ms, line.mean_ms
+        );
+    }
+    text
+}
