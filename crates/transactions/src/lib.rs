@@ -15,6 +15,7 @@ mod mutations;
 mod placement;
 pub mod request;
 pub mod retry;
+pub mod tapir;
 pub mod twopc;
 
 pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};

@@ -1,0 +1,322 @@
+//! The end of a transaction whose client is silent: a replica takes it over under a higher ballot.
+
+use super::Mutation;
+use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Verdict, Vote};
+use super::server::Server;
+use crate::request::TxnId;
+use isochrone_core::{Effects, Instant, PartitionId, ProcessId, Quorums};
+use isochrone_store::versions::Version;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Transactions that one replica ends at once.
+const AT_ONCE: usize = 256;
+
+/// One transaction that this replica ends.
+#[derive(Clone, Hash, Debug)]
+pub struct Takeover {
+    ballot: Ballot,
+    /// The highest ballot that others have promised.
+    highest: Ballot,
+    /// What the replicas promised with, and in which view of their partition.
+    promises: BTreeMap<ProcessId, (u64, Held)>,
+    proposal: Option<Proposal>,
+    due: Instant,
+    tries: u32,
+    /// Partitions that cannot tell without a change of view.
+    unclear: BTreeSet<PartitionId>,
+}
+
+#[derive(Clone, Hash, Debug)]
+struct Proposal {
+    name: Name,
+    vote: Vote,
+    /// The partitions it is proposed to, with their views and who has accepted it.
+    targets: BTreeMap<PartitionId, (u64, BTreeSet<ProcessId>)>,
+}
+
+/// What a majority of a partition says about one try of a transaction.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Said {
+    /// Prepared, and enough have checked it.
+    Yes,
+    /// Not prepared, and it never will be.
+    No,
+    /// It may be prepared; too few who can tell have answered.
+    Perhaps,
+}
+
+/// What follows from the answers of one partition, all of one view, about one try.
+///
+/// What was accepted under the highest ballot stands. Where nothing was, a fast quorum of equal votes may have been
+/// counted if all but `n - q` of the answers are for it; if they are a majority besides, then a majority has checked
+/// it, and it may be committed.
+pub fn said<'a>(answers: impl Iterator<Item = &'a Held>, attempt: u32, replicas: usize) -> Said {
+    let (mut collected, mut votes) = (0, 0);
+    let mut accepted: Option<(Ballot, Vote)> = None;
+    for held in answers {
+        collected += 1;
+        if held.name.attempt != attempt {
+            continue;
+        }
+        match (held.accepted, held.vote) {
+            (Some(ballot), Some(vote)) if accepted.is_none_or(|(highest, _)| highest < ballot) => {
+                accepted = Some((ballot, vote));
+            }
+            (None, Some(Vote::Ok)) => votes += 1,
+            _ => {}
+        }
+    }
+    match accepted {
+        Some((_, Vote::Ok)) => Said::Yes,
+        Some(_) => Said::No,
+        None if votes >= Quorums::majority(replicas) => Said::Yes,
+        None if votes >= Quorums::recovery(replicas, collected) => Said::Perhaps,
+        None => Said::No,
+    }
+}
+
+/// Which try of a transaction counts: the one that somebody who took it over has settled on, else the latest.
+pub fn counting<'a>(answers: impl Iterator<Item = &'a Held>) -> Option<(u32, Version)> {
+    let rank = |held: &&Held| {
+        let taken = held.accepted.filter(|ballot| *ballot > Ballot::CLIENT);
+        (taken, held.name.attempt)
+    };
+    answers.max_by_key(rank).map(|held| (held.name.attempt, held.name.at))
+}
+
+impl Server {
+    /// Begins to end a transaction.
+    pub(super) fn take_over(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
+        if self.takeovers.len() >= AT_ONCE || self.takeovers.contains_key(&txn) {
+            return;
+        }
+        Self::count("takeovers", effects);
+        self.inquire(txn, Ballot::CLIENT, 0, effects);
+    }
+
+    /// Asks all replicas of all participants, this one among them, under a ballot above all known.
+    fn inquire(&mut self, txn: TxnId, highest: Ballot, tries: u32, effects: &mut Effects<Self>) {
+        let Some(entry) = self.state.entries.get(&txn).filter(|entry| entry.verdict.is_none()) else {
+            return;
+        };
+        let name = entry.name.clone();
+        let ballot = entry.promised.max(highest).above(self.me);
+        // Before anybody hears of it, so that no later life of this replica takes the same ballot.
+        self.log(Record::Promised { name: name.clone(), ballot }, effects);
+        let due = effects.now() + self.pause(tries, effects);
+        let takeover = Takeover {
+            ballot,
+            highest: ballot,
+            promises: BTreeMap::new(),
+            proposal: None,
+            due,
+            tries,
+            unclear: BTreeSet::new(),
+        };
+        self.takeovers.insert(txn, takeover);
+        for replica in self.replicas(&name.participants) {
+            effects.send(replica, Message::Inquire { name: name.clone(), ballot });
+        }
+    }
+
+    /// Another replica, or this one, wants to end a transaction.
+    pub(super) fn inquired(
+        &mut self,
+        from: ProcessId,
+        name: Name,
+        ballot: Ballot,
+        effects: &mut Effects<Self>,
+    ) {
+        let txn = name.txn;
+        if !self.state.is_normal() || !name.participants.contains(&self.partition) {
+            return;
+        }
+        match self.state.entries.get(&txn) {
+            Some(entry) if entry.verdict.is_some() => return self.tell(from, txn, effects),
+            Some(entry) if entry.promised > ballot => {
+                let promised = entry.promised;
+                return effects.send(from, Message::Outbid { txn, promised });
+            }
+            Some(entry) if entry.promised == ballot => {}
+            // Whoever asks has known how it ended.
+            None if self.state.dropped(txn) => return,
+            None if name.at <= self.state.forgotten => {
+                return effects.send(from, Message::Forgotten { txn });
+            }
+            known => {
+                let fresh = known.is_none();
+                self.log(Record::Promised { name, ballot }, effects);
+                if fresh {
+                    self.touch(txn, effects);
+                }
+            }
+        }
+        let Some(entry) = self.state.entries.get(&txn) else { return };
+        let (view, held) = (self.state.normal, entry.held());
+        effects.send(from, Message::Promised { ballot, view, held });
+    }
+
+    pub(super) fn promised(
+        &mut self,
+        from: ProcessId,
+        ballot: Ballot,
+        view: u64,
+        held: Held,
+        effects: &mut Effects<Self>,
+    ) {
+        let txn = held.name.txn;
+        let Some(takeover) = self.takeovers.get_mut(&txn) else { return };
+        if takeover.ballot != ballot || takeover.proposal.is_some() {
+            return;
+        }
+        takeover.promises.insert(from, (view, held));
+        self.consider(txn, effects);
+    }
+
+    /// Proposes an end as soon as the answers oblige to one, or leave the choice.
+    fn consider(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
+        let presume = self.parameters.mutated(Mutation::PresumeAbort);
+        let Some(entry) = self.state.entries.get(&txn) else { return };
+        let Some(takeover) = self.takeovers.get_mut(&txn) else { return };
+        let participants = entry.name.participants.clone();
+        let all = takeover.promises.values().map(|(_, held)| held);
+        let Some((attempt, at)) = counting(all) else { return };
+        let mut views = BTreeMap::new();
+        let mut verdicts = Vec::new();
+        for partition in participants.iter() {
+            let here = || takeover.promises.iter().filter(|(from, _)| from.partition == *partition);
+            let Some(view) = here().map(|(_, (view, _))| *view).max() else { return };
+            let answers = || here().filter(|(_, (of, _))| *of == view).map(|(_, (_, held))| held);
+            let replicas = self.map.group(*partition).members.len();
+            if answers().count() < Quorums::majority(replicas) {
+                return;
+            }
+            let said = match said(answers(), attempt, replicas) {
+                Said::Yes if presume && answers().all(|held| held.accepted.is_none()) => Said::No,
+                said => said,
+            };
+            views.insert(*partition, view);
+            verdicts.push((*partition, said));
+        }
+        let never = verdicts.iter().find(|(_, said)| *said == Said::No);
+        let targets: Vec<PartitionId> = match never {
+            Some((partition, _)) => vec![*partition],
+            None => {
+                let unclear = verdicts.iter().filter(|(_, said)| *said == Said::Perhaps);
+                takeover.unclear = unclear.map(|(partition, _)| *partition).collect();
+                if !takeover.unclear.is_empty() {
+                    return;
+                }
+                participants.to_vec()
+            }
+        };
+        let vote = if never.is_some() { Vote::Abort } else { Vote::Ok };
+        let name = Name { txn, participants, attempt, at };
+        let targets = targets.into_iter().map(|partition| (partition, (views[&partition], BTreeSet::new())));
+        takeover.proposal = Some(Proposal { name, vote, targets: targets.collect() });
+        self.propose(txn, effects);
+    }
+
+    fn propose(&self, txn: TxnId, effects: &mut Effects<Self>) {
+        let Some(takeover) = self.takeovers.get(&txn) else { return };
+        let Some(Proposal { name, vote, targets }) = &takeover.proposal else { return };
+        for (partition, (view, _)) in targets {
+            let part = takeover.part(*partition);
+            for member in self.map.group(*partition).members.iter() {
+                let (name, part) = (name.clone(), part.clone());
+                let message =
+                    Message::Finalize { name, ballot: takeover.ballot, view: *view, vote: *vote, part };
+                effects.send(member.process, message);
+            }
+        }
+    }
+
+    /// A replica has accepted what this one proposed.
+    pub(super) fn confirmed(
+        &mut self,
+        from: ProcessId,
+        (txn, attempt): (TxnId, u32),
+        ballot: Ballot,
+        view: u64,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(takeover) = self.takeovers.get_mut(&txn) else { return };
+        let Some(proposal) = &mut takeover.proposal else { return };
+        if takeover.ballot != ballot || proposal.name.attempt != attempt {
+            return;
+        }
+        if let Some((of, accepted)) = proposal.targets.get_mut(&from.partition)
+            && *of == view
+        {
+            accepted.insert(from);
+        }
+        let settled = proposal.targets.iter().all(|(partition, (_, accepted))| {
+            accepted.len() >= Quorums::majority(self.map.group(*partition).members.len())
+        });
+        if !settled {
+            return;
+        }
+        let verdict = match proposal.vote {
+            Vote::Ok => Verdict::Commit(proposal.name.at),
+            _ => Verdict::Abort,
+        };
+        let participants = proposal.name.participants.clone();
+        let Some(takeover) = self.takeovers.remove(&txn) else { return };
+        for partition in participants.iter() {
+            let part = takeover.part(*partition);
+            for member in self.map.group(*partition).members.iter() {
+                let ended = Ended { txn, participants: participants.clone(), verdict, part: part.clone() };
+                effects.send(member.process, Message::Spread { ended: vec![ended] });
+            }
+        }
+    }
+
+    pub(super) fn outbid(&mut self, txn: TxnId, promised: Ballot) {
+        if let Some(takeover) = self.takeovers.get_mut(&txn) {
+            takeover.highest = takeover.highest.max(promised);
+        }
+    }
+
+    /// Others have forgotten how it ended: this replica was away for too long to find out.
+    pub(super) fn unknowable(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
+        if let Some(takeover) = self.takeovers.get_mut(&txn) {
+            takeover.tries = super::server::DOUBLINGS;
+            Self::count("ends_unknowable", effects);
+        }
+    }
+
+    /// Tries again what has taken too long, under a higher ballot.
+    pub(super) fn sweep_takeovers(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let due = self.takeovers.iter().filter(|(_, takeover)| takeover.due <= now);
+        let due: Vec<TxnId> = due.map(|(txn, _)| *txn).collect();
+        for txn in due {
+            let Some(takeover) = self.takeovers.remove(&txn) else { continue };
+            let mut views: BTreeMap<PartitionId, u64> = BTreeMap::new();
+            for (from, (view, _)) in &takeover.promises {
+                let latest = views.entry(from.partition).or_default();
+                *latest = (*latest).max(*view);
+            }
+            for (from, (view, _)) in &takeover.promises {
+                // Who is behind comes along, and where nobody can tell, all go on.
+                let unclear = u64::from(takeover.unclear.contains(&from.partition));
+                let latest = views[&from.partition] + unclear;
+                if *view < latest {
+                    effects.send(*from, Message::ChangeView { view: latest });
+                }
+            }
+            if self.state.is_normal() {
+                self.inquire(txn, takeover.highest, takeover.tries + 1, effects);
+            }
+        }
+    }
+}
+
+impl Takeover {
+    /// What the transaction does at a partition, if anybody there has said.
+    fn part(&self, partition: PartitionId) -> Option<Arc<Part>> {
+        let here = self.promises.iter().filter(|(from, _)| from.partition == partition);
+        here.filter_map(|(_, (_, held))| held.part.clone()).next()
+    }
+}

@@ -1,0 +1,296 @@
+//! Changes of view: the leader of the new view makes one record of those of a majority, and all begin with that.
+
+use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Vote};
+use super::occ::{self, Data, Prepared, Rules};
+use super::server::{DOUBLINGS, Server, Timer};
+use super::takeover::counting;
+use crate::request::TxnId;
+use isochrone_core::{Effects, ProcessId, Quorums};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Times that the leader of a new view is asked before the next one is.
+const PATIENCE: u32 = 3;
+
+/// A change of view under way.
+#[derive(Clone, Hash, Debug, Default)]
+pub struct Change {
+    /// The leader's: what replicas have sent, with the last view in which each was normal.
+    collected: BTreeMap<ProcessId, (u64, Vec<Held>)>,
+    /// Times that the timer has run out.
+    waited: u32,
+}
+
+/// One record from those of a majority (`specs/carousel.md` 6.1, View change).
+///
+/// Of each transaction: what was accepted under the highest ballot stands. Else the votes of replicas that were in the
+/// last normal view are counted. A result that so many have voted for that a fast quorum may have (the set d) stands, if
+/// a majority has checked it or it fits what else stands; all else (the set u) is checked anew. `None` where it cannot
+/// be told whether something of d fits, since that is too long ago: more records are needed then.
+pub fn merge(
+    records: &BTreeMap<ProcessId, (u64, Vec<Held>)>,
+    replicas: usize,
+    data: &Data,
+    rules: Rules,
+) -> Option<Vec<Held>> {
+    let latest = records.values().map(|(normal, _)| *normal).max()?;
+    let mut known: BTreeMap<TxnId, Vec<&Held>> = BTreeMap::new();
+    for (_, held) in records.values().filter(|(normal, _)| *normal == latest) {
+        for held in held {
+            known.entry(held.name.txn).or_default().push(held);
+        }
+    }
+    let (majority, most) = (Quorums::majority(replicas), Quorums::recovery(replicas, records.len()));
+    let (mut merged, mut doubtful, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for (txn, all) in known {
+        let Some((attempt, at)) = counting(all.iter().copied()) else { continue };
+        let part = all.iter().find_map(|held| held.part.clone());
+        let promised = all.iter().map(|held| held.promised).max().unwrap_or(Ballot::CLIENT);
+        let here: Vec<&Held> = all.iter().copied().filter(|held| held.name.attempt == attempt).collect();
+        let accepted = here.iter().filter_map(|held| Some((held.accepted?, held.vote?)));
+        let accepted = accepted.max_by_key(|(ballot, _)| *ballot);
+        let mut votes: BTreeMap<Vote, usize> = BTreeMap::new();
+        for vote in here.iter().filter_map(|held| held.vote) {
+            *votes.entry(vote).or_default() += 1;
+        }
+        let most = votes.into_iter().filter(|(_, count)| *count >= most).max_by_key(|(_, count)| *count);
+        // A transaction takes part in the same partitions in all its tries.
+        let Some(participants) = all.first().map(|held| held.name.participants.clone()) else { continue };
+        let name = Name { txn, participants, attempt, at };
+        let held = |vote, accepted| Held { name, part, vote, accepted: Some(accepted), promised };
+        match (accepted, most) {
+            (Some((ballot, vote)), _) => merged.push(held(Some(vote), ballot)),
+            (None, Some((Vote::Ok, count))) if count < majority => {
+                doubtful.push(held(Some(Vote::Ok), Ballot::CLIENT));
+            }
+            (None, Some((vote, _))) => merged.push(held(Some(vote), Ballot::CLIENT)),
+            (None, None) => open.push(held(None, Ballot::CLIENT)),
+        }
+    }
+    let mut prepared = Prepared::default();
+    let ok = |held: &Held| held.part.clone().filter(|_| held.vote == Some(Vote::Ok));
+    for held in &merged {
+        if let Some(part) = ok(held) {
+            prepared.insert(held.name.txn, held.name.at, &part);
+        }
+    }
+    // In the order of their timestamps, in which none of them is in the way of a later one.
+    let order = |held: &Held| (held.name.at, held.name.txn);
+    doubtful.sort_by_key(order);
+    open.sort_by_key(order);
+    for mut held in doubtful {
+        let fits = match &held.part {
+            Some(part) => occ::fits(data, &prepared, held.name.txn, part, held.name.at)?,
+            None => false,
+        };
+        held.vote = Some(if fits { Vote::Ok } else { Vote::Abort });
+        if let Some(part) = ok(&held) {
+            prepared.insert(held.name.txn, held.name.at, &part);
+        }
+        merged.push(held);
+    }
+    for mut held in open {
+        let check = |part: &Arc<Part>| occ::check(data, &prepared, held.name.txn, part, held.name.at, rules);
+        held.vote = Some(held.part.as_ref().map_or(Vote::Abort, check));
+        if let Some(part) = ok(&held) {
+            prepared.insert(held.name.txn, held.name.at, &part);
+        }
+        merged.push(held);
+    }
+    Some(merged)
+}
+
+impl Server {
+    /// Who leads a view.
+    fn leader(&self, view: u64) -> ProcessId {
+        let members = &self.map.group(self.partition).members;
+        // A group has at most 128 members, at least one.
+        members[(view % members.len() as u64) as usize].process
+    }
+
+    /// Begins to change to a view, and asks the others to.
+    pub(super) fn change_view(&mut self, view: u64, effects: &mut Effects<Self>) {
+        if view <= self.state.view {
+            return;
+        }
+        for peer in self.peers().filter(|peer| *peer != self.me) {
+            effects.send(peer, Message::ChangeView { view });
+        }
+        self.join(view, effects);
+    }
+
+    /// Leaves the present view for another: from here on nothing is voted for in any before that.
+    fn join(&mut self, view: u64, effects: &mut Effects<Self>) {
+        Self::count("view_changes", effects);
+        self.log(Record::Changing { view }, effects);
+        self.changing = Change::default();
+        self.send_records(effects);
+        effects.arm(Timer::View, self.parameters.resend);
+    }
+
+    /// After a restart in the middle of a change.
+    pub(super) fn resume_change(&mut self, effects: &mut Effects<Self>) {
+        self.send_records(effects);
+        effects.arm(Timer::View, self.parameters.resend);
+    }
+
+    fn send_records(&self, effects: &mut Effects<Self>) {
+        let leader = self.leader(self.state.view);
+        let entries = || self.state.entries.values();
+        let held = entries().filter(|entry| entry.verdict.is_none()).map(|entry| entry.held());
+        let ended = entries().filter(|entry| leader == self.me || !entry.noted.contains(&leader));
+        let ended = ended.filter_map(|entry| entry.ended(true));
+        let (view, normal) = (self.state.view, self.state.normal);
+        let message = Message::Records { view, normal, held: held.collect(), ended: ended.collect() };
+        effects.send(leader, message);
+    }
+
+    /// Somebody wants to change to a view.
+    pub(super) fn asked_to_change(&mut self, from: ProcessId, view: u64, effects: &mut Effects<Self>) {
+        if view > self.state.view {
+            self.join(view, effects);
+        } else if self.state.is_normal() && from.partition == self.partition {
+            self.send_start(from, effects);
+        }
+    }
+
+    /// The leader of a new view hears of a replica.
+    pub(super) fn on_records(
+        &mut self,
+        from: ProcessId,
+        view: u64,
+        (normal, held, ended): (u64, Vec<Held>, Vec<Ended>),
+        effects: &mut Effects<Self>,
+    ) {
+        if view > self.state.view {
+            self.join(view, effects);
+        }
+        if view < self.state.view || self.state.normal >= view {
+            match self.state.is_normal() {
+                true => self.send_start(from, effects),
+                false => effects.send(from, Message::ChangeView { view: self.state.view }),
+            }
+            return;
+        }
+        if self.leader(view) != self.me {
+            return;
+        }
+        for ended in ended {
+            let txn = ended.txn;
+            self.note(ended, effects);
+            if let Some(entry) = self.state.entries.get_mut(&txn) {
+                entry.noted.insert(from);
+            }
+            self.settle_one(txn, effects);
+        }
+        self.changing.collected.insert(from, (normal, held));
+        let replicas = self.map.group(self.partition).members.len();
+        let collected = &self.changing.collected;
+        if collected.len() < Quorums::majority(replicas) || !collected.contains_key(&self.me) {
+            return;
+        }
+        let known = collected.values().flat_map(|(_, held)| held);
+        let parts: Vec<(TxnId, Arc<Part>)> =
+            known.filter_map(|held| Some((held.name.txn, held.part.clone()?))).collect();
+        self.catch_up(parts, effects);
+        let collected = &self.changing.collected;
+        let Some(merged) = merge(collected, replicas, &self.state.data, self.rules()) else { return };
+        let ended = |txn: TxnId| {
+            self.state.dropped(txn)
+                || self.state.entries.get(&txn).is_some_and(|entry| entry.verdict.is_some())
+        };
+        let held: Vec<Held> = merged.into_iter().filter(|held| !ended(held.name.txn)).collect();
+        self.install(view, held, Vec::new(), effects);
+        for peer in self.peers().filter(|peer| *peer != self.me) {
+            self.send_start(peer, effects);
+        }
+    }
+
+    /// Executes everything whose end is known, with what others know of it.
+    fn catch_up(&mut self, parts: Vec<(TxnId, Arc<Part>)>, effects: &mut Effects<Self>) {
+        for (txn, part) in parts {
+            let hollow = self.state.entries.get(&txn).filter(|entry| entry.part.is_none());
+            if let Some(mut ended) = hollow.and_then(|entry| entry.ended(true)) {
+                ended.part = Some(part);
+                self.note(ended, effects);
+            }
+        }
+        let txns: Vec<TxnId> = self.state.entries.keys().copied().collect();
+        txns.into_iter().for_each(|txn| self.settle_one(txn, effects));
+    }
+
+    /// Tells a replica how the present view began.
+    fn send_start(&self, to: ProcessId, effects: &mut Effects<Self>) {
+        let entries = || self.state.entries.values();
+        let held = entries().filter(|entry| entry.merged && entry.verdict.is_none());
+        let held = held.map(|entry| entry.held()).collect();
+        let ended = entries().filter(|entry| !entry.noted.contains(&to));
+        let ended = ended.filter_map(|entry| entry.ended(true)).collect();
+        effects.send(to, Message::StartView { view: self.state.normal, held, ended });
+    }
+
+    pub(super) fn on_start_view(
+        &mut self,
+        from: ProcessId,
+        view: u64,
+        held: Vec<Held>,
+        ended: Vec<Ended>,
+        effects: &mut Effects<Self>,
+    ) {
+        if view < self.state.view || view <= self.state.normal {
+            return;
+        }
+        let txns: Vec<TxnId> = ended.iter().map(|ended| ended.txn).collect();
+        self.install(view, held, ended, effects);
+        for txn in txns {
+            if let Some(entry) = self.state.entries.get_mut(&txn) {
+                entry.noted.insert(from);
+            }
+        }
+    }
+
+    fn install(&mut self, view: u64, held: Vec<Held>, ended: Vec<Ended>, effects: &mut Effects<Self>) {
+        let txns: Vec<TxnId> =
+            held.iter().map(|held| held.name.txn).chain(ended.iter().map(|ended| ended.txn)).collect();
+        self.log(Record::Installed { view, held, ended }, effects);
+        self.changing = Change::default();
+        effects.disarm(Timer::View);
+        let gone = |txn: &TxnId| !self.state.entries.contains_key(txn);
+        let over: Vec<TxnId> = self.takeovers.keys().copied().filter(gone).collect();
+        over.iter().for_each(|txn| drop(self.takeovers.remove(txn)));
+        txns.into_iter().for_each(|txn| self.touch(txn, effects));
+    }
+
+    /// The timer of a change has run out.
+    pub(super) fn changing_too_long(&mut self, effects: &mut Effects<Self>) {
+        if self.state.is_normal() {
+            return;
+        }
+        self.changing.waited += 1;
+        if self.changing.waited.is_multiple_of(PATIENCE) {
+            let waited = self.changing.waited;
+            self.change_view(self.state.view + 1, effects);
+            self.changing.waited = waited;
+        } else {
+            self.send_records(effects);
+            for peer in self.peers().filter(|peer| *peer != self.me) {
+                effects.send(peer, Message::ChangeView { view: self.state.view });
+            }
+        }
+        let pause = self.pause((self.changing.waited / PATIENCE).min(DOUBLINGS), effects);
+        effects.arm(Timer::View, pause);
+    }
+
+    /// This replica has heard of a later view: it asks how that began.
+    pub(super) fn fetch(&mut self, view: u64, effects: &mut Effects<Self>) {
+        for peer in self.peers().filter(|peer| *peer != self.me) {
+            effects.send(peer, Message::Fetch { view });
+        }
+    }
+
+    pub(super) fn fetched(&mut self, from: ProcessId, view: u64, effects: &mut Effects<Self>) {
+        if self.state.is_normal() && self.state.normal >= view {
+            self.send_start(from, effects);
+        }
+    }
+}
