@@ -2,4 +2,5 @@
 
 mod carousel;
 mod latency;
+mod tapir;
 mod twopc;

@@ -7,6 +7,7 @@ use super::timestamps::Timestamps;
 use super::transaction::{Preparing, Reading, State, Transaction};
 use super::{Mutation, Parameters};
 use crate::family;
+use crate::limits::Bounds;
 use crate::map::Map;
 use crate::request::{Outcome, Reason, Refusal, Request, TxnId, Update};
 use isochrone_core::{
@@ -136,34 +137,18 @@ impl Client {
         }
     }
 
+    /// What one transaction may have.
+    fn bounds(&self) -> Bounds {
+        Bounds { keys: self.parameters.txn_keys, bytes: self.parameters.txn_bytes }
+    }
+
     /// Whether a transaction of these keys may begin.
     fn admit(&self, reads: &[Blob], writes: &[Blob]) -> Result<(), Refusal> {
-        let Parameters { open, txn_keys, txn_bytes, .. } = self.parameters;
-        if self.open.len() + self.closing.len() >= open {
-            return Err(Refusal::Overloaded(self.open.len() + self.closing.len()));
+        let open = self.open.len() + self.closing.len();
+        if open >= self.parameters.open {
+            return Err(Refusal::Overloaded(open));
         }
-        if reads.is_empty() && writes.is_empty() {
-            return Err(Refusal::Empty);
-        }
-        let found = reads.len() + writes.len();
-        if found > 2 * txn_keys {
-            return Err(Refusal::TooLarge { what: "keys", found, most: txn_keys });
-        }
-        for keys in [reads, writes] {
-            let mut seen = BTreeSet::new();
-            if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
-                return Err(Refusal::Twice(twice.clone()));
-            }
-        }
-        let keys: BTreeSet<&Blob> = reads.iter().chain(writes).collect();
-        if keys.len() > txn_keys {
-            return Err(Refusal::TooLarge { what: "keys", found: keys.len(), most: txn_keys });
-        }
-        let found = keys.iter().map(|key| key.len()).sum();
-        if found > txn_bytes {
-            return Err(Refusal::TooLarge { what: "bytes", found, most: txn_bytes });
-        }
-        Ok(())
+        self.bounds().check_sets(reads, writes)
     }
 
     /// Begins to read, unless a partition is still to hear of the end of an earlier transaction.
@@ -263,23 +248,12 @@ impl Client {
 
     fn check_updates(&self, txn: TxnId, updates: &[Update]) -> Result<(), Refusal> {
         let open = self.open.get(&txn.sequence).filter(|_| txn.client == self.me);
-        let Some(Transaction { state: State::Open, reads, writes, .. }) = open else {
-            return Err(Refusal::NotOpen(txn));
-        };
-        let mut seen = BTreeSet::new();
-        for Update { key, .. } in updates {
-            if !writes.contains(key) {
-                return Err(Refusal::Undeclared(key.clone()));
+        match open {
+            Some(Transaction { state: State::Open, writes, .. }) => {
+                self.bounds().check_updates(updates, writes)
             }
-            if !seen.insert(key) {
-                return Err(Refusal::Twice(key.clone()));
-            }
+            _ => Err(Refusal::NotOpen(txn)),
         }
-        let values =
-            updates.iter().map(|update| update.key.len() + update.value.as_ref().map_or(0, |v| v.len()));
-        let found = values.sum::<usize>() + reads.iter().map(|key| key.len()).sum::<usize>();
-        let most = self.parameters.txn_bytes;
-        if found > most { Err(Refusal::TooLarge { what: "bytes", found, most }) } else { Ok(()) }
     }
 
     /// Asks all partitions that take part whether the transaction may commit.

@@ -74,7 +74,7 @@ impl Tuning for Parameters {
         self.tries = reader.integer("tries", u64::from(self.tries), 1, 100) as u32;
         self.terminate_after = reader.span("terminate_after", self.terminate_after, LEAST, MOST);
         self.time_limit = reader.span("time_limit", self.time_limit, LEAST, Span::from_secs(3_600));
-        self.open = reader.integer("open", self.open as u64, 1, 1 << 24) as usize;
+        self.open = reader.integer("outstanding", self.open as u64, 1, 1 << 24) as usize;
         self.txn_keys = reader.integer("txn_keys", self.txn_keys as u64, 1, 1 << 20) as usize;
         self.txn_bytes = reader.bytes("txn_bytes", self.txn_bytes as u64, 1, 64 << 20) as usize;
         self.keep_records = reader.integer("keep_records", self.keep_records as u64, 16, 1 << 24) as usize;

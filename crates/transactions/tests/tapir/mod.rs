@@ -1,0 +1,3 @@
+//! TAPIR (`specs/carousel.md` 6.1, 9).
+
+mod latency;
