@@ -21,12 +21,15 @@ impl Leaders {
         self.known.len()
     }
 
-    /// A process speaks as the leader of a partition, or is said to be. Whether that is news.
+    /// A process speaks as the leader of a partition, or is said to be. Whether it may be.
     pub fn note(&mut self, partition: PartitionId, process: ProcessId) -> bool {
         let at = usize::from(partition.0);
         let Some(group) = self.groups.get(at) else { return false };
         let is_member = group.members.iter().any(|member| member.process == process);
-        is_member && std::mem::replace(&mut self.known[at], process) != process
+        if is_member {
+            self.known[at] = process;
+        }
+        is_member
     }
 
     /// Whom to ask that leads a partition, after so many questions without an answer: the one that is known, then

@@ -1,6 +1,9 @@
 //! Transaction protocols in the simulator: latency without load, scripted faults, seeds.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod carousel;
+mod cluster;
 mod latency;
 mod tapir;
 mod twopc;

@@ -1,8 +1,8 @@
 //! The client role: it reads under locks at the leaders of the participants, keeps what is written, and asks a
 //! coordinator to commit.
 
-use super::Parameters;
 use super::message::{Ending, Entry, Message, Part};
+use super::parameters::{Coordinator, Parameters};
 use super::server::{BACKOFF_MAX, SWEEPS};
 use crate::family;
 use crate::group::{self, Note};
@@ -127,8 +127,12 @@ impl Client {
     }
 
     /// The group that coordinates a transaction: a participant that is led in this region, or else any that is, or
-    /// else the one that is led nearest; of several the first (`specs/carousel.md` 2.2).
+    /// else the one that is led nearest; of several the first (`specs/carousel.md` 2.2). Where coordinators are remote,
+    /// the first participant.
     fn coordinator(&self, participants: &BTreeSet<PartitionId>) -> PartitionId {
+        if self.parameters.coordinator == Coordinator::Remote {
+            return participants.first().copied().unwrap_or_default();
+        }
         // There are at most 1,024 partitions, and one at least.
         let all = || (0..self.leaders.len() as u16).map(PartitionId);
         let leader = |partition| self.leaders.target(partition, 0);
@@ -150,8 +154,14 @@ impl Client {
         let Some(open) = self.open.get(&sequence) else { return };
         let Stage::Committing { parts, .. } = &open.stage else { return };
         let (txn, start, below, parts) = (self.name(sequence), open.start, self.below(), parts.clone());
-        let to = self.leaders.target(open.coordinator, open.attempts);
-        effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts }));
+        let (coordinator, to) = (open.coordinator, self.leaders.target(open.coordinator, open.attempts));
+        // Once; a coordinator that lacks votes asks for them itself.
+        let asked = self.parameters.coordinator == Coordinator::Remote && open.attempts == 0;
+        for part in parts.iter().filter(|_| asked) {
+            let (to, part) = (self.leaders.target(part.partition, 0), part.clone());
+            effects.send(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }));
+        }
+        effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }));
     }
 
     /// If all has been read, it is the host's turn; what only reads commits by itself.

@@ -46,6 +46,7 @@ impl Replica {
         start: Stamp,
         below: u64,
         parts: Vec<Part>,
+        asked: bool,
         turn: &mut Turn<'_>,
     ) {
         if let Some(decided) = self.state.decided.get(&txn) {
@@ -64,7 +65,9 @@ impl Replica {
         if nothing {
             return self.decide_at(txn, turn);
         }
-        self.ask_to_prepare(txn, turn);
+        if !asked {
+            self.ask_to_prepare(txn, turn);
+        }
     }
 
     pub(super) fn on_vote(
@@ -100,16 +103,16 @@ impl Replica {
         turn: &mut Turn<'_>,
     ) {
         self.leaders.note(partition, from);
-        if let Some(ending) = self.state.ending(txn) {
-            let coordinator = self.partition;
-            return turn.send_ahead(from, Message::Outcome { txn, coordinator, ending });
-        }
         if let Some(driving) = self.driving.get(&txn) {
             if wound && driving.ending.is_none() {
                 turn.count("wounded_transactions");
                 self.decide(txn, Err(Reason::Conflict), turn);
             }
             return;
+        }
+        if let Some(ending) = self.state.ending(txn) {
+            let coordinator = self.partition;
+            return turn.send_ahead(from, Message::Outcome { txn, coordinator, ending });
         }
         // Its coordinator is gone, or it was never begun: nobody will have heard that it commits.
         turn.count("presumed_aborts");

@@ -65,9 +65,11 @@ pub enum Message {
         below: u64,
         /// What it does where.
         parts: Vec<Part>,
+        /// Whether the client has asked the participants to prepare.
+        asked: bool,
     },
     /// Lock what is read and written, see that what was read is the latest, and replicate that. Coordinator to the
-    /// leader of a participant.
+    /// leader of a participant; the client too, where coordinators are remote.
     Prepare {
         /// The transaction.
         txn: TxnId,

@@ -12,7 +12,8 @@
 //! older and give versions their distance; if they are wrong, locks go to others.
 //!
 //! **What it costs.** With the coordinator's leader beside the client: the farthest read, the farthest prepare with its
-//! replication, the decision's replication: four round trips where all are equally far.
+//! replication, the decision's replication: four round trips where all are equally far. With `coordinator = "remote"` a
+//! half more: the first participant coordinates, and the client asks all participants itself.
 //!
 //! **What survives.** Locks of what is not prepared are lost with a leader; what was read is locked again and compared
 //! with the latest version when it prepares. What is prepared or decided is in the logs.
@@ -22,7 +23,7 @@
 //! | `Read`, `Values`, `Wounded` | client, participant | participant, client | read phase |
 //! | `Alive`, `Release` | client | participant | read phase: locks stay, locks go |
 //! | `Commit`, `Ended` | client, coordinator | coordinator, client | commit |
-//! | `Prepare`, `Vote` | coordinator, participant | participant, coordinator | two-phase commit, first phase |
+//! | `Prepare`, `Vote` | coordinator (or client), participant | participant, coordinator | two-phase commit, first phase |
 //! | `Outcome`, `Acknowledged` | coordinator, participant | participant, coordinator | second phase |
 //! | `StatusQuery` | participant | coordinator | what is prepared for long |
 //! | `NotLeader` | replica | whoever asked it | leadership |
@@ -78,7 +79,7 @@ mod state;
 pub use client::Client;
 pub use message::{Ending, Entry, Message, Part};
 pub use mutation::Mutation;
-pub use parameters::Parameters;
+pub use parameters::{Coordinator, Parameters};
 pub use server::Replica;
 
 use crate::{Transactional, group};

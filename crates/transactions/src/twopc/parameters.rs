@@ -9,11 +9,22 @@ use isochrone_replication::Tuning as _;
 use isochrone_replication::multipaxos;
 use isochrone_replication::service::Reply;
 
+/// Who coordinates a transaction.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Coordinator {
+    /// A group that is led in the client's region if there is one, or else the nearest; it asks the participants.
+    Local,
+    /// The first participant, wherever it is; the client asks the participants, and they answer the coordinator.
+    Remote,
+}
+
 /// The parameters of layered two-phase commit.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
     /// The knobs of the logs.
     pub log: multipaxos::Parameters,
+    /// Who coordinates.
+    pub coordinator: Coordinator,
     /// How long something may go unanswered before it is asked again, doubled each time: longer than a commit takes
     /// where all are far apart, three round trips.
     pub retry: Span,
@@ -39,6 +50,7 @@ impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         Parameters {
             log: multipaxos::Parameters { gather: false, ..multipaxos::Parameters::for_rtt(rtt_max) },
+            coordinator: Coordinator::Local,
             retry: rtt_max * 3 + Span::from_millis(300),
             heartbeat: Span::from_millis(500),
             missed: 6,
@@ -55,6 +67,8 @@ impl Tuning for Parameters {
         const LEAST: Span = Span::from_millis(1);
         const MOST: Span = Span::from_secs(600);
         self.log.read_from(reader, Reply::Execute);
+        let coordinators = [("local", Coordinator::Local), ("remote", Coordinator::Remote)];
+        self.coordinator = reader.choice("coordinator", self.coordinator, &coordinators);
         self.retry = reader.span("retry", self.retry, LEAST, MOST);
         self.heartbeat = reader.span("client_heartbeat", self.heartbeat, LEAST, MOST);
         self.missed = reader.integer("heartbeats_missed", self.missed, 1, 1_000);

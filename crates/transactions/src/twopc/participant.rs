@@ -67,6 +67,9 @@ impl Replica {
         if state.is_past(txn) || state.is_done(txn) || state.prepared.contains_key(&txn) {
             return;
         }
+        if self.wounded.contains_key(&txn) {
+            return turn.send_ahead(client, Message::Wounded { txn });
+        }
         if let Some(active) = self.active.get_mut(&txn) {
             active.heard = turn.now();
             if matches!(active.stage, Stage::Reading { answered: true, .. }) {
@@ -102,6 +105,7 @@ impl Replica {
             let granted = self.let_go(txn);
             self.follow_up(granted, turn);
         }
+        self.wounded.remove(&txn);
     }
 
     pub(super) fn on_prepare(
@@ -123,6 +127,9 @@ impl Replica {
         }
         if self.state.is_past(txn) {
             return self.vote(txn, coordinator, Err(Reason::Presumed), turn);
+        }
+        if self.wounded.contains_key(&txn) {
+            return self.vote(txn, coordinator, Err(Reason::Conflict), turn);
         }
         let now = turn.now();
         let age = match self.active.get_mut(&txn) {
@@ -176,6 +183,7 @@ impl Replica {
         // it never was.
         let granted = self.let_go(txn);
         self.follow_up(granted, turn);
+        self.wounded.remove(&txn);
         self.acknowledge(txn, coordinator, turn);
     }
 
@@ -190,8 +198,11 @@ impl Replica {
                 let (coordinator, at) = (prepared.coordinator, prepared.at);
                 if new {
                     // Its locks stay; from now on they follow from the state.
-                    self.active.remove(&txn);
+                    let age = self.active.remove(&txn).map(|active| active.age);
                     self.unresolved.insert(txn, self.due(turn));
+                    if age.is_some_and(|age| self.locks.delays_lesser(age)) {
+                        self.hurry(txn, turn);
+                    }
                 }
                 self.vote(txn, coordinator, Ok(at), turn);
             }
@@ -262,6 +273,7 @@ impl Replica {
             }
         }
         again.into_iter().for_each(|entry| turn.append(entry));
+        self.wounded.retain(|_, at| now.since(*at) <= silence);
         for txn in silent {
             turn.count("silent_transactions");
             let granted = self.wound(txn, turn);
@@ -285,6 +297,14 @@ impl Replica {
         let wound = self.locks.delays_lesser(Age { start: prepared.start, txn });
         let to = self.leaders.target(prepared.coordinator, attempts);
         turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
+    }
+
+    /// An older one waits for a prepared transaction: its coordinator is asked sooner.
+    fn hurry(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+        let soon = turn.now() + self.parameters.retry / 2;
+        if let Some(due) = self.unresolved.get_mut(&txn) {
+            (due.at, due.attempts) = (due.at.min(soon), 0);
+        }
     }
 
     fn vote(&mut self, txn: TxnId, coordinator: PartitionId, vote: Ending, turn: &mut Turn<'_>) {
@@ -319,10 +339,17 @@ impl Replica {
         let mut granted = Granted::new();
         for age in younger {
             let active = self.active.get(&age.txn);
-            // What is prepared, or may be, is not wounded: the older waits.
-            if active.is_some_and(|active| !matches!(active.stage, Stage::Appended { .. })) {
+            if let Some(active) = active
+                && !matches!(active.stage, Stage::Appended { .. })
+            {
                 turn.count("wounded_transactions");
+                if matches!(active.stage, Stage::Reading { .. }) {
+                    self.wounded.insert(age.txn, turn.now());
+                }
                 granted.extend(self.wound(age.txn, turn));
+            } else {
+                // What is prepared, or may be, is not wounded: the older waits, and if that lasts, asks.
+                self.hurry(age.txn, turn);
             }
         }
         if ready {

@@ -36,6 +36,8 @@ pub struct Replica {
 
     pub(super) locks: LockTable<Age>,
     pub(super) active: BTreeMap<TxnId, Active>,
+    /// Whose read locks went to older ones, and when.
+    pub(super) wounded: BTreeMap<TxnId, Instant>,
     /// When to ask again how what is prepared has ended.
     pub(super) unresolved: BTreeMap<TxnId, Due>,
     /// When to append again an outcome that was appended.
@@ -96,6 +98,7 @@ impl Replica {
 
     fn is_busy(&self) -> bool {
         !(self.active.is_empty()
+            && self.wounded.is_empty()
             && self.unresolved.is_empty()
             && self.finishing.is_empty()
             && self.driving.is_empty()
@@ -149,6 +152,7 @@ impl Replica {
         self.early.clear();
         self.locks = LockTable::new(QUEUE_MAX);
         self.active.clear();
+        self.wounded.clear();
         self.unresolved.clear();
         self.finishing.clear();
         self.driving.clear();
@@ -161,7 +165,9 @@ impl Replica {
             Message::Read { txn, start, keys } => self.on_read(from, txn, start, keys, turn),
             Message::Alive { txns } => self.on_alive(&txns, turn),
             Message::Release { txn } => self.on_release(txn, turn),
-            Message::Commit { txn, start, below, parts } => self.on_commit(txn, start, below, parts, turn),
+            Message::Commit { txn, start, below, parts, asked } => {
+                self.on_commit(txn, start, below, parts, asked, turn);
+            }
             Message::Prepare { txn, start, below, coordinator, part } => {
                 self.on_prepare(from, txn, start, Wanted { below, coordinator, part }, turn);
             }
@@ -200,6 +206,7 @@ impl Rules for Replica {
             issued: 0,
             locks: LockTable::new(QUEUE_MAX),
             active: BTreeMap::new(),
+            wounded: BTreeMap::new(),
             unresolved: BTreeMap::new(),
             finishing: BTreeMap::new(),
             driving: BTreeMap::new(),

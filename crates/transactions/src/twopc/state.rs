@@ -137,9 +137,9 @@ impl State {
         }
     }
 
-    /// How a transaction ended that is coordinated here; `None` where that is open or was never begun. Of one that
-    /// is past and unknown no participant has anything to learn but that it may let it go: had it committed, it would
-    /// be kept until all had acknowledged.
+    /// How a transaction ended that is coordinated here and not being driven; `None` where it was never begun. One that
+    /// is past and unknown never will be, and has not committed as far as anybody who asks is concerned: had it, it
+    /// would be kept until all participants had acknowledged.
     pub fn ending(&self, txn: TxnId) -> Option<Ending> {
         match self.decided.get(&txn) {
             Some(decided) => Some(decided.ending),

@@ -2,7 +2,7 @@
 
 use crate::latency::{Alone, Does, PLACEMENT_A, ec2, unit};
 use isochrone_core::{Matrix, RegionId, Span};
-use isochrone_transactions::twopc::Family;
+use isochrone_transactions::twopc::{Coordinator, Family};
 
 const UNIT: Span = Span::from_millis(100);
 
@@ -47,6 +47,14 @@ fn without_a_local_leader_the_way_to_the_coordinator_comes_in_addition() {
     // The client is in a region without a leader: the first group coordinates, and is asked from afar.
     let alone = Alone::<Family>::new(unit(5, UNIT), &[[0, 1, 2], [1, 2, 3]]);
     is_about(alone.wait(Does::update(4, &[0, 1])), UNIT * 5, "remote coordinator");
+}
+
+#[test]
+fn a_remote_coordinator_costs_half_a_round_trip() {
+    let mut alone = Alone::<Family>::new(unit(5, UNIT), &PLACEMENT_A);
+    alone.tune = |parameters| parameters.coordinator = Coordinator::Remote;
+    is_about(alone.wait(Does::update(0, &[3, 4])), UNIT * 4 + UNIT / 2, "L9");
+    is_about(alone.wait(Does::update(0, &[0, 3])), UNIT * 4, "the first participant is local");
 }
 
 #[test]

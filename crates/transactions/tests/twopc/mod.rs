@@ -1,3 +1,5 @@
 //! Layered two-phase commit (`specs/carousel.md` 6.2).
 
 mod latency;
+mod mutations;
+mod safety;
