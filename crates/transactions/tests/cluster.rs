@@ -125,7 +125,8 @@ impl<F: Family> Case<F> {
             window: Window::ALL,
             seed: random.below(u64::MAX),
             history: true,
-            closing: hostile,
+            // The first node loses nothing for good.
+            closers: usize::from(hostile),
             region_of: (0..usize::from(nodes)).collect(),
         });
         let servers = placement.map.groups.iter().flat_map(|group| group.members.iter());
