@@ -12,7 +12,7 @@ pub(crate) struct Bars {
     pub(crate) groups: Vec<String>,
     /// A name, and a bar for each group.
     pub(crate) series: Vec<(String, Vec<f64>)>,
-    /// For each group.
+    /// For each group; empty where there is no such line.
     pub(crate) floor: Vec<f64>,
 }
 
@@ -57,17 +57,22 @@ pub(crate) fn bars(chart: &Bars) -> String {
                 chart.unit
             ));
         }
-        let y = scale.y(chart.floor[at]);
-        page.put(format_args!(
-            r##"<line x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" stroke="#212529" stroke-width="2" stroke-dasharray="5 3"><title>floor {:.1} {}</title></line>"##,
-            left + 6.0,
-            left + group - 6.0,
-            chart.floor[at],
-            chart.unit
-        ));
+        if let Some(&floor) = chart.floor.get(at) {
+            let y = scale.y(floor);
+            page.put(format_args!(
+                r##"<line x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" stroke="#212529" stroke-width="2" stroke-dasharray="5 3"><title>floor {:.1} {}</title></line>"##,
+                left + 6.0,
+                left + group - 6.0,
+                floor,
+                chart.unit
+            ));
+        }
         page.text(left + group / 2.0, TOP + HEIGHT + 18.0, "middle", name);
     }
-    let mut names: Vec<(&str, &str)> = vec![("#212529", "floor (dashed)")];
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    if !chart.floor.is_empty() {
+        names.push(("#212529", "floor (dashed)"));
+    }
     names.extend(
         chart.series.iter().enumerate().map(|(at, (name, _))| (COLOURS[at % COLOURS.len()], name.as_str())),
     );

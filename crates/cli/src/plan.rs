@@ -5,7 +5,7 @@ use crate::chart::{self, Bars};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
-use isochrone_core::Deployment;
+use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_plan::{Demand, Forecast};
 
 /// Runs the verb.
@@ -20,9 +20,51 @@ pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
         demand.clients = weights(&deployment, &arguments.weights)?;
     }
     let keyspace = deployment.choose_keyspace(arguments.keyspace.as_deref())?;
+    if protocols::of(&deployment, keyspace).is_some_and(protocols::Entry::transactional) {
+        return transactions(&arguments, &deployment, keyspace, &demand);
+    }
     let plan = isochrone_plan::plan(&deployment, keyspace, &demand)?;
     if let Some(path) = &arguments.svg {
         std::fs::write(path, draw(&plan)).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote {}", path.display());
+    }
+    match arguments.format {
+        Format::Json => print_json(&plan)?,
+        Format::Text => print_text(&plan.to_string())?,
+    }
+    Ok(Status::Held)
+}
+
+/// The same of a keyspace of transactions.
+fn transactions(
+    arguments: &Plan,
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    demand: &Demand,
+) -> anyhow::Result<Status> {
+    if arguments.conflict > 0.0 {
+        bail!(Usage(
+            "--conflict is for commands; what transactions pay for it, `isochrone sim` shows".to_owned()
+        ));
+    }
+    let plan = isochrone_plan::plan_transactions(deployment, keyspace, demand)?;
+    if let Some(path) = &arguments.svg {
+        let svg = chart::bars(&Bars {
+            title: "Median latency of Retwis without load".to_owned(),
+            unit: "ms",
+            groups: deployment.regions().iter().map(|region| region.name.clone()).collect(),
+            series: plan
+                .forecasts
+                .iter()
+                .filter(|forecast| forecast.workload == "retwis")
+                .map(|forecast| {
+                    let medians = forecast.regions.iter().map(|region| region.p50_ms).collect::<Vec<_>>();
+                    (forecast.protocol.clone(), medians)
+                })
+                .collect(),
+            floor: Vec::new(),
+        });
+        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {}", path.display());
     }
     match arguments.format {

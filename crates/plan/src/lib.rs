@@ -8,9 +8,12 @@
 //!   each needs without load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
-//!   choose; [`leader`]: only the leader.
+//!   choose; [`leader`]: only the leader;
+//! - [`carousel`], [`tapir`], [`twopc`]: what a transaction over several [`Partitions`] needs; [`plan_transactions`]: the
+//!   same for the mixes of workloads and one keyspace of a deployment.
 
 mod advice;
+pub mod carousel;
 mod client;
 pub mod curp;
 pub mod curp_consensus;
@@ -25,14 +28,22 @@ pub mod mencius;
 pub mod multipaxos;
 #[cfg(test)]
 mod oracle;
+mod partitions;
 mod placement;
 pub mod sdpaxos;
 mod table;
+pub mod tapir;
 #[cfg(test)]
 mod tests;
+mod transactions;
+pub mod twopc;
 
 pub use advice::{Plan, Recommendation, leader, plan};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;
+pub use partitions::{Footprint, Partitions};
+pub use transactions::{
+    Latencies, Quantiles, TransactionForecast, TransactionPlan, latencies, plan_transactions,
+};

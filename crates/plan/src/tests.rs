@@ -16,7 +16,8 @@ fn planned(deployment: &Deployment) -> Plan {
 
 fn ready_made(name: &str) -> Deployment {
     let path = format!("{}/../../deployments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    Deployment::load(Path::new(&path), &Known::names(&["multipaxos"])).unwrap()
+    let known = Known::names(&["multipaxos"]).placing(&["carousel-fast"]);
+    Deployment::load(Path::new(&path), &known).unwrap()
 }
 
 #[test]
@@ -230,6 +231,46 @@ fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
             assert!(better.mean_ms < plan.recommended.mean_ms, "{}: {better:?}", path.display());
         }
     }
+}
+
+#[test]
+fn the_table_of_transactions() {
+    let deployment = ready_made("carousel-ec2");
+    let plan = crate::plan_transactions(&deployment, MAIN, &Demand::of(&deployment)).unwrap();
+    expect![[r#"
+        keyspace "main", 5 partitions, the leader's region first:
+          0: US West, US East, Euro
+          1: US East, Asia, Australia
+          2: Euro, Asia, Australia
+          3: Asia, US West, US East
+          4: Australia, US West, Euro
+
+        median latency without load, by region of the client, ms; then of all clients
+
+        retwis          US West  US East     Euro     Asia  Australia      p50      p90      p99     mean
+        carousel-fast     166.0    205.0    290.0    235.0      290.0    235.0    322.0    323.0    225.6
+        carousel-basic    166.0    205.0    290.0    235.0      290.0    290.0    470.0    525.0    303.7
+        tapir             268.0    293.0    378.0    337.0      451.0    293.0    451.0    451.0    313.0
+        2pc               640.0    743.0    976.0    807.0      976.0    743.0    976.0    976.0    726.8
+
+        ycsbt           US West  US East     Euro     Asia  Australia      p50      p90      p99     mean
+        carousel-fast     175.0    260.0    323.0    235.0      322.0    260.0    323.0    323.0    253.2
+        carousel-basic    401.0    377.0    525.0    470.0      525.0    401.0    525.0    525.0    414.2
+        tapir             268.0    293.0    378.0    337.0      451.0    337.0    451.0    451.0    325.0
+        2pc               640.0    743.0    976.0    807.0      976.0    743.0    976.0    976.0    745.4
+
+        smallbank       US West  US East     Euro     Asia  Australia      p50      p90      p99     mean
+        carousel-fast     166.0    205.0    290.0    235.0      290.0    235.0    322.0    323.0    221.6
+        carousel-basic    245.0    323.0    401.0    276.0      322.0    323.0    525.0    525.0    325.6
+        tapir             234.0    278.0    323.0    337.0      320.0    290.0    378.0    451.0    282.3
+        2pc               556.0    618.0    807.0    618.0      743.0    618.0    976.0    976.0    635.8
+
+        configured: carousel-fast; lowest mean: carousel-fast
+    "#]].assert_eq(&plan.to_string());
+    let printed = serde_json::to_value(&plan).unwrap();
+    assert_eq!(printed["partitions"][3][0], "Asia");
+    let retwis = &printed["forecasts"][0];
+    assert_eq!((&retwis["protocol"], &retwis["all"]["p50_ms"]), (&"carousel-fast".into(), &235.0.into()));
 }
 
 #[test]
