@@ -8,7 +8,7 @@ use isochrone_replication::{
     Family, Replicated, curp, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos,
 };
 use isochrone_store::Store;
-use isochrone_transactions::{Family as TransactionFamily, carousel, twopc};
+use isochrone_transactions::{Family as TransactionFamily, carousel, tapir, twopc};
 use isochrone_workload::transactions;
 use isochrone_workload::trial::{self, Terms};
 
@@ -27,6 +27,7 @@ pub(crate) const ALL: &[Entry] = &[
     transactional::<carousel::Fast>(),
     transactional::<carousel::Basic>(),
     transactional::<twopc::Family>(),
+    transactional::<tapir::Family>(),
 ];
 
 /// A protocol as the verbs know it.
