@@ -9,7 +9,10 @@ use isochrone_core::{Protocol, Span};
 impl<F: Protocol> Simulation<F> {
     pub(crate) fn restart_after(&mut self, node: u32, down: Span) {
         let epoch = self.world.nodes[node as usize].epoch;
-        self.world.queue.push(self.world.now + down.as_nanos(), Event::Restart { node, epoch });
+        // Who is down for good is started by hand, if at all.
+        if down < Span::MAX {
+            self.world.queue.push(self.world.now + down.as_nanos(), Event::Restart { node, epoch });
+        }
     }
 
     /// A node crashes whole; what is kept of the undurable end of its journal is drawn, unless given.

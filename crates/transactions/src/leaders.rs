@@ -1,19 +1,27 @@
 //! Who leads which partition, as far as somebody knows.
 
 use crate::map::{Group, Map};
-use isochrone_core::{PartitionId, ProcessId};
+use isochrone_core::{Instant, PartitionId, ProcessId, Span};
 use std::sync::Arc;
 
 /// The leaders that somebody last heard of: at first those that lead first.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Leaders {
     groups: Arc<[Group]>,
-    known: Vec<ProcessId>,
+    known: Vec<Known>,
+}
+
+#[derive(Clone, Hash, Debug)]
+struct Known {
+    process: ProcessId,
+    /// When it last spoke as the leader, or was said to be.
+    heard: Instant,
 }
 
 impl Leaders {
     pub fn new(map: &Map) -> Leaders {
-        Leaders { groups: map.groups.clone(), known: map.groups.iter().map(Group::leader).collect() }
+        let first = |group: &Group| Known { process: group.leader(), heard: Instant::ZERO };
+        Leaders { groups: map.groups.clone(), known: map.groups.iter().map(first).collect() }
     }
 
     /// How many partitions there are.
@@ -21,23 +29,62 @@ impl Leaders {
         self.known.len()
     }
 
+    /// Whom to ask that leads a partition.
+    pub fn of(&self, partition: PartitionId) -> ProcessId {
+        self.known[usize::from(partition.0)].process
+    }
+
     /// A process speaks as the leader of a partition, or is said to be. Whether it may be.
-    pub fn note(&mut self, partition: PartitionId, process: ProcessId) -> bool {
+    pub fn note(&mut self, partition: PartitionId, process: ProcessId, now: Instant) -> bool {
         let at = usize::from(partition.0);
         let Some(group) = self.groups.get(at) else { return false };
         let is_member = group.members.iter().any(|member| member.process == process);
         if is_member {
-            self.known[at] = process;
+            self.known[at] = Known { process, heard: now };
         }
         is_member
     }
 
-    /// Whom to ask that leads a partition, after so many questions without an answer: the one that is known, then
-    /// one after the other.
-    pub fn target(&self, partition: PartitionId, attempts: u32) -> ProcessId {
-        let (at, attempts) = (usize::from(partition.0), attempts as usize);
-        let (known, members) = (self.known[at], &self.groups[at].members);
-        let place = members.iter().position(|member| member.process == known).unwrap_or(0);
-        members[(place + attempts.saturating_sub(1)) % members.len()].process
+    /// A question was not answered in time: if nothing at all was heard for so long, the next member is asked from now
+    /// on, who knows better or is silent too.
+    pub fn doubt(&mut self, partition: PartitionId, now: Instant, patience: Span) {
+        let at = usize::from(partition.0);
+        let (known, members) = (&mut self.known[at], &self.groups[at].members);
+        if now.since(known.heard) >= patience {
+            let place = members.iter().position(|member| member.process == known.process).unwrap_or(0);
+            *known = Known { process: members[(place + 1) % members.len()].process, heard: now };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Split;
+    use isochrone_core::{KeyspaceId, NodeId, ReplicaId};
+    use isochrone_replication::order::Member;
+
+    #[test]
+    fn who_is_silent_is_passed_over_and_who_speaks_is_not() {
+        let process = |node| ProcessId {
+            node: NodeId(node),
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(0),
+            role: crate::SERVER,
+            instance: 0,
+        };
+        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let groups = [Group { members: (0..3).map(member).collect() }].into();
+        let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });
+        let (at, second) = (|seconds| Instant::ZERO + Span::from_secs(seconds), Span::from_secs(1));
+        let p = PartitionId(0);
+        assert!(leaders.note(p, process(1), at(5)) && !leaders.note(p, process(7), at(5)));
+        leaders.doubt(p, at(5), second);
+        assert_eq!(leaders.of(p), process(1));
+        leaders.doubt(p, at(6), second);
+        leaders.doubt(p, at(6), second);
+        assert_eq!(leaders.of(p), process(2));
+        leaders.doubt(p, at(7), second);
+        assert_eq!(leaders.of(p), process(0));
     }
 }

@@ -5,5 +5,6 @@
 mod carousel;
 mod cluster;
 mod latency;
+mod script;
 mod tapir;
 mod twopc;

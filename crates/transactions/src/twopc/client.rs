@@ -135,7 +135,7 @@ impl Client {
         }
         // There are at most 1,024 partitions, and one at least.
         let all = || (0..self.leaders.len() as u16).map(PartitionId);
-        let leader = |partition| self.leaders.target(partition, 0);
+        let leader = |partition| self.leaders.of(partition);
         let local = |partition: &PartitionId| self.distances.local(leader(*partition).node);
         let near = participants.iter().copied().find(local).or_else(|| all().find(local));
         let nearest = || all().min_by_key(|partition| self.distances.to(leader(*partition)));
@@ -146,7 +146,7 @@ impl Client {
         let Some(open) = self.open.get(&sequence) else { return };
         let Some(keys) = open.keys.get(&partition) else { return };
         let (txn, start, keys) = (self.name(sequence), open.start, keys.clone());
-        let to = self.leaders.target(partition, open.attempts);
+        let to = self.leaders.of(partition);
         effects.send(to, group::Message::Own(Message::Read { txn, start, keys }));
     }
 
@@ -154,11 +154,11 @@ impl Client {
         let Some(open) = self.open.get(&sequence) else { return };
         let Stage::Committing { parts, .. } = &open.stage else { return };
         let (txn, start, below, parts) = (self.name(sequence), open.start, self.below(), parts.clone());
-        let (coordinator, to) = (open.coordinator, self.leaders.target(open.coordinator, open.attempts));
+        let (coordinator, to) = (open.coordinator, self.leaders.of(open.coordinator));
         // Once; a coordinator that lacks votes asks for them itself.
         let asked = self.parameters.coordinator == Coordinator::Remote && open.attempts == 0;
         for part in parts.iter().filter(|_| asked) {
-            let (to, part) = (self.leaders.target(part.partition, 0), part.clone());
+            let (to, part) = (self.leaders.of(part.partition), part.clone());
             effects.send(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }));
         }
         effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }));
@@ -244,7 +244,7 @@ impl Client {
         let txn = self.name(sequence);
         if let Some(open) = self.open.get(&sequence) {
             for partition in open.keys.keys() {
-                let to = self.leaders.target(*partition, 0);
+                let to = self.leaders.of(*partition);
                 effects.send(to, group::Message::Own(Message::Release { txn }));
             }
         }
@@ -275,7 +275,7 @@ impl Client {
         reads: Vec<Read>,
         effects: &mut Effects<Self>,
     ) {
-        self.leaders.note(partition, from);
+        self.leaders.note(partition, from, effects.now());
         let Some(open) = self.open.get_mut(&txn.sequence) else { return };
         let asked = open.keys.get(&partition);
         let whole = asked.is_some_and(|keys| keys.iter().eq(reads.iter().map(|read| &read.key)));
@@ -301,7 +301,7 @@ impl Client {
         if !matches!(open.stage, Stage::Committing { .. }) {
             return;
         }
-        self.leaders.note(open.coordinator, from);
+        self.leaders.note(open.coordinator, from, effects.now());
         let outcome = match ending {
             Ok(at) if open.writes.is_empty() => Outcome::Snapshot { reads: open.in_order(), at },
             Ok(at) => Outcome::Committed { at },
@@ -317,7 +317,8 @@ impl Client {
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
-        if !leader.is_some_and(|leader| self.leaders.note(partition, leader)) {
+        let now = effects.now();
+        if !leader.is_some_and(|leader| self.leaders.note(partition, leader, now)) {
             return;
         }
         let Some(open) = self.open.get_mut(&txn.sequence) else { return };
@@ -327,11 +328,9 @@ impl Client {
         }
         match &open.stage {
             Stage::Reading if !open.values.contains_key(&partition) => {
-                open.attempts = 0;
                 self.ask_to_read(txn.sequence, partition, effects);
             }
             Stage::Committing { .. } if open.coordinator == partition => {
-                open.attempts = 0;
                 self.ask_to_commit(txn.sequence, effects);
             }
             _ => {}
@@ -385,9 +384,15 @@ impl Client {
                 Stage::Reading => {
                     open.keys.keys().filter(|at| !open.values.contains_key(at)).copied().collect()
                 }
-                _ => Vec::new(),
+                _ => {
+                    self.leaders.doubt(open.coordinator, now, self.parameters.retry);
+                    Vec::new()
+                }
             };
-            missing.into_iter().for_each(|partition| self.ask_to_read(sequence, partition, effects));
+            for partition in missing {
+                self.leaders.doubt(partition, now, self.parameters.retry);
+                self.ask_to_read(sequence, partition, effects);
+            }
             self.ask_to_commit(sequence, effects);
         }
     }
@@ -402,7 +407,7 @@ impl Client {
             }
         }
         for (partition, txns) in alive {
-            let to = self.leaders.target(partition, 0);
+            let to = self.leaders.of(partition);
             effects.send(to, group::Message::Own(Message::Alive { txns }));
         }
     }

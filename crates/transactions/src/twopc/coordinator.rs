@@ -78,7 +78,7 @@ impl Replica {
         vote: Ending,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.note(partition, from);
+        self.leaders.note(partition, from, turn.now());
         let Some(driving) = self.driving.get_mut(&txn) else { return };
         if driving.ending.is_some() || !driving.parts.contains_key(&partition) {
             return;
@@ -102,7 +102,7 @@ impl Replica {
         wound: bool,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.note(partition, from);
+        self.leaders.note(partition, from, turn.now());
         if let Some(driving) = self.driving.get(&txn) {
             if wound && driving.ending.is_none() {
                 turn.count("wounded_transactions");
@@ -127,8 +127,14 @@ impl Replica {
         self.append_decision(txn, turn);
     }
 
-    pub(super) fn on_acknowledged(&mut self, from: ProcessId, txn: TxnId, partition: PartitionId) {
-        self.leaders.note(partition, from);
+    pub(super) fn on_acknowledged(
+        &mut self,
+        from: ProcessId,
+        txn: TxnId,
+        partition: PartitionId,
+        turn: &Turn<'_>,
+    ) {
+        self.leaders.note(partition, from, turn.now());
         let Some(telling) = self.telling.get_mut(&txn) else { return };
         telling.left.remove(&partition);
         if telling.left.is_empty() {
@@ -145,10 +151,11 @@ impl Replica {
         leader: Option<ProcessId>,
         turn: &mut Turn<'_>,
     ) {
-        if !leader.is_some_and(|leader| self.leaders.note(partition, leader)) {
+        let now = turn.now();
+        if !leader.is_some_and(|leader| self.leaders.note(partition, leader, now)) {
             return;
         }
-        let to = self.leaders.target(partition, 0);
+        let to = self.leaders.of(partition);
         if let Some(driving) = self.driving.get_mut(&txn)
             && driving.ending.is_none()
             && !driving.votes.contains_key(&partition)
@@ -171,7 +178,7 @@ impl Replica {
             && self.state.prepared.get(&txn).is_some_and(|prepared| prepared.coordinator == partition)
             && redirect(due)
         {
-            self.query(txn, 0, turn);
+            self.query(txn, turn);
         }
     }
 
@@ -198,7 +205,7 @@ impl Replica {
             return;
         }
         for partition in &left {
-            let to = self.leaders.target(*partition, 0);
+            let to = self.leaders.of(*partition);
             turn.send_ahead(to, Message::Outcome { txn, coordinator, ending });
         }
         self.telling.insert(txn, Telling { left, due: self.due(turn) });
@@ -221,6 +228,7 @@ impl Replica {
             } else if now.since(since) > self.parameters.time_limit {
                 self.decide(txn, Err(Reason::Presumed), turn);
             } else {
+                self.doubt_silent(txn, now);
                 self.ask_to_prepare(txn, turn);
             }
         }
@@ -232,7 +240,8 @@ impl Replica {
             if let Some(decided) = self.state.decided.get(&txn) {
                 let (coordinator, ending) = (self.partition, decided.ending);
                 for partition in &telling.left {
-                    let to = self.leaders.target(*partition, due.attempts);
+                    self.leaders.doubt(*partition, now, self.parameters.retry);
+                    let to = self.leaders.of(*partition);
                     turn.send_ahead(to, Message::Outcome { txn, coordinator, ending });
                 }
             }
@@ -247,13 +256,20 @@ impl Replica {
         }
     }
 
+    /// Those that have not voted are asked where they are led, which may have changed.
+    fn doubt_silent(&mut self, txn: TxnId, now: Instant) {
+        let Some(driving) = self.driving.get(&txn) else { return };
+        let silent = driving.parts.keys().filter(|partition| !driving.votes.contains_key(partition));
+        silent.for_each(|partition| self.leaders.doubt(*partition, now, self.parameters.retry));
+    }
+
     /// Asks those to prepare that have not voted.
     fn ask_to_prepare(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         let Some(driving) = self.driving.get(&txn) else { return };
         let (start, below, coordinator) = (driving.start, driving.below, self.partition);
         for (partition, part) in &driving.parts {
             if !driving.votes.contains_key(partition) {
-                let to = self.leaders.target(*partition, driving.due.attempts);
+                let to = self.leaders.of(*partition);
                 let part = part.clone();
                 turn.send_ahead(to, Message::Prepare { txn, start, below, coordinator, part });
             }

@@ -117,7 +117,7 @@ impl Replica {
         turn: &mut Turn<'_>,
     ) {
         let coordinator = wanted.coordinator;
-        self.leaders.note(coordinator, from);
+        self.leaders.note(coordinator, from, turn.now());
         if let Some(prepared) = self.state.prepared.get(&txn) {
             let at = prepared.at;
             return self.vote(txn, coordinator, Ok(at), turn);
@@ -160,7 +160,7 @@ impl Replica {
         ending: Ending,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.note(coordinator, from);
+        self.leaders.note(coordinator, from, turn.now());
         let appended = || {
             let stage = self.active.get(&txn).map(|active| &active.stage);
             matches!(stage, Some(Stage::Appended { .. }))
@@ -285,17 +285,20 @@ impl Replica {
             let again = self.unresolved.get(&txn).map(|due| self.later(*due, turn));
             if let Some(again) = again {
                 self.unresolved.insert(txn, again);
-                self.query(txn, again.attempts, turn);
+                if let Some(prepared) = self.state.prepared.get(&txn).filter(|_| again.attempts > 1) {
+                    self.leaders.doubt(prepared.coordinator, now, self.parameters.retry);
+                }
+                self.query(txn, turn);
             }
         }
     }
 
     /// Asks how a prepared transaction has ended. One that keeps an older one waiting is to end now: what it waits for
     /// elsewhere may be what that one holds.
-    pub(super) fn query(&mut self, txn: TxnId, attempts: u32, turn: &mut Turn<'_>) {
+    pub(super) fn query(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         let Some(prepared) = self.state.prepared.get(&txn) else { return };
         let wound = self.locks.delays_lesser(Age { start: prepared.start, txn });
-        let to = self.leaders.target(prepared.coordinator, attempts);
+        let to = self.leaders.of(prepared.coordinator);
         turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
     }
 
@@ -308,12 +311,12 @@ impl Replica {
     }
 
     fn vote(&mut self, txn: TxnId, coordinator: PartitionId, vote: Ending, turn: &mut Turn<'_>) {
-        let to = self.leaders.target(coordinator, 0);
+        let to = self.leaders.of(coordinator);
         turn.send_ahead(to, Message::Vote { txn, partition: self.partition, vote });
     }
 
     fn acknowledge(&mut self, txn: TxnId, coordinator: PartitionId, turn: &mut Turn<'_>) {
-        let to = self.leaders.target(coordinator, 0);
+        let to = self.leaders.of(coordinator);
         turn.send_ahead(to, Message::Acknowledged { txn, partition: self.partition });
     }
 

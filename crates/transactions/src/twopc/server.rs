@@ -175,7 +175,7 @@ impl Replica {
             Message::Outcome { txn, coordinator, ending } => {
                 self.on_outcome(from, txn, coordinator, ending, turn);
             }
-            Message::Acknowledged { txn, partition } => self.on_acknowledged(from, txn, partition),
+            Message::Acknowledged { txn, partition } => self.on_acknowledged(from, txn, partition, turn),
             Message::StatusQuery { txn, partition, wound } => {
                 self.on_status(from, txn, partition, wound, turn);
             }

@@ -1,0 +1,200 @@
+//! What happens to one transaction, step by step.
+
+use crate::latency::{Alone, PLACEMENT_A, key, unit};
+use crate::script::Play;
+use isochrone_core::{Blob, NodeId, Span};
+use isochrone_transactions::twopc::{Coordinator, Family};
+use isochrone_transactions::{Outcome, Reason, Refusal, Request, Update};
+
+const RTT: Span = Span::from_millis(20);
+
+fn play() -> Play<Family> {
+    Play::new(&Alone::new(unit(5, RTT), &PLACEMENT_A))
+}
+
+#[test]
+fn what_a_transaction_may_not_do_is_refused_with_the_reason() {
+    let mut alone = Alone::<Family>::new(unit(5, RTT), &PLACEMENT_A);
+    alone.tune = |parameters| (parameters.keys_max, parameters.bytes_max, parameters.open_max) = (3, 40, 2);
+    let mut play = Play::new(&alone);
+    let keys: Vec<Blob> = (0..4).map(key).collect();
+    let refused = |play: &mut Play<Family>, request| {
+        let ticket = play.ask(0, request);
+        match play.wait(ticket) {
+            Outcome::Refused(refusal) => refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    let begin =
+        |reads: &[Blob], writes: &[Blob]| Request::Begin { reads: reads.to_vec(), writes: writes.to_vec() };
+    assert_eq!(refused(&mut play, begin(&[], &[])), Refusal::Empty);
+    let twice = [keys[0].clone(), keys[0].clone()];
+    assert_eq!(refused(&mut play, begin(&twice, &[])), Refusal::Twice(keys[0].clone()));
+    let many = Refusal::TooLarge { what: "keys", found: 4, most: 3 };
+    assert_eq!(refused(&mut play, begin(&keys, &[])), many);
+    let (txn, _) = play.begin(0, &keys[..1], &keys[..1]);
+    let commit = |key: &Blob, value: String| {
+        let updates = vec![Update { key: key.clone(), value: Some(Blob::from(value)) }];
+        Request::Commit { txn, updates }
+    };
+    let undeclared = refused(&mut play, commit(&keys[1], "v".to_owned()));
+    assert_eq!(undeclared, Refusal::Undeclared(keys[1].clone()));
+    let large = refused(&mut play, commit(&keys[0], "v".repeat(40)));
+    assert_eq!(large, Refusal::TooLarge { what: "bytes", found: 45, most: 40 });
+    play.begin(0, &[], &keys[1..2]);
+    assert_eq!(refused(&mut play, begin(&keys[..1], &[])), Refusal::Overloaded(2));
+    // What was refused left it open.
+    let ticket = play.commit(0, txn, &[(&keys[0], "v")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    assert_eq!(refused(&mut play, Request::Abort { txn }), Refusal::NotOpen(txn));
+}
+
+#[test]
+fn what_is_not_written_stays_and_what_is_given_up_leaves_nothing() {
+    let mut play = play();
+    let (x, y) = (key(1), key(2));
+    let (txn, _) = play.begin(0, &[], &[x.clone(), y.clone()]);
+    let ticket = play.commit(0, txn, &[(&x, "one")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    let (txn, _) = play.begin(0, &[x.clone(), y.clone()], &[x.clone(), y.clone()]);
+    let ticket = play.ask(0, Request::Abort { txn });
+    assert_eq!(play.wait(ticket), Outcome::Aborted(Reason::Client));
+    // A younger one meets no lock of it.
+    play.run(RTT);
+    let before = play.cluster.now();
+    let (txn, _) = play.begin(3, &[x.clone()], &[x.clone()]);
+    let ticket = play.commit(3, txn, &[(&x, "two")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    assert!(play.cluster.now().since(before) < RTT * 5);
+    assert_eq!(play.values(4, &[x, y]), [Some("two".to_owned()), None]);
+}
+
+#[test]
+fn locks_of_a_client_that_dies_go_after_its_silence() {
+    let mut play = play();
+    let x = key(1);
+    play.begin(0, &[x.clone()], &[x.clone()]);
+    play.cluster.kill(play.client(0));
+    let (died, (txn, _)) = (play.cluster.now(), play.begin(3, &[x.clone()], &[x.clone()]));
+    let ticket = play.commit(3, txn, &[(&x, "v")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    let waited = play.cluster.now().since(died);
+    assert!(Span::from_secs(2) < waited && waited < Span::from_secs(4), "{waited}");
+}
+
+#[test]
+fn a_commit_that_was_asked_for_needs_its_client_no_more() {
+    for coordinator in [Coordinator::Local, Coordinator::Remote] {
+        let mut alone = Alone::<Family>::new(unit(5, RTT), &PLACEMENT_A);
+        alone.tune = match coordinator {
+            Coordinator::Local => |_| {},
+            Coordinator::Remote => |parameters| parameters.coordinator = Coordinator::Remote,
+        };
+        let mut play = Play::new(&alone);
+        let keys = [key(1), key(2)];
+        let (txn, _) = play.begin(0, &keys, &keys);
+        play.commit(0, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+        play.run(RTT);
+        play.cluster.kill(play.client(0));
+        assert_eq!(play.values(3, &keys), [Some("a".to_owned()), Some("b".to_owned())]);
+    }
+}
+
+#[test]
+fn an_older_writer_takes_the_locks_of_a_younger_reader() {
+    let mut play = play();
+    let (x, y) = (key(1), key(2));
+    let (older, _) = play.begin(0, &[y.clone()], &[x.clone()]);
+    let (younger, _) = play.begin(3, &[x.clone()], &[x.clone()]);
+    let older = play.commit(0, older, &[(&x, "older")]);
+    play.run(RTT * 2);
+    let younger = play.commit(3, younger, &[(&x, "younger")]);
+    assert_eq!(play.wait(younger), Outcome::Aborted(Reason::Conflict));
+    assert!(matches!(play.wait(older), Outcome::Committed { .. }));
+}
+
+#[test]
+fn a_younger_writer_waits_for_an_older_reader() {
+    let mut play = play();
+    let x = key(1);
+    let (older, _) = play.begin(0, &[x.clone()], &[x.clone()]);
+    let (younger, _) = play.begin(3, &[], &[x.clone()]);
+    let younger = play.commit(3, younger, &[(&x, "younger")]);
+    play.run(Span::from_secs(2));
+    assert_eq!(play.answer(younger), None);
+    let older = play.commit(0, older, &[(&x, "older")]);
+    assert!(matches!(play.wait(older), Outcome::Committed { .. }));
+    assert!(matches!(play.wait(younger), Outcome::Committed { .. }));
+    assert_eq!(play.values(0, &[x]), [Some("younger".to_owned())]);
+}
+
+/// Two that are prepared at one partition each and wait for each other at the other: the older is let through.
+#[test]
+fn prepared_transactions_that_wait_for_each_other_end() {
+    let mut play = play();
+    let keys = [key(3), key(4)];
+    // Each is near one of the partitions, and coordinates itself: its prepare is there first.
+    let (older, _) = play.begin(3, &[], &keys);
+    let (younger, _) = play.begin(4, &[], &keys);
+    let older = play.commit(3, older, &[(&keys[0], "older"), (&keys[1], "older")]);
+    let younger = play.commit(4, younger, &[(&keys[0], "younger"), (&keys[1], "younger")]);
+    let begun = play.cluster.now();
+    assert!(matches!(play.wait(older), Outcome::Committed { .. }));
+    assert_eq!(play.wait(younger), Outcome::Aborted(Reason::Conflict));
+    assert!(play.cluster.now().since(begun) < Span::from_secs(1));
+    assert_eq!(play.values(0, &keys), [Some("older".to_owned()), Some("older".to_owned())]);
+}
+
+/// The leaders of coordinator and participants die at every step of a commit, and come back or not: the client is told
+/// the truth, and nothing stays locked.
+#[test]
+fn a_leader_that_dies_at_any_step_leaves_one_outcome() {
+    // The client is where nobody leads, so it outlives them all. Region 0 leads the coordinator and a participant.
+    let alone = Alone::<Family>::new(unit(5, RTT), &[[0, 1, 2], [1, 2, 3]]);
+    let keys = [key(0), key(1)];
+    let (mut committed, mut aborted) = (0, 0);
+    for (victim, back) in [(0, true), (0, false), (1, true), (1, false)] {
+        for step in 0..28 {
+            let mut play = Play::new(&alone);
+            let (txn, _) = play.begin(4, &keys, &keys);
+            play.cluster.crash_after(NodeId(victim), step);
+            let ticket = play.commit(4, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+            play.run(Span::from_millis(300));
+            if back && !play.cluster.is_up(NodeId(victim)) {
+                play.cluster.restart(NodeId(victim));
+            }
+            let outcome = play.wait(ticket);
+            let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+            let values = play.values(3, &keys);
+            match outcome {
+                Outcome::Committed { .. } => {
+                    committed += 1;
+                    assert_eq!(values, [a, b], "node {victim} at step {step}");
+                }
+                Outcome::Aborted(_) => {
+                    aborted += 1;
+                    assert_eq!(values, [None, None], "node {victim} at step {step}");
+                }
+                other => panic!("node {victim} at step {step}: {other:?}"),
+            }
+            // All may be written anew.
+            let (txn, _) = play.begin(3, &keys, &keys);
+            let ticket = play.commit(3, txn, &[(&keys[0], "c"), (&keys[1], "d")]);
+            assert!(matches!(play.wait(ticket), Outcome::Committed { .. }), "node {victim} at step {step}");
+        }
+    }
+    assert!(committed > 20, "{committed} committed, {aborted} aborted");
+}
+
+#[test]
+fn an_idle_cluster_is_quiet() {
+    let mut play = play();
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(0, &keys, &keys);
+    let ticket = play.commit(0, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    play.wait(ticket);
+    let (txn, _) = play.begin(0, &keys, &keys);
+    play.ask(0, Request::Abort { txn });
+    play.run(Span::from_secs(40));
+    assert_eq!(play.said(Span::from_secs(30)), 0);
+}
