@@ -115,7 +115,6 @@ impl<F: Family> Case<F> {
         let mut workload = Workload::named(name).unwrap();
         workload.records = self.records;
         workload.retry = [Retry::NEVER, Retry::for_rtt(Span::from_nanos(far * 2))][random.below(2) as usize];
-        let hostile = !self.faults.is_empty() || self.crashes + self.isolated + self.handovers > 0;
         let clients = TransactionClients::new(Script {
             workload,
             think: Span::from_nanos(random.below(self.think.as_nanos() + 1)),
@@ -126,7 +125,7 @@ impl<F: Family> Case<F> {
             seed: random.below(u64::MAX),
             history: true,
             // The first node loses nothing for good.
-            closers: usize::from(hostile),
+            closers: 1,
             region_of: (0..usize::from(nodes)).collect(),
         });
         let servers = placement.map.groups.iter().flat_map(|group| group.members.iter());

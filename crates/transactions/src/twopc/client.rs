@@ -241,14 +241,16 @@ impl Client {
 
     /// Ends a transaction whose commit nobody was asked for: it has no effect, and its locks go.
     fn give_up(&mut self, sequence: u64, outcome: Outcome, effects: &mut Effects<Self>) {
-        let txn = self.name(sequence);
-        if let Some(open) = self.open.get(&sequence) {
-            for partition in open.keys.keys() {
-                let to = self.leaders.of(*partition);
-                effects.send(to, group::Message::Own(Message::Release { txn }));
-            }
-        }
+        self.release(sequence, effects);
         self.end(sequence, outcome, effects);
+    }
+
+    fn release(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let txn = self.name(sequence);
+        let Some(open) = self.open.get(&sequence) else { return };
+        for partition in open.keys.keys() {
+            effects.send(self.leaders.of(*partition), group::Message::Own(Message::Release { txn }));
+        }
     }
 
     fn end(&mut self, sequence: u64, outcome: Outcome, effects: &mut Effects<Self>) {
@@ -290,7 +292,11 @@ impl Client {
         let Some(open) = self.open.get_mut(&txn.sequence) else { return };
         match open.stage {
             Stage::Reading => self.give_up(txn.sequence, Outcome::Aborted(Reason::Conflict), effects),
-            Stage::Ready => open.stage = Stage::Wounded,
+            Stage::Ready => {
+                // It will not commit: the locks it has left are of no use.
+                open.stage = Stage::Wounded;
+                self.release(txn.sequence, effects);
+            }
             // The coordinator says how it ends.
             Stage::Wounded | Stage::Committing { .. } => {}
         }

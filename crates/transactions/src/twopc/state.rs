@@ -237,3 +237,95 @@ impl Export for View {
         Some(Blob::from(chunk))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::{ClientId, KeyspaceId, NodeId, Random};
+    use std::hash::{BuildHasher, BuildHasherDefault};
+
+    fn name(client: u16, incarnation: u32, sequence: u64) -> TxnId {
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        let process =
+            ProcessId { node: NodeId(client), keyspace, partition, role: crate::CLIENT, instance: 0 };
+        TxnId { client: ClientId { process, incarnation }, sequence }
+    }
+
+    fn prepared(at: u64, key: &str, size: usize) -> Prepared {
+        let update = Update { key: Blob::from(key), value: Some(Blob::from(vec![7; size])) };
+        let (start, coordinator) = (Stamp::from_nanos(at), PartitionId(1));
+        let reads = [Blob::from("r")].into();
+        Prepared { start, coordinator, at: Version(at), reads, writes: [update].into() }
+    }
+
+    fn fingerprint(state: &State) -> u64 {
+        BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(state)
+    }
+
+    #[test]
+    fn a_copy_made_of_chunks_goes_on_alike() {
+        for seed in 0..50 {
+            let mut random = Random::seeded(seed);
+            let mut state = State::default();
+            let size = [10, CHUNK_MAX / 3][random.below(2) as usize];
+            let mut step = |state: &mut State, random: &mut Random, number: u64| {
+                let txn = name(random.below(3) as u16, 1, random.below(number / 2 + 2));
+                let below = number / 3;
+                match random.below(4) {
+                    0 => drop(state.prepare(
+                        txn,
+                        below,
+                        prepared(state.clock + 1, &format!("k{number}"), size),
+                    )),
+                    1 => drop(state.finish(txn, Ok(Version(state.clock + 1)), Span::from_nanos(20))),
+                    2 => state.decide(txn, below, Err(Reason::Conflict), &[PartitionId(2)]),
+                    _ => state.forget(txn),
+                }
+            };
+            (0..60).for_each(|number| step(&mut state, &mut random, number));
+            let view = state.export();
+            let chunks: Vec<Blob> = (0..).map_while(|index| view.chunk(index)).collect();
+            assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK_MAX), "seed {seed}");
+            let mut copy = State::default();
+            chunks.iter().for_each(|chunk| copy.absorb(chunk).unwrap());
+            assert_eq!(fingerprint(&copy), fingerprint(&state), "seed {seed}");
+            let mut again = random.clone();
+            (60..120).for_each(|number| step(&mut state, &mut random, number));
+            (60..120).for_each(|number| step(&mut copy, &mut again, number));
+            assert_eq!(fingerprint(&copy), fingerprint(&state), "seed {seed}");
+            copy.check();
+            assert!(State::default().absorb(&chunks[0][..chunks[0].len() - 1]).is_err(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_first_decision_holds_and_goes_once_acknowledged_and_known() {
+        let (mut state, txn) = (State::default(), name(0, 1, 5));
+        assert_eq!(state.ending(txn), None);
+        state.decide(txn, 3, Err(Reason::Presumed), &[PartitionId(0)]);
+        state.decide(txn, 3, Ok(Version(9)), &[PartitionId(0)]);
+        assert_eq!(state.ending(txn), Some(Err(Reason::Presumed)));
+        let later = name(0, 1, 6);
+        state.decide(later, 6, Ok(Version(9)), &[PartitionId(0)]);
+        assert!(state.is_past(txn) && state.decided.contains_key(&txn), "not all have acknowledged");
+        state.forget(txn);
+        assert!(!state.decided.contains_key(&txn));
+        state.forget(later);
+        assert_eq!(state.ending(later), Some(Ok(Version(9))), "its client may ask again");
+        // Its client has died and come back: it asks no more.
+        state.decide(name(0, 2, 1), 1, Ok(Version(10)), &[]);
+        assert!(state.is_past(later) && !state.decided.contains_key(&later));
+    }
+
+    #[test]
+    fn what_has_ended_is_not_prepared_again() {
+        let (mut state, txn) = (State::default(), name(0, 1, 5));
+        assert!(state.prepare(txn, 5, prepared(3, "k", 1)) && !state.prepare(txn, 5, prepared(4, "k", 1)));
+        assert!(state.finish(txn, Ok(Version(7)), Span::ZERO).is_some());
+        assert_eq!((state.clock, state.versions.latest(b"k").0), (7, Version(7)));
+        assert!(state.finish(txn, Ok(Version(7)), Span::ZERO).is_none());
+        assert!(state.is_done(txn) && !state.prepare(txn, 5, prepared(8, "k", 1)));
+        assert!(state.prepare(name(0, 1, 6), 6, prepared(8, "k", 1)));
+        assert!(!state.is_done(txn) && state.is_past(txn) && !state.prepare(txn, 5, prepared(9, "l", 1)));
+    }
+}

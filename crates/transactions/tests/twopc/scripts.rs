@@ -5,6 +5,7 @@ use crate::script::Play;
 use isochrone_core::{Blob, NodeId, Span};
 use isochrone_transactions::twopc::{Coordinator, Family};
 use isochrone_transactions::{Outcome, Reason, Refusal, Request, Update};
+use std::slice::from_ref;
 
 const RTT: Span = Span::from_millis(20);
 
@@ -62,7 +63,7 @@ fn what_is_not_written_stays_and_what_is_given_up_leaves_nothing() {
     // A younger one meets no lock of it.
     play.run(RTT);
     let before = play.cluster.now();
-    let (txn, _) = play.begin(3, &[x.clone()], &[x.clone()]);
+    let (txn, _) = play.begin(3, from_ref(&x), from_ref(&x));
     let ticket = play.commit(3, txn, &[(&x, "two")]);
     assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
     assert!(play.cluster.now().since(before) < RTT * 5);
@@ -73,9 +74,9 @@ fn what_is_not_written_stays_and_what_is_given_up_leaves_nothing() {
 fn locks_of_a_client_that_dies_go_after_its_silence() {
     let mut play = play();
     let x = key(1);
-    play.begin(0, &[x.clone()], &[x.clone()]);
+    play.begin(0, from_ref(&x), from_ref(&x));
     play.cluster.kill(play.client(0));
-    let (died, (txn, _)) = (play.cluster.now(), play.begin(3, &[x.clone()], &[x.clone()]));
+    let (died, (txn, _)) = (play.cluster.now(), play.begin(3, from_ref(&x), from_ref(&x)));
     let ticket = play.commit(3, txn, &[(&x, "v")]);
     assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
     let waited = play.cluster.now().since(died);
@@ -104,8 +105,8 @@ fn a_commit_that_was_asked_for_needs_its_client_no_more() {
 fn an_older_writer_takes_the_locks_of_a_younger_reader() {
     let mut play = play();
     let (x, y) = (key(1), key(2));
-    let (older, _) = play.begin(0, &[y.clone()], &[x.clone()]);
-    let (younger, _) = play.begin(3, &[x.clone()], &[x.clone()]);
+    let (older, _) = play.begin(0, from_ref(&y), from_ref(&x));
+    let (younger, _) = play.begin(3, from_ref(&x), from_ref(&x));
     let older = play.commit(0, older, &[(&x, "older")]);
     play.run(RTT * 2);
     let younger = play.commit(3, younger, &[(&x, "younger")]);
@@ -117,8 +118,8 @@ fn an_older_writer_takes_the_locks_of_a_younger_reader() {
 fn a_younger_writer_waits_for_an_older_reader() {
     let mut play = play();
     let x = key(1);
-    let (older, _) = play.begin(0, &[x.clone()], &[x.clone()]);
-    let (younger, _) = play.begin(3, &[], &[x.clone()]);
+    let (older, _) = play.begin(0, from_ref(&x), from_ref(&x));
+    let (younger, _) = play.begin(3, &[], from_ref(&x));
     let younger = play.commit(3, younger, &[(&x, "younger")]);
     play.run(Span::from_secs(2));
     assert_eq!(play.answer(younger), None);
