@@ -266,7 +266,8 @@ fn the_table_of_transactions() {
         2pc               556.0    618.0    807.0    618.0      743.0    618.0    976.0    976.0    635.8
 
         configured: carousel-fast; lowest mean: carousel-fast
-    "#]].assert_eq(&plan.to_string());
+    "#]]
+    .assert_eq(&plan.to_string());
     let printed = serde_json::to_value(&plan).unwrap();
     assert_eq!(printed["partitions"][3][0], "Asia");
     let retwis = &printed["forecasts"][0];

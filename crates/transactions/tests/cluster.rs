@@ -1,8 +1,6 @@
 //! Clusters under faults: everything of a run is drawn from its seed, and what its clients saw is checked.
 
-use isochrone_check::Budget;
-use isochrone_check::transactions::{Isolation, TransactionVerdict, check_transactions};
-use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, ProcessId, Random, Span, Ticket};
+use isochrone_core::{Fact, Instant, KeyspaceId, NodeId, ProcessId, Random, Span, Ticket};
 use isochrone_replication::Change;
 use isochrone_sim::{
     Action, Admin, Config, Driver, FaultKind, FaultPlan, FaultSet, Histogram, Jitter, Next, Planned, Record,
@@ -13,7 +11,7 @@ use isochrone_transactions::{
     Distances, Family, Outcome, Placement, Request, Split, Transactional, Tuning as _,
 };
 use isochrone_workload::Window;
-use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload};
+use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, judge};
 use std::collections::BTreeMap;
 
 /// How a fuzzed run is made.
@@ -145,20 +143,8 @@ impl<F: Family> Case<F> {
                 eprintln!("{at}: {one:?}");
             }
         }
-        let isolation = match F::guarantees(&placement.parameters) {
-            (Guarantee::StrictlySerializable, Guarantee::StrictlySerializable) => {
-                Isolation::StrictlySerializable
-            }
-            (Guarantee::StrictlySerializable, _) => Isolation::StrictUpdates,
-            _ => Isolation::Serializable,
-        };
-        let verdict = check_transactions(&history, isolation, &Budget::default());
-        let told = match verdict.map(|report| report.verdict) {
-            Ok(TransactionVerdict::Held) => None,
-            Ok(TransactionVerdict::Violation(violation)) => Some(violation.text),
-            Ok(TransactionVerdict::Undecided { reason }) => Some(format!("Undecided: {reason}")),
-            Err(error) => Some(error.to_string()),
-        };
+        let (violations, undecided) = judge(&history, F::guarantees(&placement.parameters));
+        let told = violations.into_iter().next().or(undecided.map(|reason| format!("Undecided: {reason}")));
         wrong = told.or(wrong);
         Ran { report, figures, counted, plan, wrong }
     }

@@ -23,6 +23,4 @@ crate::mutations::mutations! {
     AdoptAll = "adopt-all",
     /// A new leader adopts no votes.
     AdoptNone = "adopt-none",
-    /// A query that finds nothing prepares nothing and refuses nothing for good.
-    NothingPresumed = "nothing-presumed",
 }

@@ -1,3 +1,5 @@
 //! Carousel (`specs/carousel.md` 9).
 
 mod latency;
+mod mutations;
+mod safety;

@@ -15,5 +15,5 @@ mod workload;
 pub use clients::{Script, TransactionClients};
 pub use figures::{End, Figures, Tally};
 pub use plan::{Kind, Plan};
-pub use trial::{Outcome, run};
+pub use trial::{Outcome, judge, run};
 pub use workload::{Keys, Session, UnknownWorkload, Workload};

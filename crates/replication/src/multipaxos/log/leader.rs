@@ -2,7 +2,9 @@
 
 use super::change::{LEARNER_SLACK, Task};
 use super::election::changes;
-use super::{Answer, Configuration, Log, Member, Message, Mutation, Note, Queue, Record, Role, Timer, Value};
+use super::{
+    Answer, Configuration, Form, Log, Member, Message, Mutation, Note, Queue, Record, Role, Timer, Value,
+};
 use crate::request::Refusal;
 use isochrone_core::{
     Ballot, Effects, Instant, Lease, ProcessId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
@@ -353,15 +355,19 @@ impl<V: Wire> Log<V> {
     /// Asks again for votes that should have come.
     fn resend(&mut self, effects: &mut Effects<Self>) {
         let (now, decided, patience) = (effects.now(), self.decided, self.parameters.resend);
+        let prefix = self.parameters.form == Form::Prefix;
         let Role::Leader(reign) = &mut self.role else { return };
         let ballot = reign.ballot;
+        let mut late = false;
         for slot in decided.until(reign.next).take(RESEND_SLOTS) {
             let (Some(flight), Some(vote)) = (reign.flights.get_mut(slot), self.votes.get(slot)) else {
                 continue;
             };
-            if flight.decided || now.since(flight.sent) < patience {
+            // A follower that lacks one slot of a prefix log has taken none behind it.
+            if flight.decided || now.since(flight.sent) < patience && !(prefix && late) {
                 continue;
             }
+            late = true;
             flight.sent = now;
             for peer in &self.peers {
                 if peer.replica != self.me && !flight.voters.contains(peer.replica) {

@@ -7,6 +7,7 @@ use super::message::{Ended, Message, Part, Timer, Word};
 use super::parameters::{Parameters, Reads};
 use crate::family;
 use crate::group;
+use crate::leaders::Leaders;
 use crate::limits;
 use crate::map::{Distances, Map};
 use crate::request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};
@@ -32,8 +33,8 @@ pub struct Client {
     knobs: Parameters,
     count: u64,
     open: BTreeMap<u64, Txn>,
-    /// Who leads each group, where that is known to be another than at first.
-    leaders: BTreeMap<PartitionId, ProcessId>,
+    /// Who leads each group.
+    leaders: Leaders,
     /// The latest outcome seen: later reads are at a later moment (1.2).
     latest: Version,
     beating: bool,
@@ -90,15 +91,7 @@ impl Client {
     }
 
     fn leader(&self, partition: PartitionId) -> ProcessId {
-        self.leaders.get(&partition).copied().unwrap_or_else(|| self.map.group(partition).leader())
-    }
-
-    /// Nobody has answered there: another replica may lead by now.
-    fn turn_from(&mut self, partition: PartitionId) {
-        let members = &self.map.group(partition).members;
-        let leader = self.leader(partition);
-        let at = members.iter().position(|member| member.process == leader).unwrap_or(0);
-        self.leaders.insert(partition, members[(at + 1) % members.len()].process);
+        self.leaders.of(partition)
     }
 
     /// Who coordinates: a participant that is led in this region, else any group that is, else the one whose leader is
@@ -393,7 +386,7 @@ impl Client {
         let Some(leader) = leader.filter(|leader| leader.partition == partition && *leader != from) else {
             return;
         };
-        self.leaders.insert(partition, leader);
+        self.leaders.note(leader.partition, leader, effects.now());
         let waits = |txn: &Txn| {
             txn.coordinator == partition || txn.parts.iter().any(|part| part.partition == partition)
         };
@@ -440,7 +433,7 @@ impl Client {
             self.time_out(sequence, effects);
         }
         for sequence in late {
-            self.turn_from_silent(sequence);
+            self.turn_from_silent(sequence, now);
             self.advance(sequence, false, effects);
         }
         if !self.open.is_empty() {
@@ -449,7 +442,7 @@ impl Client {
     }
 
     /// Who has not answered may lead no more.
-    fn turn_from_silent(&mut self, sequence: u64) {
+    fn turn_from_silent(&mut self, sequence: u64, now: Instant) {
         let Some(txn) = self.open.get(&sequence) else { return };
         let silent: Vec<PartitionId> = match &txn.stage {
             Stage::Reading { .. } => txn
@@ -465,7 +458,7 @@ impl Client {
             Stage::Open | Stage::Doomed(_) => Vec::new(),
         };
         for partition in silent {
-            self.turn_from(partition);
+            self.leaders.doubt(partition, now, self.knobs.resend);
         }
     }
 
@@ -518,7 +511,7 @@ impl Process for Client {
             knobs: setup.parameters,
             count: 0,
             open: BTreeMap::new(),
-            leaders: BTreeMap::new(),
+            leaders: Leaders::new(&setup.map),
             latest: Version::NONE,
             beating: false,
         }
@@ -537,16 +530,16 @@ impl Process for Client {
         match word {
             Word::Values { txn, partition, leads, reads } => {
                 if leads {
-                    self.leaders.insert(partition, from);
+                    self.leaders.note(from.partition, from, effects.now());
                 }
                 self.on_values(txn, partition, reads, effects);
             }
             Word::Ended { txn, ended, fast } => {
-                self.leaders.insert(from.partition, from);
+                self.leaders.note(from.partition, from, effects.now());
                 self.on_ended(txn, ended, fast, effects);
             }
             Word::ReadIs { txn, partition, at, reads } => {
-                self.leaders.insert(partition, from);
+                self.leaders.note(from.partition, from, effects.now());
                 self.on_read_is(txn, partition, at, reads, effects);
             }
             Word::NotLeader { partition, leader } => self.on_not_leader(from, partition, leader, effects),

@@ -79,6 +79,11 @@ impl Partition {
         Some(running.entry(txn).or_insert_with(|| Running::new(Arc::default(), now, now + resend)))
     }
 
+    /// Whether nothing that is said of a transaction matters any more.
+    fn is_decided(&self, txn: TxnId) -> bool {
+        self.state.coordinated.get(&txn).map_or_else(|| self.is_past(txn), |known| known.ended.is_some())
+    }
+
     pub(super) fn on_begin(
         &mut self,
         _client: ProcessId,
@@ -188,10 +193,9 @@ impl Partition {
         turn: &mut Turn<'_>,
     ) {
         if leads {
-            self.leaders.insert(partition, from);
+            self.leaders.note(from.partition, from, turn.now());
         }
-        let over = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
-        if over || self.is_past(txn) {
+        if self.is_decided(txn) {
             return;
         }
         let Some(running) = self.running(txn, turn) else { return };
@@ -210,9 +214,8 @@ impl Partition {
         verdict: Verdict,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.insert(partition, from);
-        let over = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
-        if over || self.is_past(txn) {
+        self.leaders.note(from.partition, from, turn.now());
+        if self.is_decided(txn) {
             return;
         }
         let Some(running) = self.running(txn, turn) else { return };
@@ -332,7 +335,7 @@ impl Partition {
     ) {
         if !self.state.coordinated.contains_key(&txn) {
             if self.is_past(txn) {
-                return;
+                return self.leave(txn);
             }
             let known = Coordinated { parts: parts.clone(), write: None, ended: None, forgotten: false };
             self.state.coordinated.insert(txn, known);
@@ -350,6 +353,13 @@ impl Partition {
         }
     }
 
+    /// A transaction was over before its entry had its place.
+    fn leave(&mut self, txn: TxnId) {
+        if let Some(lead) = &mut self.lead {
+            lead.running.remove(&txn);
+        }
+    }
+
     /// The first decision of a transaction stands (I6).
     pub(super) fn apply_decision(
         &mut self,
@@ -359,7 +369,7 @@ impl Partition {
         turn: Option<&mut Turn<'_>>,
     ) {
         if !self.state.coordinated.contains_key(&txn) && self.is_past(txn) {
-            return;
+            return self.leave(txn);
         }
         let known = self.state.coordinated.entry(txn).or_insert_with(|| Coordinated {
             parts: parts.clone(),
@@ -387,7 +397,7 @@ impl Partition {
         partition: PartitionId,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.insert(partition, from);
+        self.leaders.note(from.partition, from, turn.now());
         if let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) {
             running.acknowledged.insert(partition);
             self.forget_if_done(txn, turn);
@@ -397,7 +407,9 @@ impl Partition {
     fn forget_if_done(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         let decided = self.state.coordinated.get(&txn).is_some_and(|known| known.ended.is_some());
         let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
-        let done = running.parts.iter().all(|part| running.acknowledged.contains(&part.partition));
+        let acknowledged = |part: &Part| running.acknowledged.contains(&part.partition);
+        // Of one that only votes have told of, the participants are not known.
+        let done = !running.parts.is_empty() && running.parts.iter().all(acknowledged);
         if decided && done && !std::mem::replace(&mut running.forgetting, true) {
             turn.append(Entry::Forget { txn });
         }
@@ -407,9 +419,7 @@ impl Partition {
         if let Some(known) = self.state.coordinated.get_mut(&txn) {
             (known.parts, known.write, known.forgotten) = (Arc::default(), None, true);
         }
-        if let Some(lead) = &mut self.lead {
-            lead.running.remove(&txn);
-        }
+        self.leave(txn);
     }
 
     /// A new leader goes on where the log stands (4.4).
@@ -441,7 +451,7 @@ impl Partition {
 
     /// A participant has prepared a transaction long ago.
     pub(super) fn on_status(&mut self, from: ProcessId, txn: TxnId, part: Part, turn: &mut Turn<'_>) {
-        self.leaders.insert(from.partition, from);
+        self.leaders.note(from.partition, from, turn.now());
         if let Some(known) = self.state.coordinated.get(&txn) {
             if let Some(ended) = known.ended {
                 let updates = self.updates_of(part.partition, ended, known.write.as_ref());
@@ -453,8 +463,14 @@ impl Partition {
             return;
         }
         let begun = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
-        if self.is_past(txn) || begun.is_some_and(|running| !running.parts.is_empty()) {
+        if begun.is_some_and(|running| !running.parts.is_empty()) {
             return;
+        }
+        if self.is_past(txn) {
+            // What was decided here is forgotten only when every participant has it, so this never was; and it will
+            // not be taken up any more.
+            let (ended, updates) = (Ended::Aborted(Reason::Presumed), Vec::new());
+            return turn.send_ahead(from, Word::Writeback { txn, ended, updates });
         }
         // Nobody has told this group of it, and from here on nobody will be heard who does (4.7).
         self.abort(txn, [part].into(), Reason::Presumed, turn);
@@ -499,7 +515,7 @@ impl Partition {
             self.abort(txn, parts, Reason::HeartbeatLost, turn);
         }
         for (txn, ended, old) in late {
-            self.turn_from_silent(txn);
+            self.turn_from_silent(txn, now);
             let told = |running: &Running| running.written_back;
             let running = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
             match ended {
@@ -511,7 +527,7 @@ impl Partition {
     }
 
     /// Participants of a transaction that have answered nothing: another replica may lead there by now.
-    fn turn_from_silent(&mut self, txn: TxnId) {
+    fn turn_from_silent(&mut self, txn: TxnId, now: Instant) {
         let Some(running) = self.lead.as_ref().and_then(|lead| lead.running.get(&txn)) else { return };
         let silent = |partition: &PartitionId| match running.ended {
             Some(_) => !running.acknowledged.contains(partition),
@@ -519,7 +535,7 @@ impl Partition {
         };
         let partitions = running.parts.iter().map(|part| part.partition);
         for partition in partitions.filter(silent).collect::<Vec<_>>() {
-            self.turn_from(partition);
+            self.leaders.doubt(partition, now, self.knobs.resend);
         }
     }
 }

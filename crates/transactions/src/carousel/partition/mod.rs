@@ -11,6 +11,7 @@ use super::message::{Ended, Entry, Part, Timer, Verdict, Vote, Word};
 use super::parameters::Parameters;
 use crate::family;
 use crate::group::{self, Rules};
+use crate::leaders::Leaders;
 use crate::map::Map;
 use crate::request::{TxnId, Update};
 use claims::Claims;
@@ -88,7 +89,7 @@ pub struct Partition {
     sweeping: bool,
     lead: Option<Lead>,
     /// Who leads the other groups, as far as is known.
-    leaders: BTreeMap<PartitionId, ProcessId>,
+    leaders: Leaders,
 }
 
 impl Hash for Partition {
@@ -128,6 +129,8 @@ struct Lead {
     ceiling: Version,
     /// By client: everything below is over, and when it was last heard of.
     clients: BTreeMap<ClientId, (u64, Instant)>,
+    /// As [`State::floors`] will be when what was appended is applied.
+    floors: BTreeMap<ClientId, u64>,
     /// When the end of a pending transaction was last asked for.
     asked: BTreeMap<TxnId, Instant>,
     sweeps: u64,
@@ -150,23 +153,21 @@ impl Partition {
 
     /// Who is thought to lead a group.
     fn leader_of(&self, partition: PartitionId) -> ProcessId {
-        match self.leaders.get(&partition) {
-            Some(leader) => *leader,
-            None => self.map.group(partition).leader(),
+        match self.lead {
+            Some(_) if partition == self.me.partition => self.me,
+            _ => self.leaders.of(partition),
         }
-    }
-
-    /// Nobody has answered there: the next replica may know better.
-    fn turn_from(&mut self, partition: PartitionId) {
-        let members = &self.map.group(partition).members;
-        let leader = self.leader_of(partition);
-        let at = members.iter().position(|member| member.process == leader).unwrap_or(0);
-        self.leaders.insert(partition, members[(at + 1) % members.len()].process);
     }
 
     /// Whether a transaction is over and no longer remembered.
     fn is_past(&self, txn: TxnId) -> bool {
         self.state.floors.get(&txn.client).is_some_and(|floor| txn.sequence < *floor)
+    }
+
+    /// Whether a transaction is about to be so: what is appended for it now would come too late.
+    fn is_leaving(&self, txn: TxnId) -> bool {
+        let floor = self.lead.as_ref().and_then(|lead| lead.floors.get(&txn.client));
+        floor.is_some_and(|floor| txn.sequence < *floor)
     }
 
     /// Gives up the claims of a transaction that nothing claims for any more.
@@ -240,7 +241,7 @@ impl Rules for Partition {
             aged: BTreeMap::new(),
             sweeping: false,
             lead: None,
-            leaders: BTreeMap::new(),
+            leaders: Leaders::new(&setup.map),
         }
     }
 
@@ -307,7 +308,7 @@ impl Rules for Partition {
             Word::WrittenBack { txn, partition } => self.on_written_back(from, txn, partition, turn),
             Word::NotLeader { partition, leader } => {
                 if let Some(leader) = leader.filter(|leader| leader.partition == partition) {
-                    self.leaders.insert(partition, leader);
+                    self.leaders.note(leader.partition, leader, turn.now());
                 }
             }
             Word::Recall { term } => self.on_recall(from, term, turn),

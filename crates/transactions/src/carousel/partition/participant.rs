@@ -166,7 +166,7 @@ impl Partition {
         vote: bool,
         turn: &mut Turn<'_>,
     ) {
-        if self.is_past(txn) {
+        if self.is_past(txn) || self.is_leaving(txn) {
             return;
         }
         if let Some((verdict, applied)) = self.decision(txn) {
@@ -174,7 +174,8 @@ impl Partition {
             if applied {
                 self.tell_decision(coordinator, txn, verdict, turn);
             } else if vote {
-                self.cast(txn, coordinator, part, None, turn);
+                // What is on its way to the log, which may be a refusal that somebody else has asked for (I3).
+                self.cast(txn, coordinator, part, verdict, turn);
             }
             return;
         }
@@ -281,7 +282,7 @@ impl Partition {
         updates: Vec<Update>,
         turn: &mut Turn<'_>,
     ) {
-        self.leaders.insert(from.partition, from);
+        self.leaders.note(from.partition, from, turn.now());
         let partition = self.me.partition;
         let over = self.state.closed.get(&txn).is_some_and(|closed| closed.ended.is_some());
         if over || self.is_past(txn) && !self.state.pending.contains_key(&txn) {
@@ -364,7 +365,8 @@ impl Partition {
             }
             // Nobody who may still commit it asks for what is over.
             None if self.is_past(txn) => self.tell_decision(coordinator, txn, None, turn),
-            None if last && !self.knobs.mutated(Mutation::NothingPresumed) => {
+            None if self.is_leaving(txn) => {}
+            None if last => {
                 let versions = Vec::new();
                 let verdict = Verdict { prepared: false, versions, at: Version::NONE };
                 self.append_decision(Vote { txn, part, coordinator, term: turn.term(), verdict }, turn);
@@ -408,8 +410,7 @@ impl Partition {
         }
         for (txn, part, coordinator) in late {
             turn.send_ahead(self.leader_of(coordinator), Word::Status { txn, part });
-            // If that was nobody who leads, the next time another is asked, unless the answer says whom.
-            self.turn_from(coordinator);
+            self.leaders.doubt(coordinator, now, self.knobs.resend);
         }
     }
 
@@ -437,7 +438,7 @@ impl Partition {
         let finished = self.state.coordinated.iter().filter(|(txn, known)| known.forgotten && over(txn));
         let coordinated: Vec<TxnId> = finished.map(|(txn, _)| *txn).take(CLOSABLE_MAX).collect();
         if !coordinated.is_empty() {
-            turn.append(Entry::Drop { participated: Vec::new(), coordinated });
+            self.drop_all(Vec::new(), coordinated, turn);
         }
         for (partition, txns) in ask {
             turn.send_ahead(self.leader_of(partition), Word::Closable { txns });
@@ -455,8 +456,18 @@ impl Partition {
         let known = |txn: &TxnId| self.state.closed.contains_key(txn) && over(txn);
         let participated: Vec<TxnId> = txns.into_iter().filter(known).collect();
         if !participated.is_empty() {
-            turn.append(Entry::Drop { participated, coordinated: Vec::new() });
+            self.drop_all(participated, Vec::new(), turn);
         }
+    }
+
+    fn drop_all(&mut self, participated: Vec<TxnId>, coordinated: Vec<TxnId>, turn: &mut Turn<'_>) {
+        if let Some(lead) = &mut self.lead {
+            for txn in participated.iter().chain(&coordinated) {
+                let floor = lead.floors.entry(txn.client).or_default();
+                *floor = (*floor).max(txn.sequence + 1);
+            }
+        }
+        turn.append(Entry::Drop { participated, coordinated });
     }
 
     pub(super) fn apply_drop(&mut self, participated: &[TxnId], coordinated: &[TxnId]) {

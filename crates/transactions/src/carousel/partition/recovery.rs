@@ -31,6 +31,7 @@ impl Partition {
             clock: Version::NONE,
             ceiling: Version::NONE,
             clients: BTreeMap::new(),
+            floors: BTreeMap::new(),
             asked: BTreeMap::new(),
             sweeps: 0,
         });
