@@ -109,6 +109,8 @@ pub(super) struct Experiment {
 #[derive(Default)]
 pub(super) struct Lab {
     done: BTreeMap<String, Rc<Outcome>>,
+    /// The same of transactions; nothing where a protocol is not in this program.
+    pub(super) transacted: BTreeMap<String, Option<Rc<isochrone_workload::transactions::Outcome>>>,
     /// The figure that is asked for.
     figure: String,
     progress: Option<ProgressBar>,

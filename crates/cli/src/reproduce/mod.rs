@@ -1,5 +1,6 @@
 //! `isochrone reproduce`: published evaluations, run again; published and measured figures side by side.
 
+mod carousel;
 mod curp;
 mod domino;
 mod lab;
@@ -7,6 +8,7 @@ mod published;
 mod sdpaxos;
 mod self_check;
 mod traces;
+mod transactions;
 
 use crate::arguments::{Format, Reproduce};
 use crate::chart::{self, Curves};
@@ -86,6 +88,12 @@ const ALL: &[Evaluation] = &[
         what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside Redis: bench/peers/curp.py",
         run: curp::run,
         draw: curp::draw,
+    },
+    Evaluation {
+        name: "carousel",
+        what: "Carousel, Chapter 3 of Yan's thesis (Waterloo 2021): transaction latency, throughput, aborts, round trips",
+        run: carousel::run,
+        draw: carousel::draw,
     },
 ];
 
