@@ -609,7 +609,7 @@ impl Client {
         for (partition, stage) in rounds {
             let lacking = self.lacking(sequence, partition);
             match stage {
-                Stage::Done { .. } => {}
+                // Also those who are done with it: somebody may have taken the transaction over, and they know.
                 _ if all => self.propose(sequence, partition, |_| true, effects),
                 Stage::Voting if some => {
                     self.propose(sequence, partition, |replica| lacking.contains(&replica), effects);

@@ -97,6 +97,13 @@ pub struct Ended {
     pub part: Option<Arc<Part>>,
 }
 
+impl Ended {
+    /// Whether whoever says this to a replica of its own partition has all that it needs itself.
+    pub fn whole(&self) -> bool {
+        self.part.is_some() || self.verdict == Verdict::Abort
+    }
+}
+
 /// Everything that is said.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message {
@@ -229,6 +236,8 @@ pub enum Message {
     Spread {
         /// Which, and how.
         ended: Vec<Ended>,
+        /// Whether the sender has written them down itself, with all that it needs.
+        noted: bool,
     },
     /// The answer: these are written down here.
     Has {

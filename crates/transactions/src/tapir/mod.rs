@@ -18,7 +18,7 @@ pub use client::Client;
 pub use message::{Message, Note, Record};
 pub use mutation::Mutation;
 pub use parameters::Parameters;
-pub use server::{Order, Server};
+pub use server::{Order, Server, Standing};
 
 use isochrone_core::Guarantee;
 

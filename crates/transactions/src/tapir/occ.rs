@@ -4,8 +4,10 @@ use super::message::{Part, Vote};
 use crate::request::{TxnId, Update};
 use isochrone_core::{Blob, Malformed};
 use isochrone_store::versions::{Version, Versions};
+use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash as _, Hasher as _};
 
 /// How long superseded versions are remembered, in nanoseconds of timestamps: longer than a prepared transaction waits
 /// for a view change.
@@ -184,6 +186,13 @@ impl Data {
         }
         let (before, _) = self.store.below(key, Version(at.0.saturating_add(1)))?;
         Some(before > seen || self.late.iter().any(|(late, name)| name == key && *late > seen && *late <= at))
+    }
+
+    /// A number that equal latest versions agree on: it takes a look at each key.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.store.iter().for_each(|latest| latest.hash(&mut hasher));
+        hasher.finish()
     }
 
     /// The versions, for a snapshot.

@@ -1,6 +1,6 @@
 //! A replica of TAPIR: it votes by itself, takes part in what coordinators settle, and executes what was decided.
 
-use super::message::{Ballot, Ended, Message, Name, Note, Part, Record, Verdict, Vote};
+use super::message::{Ballot, Ended, Message, Name, Note, Part, Record, Vote};
 use super::occ::{self, Rules};
 use super::state::State;
 use super::takeover::Takeover;
@@ -22,6 +22,21 @@ use std::sync::Arc;
 pub enum Order {
     /// To change to the next view: its leader brings all replicas to one record.
     ChangeView,
+    /// Nothing but to answer.
+    Inspect,
+}
+
+/// What a replica answers: how it stands.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Standing {
+    /// The view that it is in, and whether it is normal in it.
+    pub view: (u64, bool),
+    /// Transactions that have not ended.
+    pub open: usize,
+    /// Those that have, and that somebody may still ask for.
+    pub ended: usize,
+    /// A number that equal committed data agree on.
+    pub digest: u64,
 }
 
 /// The timers of a replica.
@@ -219,7 +234,7 @@ impl Server {
             return effects.send(to, Message::Told { txn, verdict });
         }
         if let Some(ended) = entry.ended(to.partition == self.partition) {
-            effects.send(to, Message::Spread { ended: vec![ended] });
+            effects.send(to, Message::Spread { ended: vec![ended], noted: entry.complete() });
         }
     }
 
@@ -295,14 +310,14 @@ impl Server {
         }
     }
 
-    fn spread(&mut self, from: ProcessId, ended: Vec<Ended>, effects: &mut Effects<Self>) {
+    fn spread(&mut self, from: ProcessId, ended: Vec<Ended>, noted: bool, effects: &mut Effects<Self>) {
         let mut txns = Vec::new();
         for ended in ended {
             let txn = ended.txn;
             if self.note(ended, effects) {
                 txns.push(txn);
             }
-            if let Some(entry) = self.state.entries.get_mut(&txn) {
+            if let Some(entry) = self.state.entries.get_mut(&txn).filter(|_| noted) {
                 entry.noted.insert(from);
             }
             self.settle_one(txn, effects);
@@ -339,6 +354,10 @@ impl Server {
                 }
                 continue;
             }
+            // Its peers, who know more, tell those who lack what is done here.
+            if !entry.complete() {
+                continue;
+            }
             entry.due = now + terminate_after * (1 << entry.told.min(DOUBLINGS));
             entry.told += 1;
             for participant in entry.name.participants.iter() {
@@ -360,7 +379,7 @@ impl Server {
         }
         for (to, ended) in tell {
             if !ended.is_empty() {
-                effects.send(to, Message::Spread { ended });
+                effects.send(to, Message::Spread { ended, noted: true });
             }
         }
         if finished > self.parameters.keep_records {
@@ -414,7 +433,7 @@ impl Process for Server {
     type Message = Message;
     type Record = Record;
     type Request = Order;
-    type Outcome = ();
+    type Outcome = Standing;
     type Timer = Timer;
     type Mark = Note;
 
@@ -479,7 +498,7 @@ impl Process for Server {
             }
             Message::Outbid { txn, promised } => self.outbid(txn, promised),
             Message::Forgotten { txn } => self.unknowable(txn, effects),
-            Message::Spread { ended } => self.spread(from, ended, effects),
+            Message::Spread { ended, noted } => self.spread(from, ended, noted, effects),
             Message::Has { txns } => self.has(from, &txns, effects),
             Message::ChangeView { view } => self.asked_to_change(from, view, effects),
             Message::Records { view, normal, held, ended } => {
@@ -494,12 +513,10 @@ impl Process for Server {
     }
 
     fn request(&mut self, ticket: Ticket, order: Order, effects: &mut Effects<Self>) {
-        match order {
-            Order::ChangeView => {
-                self.change_view(self.state.view + 1, effects);
-                effects.complete(ticket, ());
-            }
+        if order == Order::ChangeView {
+            self.change_view(self.state.view + 1, effects);
         }
+        effects.complete(ticket, self.standing());
     }
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
@@ -529,8 +546,13 @@ impl Server {
         span + Span::from_nanos(effects.random().below(span.as_nanos().max(1)))
     }
 
-    /// Whether a transaction has ended, and how: for tests.
-    pub fn verdict(&self, txn: TxnId) -> Option<Verdict> {
-        self.state.entries.get(&txn).and_then(|entry| entry.verdict)
+    fn standing(&self) -> Standing {
+        let open = self.state.entries.values().filter(|entry| entry.verdict.is_none()).count();
+        Standing {
+            view: (self.state.view, self.state.is_normal()),
+            open,
+            ended: self.state.entries.len() - open,
+            digest: self.state.data.digest(),
+        }
     }
 }

@@ -91,10 +91,9 @@ impl Entry {
     }
 }
 
-/// What is known of the past of one client process.
+/// What is known of the past of one client, in one life of its process.
 #[derive(Clone, Hash, Debug, Default, Serialize, Deserialize)]
 struct Past {
-    incarnation: u32,
     /// Nothing is proposed any more below here.
     below: u64,
     /// All below here has ended everywhere.
@@ -105,6 +104,8 @@ struct Past {
 
 /// Sequences in [`Past::beyond`]. One that is forgotten makes some messages more, and no harm.
 const BEYOND_MAX: usize = 1 << 16;
+/// Lives of one client process that are remembered, likewise.
+const LIVES_MAX: usize = 32;
 
 /// A replica's state.
 #[derive(Clone, Hash, Debug, Default)]
@@ -115,7 +116,7 @@ pub struct State {
     pub prepared: Prepared,
     /// All transactions that have not ended everywhere.
     pub entries: BTreeMap<TxnId, Entry>,
-    past: BTreeMap<ProcessId, Past>,
+    past: BTreeMap<ClientId, Past>,
     /// Of transactions up to this timestamp some were dropped that somebody may still ask for.
     pub forgotten: Version,
     /// The last view in which this replica was normal.
@@ -141,28 +142,31 @@ impl State {
         self.normal == self.view
     }
 
+    /// The lives of a client process that are known.
+    fn lives(&self, process: ProcessId) -> impl DoubleEndedIterator<Item = ClientId> {
+        let life = |incarnation| ClientId { process, incarnation };
+        self.past.range(life(0)..=life(u32::MAX)).map(|(client, _)| *client)
+    }
+
     /// Whether a client proposes this transaction no more, as far as is known here.
     pub fn over(&self, txn: TxnId) -> bool {
-        let ClientId { process, incarnation } = txn.client;
-        self.past.get(&process).is_some_and(|past| {
-            incarnation < past.incarnation || (incarnation == past.incarnation && txn.sequence < past.below)
-        }) || self.dropped(txn)
+        let newer = self.lives(txn.client.process).next_back().is_some_and(|latest| txn.client < latest);
+        let below = self.past.get(&txn.client).is_some_and(|past| txn.sequence < past.below);
+        newer || below || self.dropped(txn)
     }
 
     /// Whether this transaction has ended everywhere, as far as is known here.
     pub fn dropped(&self, txn: TxnId) -> bool {
-        self.past.get(&txn.client.process).is_some_and(|past| {
-            txn.client.incarnation == past.incarnation
-                && (txn.sequence < past.done || past.beyond.contains(&txn.sequence))
-        })
+        let past = self.past.get(&txn.client);
+        past.is_some_and(|past| txn.sequence < past.done || past.beyond.contains(&txn.sequence))
     }
 
-    fn past(&mut self, client: ClientId) -> Option<&mut Past> {
-        let past = self.past.entry(client.process).or_default();
-        if past.incarnation < client.incarnation {
-            *past = Past { incarnation: client.incarnation, ..Past::default() };
+    fn past(&mut self, client: ClientId) -> &mut Past {
+        if !self.past.contains_key(&client) && self.lives(client.process).count() >= LIVES_MAX {
+            let oldest = self.lives(client.process).next();
+            oldest.and_then(|oldest| self.past.remove(&oldest));
         }
-        (past.incarnation == client.incarnation).then_some(past)
+        self.past.entry(client).or_default()
     }
 
     fn entry(&mut self, name: &Name) -> &mut Entry {
@@ -195,9 +199,8 @@ impl State {
     pub fn apply(&mut self, record: Record) {
         match record {
             Record::Voted { name, part, vote, below, done } => {
-                if let Some(past) = self.past(name.txn.client) {
-                    past.below = past.below.max(below);
-                }
+                let past = self.past(name.txn.client);
+                past.below = past.below.max(below);
                 self.done(name.txn.client, done);
                 self.change(&name, |entry| {
                     entry.name = name.clone();
@@ -232,9 +235,8 @@ impl State {
 
     /// All of a client's transactions below this have ended everywhere.
     pub fn done(&mut self, client: ClientId, done: u64) {
-        if let Some(past) = self.past(client)
-            && past.done < done
-        {
+        let past = self.past(client);
+        if past.done < done {
             past.done = done;
             past.beyond = past.beyond.split_off(&done);
         }
@@ -272,9 +274,8 @@ impl State {
     fn drop(&mut self, txn: TxnId) {
         self.execute(txn);
         self.remove(txn);
-        if let Some(past) = self.past(txn.client)
-            && txn.sequence >= past.done
-        {
+        let past = self.past(txn.client);
+        if txn.sequence >= past.done {
             past.beyond.insert(txn.sequence);
             if past.beyond.len() > BEYOND_MAX {
                 past.beyond.pop_first();
@@ -322,7 +323,7 @@ impl State {
 /// A chunk of a snapshot.
 #[derive(Serialize, Deserialize)]
 enum Image {
-    Head { normal: u64, view: u64, forgotten: Version, past: Vec<(ProcessId, Past)> },
+    Head { normal: u64, view: u64, forgotten: Version, past: Vec<(ClientId, Past)> },
     Entries(Vec<Kept>),
     Margin(Margin),
     Store(Blob),

@@ -267,7 +267,7 @@ impl Server {
             let part = takeover.part(*partition);
             for member in self.map.group(*partition).members.iter() {
                 let ended = Ended { txn, participants: participants.clone(), verdict, part: part.clone() };
-                effects.send(member.process, Message::Spread { ended: vec![ended] });
+                effects.send(member.process, Message::Spread { ended: vec![ended], noted: false });
             }
         }
     }

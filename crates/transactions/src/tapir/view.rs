@@ -176,9 +176,9 @@ impl Server {
             return;
         }
         for ended in ended {
-            let txn = ended.txn;
+            let (txn, whole) = (ended.txn, ended.whole());
             self.note(ended, effects);
-            if let Some(entry) = self.state.entries.get_mut(&txn) {
+            if let Some(entry) = self.state.entries.get_mut(&txn).filter(|_| whole) {
                 entry.noted.insert(from);
             }
             self.settle_one(txn, effects);
@@ -240,7 +240,8 @@ impl Server {
         if view < self.state.view || view <= self.state.normal {
             return;
         }
-        let txns: Vec<TxnId> = ended.iter().map(|ended| ended.txn).collect();
+        let whole = ended.iter().filter(|ended| ended.whole());
+        let txns: Vec<TxnId> = whole.map(|ended| ended.txn).collect();
         self.install(view, held, ended, effects);
         for txn in txns {
             if let Some(entry) = self.state.entries.get_mut(&txn) {

@@ -1,0 +1,85 @@
+//! Seeds with faults (`specs/carousel.md` 9.2, 9.3).
+
+use super::cluster::Case;
+use isochrone_sim::FaultSet;
+use isochrone_transactions::tapir::Mutation;
+
+#[test]
+fn nothing_breaks_without_faults() {
+    let (_, counted) = Case::new(3, "bank", FaultSet::NONE).hold(0, 10);
+    assert!(counted["committed"] > 100, "{counted:?}");
+    Case::new(1, "bank", FaultSet::NONE).hold(0, 5);
+}
+
+#[test]
+fn nothing_breaks_under_faults_at_three_replicas() {
+    Case::new(3, "bank", FaultSet::ALL).hold(0, 60);
+}
+
+#[test]
+fn nothing_breaks_under_faults_at_five_replicas() {
+    Case::new(5, "bank", FaultSet::ALL).hold(1_000, 30);
+}
+
+#[test]
+fn what_dead_clients_leave_is_ended() {
+    let case = Case { clients_crash: 12, ..Case::new(3, "bank", FaultSet::NONE) };
+    let (_, counted) = case.hold(2_000, 30);
+    assert!(counted["takeovers"] > 20, "{counted:?}");
+}
+
+#[test]
+fn replicas_end_what_clients_are_still_at() {
+    let case = Case { hasty: true, clients_crash: 6, ..Case::new(3, "bank", FaultSet::ALL) };
+    let (_, counted) = case.hold(5_000, 40);
+    assert!(counted["takeovers"] > 10, "{counted:?}");
+    let case =
+        Case { hasty: true, clients_crash: 6, crashes: 6, views: 4, ..Case::new(5, "bank", FaultSet::NONE) };
+    case.hold(6_000, 30);
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let case = Case { views: 4, clients_crash: 4, ..Case::new(3, "bank", FaultSet::ALL) };
+    for seed in 0..4 {
+        assert_eq!(case.run(seed).hash, case.run(seed).hash, "seed {seed}");
+    }
+}
+
+/// Every planted bug is found by one of these kinds of runs.
+#[test]
+fn planted_bugs_are_found() {
+    let quiet = Case::new(3, "bank", FaultSet::NONE);
+    let hasty = Case { hasty: true, clients_crash: 10, crashes: 6, ..quiet.clone() };
+    let wide = Case { views: 20, ..Case { replication: 5, ..hasty.clone() } };
+    let bugs = [
+        ("ignore-prepared", &quiet),
+        ("ignore-stale-reads", &quiet),
+        ("release-early", &quiet),
+        ("fast-quorum-too-small", &hasty),
+        ("forget-prepared", &Case { crashes: 30, ..hasty.clone() }),
+        ("presume-abort", &hasty),
+        ("forget-takeover", &hasty),
+        ("forget-view", &wide),
+    ];
+    assert_eq!(bugs.len(), Mutation::ALL.len());
+    for (bug, case) in bugs {
+        let found = case.finds(bug, 0..60);
+        println!("{bug}: {found:?}");
+        assert!(found.is_some(), "{bug} was not found");
+    }
+}
+
+#[test]
+fn views_change_at_any_moment_at_three_replicas() {
+    let case = Case { views: 12, clients_crash: 6, ..Case::new(3, "bank", FaultSet::ALL) };
+    let (_, counted) = case.hold(3_000, 30);
+    assert!(counted["view_changes"] > 10, "{counted:?}");
+}
+
+#[test]
+fn views_change_at_any_moment_at_five_replicas() {
+    let case = Case { views: 12, clients_crash: 6, crashes: 6, ..Case::new(5, "bank", FaultSet::NONE) };
+    let (_, counted) = case.hold(4_000, 30);
+    assert!(counted["view_changes"] > 10, "{counted:?}");
+}

@@ -1,0 +1,343 @@
+//! Courses of events, step by step: clocks that differ, clients that die, votes that cannot be told.
+
+use isochrone_check::transactions::{
+    Access, Isolation, Transaction, TransactionReport, Transactions, check_transactions,
+};
+use isochrone_check::{Budget, Outcome as Ended, Value};
+use isochrone_core::{Blob, Fact, Instant, KeyspaceId, NodeId, ProcessId, Span, Ticket};
+use isochrone_sim::{Config, Driver, Next, NodeConfig, Session, Simulation};
+use isochrone_transactions::tapir::{Family, Order, Standing};
+use isochrone_transactions::{
+    Distances, Outcome, Placement, Reason, Request, Split, Transactional, TxnId, Update,
+};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Tapir = Transactional<Family>;
+
+#[derive(Default)]
+struct Heard {
+    answers: BTreeMap<Ticket, Outcome>,
+    standings: BTreeMap<ProcessId, Standing>,
+    counted: BTreeMap<&'static str, u64>,
+}
+
+impl Driver<Tapir> for Heard {
+    fn next(&mut self, _: Session, _: Instant) -> Next<Request> {
+        Next::Done
+    }
+    fn completed(&mut self, _: Session, _: Ticket, _: Outcome, _: Instant) {}
+    fn answered(&mut self, _: ProcessId, ticket: Ticket, outcome: Outcome, _: bool) {
+        assert!(self.answers.insert(ticket, outcome).is_none(), "{ticket} was answered twice");
+    }
+    fn fact(&mut self, _: ProcessId, fact: &Fact, _: Instant) {
+        if let Fact::Counted(what) = fact {
+            *self.counted.entry(what).or_default() += 1;
+        }
+    }
+    fn administered(&mut self, process: ProcessId, _: Ticket, outcome: Box<dyn Any + Send>) {
+        self.standings.insert(process, *outcome.downcast::<Standing>().unwrap());
+    }
+}
+
+/// Some nodes, each with a client; partitions on some of them, split by the first letter of a key: `a`, `b`, ...
+struct Stage {
+    simulation: Simulation<Tapir>,
+    placement: Placement<Family>,
+    heard: Heard,
+    tickets: u64,
+}
+
+/// One way between any two nodes, unless said otherwise.
+const WAY: Span = Span::from_millis(5);
+
+impl Stage {
+    fn new(nodes: u16, groups: &[&[u16]], slow: &[(u16, u16, Span)]) -> Stage {
+        let names: Vec<String> = (0..nodes).map(|node| format!("n{node}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let delay = |from: u16, to: u16| {
+            let slow = slow.iter().find(|(a, b, _)| (*a, *b) == (from, to));
+            slow.map_or(WAY, |(_, _, way)| *way)
+        };
+        let delays = (0..nodes).map(|from| (0..nodes).map(|to| delay(from, to)).collect()).collect();
+        let mut config = Config::new(1, &names, delays);
+        config.sessions = 0;
+        config.nodes = names.iter().enumerate().map(|(at, name)| NodeConfig::new(name, at)).collect();
+        let clients = (0..nodes).map(|client| {
+            let rtt = (0..nodes).map(|node| delay(client, node) + delay(node, client)).collect();
+            let local = (0..nodes).map(|node| node == client).collect();
+            (NodeId(client), Distances { rtt, local })
+        });
+        let groups: Vec<Vec<NodeId>> =
+            groups.iter().map(|group| group.iter().map(|node| NodeId(*node)).collect()).collect();
+        let bounds: Vec<Blob> = (1..groups.len()).map(|at| Blob::from(vec![b'a' + at as u8])).collect();
+        let split = if bounds.is_empty() { Split::Hash } else { Split::Ranges(bounds.into()) };
+        let parameters = <Family as isochrone_transactions::Family>::defaults(Span::from_millis(10));
+        let placement = Placement::new(KeyspaceId(1), split, &groups, clients.collect(), parameters);
+        let mut simulation = Simulation::new(config, &placement);
+        simulation.boot();
+        Stage { simulation, placement, heard: Heard::default(), tickets: 0 }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.simulation.run_for(Span::from_millis(millis), &mut self.heard);
+        assert_eq!(self.simulation.broken(), None);
+    }
+
+    fn ask(&mut self, node: u16, request: Request) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.simulation.request(self.placement.client(NodeId(node)), ticket, request);
+        ticket
+    }
+
+    /// Begins at a node, and is told what it reads.
+    fn begin(&mut self, node: u16, reads: &[&str], writes: &[&str]) -> (TxnId, Vec<Option<Blob>>) {
+        let keys = |keys: &[&str]| keys.iter().map(|key| Blob::from(*key)).collect();
+        let ticket = self.ask(node, Request::Begin { reads: keys(reads), writes: keys(writes) });
+        self.pass(15);
+        match self.heard.answers.get(&ticket) {
+            Some(Outcome::Begun { txn, reads }) => {
+                (*txn, reads.iter().map(|read| read.value.clone()).collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(&mut self, node: u16, txn: TxnId, writes: &[&str], value: &str) -> Ticket {
+        let update = |key: &&str| Update { key: Blob::from(*key), value: Some(Blob::from(value)) };
+        self.ask(node, Request::Commit { txn, updates: writes.iter().map(update).collect() })
+    }
+
+    fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
+        self.heard.answers.get(&ticket)
+    }
+
+    /// Cuts or mends what a node says to others and hears from them.
+    fn connect(&mut self, node: u16, others: &[u16], connected: bool) {
+        for other in others {
+            self.simulation.connect(NodeId(node), NodeId(*other), connected);
+        }
+    }
+
+    /// What all keys hold, as a client at this node reads them in one transaction.
+    fn read(&mut self, node: u16, keys: &[&str]) -> Vec<Option<Blob>> {
+        for _ in 0..5 {
+            let reads = keys.iter().map(|key| Blob::from(*key)).collect();
+            let ticket = self.ask(node, Request::Begin { reads, writes: Vec::new() });
+            self.pass(3_000);
+            match self.outcome(ticket) {
+                Some(Outcome::Snapshot { reads, .. }) => {
+                    return reads.iter().map(|read| read.value.clone()).collect();
+                }
+                Some(Outcome::Aborted(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("five reads were aborted");
+    }
+
+    /// Nothing is under way at any replica that lives.
+    fn assert_quiet(&mut self) {
+        self.heard.standings.clear();
+        for group in self.placement.map.groups.iter() {
+            for member in group.members.iter() {
+                self.simulation.administer(member.process, Ticket(1), Box::new(Order::Inspect));
+            }
+        }
+        self.pass(100);
+        for (server, standing) in &self.heard.standings {
+            assert_eq!(standing.open, 0, "{server}: {standing:?}");
+        }
+    }
+}
+
+/// What a transaction did, for the checker, with its time in milliseconds.
+fn line(session: u64, accesses: Vec<Access>, outcome: &Outcome, times: (u64, u64)) -> Transaction {
+    let Outcome::Committed { at } = outcome else { panic!("{outcome:?}") };
+    Transaction {
+        client: session,
+        session,
+        sequence: 1,
+        accesses,
+        version: Some(at.0),
+        invoked: times.0,
+        returned: Some(times.1),
+        outcome: Ended::Ok,
+    }
+}
+
+fn check(history: &Transactions, isolation: Isolation) -> TransactionReport {
+    check_transactions(history, isolation, &Budget::default()).unwrap()
+}
+
+/// Timestamp inversion: T1 has ended before T2 begins, and a slow T3 comes before T1, since it has read what T1
+/// overwrote, and behind T2, which it overwrites. The order of timestamps is T2, T3, T1.
+fn inversion(skewed: bool) -> (Stage, Vec<Ticket>) {
+    let slow: Vec<(u16, u16, Span)> = (3..6).map(|to| (6, to, Span::from_secs(1))).collect();
+    let mut stage = Stage::new(9, &[&[0, 1, 2], &[3, 4, 5]], &slow);
+    if skewed {
+        stage.simulation.step_wall_clock(NodeId(7), 1_000_000_000);
+        stage.simulation.step_wall_clock(NodeId(8), -1_000_000_000);
+    }
+    let (third, read) = stage.begin(6, &["a"], &["b"]);
+    assert_eq!(read, [None]);
+    let third = stage.commit(6, third, &["b"], "third");
+    stage.pass(100);
+    let (first, _) = stage.begin(7, &["a"], &["a"]);
+    let first = stage.commit(7, first, &["a"], "first");
+    stage.pass(100);
+    assert!(matches!(stage.outcome(first), Some(Outcome::Committed { .. })), "{:?}", stage.outcome(first));
+    let (second, _) = stage.begin(8, &["b"], &["b"]);
+    let second = stage.commit(8, second, &["b"], "second");
+    stage.pass(100);
+    assert_eq!(stage.outcome(third), None, "still on its way to the second partition");
+    stage.pass(4_000);
+    (stage, vec![first, second, third])
+}
+
+#[test]
+fn skewed_clocks_make_it_serializable_and_not_strict() {
+    let (stage, tickets) = inversion(true);
+    let outcome = |at: usize| stage.outcome(tickets[at]).unwrap();
+    let write = |key: &str, value: &str| Access::Write(Arc::from(key), Arc::from(value));
+    let read = |key: &str| Access::Read(Arc::from(key), Some(Value::Nil));
+    let history: Transactions = [
+        line(1, vec![read("a"), write("a", "first")], outcome(0), (115, 230)),
+        line(2, vec![read("b"), write("b", "second")], outcome(1), (231, 345)),
+        line(3, vec![read("a"), write("b", "third")], outcome(2), (0, 4_345)),
+    ]
+    .into_iter()
+    .collect();
+    assert_eq!(check(&history, Isolation::Serializable).violation(), None);
+    let strict = check(&history, Isolation::StrictlySerializable);
+    let violation = strict.violation().expect("it is not strict");
+    assert_eq!(violation.phenomenon.as_str(), "G-single-realtime", "{}", violation.text);
+}
+
+#[test]
+fn right_clocks_abort_the_inverted_transaction() {
+    let (stage, tickets) = inversion(false);
+    assert!(matches!(stage.outcome(tickets[1]), Some(Outcome::Committed { .. })));
+    assert_eq!(stage.outcome(tickets[2]), Some(&Outcome::Aborted(Reason::StaleRead)));
+}
+
+/// All replicas have voted and the client is dead: what may have committed has.
+#[test]
+fn what_all_have_prepared_commits_without_its_client() {
+    let mut stage = Stage::new(5, &[&[0, 1, 2], &[1, 2, 3]], &[]);
+    let (txn, _) = stage.begin(4, &["a", "b"], &["a", "b"]);
+    stage.commit(4, txn, &["a", "b"], "x");
+    stage.pass(7);
+    stage.simulation.crash(NodeId(4));
+    stage.pass(15_000);
+    stage.assert_quiet();
+    assert!(stage.heard.counted["takeovers"] > 0);
+    assert_eq!(stage.read(0, &["a", "b"]), [Some(Blob::from("x")), Some(Blob::from("x"))]);
+}
+
+/// One partition has not heard of it: it is aborted everywhere, and keys are free again.
+#[test]
+fn what_some_have_not_prepared_aborts_without_its_client() {
+    let mut stage = Stage::new(7, &[&[0, 1, 2], &[3, 4, 5]], &[]);
+    let (txn, _) = stage.begin(6, &["a", "b"], &["a", "b"]);
+    stage.connect(6, &[3, 4, 5], false);
+    stage.commit(6, txn, &["a", "b"], "x");
+    stage.pass(7);
+    stage.simulation.crash(NodeId(6));
+    stage.pass(20_000);
+    stage.assert_quiet();
+    assert_eq!(stage.read(0, &["a", "b"]), [None, None]);
+    let (txn, _) = stage.begin(0, &["a", "b"], &["a", "b"]);
+    let ticket = stage.commit(0, txn, &["a", "b"], "y");
+    stage.pass(2_000);
+    assert!(matches!(stage.outcome(ticket), Some(Outcome::Committed { .. })), "{:?}", stage.outcome(ticket));
+}
+
+/// A living client whose transaction was taken over is told how it ended, and says nothing else.
+#[test]
+fn a_client_that_was_cut_off_is_told_how_it_ended() {
+    let mut stage = Stage::new(7, &[&[0, 1, 2], &[3, 4, 5]], &[]);
+    let (txn, _) = stage.begin(6, &["a", "b"], &["a", "b"]);
+    stage.connect(6, &[3, 4, 5], false);
+    let ticket = stage.commit(6, txn, &["a", "b"], "x");
+    stage.pass(12_000);
+    assert_eq!(stage.outcome(ticket), Some(&Outcome::Aborted(Reason::Presumed)));
+    stage.connect(6, &[3, 4, 5], true);
+    stage.pass(15_000);
+    stage.assert_quiet();
+    assert_eq!(stage.read(0, &["a", "b"]), [None, None]);
+}
+
+/// Five replicas; the client has counted four equal votes and told its host, and nobody else. Of the four two are dead
+/// and two live, with one that has not voted: too few to know whether it was four, enough that it may have been. A
+/// change of view settles it.
+#[test]
+fn a_fast_quorum_that_cannot_be_told_is_settled_by_a_view() {
+    let mut stage = Stage::new(6, &[&[0, 1, 2, 3, 4]], &[]);
+    let (txn, _) = stage.begin(5, &["a"], &["a"]);
+    stage.connect(5, &[2], false);
+    let ticket = stage.commit(5, txn, &["a"], "x");
+    stage.pass(7);
+    // The votes are on their way to the client, and nothing that it says from here on arrives.
+    stage.pass(3);
+    assert!(matches!(stage.outcome(ticket), Some(Outcome::Committed { .. })), "{:?}", stage.outcome(ticket));
+    stage.simulation.crash(NodeId(5));
+    stage.connect(5, &[0, 1, 3, 4], false);
+    stage.simulation.crash(NodeId(3));
+    stage.simulation.crash(NodeId(4));
+    stage.pass(30_000);
+    stage.assert_quiet();
+    assert!(stage.heard.counted["view_changes"] > 0, "{:?}", stage.heard.counted);
+    assert_eq!(stage.read(0, &["a"]), [Some(Blob::from("x"))]);
+}
+
+/// The same votes, and another transaction has committed in the place of the first, at the others: it cannot have had
+/// its four votes.
+#[test]
+fn what_does_not_fit_beside_what_committed_had_no_fast_quorum() {
+    let mut stage = Stage::new(7, &[&[0, 1, 2, 3, 4]], &[]);
+    let (txn, _) = stage.begin(5, &["a"], &["a"]);
+    stage.connect(5, &[2, 3, 4], false);
+    stage.commit(5, txn, &["a"], "x");
+    stage.pass(7);
+    stage.simulation.crash(NodeId(5));
+    // The other one is told to the others only.
+    stage.connect(6, &[0, 1], false);
+    let ticket = stage.ask(6, Request::Begin { reads: vec![Blob::from("a")], writes: vec![Blob::from("a")] });
+    stage.pass(1_000);
+    let Some(Outcome::Begun { txn, .. }) = stage.outcome(ticket).cloned() else {
+        panic!("no replica answers")
+    };
+    let ticket = stage.commit(6, txn, &["a"], "y");
+    stage.pass(1_100);
+    assert!(matches!(stage.outcome(ticket), Some(Outcome::Committed { .. })), "{:?}", stage.outcome(ticket));
+    stage.simulation.crash(NodeId(3));
+    stage.simulation.crash(NodeId(4));
+    stage.pass(30_000);
+    stage.assert_quiet();
+    assert_eq!(stage.read(0, &["a"]), [Some(Blob::from("y"))]);
+}
+
+/// A client begins nothing at a partition before a majority there knows how its last transaction ended.
+#[test]
+fn a_client_blocks_itself() {
+    for (blocking, begun) in [(true, false), (false, true)] {
+        let mut stage = Stage::new(4, &[&[0, 1, 2]], &[]);
+        stage.placement.parameters.self_blocking = blocking;
+        let config = Config::new(1, &["a", "b", "c", "d"], vec![vec![WAY; 4]; 4]);
+        stage.simulation = Simulation::new(Config { sessions: 0, ..config }, &stage.placement);
+        stage.simulation.boot();
+        let (txn, _) = stage.begin(3, &["a"], &["a"]);
+        let ticket = stage.commit(3, txn, &["a"], "x");
+        stage.pass(10);
+        assert!(matches!(stage.outcome(ticket), Some(Outcome::Committed { .. })));
+        let next =
+            stage.ask(3, Request::Begin { reads: vec![Blob::from("a")], writes: vec![Blob::from("a")] });
+        stage.pass(11);
+        assert_eq!(stage.outcome(next).is_some(), begun, "self_blocking {blocking}");
+        stage.pass(11);
+        assert!(stage.outcome(next).is_some(), "a round trip later");
+    }
+}
