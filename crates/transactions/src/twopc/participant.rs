@@ -453,18 +453,14 @@ fn entry(age: Age, wanted: &Wanted, at: Version) -> Entry {
 }
 
 impl Replica {
-    /// Asserts that what is prepared is locked.
-    pub(super) fn check_prepared(&self) {
-        for (txn, prepared) in &self.state.prepared {
-            let age = Age { start: prepared.start, txn: *txn };
-            for update in prepared.writes.iter() {
-                let held = self.locks.holds(age, &update.key, Mode::Exclusive);
-                assert!(held, "{txn:?} is prepared and does not hold {:?}", update.key);
-            }
-            for key in prepared.reads.iter() {
-                let held = self.locks.holds(age, key, Mode::Shared);
-                assert!(held, "{txn:?} is prepared and does not hold {key:?}");
-            }
+    /// Asserts that a prepared transaction has no conflict with another, and its locks if this replica leads.
+    pub(super) fn check_prepared(&self, txn: TxnId, serving: bool) {
+        self.state.check(txn);
+        let Some(prepared) = self.state.prepared.get(&txn).filter(|_| serving) else { return };
+        let age = Age { start: prepared.start, txn };
+        let writes = prepared.writes.iter().map(|update| (&update.key, Mode::Exclusive));
+        for (key, mode) in writes.chain(prepared.reads.iter().map(|key| (key, Mode::Shared))) {
+            assert!(self.locks.holds(age, key, mode), "{txn:?} is prepared and does not hold {key:?}");
         }
     }
 }
