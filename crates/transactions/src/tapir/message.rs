@@ -244,6 +244,16 @@ pub enum Message {
         /// Which.
         txns: Vec<TxnId>,
     },
+    /// Replica to replica of its partition: what did this transaction do here?
+    Ask {
+        /// Which.
+        txn: TxnId,
+    },
+    /// The answer, also to [`Message::Inquire`]: it has ended everywhere, at the receiver too, and is forgotten.
+    Gone {
+        /// Which.
+        txn: TxnId,
+    },
     /// Replica to replica: let us change to this view.
     ChangeView {
         /// Which.

@@ -35,6 +35,7 @@
 //! | `Told` | replica | client | it has ended already, like this |
 //! | `Inquire`, `Promised`, `Outbid`, `Forgotten` | replica | replicas of all participants | a takeover |
 //! | `Spread`, `Has` | replica | replicas of all participants | how it ended, for who may not know |
+//! | `Ask`, `Gone` | replica | replica | what it did here; ended everywhere, forgotten |
 //! | `ChangeView`, `Records`, `StartView`, `Fetch` | replica | replicas of its partition | a change of view |
 //!
 //! | replicas n = 2f + 1 | 1 | 3 | 5 | 7 |
@@ -120,6 +121,10 @@
 
 mod client;
 mod closing;
+mod coordinator;
+mod endings;
+mod entry;
+mod image;
 pub mod message;
 mod mutation;
 pub mod occ;

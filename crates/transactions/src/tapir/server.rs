@@ -1,6 +1,6 @@
 //! A replica of TAPIR: it votes by itself, takes part in what coordinators settle, and executes what was decided.
 
-use super::message::{Ballot, Ended, Message, Name, Note, Part, Record, Vote};
+use super::message::{Ballot, Message, Name, Note, Part, Record, Vote};
 use super::occ::{self, Rules};
 use super::state::State;
 use super::takeover::Takeover;
@@ -10,8 +10,7 @@ use crate::family;
 use crate::map::Map;
 use crate::request::TxnId;
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Malformed, PartitionId, Process, ProcessId, Quorums, Snapshot,
-    Span, Ticket,
+    Blob, Effects, Fact, Identity, Malformed, PartitionId, Process, ProcessId, Snapshot, Span, Ticket,
 };
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -59,7 +58,7 @@ pub struct Server {
     pub(super) state: State,
     pub(super) takeovers: BTreeMap<TxnId, Takeover>,
     pub(super) changing: Change,
-    sweeping: bool,
+    pub(super) sweeping: bool,
 }
 
 impl Hash for Server {
@@ -68,8 +67,6 @@ impl Hash for Server {
     }
 }
 
-/// Transactions in one message between replicas.
-const TOLD_AT_ONCE: usize = 256;
 /// Doublings of a pause, at most.
 pub(super) const DOUBLINGS: u32 = 5;
 
@@ -101,7 +98,7 @@ impl Server {
     }
 
     /// The same for what a restart finds out by itself.
-    fn log_lazily(&mut self, record: Record, effects: &mut Effects<Self>) {
+    pub(super) fn log_lazily(&mut self, record: Record, effects: &mut Effects<Self>) {
         effects.record_lazily(record.clone());
         self.state.apply(record);
     }
@@ -226,198 +223,6 @@ impl Server {
         effects.send(from, Message::Confirmed { txn, attempt, ballot, view });
     }
 
-    /// Tells how a transaction ended.
-    pub(super) fn tell(&self, to: ProcessId, txn: TxnId, effects: &mut Effects<Self>) {
-        let Some(entry) = self.state.entries.get(&txn) else { return };
-        let Some(verdict) = entry.verdict else { return };
-        if to.role == family::CLIENT {
-            return effects.send(to, Message::Told { txn, verdict });
-        }
-        if let Some(ended) = entry.ended(to.partition == self.partition) {
-            effects.send(to, Message::Spread { ended: vec![ended], noted: entry.complete() });
-        }
-    }
-
-    /// Notes how a transaction ended; whether all that is needed of it is here.
-    pub(super) fn note(&mut self, ended: Ended, effects: &mut Effects<Self>) -> bool {
-        let txn = ended.txn;
-        if self.state.dropped(txn) && !self.state.entries.contains_key(&txn) {
-            return true;
-        }
-        let known = self.state.entries.get(&txn);
-        let news = known
-            .is_none_or(|entry| entry.verdict.is_none() || (entry.part.is_none() && ended.part.is_some()));
-        if news {
-            self.log(Record::Noted { ended }, effects);
-            self.takeovers.remove(&txn);
-            self.touch(txn, effects);
-        }
-        self.state.entries.get(&txn).is_some_and(|entry| entry.complete())
-    }
-
-    fn decide(&mut self, from: ProcessId, ended: Ended, effects: &mut Effects<Self>) {
-        let txn = ended.txn;
-        if self.note(ended, effects) {
-            effects.send(from, Message::Noted { txn });
-        }
-    }
-
-    /// Executes what was decided and not executed.
-    pub(super) fn settle_one(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
-        let due = self.state.entries.get(&txn).is_some_and(|entry| entry.complete() && !entry.executed);
-        if due {
-            self.log_lazily(Record::Executed { txn }, effects);
-        }
-    }
-
-    fn cleared(
-        &mut self,
-        client: isochrone_core::ClientId,
-        done: u64,
-        sequences: &[u64],
-        effects: &mut Effects<Self>,
-    ) {
-        for sequence in sequences {
-            let txn = TxnId { client, sequence: *sequence };
-            if self.state.entries.get(&txn).is_some_and(|entry| entry.complete()) {
-                self.log_lazily(Record::Dropped { txn }, effects);
-            }
-        }
-        let range = TxnId { client, sequence: 0 }..TxnId { client, sequence: done };
-        let ended = self.state.entries.range(range).filter(|(_, entry)| entry.complete());
-        let ended: Vec<TxnId> = ended.map(|(txn, _)| *txn).collect();
-        for txn in ended {
-            self.log_lazily(Record::Dropped { txn }, effects);
-        }
-        self.state.done(client, done);
-    }
-
-    /// Others have written down how these ended.
-    fn has(&mut self, from: ProcessId, txns: &[TxnId], effects: &mut Effects<Self>) {
-        for txn in txns {
-            let Some(entry) = self.state.entries.get_mut(txn) else { continue };
-            entry.noted.insert(from);
-            self.drop_if_done(*txn, effects);
-        }
-    }
-
-    /// Drops a transaction once every replica of it knows how it ended.
-    fn drop_if_done(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
-        let Some(entry) = self.state.entries.get(&txn) else { return };
-        let lacks = |replica: &ProcessId| *replica != self.me && !entry.noted.contains(replica);
-        if entry.complete() && !self.replicas(&entry.name.participants).iter().any(lacks) {
-            self.log_lazily(Record::Dropped { txn }, effects);
-        }
-    }
-
-    fn spread(&mut self, from: ProcessId, ended: Vec<Ended>, noted: bool, effects: &mut Effects<Self>) {
-        let mut txns = Vec::new();
-        for ended in ended {
-            let txn = ended.txn;
-            if self.note(ended, effects) {
-                txns.push(txn);
-            }
-            if let Some(entry) = self.state.entries.get_mut(&txn).filter(|_| noted) {
-                entry.noted.insert(from);
-            }
-            self.settle_one(txn, effects);
-        }
-        effects.send(from, Message::Has { txns: txns.clone() });
-        for txn in txns {
-            self.drop_if_done(txn, effects);
-        }
-    }
-
-    /// Looks after everything that has not ended everywhere.
-    fn sweep(&mut self, effects: &mut Effects<Self>) {
-        self.sweeping = false;
-        let now = effects.now();
-        let Parameters { resend, terminate_after, .. } = self.parameters;
-        let mut tell: BTreeMap<ProcessId, Vec<Ended>> = BTreeMap::new();
-        let (mut execute, mut orphans) = (Vec::new(), Vec::new());
-        let mut finished = 0;
-        let (me, map, partition) = (self.me, &self.map, self.partition);
-        for (txn, entry) in &mut self.state.entries {
-            finished += usize::from(entry.complete());
-            if entry.complete() && !entry.executed && now.since(entry.since) >= resend {
-                execute.push(*txn);
-            }
-            if entry.due > now {
-                continue;
-            }
-            if entry.verdict.is_none() {
-                // Those of the first participant begin, one after the other.
-                let rank = entry.name.participants.iter().position(|at| *at == partition).unwrap_or(0);
-                let turn = (rank.min(8) * 4 + self.seat.min(8)) as u64;
-                if now.since(entry.since) >= terminate_after + resend * turn {
-                    orphans.push(*txn);
-                }
-                continue;
-            }
-            // Its peers, who know more, tell those who lack what is done here.
-            if !entry.complete() {
-                continue;
-            }
-            entry.due = now + terminate_after * (1 << entry.told.min(DOUBLINGS));
-            entry.told += 1;
-            for participant in entry.name.participants.iter() {
-                for member in map.group(*participant).members.iter() {
-                    let to = member.process;
-                    let list = tell.entry(to).or_default();
-                    if to != me
-                        && !entry.noted.contains(&to)
-                        && list.len() < TOLD_AT_ONCE
-                        && let Some(ended) = entry.ended(*participant == partition)
-                    {
-                        list.push(ended);
-                    }
-                }
-            }
-        }
-        for txn in execute {
-            self.settle_one(txn, effects);
-        }
-        for (to, ended) in tell {
-            if !ended.is_empty() {
-                effects.send(to, Message::Spread { ended, noted: true });
-            }
-        }
-        if finished > self.parameters.keep_records {
-            self.forget(finished - self.parameters.keep_records, effects);
-        }
-        if self.state.is_normal() {
-            for txn in orphans {
-                self.take_over(txn, effects);
-            }
-        }
-        self.sweep_takeovers(effects);
-        if !self.state.entries.is_empty() {
-            self.sweep_soon(effects);
-        }
-    }
-
-    /// Drops the oldest of what a majority of all its replicas knows to have ended.
-    fn forget(&mut self, count: usize, effects: &mut Effects<Self>) {
-        let known = |participants: &[PartitionId], noted: &std::collections::BTreeSet<ProcessId>| {
-            participants.iter().all(|partition| {
-                let members = &self.map.group(*partition).members;
-                let has = |process: ProcessId| process == self.me || noted.contains(&process);
-                let count = members.iter().filter(|member| has(member.process)).count();
-                count >= Quorums::majority(members.len())
-            })
-        };
-        let entries = self.state.entries.iter();
-        let mut old: Vec<(Instant, TxnId)> = entries
-            .filter(|(_, entry)| entry.complete() && known(&entry.name.participants, &entry.noted))
-            .map(|(txn, entry)| (entry.since, *txn))
-            .collect();
-        old.sort_unstable();
-        for (_, txn) in old.into_iter().take(count) {
-            self.log_lazily(Record::Forgotten { txn }, effects);
-            Self::count("records_forgotten", effects);
-        }
-    }
-
     /// Whether a message of this view can be dealt with; one of a later view shows that this replica is behind.
     fn in_view(&mut self, view: u64, effects: &mut Effects<Self>) -> bool {
         if view > self.state.view {
@@ -500,6 +305,8 @@ impl Process for Server {
             Message::Forgotten { txn } => self.unknowable(txn, effects),
             Message::Spread { ended, noted } => self.spread(from, ended, noted, effects),
             Message::Has { txns } => self.has(from, &txns, effects),
+            Message::Ask { txn } => self.asked(from, txn, effects),
+            Message::Gone { txn } => self.gone(txn, effects),
             Message::ChangeView { view } => self.asked_to_change(from, view, effects),
             Message::Records { view, normal, held, ended } => {
                 self.on_records(from, view, (normal, held, ended), effects);

@@ -1,99 +1,18 @@
 //! What a replica of TAPIR knows, as its journal has made it: nothing here sends or waits.
 
 use super::Mutation;
-use super::message::{Ballot, Ended, Held, Name, Part, Record, Verdict, Vote};
-use super::occ::{Data, Margin, Prepared};
+use super::entry::Entry;
+use super::message::{Ended, Held, Name, Record, Verdict};
+use super::occ::{Data, Prepared};
 use crate::request::TxnId;
-use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::{Blob, ClientId, Export as _, Instant, Malformed, ProcessId, Snapshot, wire};
+use isochrone_core::{ClientId, ProcessId};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-
-/// One transaction at one replica.
-#[derive(Clone, Hash, Debug)]
-pub struct Entry {
-    /// Which, and the latest try of it that is known here.
-    pub name: Name,
-    /// What it does here.
-    pub part: Option<Arc<Part>>,
-    /// The vote, or what was accepted.
-    pub vote: Option<Vote>,
-    /// Under whose ballot that was accepted.
-    pub accepted: Option<Ballot>,
-    /// Whoever coordinates below this is not listened to.
-    pub promised: Ballot,
-    /// How it ended.
-    pub verdict: Option<Verdict>,
-    /// Whether what it wrote is in the store.
-    pub executed: bool,
-    /// Whether it was agreed on in the change to the present view.
-    pub merged: bool,
-    /// Since when it is as it is, by the clock of this life.
-    pub since: Instant,
-    /// Replicas that are known to have written down how it ended.
-    pub noted: BTreeSet<ProcessId>,
-    /// When something is next done about it, and how often it was.
-    pub due: Instant,
-    /// How often it was told to others.
-    pub told: u32,
-}
-
-impl Entry {
-    fn new(name: Name) -> Entry {
-        Entry {
-            name,
-            part: None,
-            vote: None,
-            accepted: None,
-            promised: Ballot::CLIENT,
-            verdict: None,
-            executed: false,
-            merged: false,
-            since: Instant::ZERO,
-            noted: BTreeSet::new(),
-            due: Instant::ZERO,
-            told: 0,
-        }
-    }
-
-    /// Whether it has ended and this replica has all it needs to execute that.
-    pub fn complete(&self) -> bool {
-        match self.verdict {
-            Some(Verdict::Commit(_)) => self.part.is_some(),
-            Some(Verdict::Abort) => true,
-            None => false,
-        }
-    }
-
-    /// What others are told of it while it has not ended.
-    pub fn held(&self) -> Held {
-        Held {
-            name: self.name.clone(),
-            part: self.part.clone(),
-            vote: self.vote,
-            accepted: self.accepted,
-            promised: self.promised,
-        }
-    }
-
-    /// What others are told of its end; what it did here only to a replica of this partition.
-    pub fn ended(&self, here: bool) -> Option<Ended> {
-        let part = self.part.clone().filter(|_| here);
-        let Name { txn, participants, .. } = &self.name;
-        Some(Ended { txn: *txn, participants: participants.clone(), verdict: self.verdict?, part })
-    }
-
-    /// Whether it stands in the way of others.
-    fn stands(&self) -> bool {
-        self.vote == Some(Vote::Ok) && !self.executed && self.verdict != Some(Verdict::Abort)
-    }
-}
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of the past of one client, in one life of its process.
 #[derive(Clone, Hash, Debug, Default, Serialize, Deserialize)]
-struct Past {
+pub struct Past {
     /// Nothing is proposed any more below here.
     below: u64,
     /// All below here has ended everywhere.
@@ -116,7 +35,7 @@ pub struct State {
     pub prepared: Prepared,
     /// All transactions that have not ended everywhere.
     pub entries: BTreeMap<TxnId, Entry>,
-    past: BTreeMap<ClientId, Past>,
+    pub(super) past: BTreeMap<ClientId, Past>,
     /// Of transactions up to this timestamp some were dropped that somebody may still ask for.
     pub forgotten: Version,
     /// The last view in which this replica was normal.
@@ -174,7 +93,7 @@ impl State {
     }
 
     /// Changes an entry and what it stands in the way of.
-    fn change(&mut self, name: &Name, change: impl FnOnce(&mut Entry)) {
+    pub(super) fn change(&mut self, name: &Name, change: impl FnOnce(&mut Entry)) {
         let release = self.mutated(Mutation::ReleaseEarly);
         let stands = |entry: &Entry| entry.stands() && !(release && entry.verdict.is_some());
         let entry = self.entries.entry(name.txn).or_insert_with(|| Entry::new(name.clone()));
@@ -318,103 +237,4 @@ impl State {
             });
         }
     }
-}
-
-/// A chunk of a snapshot.
-#[derive(Serialize, Deserialize)]
-enum Image {
-    Head { normal: u64, view: u64, forgotten: Version, past: Vec<(ClientId, Past)> },
-    Entries(Vec<Kept>),
-    Margin(Margin),
-    Store(Blob),
-}
-
-/// An entry in a snapshot.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    held: Held,
-    verdict: Option<Verdict>,
-    executed: bool,
-    merged: bool,
-}
-
-impl State {
-    /// The state in chunks.
-    pub fn snapshot(&self) -> Snapshot {
-        let past = self.past.iter().map(|(process, past)| (*process, past.clone())).collect();
-        let head = Image::Head { normal: self.normal, view: self.view, forgotten: self.forgotten, past };
-        let keep = |entry: &Entry| Kept {
-            held: entry.held(),
-            verdict: entry.verdict,
-            executed: entry.executed,
-            merged: entry.merged,
-        };
-        let mut kept: VecDeque<Kept> = self.entries.values().map(keep).collect();
-        let Margin { deleted, late, newest, reads, floor } = self.data.margin();
-        let (mut deleted, mut late, mut reads) = (deleted.into_iter(), late.into_iter(), reads.into_iter());
-        let view = self.data.store().export();
-        let entries = std::iter::from_fn(move || {
-            let taken = fill(|| kept.pop_front());
-            (!taken.is_empty()).then_some(Image::Entries(taken))
-        });
-        let mut first = true;
-        let margin = std::iter::from_fn(move || {
-            let margin = Margin {
-                deleted: fill(|| deleted.next()),
-                late: fill(|| late.next()),
-                reads: fill(|| reads.next()),
-                newest,
-                floor,
-            };
-            let more = !margin.deleted.is_empty() || !margin.late.is_empty() || !margin.reads.is_empty();
-            (std::mem::take(&mut first) || more).then_some(Image::Margin(margin))
-        });
-        let mut index = 0;
-        let store = std::iter::from_fn(move || {
-            let chunk = view.chunk(index)?;
-            index += 1;
-            Some(Image::Store(chunk))
-        });
-        let images = std::iter::once(head).chain(entries).chain(margin).chain(store);
-        Box::new(images.map(|image| Blob::from(wire::encode(&image))))
-    }
-
-    /// Takes in one chunk.
-    ///
-    /// # Errors
-    /// Bytes that are no such chunk.
-    pub fn restore(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
-        let image = wire::decode::<Image>(chunk);
-        match image.map_err(|error| Malformed { what: "tapir chunk", cause: error.to_string() })? {
-            Image::Head { normal, view, forgotten, past } => {
-                (self.normal, self.view, self.forgotten) = (normal, view, forgotten);
-                self.past = past.into_iter().collect();
-            }
-            Image::Entries(kept) => {
-                for Kept { held, verdict, executed, merged } in kept {
-                    self.change(&held.name, |entry| {
-                        (entry.vote, entry.accepted, entry.promised) =
-                            (held.vote, held.accepted, held.promised);
-                        (entry.part, entry.verdict, entry.executed) = (held.part, verdict, executed);
-                        entry.merged = merged;
-                    });
-                }
-            }
-            Image::Margin(margin) => self.data.absorb(margin),
-            Image::Store(chunk) => self.data.absorb_store(&chunk)?,
-        }
-        Ok(())
-    }
-}
-
-/// Takes about as much as a chunk may hold.
-fn fill<T: Serialize>(mut next: impl FnMut() -> Option<T>) -> Vec<T> {
-    let (mut taken, mut size) = (Vec::new(), 0);
-    while size < CHUNK_MAX
-        && let Some(one) = next()
-    {
-        size += wire::encoded_size(&one);
-        taken.push(one);
-    }
-    taken
 }

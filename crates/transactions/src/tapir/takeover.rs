@@ -139,8 +139,7 @@ impl Server {
                 return effects.send(from, Message::Outbid { txn, promised });
             }
             Some(entry) if entry.promised == ballot => {}
-            // Whoever asks has known how it ended.
-            None if self.state.dropped(txn) => return,
+            None if self.state.dropped(txn) => return effects.send(from, Message::Gone { txn }),
             None if name.at <= self.state.forgotten => {
                 return effects.send(from, Message::Forgotten { txn });
             }
@@ -318,5 +317,64 @@ impl Takeover {
     fn part(&self, partition: PartitionId) -> Option<Arc<Part>> {
         let here = self.promises.iter().filter(|(from, _)| from.partition == partition);
         here.filter_map(|(_, (_, held))| held.part.clone()).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::ClientId;
+
+    fn held(attempt: u32, vote: Option<Vote>, accepted: Option<Ballot>) -> Held {
+        let txn = TxnId { client: ClientId { process: ProcessId::from_u64(1), incarnation: 1 }, sequence: 1 };
+        let participants = Arc::from([PartitionId(0)]);
+        let name = Name { txn, participants, attempt, at: Version(u64::from(attempt) + 1) };
+        Held { name, part: None, vote, accepted, promised: Ballot::CLIENT }
+    }
+
+    const TAKEN: Ballot = Ballot { round: 1, by: 1 };
+
+    /// Whoever voted how, and whoever of them answers: what may have been a fast quorum is never denied, and what is
+    /// affirmed was checked by a majority.
+    #[test]
+    fn a_fast_quorum_is_never_denied() {
+        for replicas in [1, 3, 5, 7] {
+            let (fast, majority) = (Quorums::supermajority(replicas), Quorums::majority(replicas));
+            for votes in 0..1u32 << replicas {
+                for answers in (0..1u32 << replicas).filter(|set| set.count_ones() as usize >= majority) {
+                    let vote = |replica: &usize| {
+                        let ok = votes & 1 << replica != 0;
+                        held(0, Some(if ok { Vote::Ok } else { Vote::Abstain }), None)
+                    };
+                    let told: Vec<Held> = (0..replicas)
+                        .filter(|replica| answers & 1 << replica != 0)
+                        .map(|at| vote(&at))
+                        .collect();
+                    let said = said(told.iter(), 0, replicas);
+                    let all = votes.count_ones() as usize;
+                    assert!(all < fast || said != Said::No, "{replicas} {votes:b} {answers:b}");
+                    assert!(said != Said::Yes || all >= majority, "{replicas} {votes:b} {answers:b}");
+                    assert!(replicas > 3 || said != Said::Perhaps, "three replicas can always tell");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_under_the_highest_ballot_stands() {
+        let client = held(0, Some(Vote::Ok), Some(Ballot::CLIENT));
+        let taken = held(0, Some(Vote::Abort), Some(TAKEN));
+        assert_eq!(said([&client, &taken].into_iter(), 0, 3), Said::No);
+        let vote = held(0, Some(Vote::Abstain), None);
+        assert_eq!(said([&client, &vote].into_iter(), 0, 3), Said::Yes);
+    }
+
+    #[test]
+    fn the_latest_try_counts_unless_a_takeover_settled_on_an_earlier_one() {
+        let (first, second) = (held(0, Some(Vote::Ok), Some(Ballot::CLIENT)), held(1, Some(Vote::Ok), None));
+        assert_eq!(counting([&first, &second].into_iter()), Some((1, Version(2))));
+        let taken = held(0, Some(Vote::Abort), Some(TAKEN));
+        assert_eq!(counting([&taken, &second].into_iter()), Some((0, Version(1))));
+        assert_eq!(said([&first, &second].into_iter(), 1, 3), Said::No, "an earlier try's vote is none");
     }
 }

@@ -295,3 +295,84 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Update;
+    use isochrone_core::{Blob, ClientId, PartitionId};
+    use isochrone_store::versions::Version;
+
+    const RULES: Rules = Rules { strict: true, blind: false, stale: false };
+    const NEVER: u64 = 0;
+
+    /// Transaction `number` at this timestamp, which reads and writes these keys, all of them never written.
+    fn txn(number: u64, at: u64, reads: &[&str], writes: &[&str]) -> Held {
+        let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+        let participants = Arc::from([PartitionId(0)]);
+        let name =
+            Name { txn: TxnId { client, sequence: number }, participants, attempt: 0, at: Version(at) };
+        let reads = reads.iter().map(|key| (Blob::from(*key), Version(NEVER))).collect();
+        let write = |key: &&str| Update { key: Blob::from(*key), value: Some(Blob::from("v")) };
+        let part = Part { reads, writes: writes.iter().map(write).collect() };
+        let part = Some(Arc::new(part));
+        Held { name, part, vote: Some(Vote::Ok), accepted: None, promised: Ballot::CLIENT }
+    }
+
+    /// What is agreed on where these replicas hold these, all in the same view before.
+    fn merged(replicas: usize, data: &Data, records: &[&[&Held]]) -> BTreeMap<u64, Vote> {
+        let of = |held: &[&Held]| (0, held.iter().map(|held| (*held).clone()).collect::<Vec<_>>());
+        let records = records.iter().enumerate();
+        let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), of(held))).collect();
+        let merged = merge(&records, replicas, data, RULES).unwrap();
+        let vote = |held: &Held| (held.name.txn.sequence, held.vote.unwrap());
+        merged.iter().map(vote).collect()
+    }
+
+    #[test]
+    fn what_a_fast_quorum_may_have_voted_for_stands() {
+        let one = txn(1, 10, &["x"], &["x"]);
+        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&one]])[&1], Vote::Ok);
+        let refused = Held { vote: Some(Vote::Abstain), ..one.clone() };
+        assert_eq!(merged(3, &Data::default(), &[&[&refused], &[&refused]])[&1], Vote::Abstain);
+        // One vote of two: decided anew, and nothing is in its way.
+        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&refused]])[&1], Vote::Ok);
+    }
+
+    /// Of three that were read, two voted for one and one for the other: only the first can have had its votes.
+    #[test]
+    fn two_that_exclude_each_other_do_not_both_stand() {
+        let (one, other) = (txn(1, 10, &["x"], &["x"]), txn(2, 20, &["x"], &["x"]));
+        let votes = merged(5, &Data::default(), &[&[&one], &[&one], &[&other]]);
+        assert_eq!(votes[&1], Vote::Ok);
+        assert_ne!(votes[&2], Vote::Ok);
+    }
+
+    /// A reader was voted for, and a later writer of its key has committed meanwhile: both have their places.
+    #[test]
+    fn a_later_commit_does_not_undo_what_was_decided_before() {
+        let reader = txn(1, 10, &["x"], &["y"]);
+        let mut data = Data::default();
+        data.apply(&txn(2, 20, &[], &["x"]).part.unwrap(), Version(20));
+        assert_eq!(merged(3, &data, &[&[&reader], &[&reader]])[&1], Vote::Ok, "checked by a majority");
+        assert_eq!(merged(5, &data, &[&[&reader], &[&reader], &[]])[&1], Vote::Ok, "it fits");
+        data.apply(&txn(3, 5, &[], &["x"]).part.unwrap(), Version(5));
+        assert_eq!(
+            merged(5, &data, &[&[&reader], &[&reader], &[]])[&1],
+            Vote::Abort,
+            "one in between, though late"
+        );
+    }
+
+    #[test]
+    fn an_acceptance_counts_more_than_votes_and_old_views_do_not_count() {
+        let vote = txn(1, 10, &["x"], &["x"]);
+        let refused = Held { vote: Some(Vote::Abort), accepted: Some(Ballot::CLIENT), ..vote.clone() };
+        assert_eq!(merged(3, &Data::default(), &[&[&vote], &[&refused]])[&1], Vote::Abort);
+        let records = [(1, vec![refused]), (0, vec![vote.clone(), txn(2, 20, &["z"], &["z"])])];
+        let records = records.into_iter().enumerate();
+        let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), held)).collect();
+        let merged = merge(&records, 3, &Data::default(), RULES).unwrap();
+        assert_eq!(merged.len(), 1, "what only an old view knows was not decided: {merged:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Snapshots of a replica's state.
+
+use super::entry::Entry;
+use super::message::{Held, Verdict};
+use super::occ::Margin;
+use super::state::{Past, State};
+use isochrone_core::machine::CHUNK_MAX;
+use isochrone_core::{Blob, ClientId, Export as _, Malformed, Snapshot, wire};
+use isochrone_store::versions::Version;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// A chunk of a snapshot.
+#[derive(Serialize, Deserialize)]
+enum Image {
+    Head { normal: u64, view: u64, forgotten: Version, past: Vec<(ClientId, Past)> },
+    Entries(Vec<Kept>),
+    Margin(Margin),
+    Store(Blob),
+}
+
+/// An entry in a snapshot.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    held: Held,
+    verdict: Option<Verdict>,
+    executed: bool,
+    merged: bool,
+}
+
+impl State {
+    /// The state in chunks.
+    pub fn snapshot(&self) -> Snapshot {
+        let past = self.past.iter().map(|(process, past)| (*process, past.clone())).collect();
+        let head = Image::Head { normal: self.normal, view: self.view, forgotten: self.forgotten, past };
+        let keep = |entry: &Entry| Kept {
+            held: entry.held(),
+            verdict: entry.verdict,
+            executed: entry.executed,
+            merged: entry.merged,
+        };
+        let mut kept: VecDeque<Kept> = self.entries.values().map(keep).collect();
+        let Margin { deleted, late, newest, reads, floor } = self.data.margin();
+        let (mut deleted, mut late, mut reads) = (deleted.into_iter(), late.into_iter(), reads.into_iter());
+        let view = self.data.store().export();
+        let entries = std::iter::from_fn(move || {
+            let taken = fill(|| kept.pop_front());
+            (!taken.is_empty()).then_some(Image::Entries(taken))
+        });
+        let mut first = true;
+        let margin = std::iter::from_fn(move || {
+            let margin = Margin {
+                deleted: fill(|| deleted.next()),
+                late: fill(|| late.next()),
+                reads: fill(|| reads.next()),
+                newest,
+                floor,
+            };
+            let more = !margin.deleted.is_empty() || !margin.late.is_empty() || !margin.reads.is_empty();
+            (std::mem::take(&mut first) || more).then_some(Image::Margin(margin))
+        });
+        let mut index = 0;
+        let store = std::iter::from_fn(move || {
+            let chunk = view.chunk(index)?;
+            index += 1;
+            Some(Image::Store(chunk))
+        });
+        let images = std::iter::once(head).chain(entries).chain(margin).chain(store);
+        Box::new(images.map(|image| Blob::from(wire::encode(&image))))
+    }
+
+    /// Takes in one chunk.
+    ///
+    /// # Errors
+    /// Bytes that are no such chunk.
+    pub fn restore(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let image = wire::decode::<Image>(chunk);
+        match image.map_err(|error| Malformed { what: "tapir chunk", cause: error.to_string() })? {
+            Image::Head { normal, view, forgotten, past } => {
+                (self.normal, self.view, self.forgotten) = (normal, view, forgotten);
+                self.past = past.into_iter().collect();
+            }
+            Image::Entries(kept) => {
+                for Kept { held, verdict, executed, merged } in kept {
+                    self.change(&held.name, |entry| {
+                        (entry.vote, entry.accepted, entry.promised) =
+                            (held.vote, held.accepted, held.promised);
+                        (entry.part, entry.verdict, entry.executed) = (held.part, verdict, executed);
+                        entry.merged = merged;
+                    });
+                }
+            }
+            Image::Margin(margin) => self.data.absorb(margin),
+            Image::Store(chunk) => self.data.absorb_store(&chunk)?,
+        }
+        Ok(())
+    }
+}
+
+/// Takes about as much as a chunk may hold.
+fn fill<T: Serialize>(mut next: impl FnMut() -> Option<T>) -> Vec<T> {
+    let (mut taken, mut size) = (Vec::new(), 0);
+    while size < CHUNK_MAX
+        && let Some(one) = next()
+    {
+        size += wire::encoded_size(&one);
+        taken.push(one);
+    }
+    taken
+}
