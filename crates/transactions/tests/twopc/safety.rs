@@ -47,3 +47,10 @@ fn hot_keys_and_partitions_of_five_break_nothing() {
     hold(&small, 100, 20);
     hold(&Case { replicas: 5, ..small }, 200, 10);
 }
+
+#[test]
+fn a_partition_without_replicas_and_a_single_partition_break_nothing() {
+    let alone = Case { partitions: 5, replicas: 1, ..Case::<Family>::new(FaultSet::ALL, tune) };
+    hold(&alone, 300, 20);
+    hold(&Case { partitions: 1, replicas: 3, ..alone }, 400, 20);
+}
