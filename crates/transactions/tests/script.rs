@@ -117,6 +117,21 @@ impl<F: Family> Play<F> {
         panic!("{}: {keys:?} cannot be read", F::NAME);
     }
 
+    /// What the protocol has said since then, beside its logs: when, who to whom, and the message in short.
+    pub fn conversation(&self, since: Instant) -> String {
+        let mut text = String::new();
+        for line in self.cluster.flow().iter().filter(|line| line.at >= since) {
+            if let FlowEvent::Message { between: (from, to), label, .. } = &line.event
+                && let Some(said) = label.strip_prefix("Own(")
+            {
+                let name = said.split([' ', '(', '{']).next().unwrap_or_default();
+                text +=
+                    &format!("{:>4} {from} -> {to} {name}\n", line.at.since(since).as_millis_f64().round());
+            }
+        }
+        text
+    }
+
     /// Messages of the protocol, beside those of the logs, that left in the last so long.
     pub fn said(&self, span: Span) -> usize {
         let since = self.cluster.now() - span;

@@ -6,7 +6,7 @@ use crate::limits::Bounds;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_replication::Tuning as _;
-use isochrone_replication::multipaxos;
+use isochrone_replication::multipaxos::{self, Form};
 use isochrone_replication::service::Reply;
 
 /// Who coordinates a transaction.
@@ -49,7 +49,12 @@ pub struct Parameters {
 impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         Parameters {
-            log: multipaxos::Parameters { gather: false, ..multipaxos::Parameters::for_rtt(rtt_max) },
+            log: multipaxos::Parameters {
+                form: Form::Prefix,
+                gather: false,
+                lease: false,
+                ..multipaxos::Parameters::for_rtt(rtt_max)
+            },
             coordinator: Coordinator::Local,
             retry: rtt_max * 3 + Span::from_millis(300),
             heartbeat: Span::from_millis(500),
@@ -67,6 +72,16 @@ impl Tuning for Parameters {
         const LEAST: Span = Span::from_millis(1);
         const MOST: Span = Span::from_secs(600);
         self.log.read_from(reader, Reply::Execute);
+        if self.log.form != Form::Prefix {
+            reader.reject("form", "is \"prefix\" in every group of a transaction protocol", "leave it out");
+        }
+        if self.log.lease {
+            reader.reject(
+                "lease",
+                "has no use here: reads are checked by what is replicated",
+                "leave it out",
+            );
+        }
         let coordinators = [("local", Coordinator::Local), ("remote", Coordinator::Remote)];
         self.coordinator = reader.choice("coordinator", self.coordinator, &coordinators);
         self.retry = reader.span("retry", self.retry, LEAST, MOST);

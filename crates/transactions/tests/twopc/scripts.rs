@@ -2,6 +2,7 @@
 
 use crate::latency::{Alone, PLACEMENT_A, key, unit};
 use crate::script::Play;
+use expect_test::expect;
 use isochrone_core::{Blob, NodeId, Span};
 use isochrone_transactions::twopc::{Coordinator, Family};
 use isochrone_transactions::{Outcome, Reason, Refusal, Request, Update};
@@ -11,6 +12,34 @@ const RTT: Span = Span::from_millis(20);
 
 fn play() -> Play<Family> {
     Play::new(&Alone::new(unit(5, RTT), &PLACEMENT_A))
+}
+
+/// Client and coordinator in region 0, participants led in 1 and 2, round trips of 20 ms, syncs of 1 ms.
+#[test]
+fn a_transaction_is_this_conversation() {
+    let mut play = play();
+    let keys = [key(1), key(2)];
+    let begun = play.cluster.now();
+    let (txn, _) = play.begin(0, &keys, &keys);
+    let ticket = play.commit(0, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    play.run(Span::from_secs(1));
+    expect![[r#"
+           0 r0.role1 -> r1.role0.p1 Read
+           0 r0.role1 -> r2.role0.p2 Read
+          10 r1.role0.p1 -> r0.role1 Values
+          10 r2.role0.p2 -> r0.role1 Values
+          20 r0.role1 -> r0.role0 Commit
+          20 r0.role0 -> r1.role0.p1 Prepare
+          20 r0.role0 -> r2.role0.p2 Prepare
+          51 r1.role0.p1 -> r0.role0 Vote
+          52 r2.role0.p2 -> r0.role0 Vote
+          83 r0.role0 -> r0.role1 Ended
+          83 r0.role0 -> r1.role0.p1 Outcome
+          83 r0.role0 -> r2.role0.p2 Outcome
+         114 r1.role0.p1 -> r0.role0 Acknowledged
+         115 r2.role0.p2 -> r0.role0 Acknowledged
+    "#]].assert_eq(&play.conversation(begun));
 }
 
 #[test]
