@@ -126,7 +126,7 @@ impl<F: Family> Play<F> {
             {
                 let name = said.split([' ', '(', '{']).next().unwrap_or_default();
                 text +=
-                    &format!("{:>4} {from} -> {to} {name}\n", line.at.since(since).as_millis_f64().round());
+                    &format!("{:<4} {from} -> {to} {name}\n", line.at.since(since).as_millis_f64().round());
             }
         }
         text

@@ -25,20 +25,20 @@ fn a_transaction_is_this_conversation() {
     assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
     play.run(Span::from_secs(1));
     expect![[r#"
-           0 r0.role1 -> r1.role0.p1 Read
-           0 r0.role1 -> r2.role0.p2 Read
-          10 r1.role0.p1 -> r0.role1 Values
-          10 r2.role0.p2 -> r0.role1 Values
-          20 r0.role1 -> r0.role0 Commit
-          20 r0.role0 -> r1.role0.p1 Prepare
-          20 r0.role0 -> r2.role0.p2 Prepare
-          51 r1.role0.p1 -> r0.role0 Vote
-          52 r2.role0.p2 -> r0.role0 Vote
-          83 r0.role0 -> r0.role1 Ended
-          83 r0.role0 -> r1.role0.p1 Outcome
-          83 r0.role0 -> r2.role0.p2 Outcome
-         114 r1.role0.p1 -> r0.role0 Acknowledged
-         115 r2.role0.p2 -> r0.role0 Acknowledged
+        0    r0.role1 -> r1.role0.p1 Read
+        0    r0.role1 -> r2.role0.p2 Read
+        10   r1.role0.p1 -> r0.role1 Values
+        10   r2.role0.p2 -> r0.role1 Values
+        20   r0.role1 -> r0.role0 Commit
+        20   r0.role0 -> r1.role0.p1 Prepare
+        20   r0.role0 -> r2.role0.p2 Prepare
+        51   r1.role0.p1 -> r0.role0 Vote
+        52   r2.role0.p2 -> r0.role0 Vote
+        83   r0.role0 -> r0.role1 Ended
+        83   r0.role0 -> r1.role0.p1 Outcome
+        83   r0.role0 -> r2.role0.p2 Outcome
+        114  r1.role0.p1 -> r0.role0 Acknowledged
+        115  r2.role0.p2 -> r0.role0 Acknowledged
     "#]].assert_eq(&play.conversation(begun));
 }
 
