@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) struct Leaders {
     groups: Arc<[Group]>,
     known: Vec<Known>,
+    /// The partition that this process leads itself.
+    own: Option<PartitionId>,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -21,7 +23,7 @@ struct Known {
 impl Leaders {
     pub fn new(map: &Map) -> Leaders {
         let first = |group: &Group| Known { process: group.leader(), heard: Instant::ZERO };
-        Leaders { groups: map.groups.clone(), known: map.groups.iter().map(first).collect() }
+        Leaders { groups: map.groups.clone(), known: map.groups.iter().map(first).collect(), own: None }
     }
 
     /// How many partitions there are.
@@ -34,12 +36,31 @@ impl Leaders {
         self.known[usize::from(partition.0)].process
     }
 
+    /// Whom to ask after so many questions without an answer, where an answer may be long in coming: the one that is
+    /// known, and the others by turns, who tell who leads if they know better.
+    pub fn ask(&self, partition: PartitionId, attempts: u32) -> impl Iterator<Item = ProcessId> + use<> {
+        let (known, members) = (self.of(partition), &self.groups[usize::from(partition.0)].members);
+        let place = members.iter().position(|member| member.process == known).unwrap_or(0);
+        let other = members[(place + attempts as usize) % members.len()].process;
+        let other = (other != known && self.own != Some(partition)).then_some(other);
+        std::iter::once(known).chain(other)
+    }
+
+    /// This process leads a partition itself, or does not any more.
+    pub fn lead(&mut self, partition: PartitionId, me: Option<ProcessId>, now: Instant) {
+        self.own = None;
+        if let Some(me) = me {
+            self.note(partition, me, now);
+            self.own = Some(partition);
+        }
+    }
+
     /// A process speaks as the leader of a partition, or is said to be. Whether it may be.
     pub fn note(&mut self, partition: PartitionId, process: ProcessId, now: Instant) -> bool {
         let at = usize::from(partition.0);
         let Some(group) = self.groups.get(at) else { return false };
         let is_member = group.members.iter().any(|member| member.process == process);
-        if is_member {
+        if is_member && self.own != Some(partition) {
             self.known[at] = Known { process, heard: now };
         }
         is_member
@@ -50,7 +71,7 @@ impl Leaders {
     pub fn doubt(&mut self, partition: PartitionId, now: Instant, patience: Span) {
         let at = usize::from(partition.0);
         let (known, members) = (&mut self.known[at], &self.groups[at].members);
-        if now.since(known.heard) >= patience {
+        if now.since(known.heard) >= patience && self.own != Some(partition) {
             let place = members.iter().position(|member| member.process == known.process).unwrap_or(0);
             *known = Known { process: members[(place + 1) % members.len()].process, heard: now };
         }
@@ -86,5 +107,17 @@ mod tests {
         assert_eq!(leaders.of(p), process(2));
         leaders.doubt(p, at(7), second);
         assert_eq!(leaders.of(p), process(0));
+        let asked =
+            |leaders: &Leaders, attempts| leaders.ask(p, attempts).map(|to| to.node.0).collect::<Vec<_>>();
+        leaders.note(p, process(1), at(8));
+        let all: Vec<_> = (0..4).map(|attempts| asked(&leaders, attempts)).collect();
+        assert_eq!(all, [vec![1], vec![1, 2], vec![1, 0], vec![1]]);
+        leaders.lead(p, Some(process(2)), at(8));
+        leaders.note(p, process(1), at(9));
+        leaders.doubt(p, at(100), second);
+        assert_eq!(asked(&leaders, 1), [2]);
+        leaders.lead(p, None, at(100));
+        leaders.note(p, process(1), at(100));
+        assert_eq!(leaders.of(p), process(1));
     }
 }

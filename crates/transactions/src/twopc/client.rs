@@ -146,22 +146,27 @@ impl Client {
         let Some(open) = self.open.get(&sequence) else { return };
         let Some(keys) = open.keys.get(&partition) else { return };
         let (txn, start, keys) = (self.name(sequence), open.start, keys.clone());
-        let to = self.leaders.of(partition);
-        effects.send(to, group::Message::Own(Message::Read { txn, start, keys }));
+        for to in self.leaders.ask(partition, open.attempts) {
+            let keys = keys.clone();
+            effects.send(to, group::Message::Own(Message::Read { txn, start, keys }));
+        }
     }
 
     fn ask_to_commit(&mut self, sequence: u64, effects: &mut Effects<Self>) {
         let Some(open) = self.open.get(&sequence) else { return };
         let Stage::Committing { parts, .. } = &open.stage else { return };
         let (txn, start, below, parts) = (self.name(sequence), open.start, self.below(), parts.clone());
-        let (coordinator, to) = (open.coordinator, self.leaders.of(open.coordinator));
+        let coordinator = open.coordinator;
         // Once; a coordinator that lacks votes asks for them itself.
         let asked = self.parameters.coordinator == Coordinator::Remote && open.attempts == 0;
         for part in parts.iter().filter(|_| asked) {
             let (to, part) = (self.leaders.of(part.partition), part.clone());
             effects.send(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }));
         }
-        effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }));
+        for to in self.leaders.ask(coordinator, open.attempts) {
+            let parts = parts.clone();
+            effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }));
+        }
     }
 
     /// If all has been read, it is the host's turn; what only reads commits by itself.
@@ -323,8 +328,8 @@ impl Client {
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
-        let now = effects.now();
-        if !leader.is_some_and(|leader| self.leaders.note(partition, leader, now)) {
+        let news = leader.filter(|leader| *leader != self.leaders.of(partition));
+        if !news.is_some_and(|leader| self.leaders.note(partition, leader, effects.now())) {
             return;
         }
         let Some(open) = self.open.get_mut(&txn.sequence) else { return };
@@ -334,9 +339,11 @@ impl Client {
         }
         match &open.stage {
             Stage::Reading if !open.values.contains_key(&partition) => {
+                open.attempts = 0;
                 self.ask_to_read(txn.sequence, partition, effects);
             }
             Stage::Committing { .. } if open.coordinator == partition => {
+                open.attempts = 0;
                 self.ask_to_commit(txn.sequence, effects);
             }
             _ => {}
@@ -390,15 +397,9 @@ impl Client {
                 Stage::Reading => {
                     open.keys.keys().filter(|at| !open.values.contains_key(at)).copied().collect()
                 }
-                _ => {
-                    self.leaders.doubt(open.coordinator, now, self.parameters.retry);
-                    Vec::new()
-                }
+                _ => Vec::new(),
             };
-            for partition in missing {
-                self.leaders.doubt(partition, now, self.parameters.retry);
-                self.ask_to_read(sequence, partition, effects);
-            }
+            missing.into_iter().for_each(|partition| self.ask_to_read(sequence, partition, effects));
             self.ask_to_commit(sequence, effects);
         }
     }

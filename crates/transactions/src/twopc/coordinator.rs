@@ -151,8 +151,8 @@ impl Replica {
         leader: Option<ProcessId>,
         turn: &mut Turn<'_>,
     ) {
-        let now = turn.now();
-        if !leader.is_some_and(|leader| self.leaders.note(partition, leader, now)) {
+        let news = leader.filter(|leader| *leader != self.leaders.of(partition));
+        if !news.is_some_and(|leader| self.leaders.note(partition, leader, turn.now())) {
             return;
         }
         let to = self.leaders.of(partition);
@@ -178,7 +178,7 @@ impl Replica {
             && self.state.prepared.get(&txn).is_some_and(|prepared| prepared.coordinator == partition)
             && redirect(due)
         {
-            self.query(txn, turn);
+            self.query(txn, 0, turn);
         }
     }
 
@@ -228,7 +228,6 @@ impl Replica {
             } else if now.since(since) > self.parameters.time_limit {
                 self.decide(txn, Err(Reason::Presumed), turn);
             } else {
-                self.doubt_silent(txn, now);
                 self.ask_to_prepare(txn, turn);
             }
         }
@@ -240,9 +239,9 @@ impl Replica {
             if let Some(decided) = self.state.decided.get(&txn) {
                 let (coordinator, ending) = (self.partition, decided.ending);
                 for partition in &telling.left {
-                    self.leaders.doubt(*partition, now, self.parameters.retry);
-                    let to = self.leaders.of(*partition);
-                    turn.send_ahead(to, Message::Outcome { txn, coordinator, ending });
+                    for to in self.leaders.ask(*partition, due.attempts) {
+                        turn.send_ahead(to, Message::Outcome { txn, coordinator, ending });
+                    }
                 }
             }
             if let Some(telling) = self.telling.get_mut(&txn) {
@@ -256,22 +255,16 @@ impl Replica {
         }
     }
 
-    /// Those that have not voted are asked where they are led, which may have changed.
-    fn doubt_silent(&mut self, txn: TxnId, now: Instant) {
-        let Some(driving) = self.driving.get(&txn) else { return };
-        let silent = driving.parts.keys().filter(|partition| !driving.votes.contains_key(partition));
-        silent.for_each(|partition| self.leaders.doubt(*partition, now, self.parameters.retry));
-    }
-
     /// Asks those to prepare that have not voted.
     fn ask_to_prepare(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         let Some(driving) = self.driving.get(&txn) else { return };
         let (start, below, coordinator) = (driving.start, driving.below, self.partition);
         for (partition, part) in &driving.parts {
             if !driving.votes.contains_key(partition) {
-                let to = self.leaders.of(*partition);
-                let part = part.clone();
-                turn.send_ahead(to, Message::Prepare { txn, start, below, coordinator, part });
+                for to in self.leaders.ask(*partition, driving.due.attempts) {
+                    let part = part.clone();
+                    turn.send_ahead(to, Message::Prepare { txn, start, below, coordinator, part });
+                }
             }
         }
     }

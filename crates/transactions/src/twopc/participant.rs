@@ -285,21 +285,19 @@ impl Replica {
             let again = self.unresolved.get(&txn).map(|due| self.later(*due, turn));
             if let Some(again) = again {
                 self.unresolved.insert(txn, again);
-                if let Some(prepared) = self.state.prepared.get(&txn).filter(|_| again.attempts > 1) {
-                    self.leaders.doubt(prepared.coordinator, now, self.parameters.retry);
-                }
-                self.query(txn, turn);
+                self.query(txn, again.attempts - 1, turn);
             }
         }
     }
 
     /// Asks how a prepared transaction has ended. One that keeps an older one waiting is to end now: what it waits for
     /// elsewhere may be what that one holds.
-    pub(super) fn query(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
+    pub(super) fn query(&mut self, txn: TxnId, attempts: u32, turn: &mut Turn<'_>) {
         let Some(prepared) = self.state.prepared.get(&txn) else { return };
         let wound = self.locks.delays_lesser(Age { start: prepared.start, txn });
-        let to = self.leaders.of(prepared.coordinator);
-        turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
+        for to in self.leaders.ask(prepared.coordinator, attempts) {
+            turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
+        }
     }
 
     /// An older one waits for a prepared transaction: its coordinator is asked sooner.

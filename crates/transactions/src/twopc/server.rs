@@ -138,6 +138,7 @@ impl Replica {
     /// Everything that earlier leaders appended is applied.
     fn serve(&mut self, turn: &mut Turn<'_>) {
         self.serving = true;
+        self.leaders.lead(self.partition, Some(turn.me()), turn.now());
         self.take_prepared(turn);
         let decided: Vec<TxnId> = self.state.decided.keys().copied().collect();
         decided.into_iter().for_each(|txn| self.tell(txn, turn));
@@ -149,6 +150,7 @@ impl Replica {
     /// Forgets what is known to a leader alone.
     fn retire(&mut self) {
         self.serving = false;
+        self.leaders.lead(self.partition, None, Instant::ZERO);
         self.early.clear();
         self.locks = LockTable::new(QUEUE_MAX);
         self.active.clear();

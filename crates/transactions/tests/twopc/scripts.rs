@@ -39,7 +39,8 @@ fn a_transaction_is_this_conversation() {
         83   r0.role0 -> r2.role0.p2 Outcome
         114  r1.role0.p1 -> r0.role0 Acknowledged
         115  r2.role0.p2 -> r0.role0 Acknowledged
-    "#]].assert_eq(&play.conversation(begun));
+    "#]]
+    .assert_eq(&play.conversation(begun));
 }
 
 #[test]
