@@ -3,3 +3,4 @@
 mod latency;
 mod mutations;
 mod safety;
+mod scripts;

@@ -563,3 +563,63 @@ fn fast(
     let enough = votes.iter().filter(alike).count() >= Partition::supermajority(replicas);
     enough.then(|| first.2.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carousel::Parameters;
+    use crate::family::Tuning as _;
+    use isochrone_core::Span;
+
+    const P: PartitionId = PartitionId(3);
+
+    /// What votes settle: by seat, the round of the term, whether it leads, prepared, and the version read.
+    fn settled(replicas: usize, votes: &[(u8, u32, bool, bool, u64)]) -> Option<(bool, u64)> {
+        let vote = |(seat, round, leads, prepared, read): &(u8, u32, bool, bool, u64)| {
+            let at = Version(100 + u64::from(*seat));
+            let verdict = Verdict { prepared: *prepared, versions: vec![Version(*read)], at };
+            let term = Ballot { round: *round, owner: ReplicaId(0) };
+            ((P, ReplicaId(*seat)), (term, *leads, verdict))
+        };
+        let mut votes: BTreeMap<_, _> = votes.iter().map(vote).collect();
+        // Of another partition, they count for nothing here.
+        for seat in 0..7 {
+            let verdict = Verdict { prepared: true, versions: vec![Version(1)], at: Version(1) };
+            let term = Ballot { round: 1, owner: ReplicaId(0) };
+            votes.insert((PartitionId(2), ReplicaId(seat)), (term, seat == 0, verdict));
+        }
+        let knobs = Parameters::for_rtt(Span::from_millis(100));
+        fast(&votes, P, replicas, &knobs).map(|verdict| (verdict.prepared, verdict.at.0))
+    }
+
+    /// S10: the leader among them, all of one term, one decision and the same versions, `Q` of them.
+    #[test]
+    fn only_equal_votes_with_the_leaders_settle() {
+        let all = [(0, 1, true, true, 7), (1, 1, false, true, 7), (2, 1, false, true, 7)];
+        assert_eq!(settled(3, &all), Some((true, 100)), "with the leader's moment");
+        assert_eq!(settled(3, &all[..2]), None, "one too few");
+        assert_eq!(settled(3, &all[1..]), None, "without the leader");
+        let unled = all.map(|(seat, round, _, prepared, read)| (seat, round, false, prepared, read));
+        assert_eq!(settled(3, &unled), None, "nobody says that it leads");
+        let mut mixed = all;
+        mixed[2].1 = 2;
+        assert_eq!(settled(3, &mixed), None, "another term");
+        mixed = all;
+        mixed[2].3 = false;
+        assert_eq!(settled(3, &mixed), None, "another decision");
+        mixed = all;
+        mixed[2].4 = 6;
+        assert_eq!(settled(3, &mixed), None, "the same decision after reading another version");
+        let refused = all.map(|(seat, round, leads, _, read)| (seat, round, leads, false, read));
+        assert_eq!(settled(3, &refused), Some((false, 100)), "a refusal is settled alike");
+    }
+
+    #[test]
+    fn quorums_have_the_published_sizes() {
+        for (replicas, needed) in [(1, 1), (3, 3), (5, 4), (7, 6)] {
+            let votes = |count| (0..count).map(|seat| (seat, 1, seat == 0, true, 0)).collect::<Vec<_>>();
+            assert_eq!(settled(replicas, &votes(needed)), Some((true, 100)), "{replicas}");
+            assert_eq!(settled(replicas, &votes(needed - 1)), None, "{replicas}");
+        }
+    }
+}

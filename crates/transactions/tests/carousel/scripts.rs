@@ -1,0 +1,223 @@
+//! What happens to one transaction, step by step (`specs/carousel.md` 9.2, 9.3).
+
+use crate::latency::{Alone, PLACEMENT_A, key, unit};
+use crate::script::Play;
+use isochrone_core::{Blob, NodeId, Span};
+use isochrone_transactions::carousel::{Basic, Fast, Parameters};
+use isochrone_transactions::{Family, Outcome, Reason, Refusal, Request, Update};
+use std::slice::from_ref;
+
+const RTT: Span = Span::from_millis(20);
+
+fn play<F: Family>() -> Play<F> {
+    Play::new(&Alone::new(unit(6, RTT), &PLACEMENT_A))
+}
+
+fn committed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Committed { .. })
+}
+
+/// Every test for both variants.
+macro_rules! both {
+    ($($name:ident => $test:ident,)+) => {
+        $(#[test]
+        fn $name() {
+            $test::<Basic>();
+            $test::<Fast>();
+        })+
+    };
+}
+
+both! {
+    write_skew_is_refused => write_skew,
+    blind_writers_do_not_mix => blind_writers,
+    readers_share => readers,
+    what_is_declared_and_not_written_stays => subset,
+    a_pending_writer_is_in_the_way_of_readers_at_a_moment => moments,
+    a_client_that_dies_before_it_commits_leaves_nothing => dead_client,
+    a_client_that_dies_after_it_asked_to_commit_is_not_needed => dead_committer,
+    a_commit_survives_its_coordinator => dead_coordinator,
+    what_may_not_be_asked_is_refused_with_the_reason => refusals,
+}
+
+/// S3.
+fn write_skew<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let (first, _) = play.begin(3, &keys, from_ref(&keys[0]));
+    let (second, _) = play.begin(4, &keys, from_ref(&keys[1]));
+    let first = play.commit(3, first, &[(&keys[0], "a")]);
+    let second = play.commit(4, second, &[(&keys[1], "b")]);
+    let both = [play.wait(first), play.wait(second)];
+    assert!(!both.iter().all(committed), "{both:?}");
+}
+
+/// S4.
+fn blind_writers<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    for round in 0..5 {
+        let (first, _) = play.begin(3, &[], &keys);
+        let (second, _) = play.begin(4, &[], &keys);
+        let (a, b) = (format!("a{round}"), format!("b{round}"));
+        let first = play.commit(3, first, &[(&keys[0], a.as_str()), (&keys[1], a.as_str())]);
+        let second = play.commit(4, second, &[(&keys[0], b.as_str()), (&keys[1], b.as_str())]);
+        (play.wait(first), play.wait(second));
+        let values = play.values(0, &keys);
+        assert_eq!(values[0], values[1]);
+    }
+}
+
+/// S7.
+fn readers<F: Family>() {
+    let mut play = play::<F>();
+    let shared = key(1);
+    let own = |region: u16| Blob::from(format!("{region}:own"));
+    let begun: Vec<_> = (0..5)
+        .map(|region| (region, play.begin(region, from_ref(&shared), from_ref(&own(region))).0))
+        .collect();
+    let tickets: Vec<_> =
+        begun.iter().map(|(region, txn)| play.commit(*region, *txn, &[(&own(*region), "x")])).collect();
+    for ticket in tickets {
+        let outcome = play.wait(ticket);
+        assert!(committed(&outcome), "{outcome:?}");
+    }
+}
+
+/// S6.
+fn subset<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(0, &keys, &keys);
+    let ticket = play.commit(0, txn, &[(&keys[0], "one")]);
+    assert!(committed(&play.wait(ticket)));
+    assert_eq!(play.values(5, &keys), [Some("one".to_owned()), None]);
+    let (txn, _) = play.begin(0, &keys, &keys);
+    let ticket = play.ask(0, Request::Abort { txn });
+    assert_eq!(play.wait(ticket), Outcome::Aborted(Reason::Client));
+    play.run(RTT * 4);
+    let (txn, _) = play.begin(4, &keys, &keys);
+    let ticket = play.commit(4, txn, &[(&keys[1], "two")]);
+    assert!(committed(&play.wait(ticket)), "nothing is pending");
+    assert_eq!(play.values(5, &keys), ["one", "two"].map(|text| Some(text.to_owned())));
+}
+
+/// S8: a read at a moment is refused while a writer is prepared, takes the long way, and sees all of it or nothing.
+fn moments<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(3, &[], &keys);
+    let commit = play.commit(3, txn, &[(&keys[0], "x"), (&keys[1], "x")]);
+    let reads: Vec<_> = (0..20)
+        .map(|_| {
+            play.run(Span::from_millis(2));
+            play.ask(4, Request::Begin { reads: keys.to_vec(), writes: Vec::new() })
+        })
+        .collect();
+    assert!(committed(&play.wait(commit)));
+    let mut seen = 0;
+    for ticket in reads {
+        if let Outcome::Snapshot { reads, .. } = play.wait(ticket) {
+            assert_eq!(reads[0].value, reads[1].value);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+/// F1: nobody hears of it any more, and its keys are free within `h + 1` heartbeats.
+fn dead_client<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    play.begin(5, &keys, &keys);
+    play.cluster.kill(play.client(5));
+    play.run(Span::from_millis(500 * 7) + RTT * 4);
+    let (txn, _) = play.begin(4, &keys, &keys);
+    let ticket = play.commit(4, txn, &[(&keys[0], "v")]);
+    assert!(committed(&play.wait(ticket)));
+}
+
+/// F1.
+fn dead_committer<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(5, &keys, &keys);
+    play.commit(5, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    play.run(RTT);
+    play.cluster.kill(play.client(5));
+    play.run(Span::from_secs(3));
+    assert_eq!(play.values(0, &keys), ["a", "b"].map(|text| Some(text.to_owned())));
+}
+
+/// F4: told, then the coordinator's node dies before the decision is replicated; it led a participant too.
+fn dead_coordinator<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(5, &keys, &keys);
+    let ticket = play.commit(5, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    assert!(committed(&play.wait(ticket)));
+    // A client that stands alone is coordinated by the participant with the lowest number.
+    play.cluster.crash(NodeId(1));
+    play.run(Span::from_secs(4));
+    assert_eq!(play.values(0, &keys), ["a", "b"].map(|text| Some(text.to_owned())));
+    play.cluster.restart(NodeId(1));
+    play.run(Span::from_secs(2));
+    assert_eq!(play.values(3, &keys), ["a", "b"].map(|text| Some(text.to_owned())));
+}
+
+fn refusals<F: Family>() {
+    let mut play = play::<F>();
+    let keys = [key(1), key(2)];
+    let mut refused = |request: Request| {
+        let ticket = play.ask(0, request);
+        match play.wait(ticket) {
+            Outcome::Refused(refusal) => refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    let begin =
+        |reads: &[Blob], writes: &[Blob]| Request::Begin { reads: reads.to_vec(), writes: writes.to_vec() };
+    assert_eq!(refused(begin(&[], &[])), Refusal::Empty);
+    assert_eq!(refused(begin(&[keys[0].clone(), keys[0].clone()], &[])), Refusal::Twice(keys[0].clone()));
+    let many: Vec<Blob> = (0..10_001).map(|number| Blob::from(format!("0:{number}"))).collect();
+    assert_eq!(refused(begin(&many, &[])), Refusal::TooLarge { what: "keys", found: 10_001, most: 10_000 });
+    let (txn, _) = play.begin(0, &[], from_ref(&keys[0]));
+    let update = |key: &Blob| vec![Update { key: key.clone(), value: None }];
+    let ticket = play.ask(0, Request::Commit { txn, updates: update(&keys[1]) });
+    assert_eq!(play.wait(ticket), Outcome::Refused(Refusal::Undeclared(keys[1].clone())));
+    let ticket = play.ask(0, Request::Commit { txn, updates: update(&keys[0]) });
+    assert!(committed(&play.wait(ticket)), "what was refused left it open");
+    let ticket = play.ask(0, Request::Abort { txn });
+    assert_eq!(play.wait(ticket), Outcome::Refused(Refusal::NotOpen(txn)));
+}
+
+/// S5: what a follower served was not the latest any more.
+#[test]
+fn a_stale_read_at_a_follower_never_commits() {
+    let mut alone = Alone::<Fast>::new(unit(6, RTT), &PLACEMENT_A);
+    alone.tune = |parameters: &mut Parameters| parameters.early_abort = true;
+    let mut play = Play::new(&alone);
+    let x = key(1);
+    let (mut stale, mut commits) = (0, 0);
+    for round in 0..30 {
+        let (writer, _) = play.begin(1, from_ref(&x), from_ref(&x));
+        let write = play.commit(1, writer, &[(&x, "new")]);
+        // The leader applies the outcome before its follower does.
+        play.run(RTT + Span::from_millis(round));
+        let (reader, reads) = play.begin(3, from_ref(&x), from_ref(&x));
+        let version = reads[0].version;
+        let read = play.commit(3, reader, &[(&x, "newer")]);
+        play.wait(write);
+        match play.wait(read) {
+            Outcome::Aborted(Reason::StaleRead) => stale += 1,
+            Outcome::Committed { at } => {
+                assert!(at > version);
+                commits += 1;
+            }
+            Outcome::Aborted(_) => {}
+            other => panic!("{other:?}"),
+        }
+        play.run(RTT * 5);
+    }
+    assert!(stale > 0 && commits > 0, "{stale} stale, {commits} committed");
+}
