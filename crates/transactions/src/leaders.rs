@@ -18,11 +18,14 @@ struct Known {
     process: ProcessId,
     /// When it last spoke as the leader, or was said to be.
     heard: Instant,
+    /// When another was last passed over for it.
+    turned: Instant,
 }
 
 impl Leaders {
     pub fn new(map: &Map) -> Leaders {
-        let first = |group: &Group| Known { process: group.leader(), heard: Instant::ZERO };
+        let first =
+            |group: &Group| Known { process: group.leader(), heard: Instant::ZERO, turned: Instant::ZERO };
         Leaders { groups: map.groups.clone(), known: map.groups.iter().map(first).collect(), own: None }
     }
 
@@ -61,7 +64,7 @@ impl Leaders {
         let Some(group) = self.groups.get(at) else { return false };
         let is_member = group.members.iter().any(|member| member.process == process);
         if is_member && self.own != Some(partition) {
-            self.known[at] = Known { process, heard: now };
+            (self.known[at].process, self.known[at].heard) = (process, now);
         }
         is_member
     }
@@ -71,9 +74,11 @@ impl Leaders {
     pub fn doubt(&mut self, partition: PartitionId, now: Instant, patience: Span) {
         let at = usize::from(partition.0);
         let (known, members) = (&mut self.known[at], &self.groups[at].members);
-        if now.since(known.heard) >= patience && self.own != Some(partition) {
+        // Once for all who doubt at about the same time.
+        let doubted = now.since(known.heard) >= patience && now.since(known.turned) >= patience / 2;
+        if doubted && self.own != Some(partition) {
             let place = members.iter().position(|member| member.process == known.process).unwrap_or(0);
-            *known = Known { process: members[(place + 1) % members.len()].process, heard: now };
+            (known.process, known.turned) = (members[(place + 1) % members.len()].process, now);
         }
     }
 }

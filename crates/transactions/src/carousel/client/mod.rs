@@ -420,9 +420,11 @@ impl Client {
             if now.since(txn.begun) >= limit {
                 dead.push(*sequence);
             } else if now >= txn.next {
+                // Looked at once a heartbeat.
+                let waited = self.knobs.resend * (1 << txn.attempts.min(BACKOFF_MAX)) + self.knobs.heartbeat;
                 txn.attempts += 1;
                 txn.next = now + self.knobs.resend * (1 << txn.attempts.min(BACKOFF_MAX));
-                late.push(*sequence);
+                late.push((*sequence, waited));
             }
         }
         let (client, below) = (self.me, self.below());
@@ -432,8 +434,8 @@ impl Client {
         for sequence in dead {
             self.time_out(sequence, effects);
         }
-        for sequence in late {
-            self.turn_from_silent(sequence, now);
+        for (sequence, waited) in late {
+            self.turn_from_silent(sequence, now, waited);
             self.advance(sequence, false, effects);
         }
         if !self.open.is_empty() {
@@ -441,8 +443,8 @@ impl Client {
         }
     }
 
-    /// Who has not answered may lead no more.
-    fn turn_from_silent(&mut self, sequence: u64, now: Instant) {
+    /// Who has not answered for so long may lead no more.
+    fn turn_from_silent(&mut self, sequence: u64, now: Instant, waited: Span) {
         let Some(txn) = self.open.get(&sequence) else { return };
         let silent: Vec<PartitionId> = match &txn.stage {
             Stage::Reading { .. } => txn
@@ -458,7 +460,7 @@ impl Client {
             Stage::Open | Stage::Doomed(_) => Vec::new(),
         };
         for partition in silent {
-            self.leaders.doubt(partition, now, self.knobs.resend);
+            self.leaders.doubt(partition, now, waited);
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Coordinated, Partition, Seen, Turn};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Ended, Entry, Part, Verdict, Word};
 use crate::request::{Reason, TxnId, Update};
-use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, ReplicaId};
+use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, ReplicaId, Span};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -506,16 +506,18 @@ impl Partition {
             if running.ended.is_none() && !written && lost && !running.parts.is_empty() {
                 silent.push((*txn, running.parts.clone()));
             } else if now >= running.next {
+                // Looked at once a heartbeat.
+                let waited = knobs.resend * (1 << running.attempts.min(BACKOFF_MAX)) + knobs.heartbeat;
                 running.attempts += 1;
                 running.next = now + knobs.resend * (1 << running.attempts.min(BACKOFF_MAX));
-                late.push((*txn, running.ended.is_some(), now.since(running.since) > knobs.orphan));
+                late.push((*txn, running.ended.is_some(), now.since(running.since) > knobs.orphan, waited));
             }
         }
         for (txn, parts) in silent {
             self.abort(txn, parts, Reason::HeartbeatLost, turn);
         }
-        for (txn, ended, old) in late {
-            self.turn_from_silent(txn, now);
+        for (txn, ended, old, waited) in late {
+            self.turn_from_silent(txn, now, waited);
             let told = |running: &Running| running.written_back;
             let running = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
             match ended {
@@ -526,8 +528,8 @@ impl Partition {
         }
     }
 
-    /// Participants of a transaction that have answered nothing: another replica may lead there by now.
-    fn turn_from_silent(&mut self, txn: TxnId, now: Instant) {
+    /// Participants of a transaction that have answered nothing for so long: another replica may lead there by now.
+    fn turn_from_silent(&mut self, txn: TxnId, now: Instant, waited: Span) {
         let Some(running) = self.lead.as_ref().and_then(|lead| lead.running.get(&txn)) else { return };
         let silent = |partition: &PartitionId| match running.ended {
             Some(_) => !running.acknowledged.contains(partition),
@@ -535,7 +537,7 @@ impl Partition {
         };
         let partitions = running.parts.iter().map(|part| part.partition);
         for partition in partitions.filter(silent).collect::<Vec<_>>() {
-            self.leaders.doubt(partition, now, self.knobs.resend);
+            self.leaders.doubt(partition, now, waited);
         }
     }
 }
@@ -569,7 +571,6 @@ mod tests {
     use super::*;
     use crate::carousel::Parameters;
     use crate::family::Tuning as _;
-    use isochrone_core::Span;
 
     const P: PartitionId = PartitionId(3);
 

@@ -410,7 +410,7 @@ impl Partition {
         }
         for (txn, part, coordinator) in late {
             turn.send_ahead(self.leader_of(coordinator), Word::Status { txn, part });
-            self.leaders.doubt(coordinator, now, self.knobs.resend);
+            self.leaders.doubt(coordinator, now, orphan + self.knobs.heartbeat);
         }
     }
 
