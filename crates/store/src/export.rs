@@ -48,15 +48,16 @@ const FORMAT_HEAD: u8 = 2;
 const FORMAT_SECTION: u8 = 3;
 
 #[derive(Serialize, Deserialize)]
-struct Piece {
-    key: Blob,
-    deadline: Stamp,
-    version: u64,
-    part: Part,
+pub(crate) struct Piece {
+    pub key: Blob,
+    pub deadline: Stamp,
+    pub version: u64,
+    pub part: Part,
 }
 
+/// As much of a value as fits.
 #[derive(Serialize, Deserialize)]
-enum Part {
+pub(crate) enum Part {
     String(Blob),
     Integer(i64),
     Hash(Vec<(Blob, Blob)>),
@@ -74,13 +75,18 @@ type Dated = (StreamId, Vec<(Blob, Blob)>);
 const OVERHEAD: usize = 10;
 
 /// Fills parts with elements until the chunk is full.
-struct Room {
+pub(crate) struct Room {
     left: usize,
     /// Whether anything has been put in: the first element goes in whatever its size.
     used: bool,
 }
 
 impl Room {
+    /// Room for any value.
+    pub fn endless() -> Room {
+        Room { left: usize::MAX, used: false }
+    }
+
     /// Takes elements from the front while they fit. How many, and whether all.
     fn take<T, U>(
         &mut self,
@@ -177,7 +183,7 @@ pub(crate) fn weigh(key: &Blob, entry: &Entry, left: usize) -> Option<usize> {
 
 /// As much of a value behind its first `from` elements as there is room for, how many elements that is, and
 /// whether they are the last.
-fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
+pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
     let one = |bytes: &Blob| bytes.len() + OVERHEAD;
     match value {
         Value::String(bytes) => {
@@ -304,7 +310,11 @@ fn malformed(cause: String) -> Malformed {
     Malformed { what: "store chunk", cause }
 }
 
-fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
+/// Takes in one piece.
+///
+/// # Errors
+/// Refuses what [`View`] cannot have made.
+pub(crate) fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
     let Piece { key, deadline, version, part } = piece;
     if version & 1 == 0 || version >> 63 != 0 {
         return Err(malformed(format!("key {key:?} has version {version:#x}")));

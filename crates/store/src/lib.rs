@@ -21,6 +21,7 @@ mod bits;
 mod chords;
 mod deadlines;
 mod encoding;
+mod entry;
 mod export;
 mod hash;
 mod hashes;

@@ -108,3 +108,23 @@ fn malformed_chunks_are_refused() {
     let mut store = rebuilt(std::slice::from_ref(&chunk));
     assert!(cause(&mut store, &chunk).contains("comes twice"), "the same keys once more");
 }
+
+#[test]
+fn entries_are_whole_and_malformed_ones_are_refused() {
+    let store = large();
+    let mut copy = Store::default();
+    for key in ["hash", "list", "set", "zset", "counter", "giant", "small:7"] {
+        let entry = store.entry(key.as_bytes()).unwrap();
+        copy.enter(&b(key), &entry).unwrap();
+        assert!(
+            copy.agrees(&store, key.as_bytes()) && copy.entry(key.as_bytes()) == Some(entry.clone()),
+            "{key}"
+        );
+        for length in [0, 1, entry.len() / 2, entry.len() - 1] {
+            assert!(Store::default().enter(&b(key), &entry[..length]).is_err(), "{length} bytes of {key}");
+        }
+    }
+    assert_eq!((store.entry(b"none"), copy.len()), (None, 7));
+    let unknown = Store::default().enter(&b("a"), b"\x09abc").unwrap_err();
+    assert_eq!(unknown.to_string(), "malformed entry of a key: format 9, this version knows 1");
+}

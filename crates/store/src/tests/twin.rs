@@ -2,7 +2,7 @@
 
 use super::*;
 use isochrone_core::Export;
-use isochrone_core::command::{ExpiryCondition, Slice};
+use isochrone_core::command::{ExpiryCondition, Slice, Touch};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -355,5 +355,44 @@ proptest! {
             let swept = [&mut store, &mut untouched].map(|store| store.run_at(millis, Operation::Sweep { limit: 9 }));
             prop_assert_eq!(&swept[0], &swept[1]);
         }
+    }
+
+    /// A store whose keys lie elsewhere as bytes, each by itself, and are brought in for each command that touches them,
+    /// answers and changes as one that holds them all.
+    #[test]
+    fn keys_that_lie_elsewhere_are_as_good(
+        commands in prop::collection::vec((1..100u64, operation()), 1..80),
+    ) {
+        let (mut store, mut elsewhere) = (Store::default(), BTreeMap::<Blob, Blob>::new());
+        for (millis, operation) in commands {
+            if operation == Operation::DbSize {
+                continue;
+            }
+            let mut scratch = Store::default();
+            let mut touched = BTreeSet::new();
+            operation.visit(&mut |touch| {
+                if let Touch::Key(key, _) = touch {
+                    touched.insert(key.clone());
+                }
+            });
+            for key in &touched {
+                if let Some(entry) = elsewhere.get(key) {
+                    scratch.enter(key, entry).unwrap();
+                    prop_assert!(scratch.agrees(&store, key) && scratch.enter(key, entry).is_err());
+                }
+            }
+            prop_assert_eq!(scratch.run_at(millis, operation.clone()), store.run_at(millis, operation));
+            for key in touched {
+                prop_assert!(scratch.agrees(&store, &key));
+                match scratch.entry(&key) {
+                    Some(entry) => elsewhere.insert(key, entry),
+                    None => elsewhere.remove(&key),
+                };
+            }
+            prop_assert_eq!(elsewhere.len(), store.len());
+        }
+        let mut whole = Store::default();
+        elsewhere.iter().for_each(|(key, entry)| whole.enter(key, entry).unwrap());
+        prop_assert!(whole == store && whole.digest() == store.digest());
     }
 }
