@@ -54,10 +54,16 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
             Setup = Client<Self::Parameters>,
         >;
 
+    /// Whether each partition has a leader, without which it serves nothing.
+    const LED: bool = true;
+
     /// The knobs where everybody is at most this far apart, before the file is read.
     fn defaults(rtt_max: Span) -> Self::Parameters {
         Self::Parameters::for_rtt(rtt_max)
     }
+
+    /// What the file leaves open, as clients of commands expect it: they take a read for the latest.
+    fn served(_parameters: &mut Self::Parameters) {}
 
     /// What the keyspace promises of transactions that write, and of those that only read.
     fn guarantees(parameters: &Self::Parameters) -> (Guarantee, Guarantee);

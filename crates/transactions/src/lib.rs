@@ -5,6 +5,7 @@
 //! [`Placement`]).
 
 pub mod carousel;
+pub mod commands;
 mod family;
 pub mod group;
 mod leaders;

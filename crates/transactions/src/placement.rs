@@ -1,5 +1,6 @@
 //! Where a protocol of this crate stands, read from a deployment.
 
+use crate::commands;
 use crate::family::{CLIENT, Family, SERVER, Tuning as _};
 use crate::map::{Distances, Group, Map, Split};
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
@@ -15,6 +16,8 @@ pub struct Placement<F: Family> {
     pub clients: Vec<(NodeId, Distances)>,
     /// The knobs.
     pub parameters: F::Parameters,
+    /// How commands are tuned, where clients take them.
+    pub commands: commands::Parameters,
 }
 
 impl<F: Family> Placement<F> {
@@ -39,7 +42,9 @@ impl<F: Family> Placement<F> {
             Group { members: nodes.iter().enumerate().map(member).collect() }
         };
         let groups = groups.iter().enumerate().map(group).collect();
-        Placement { map: Map { keyspace, split, groups }, clients, parameters }
+        let rtt = clients.iter().flat_map(|(_, distances)| distances.rtt.iter().copied()).max();
+        let commands = commands::Parameters::for_rtt(rtt.unwrap_or_default());
+        Placement { map: Map { keyspace, split, groups }, clients, parameters, commands }
     }
 
     /// The process of a client.
@@ -59,6 +64,8 @@ impl<F: Family> Placement<F> {
         let mut parameters = F::defaults(rtt_max);
         let mut reader = keyspace.parameters.read();
         parameters.read_from(&mut reader);
+        let mut commands = commands::Parameters::for_rtt(rtt_max);
+        commands.read_from(&mut reader);
         let bounds = reader.text("bounds", "");
         let bounds: Vec<Blob> =
             bounds.split(',').map(str::trim).filter(|bound| !bound.is_empty()).map(Blob::from).collect();
@@ -79,6 +86,10 @@ impl<F: Family> Placement<F> {
             let local = nodes().map(|node| node.region == client.region).collect();
             (client.id, Distances { rtt, local })
         });
-        Ok(Placement::new(keyspace.id, split, &keyspace.groups(), clients.collect(), parameters))
+        let groups = keyspace.groups();
+        Ok(Placement {
+            commands,
+            ..Placement::new(keyspace.id, split, &groups, clients.collect(), parameters)
+        })
     }
 }

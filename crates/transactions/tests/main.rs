@@ -4,6 +4,7 @@
 
 mod carousel;
 mod cluster;
+mod commands;
 mod crashes;
 mod latency;
 mod script;

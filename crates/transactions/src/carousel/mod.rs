@@ -2,7 +2,7 @@
 //! partition has a replica near the client and votes agree (Yan 2021, chapter 3; `specs/carousel.md`).
 //!
 //! **Guarantee.** Transactions that write are strictly serializable, those that only read serializable: at the moment
-//! that their client's clock says, all of them at once.
+//! that their client's clock says, all of them at once; strictly with `read_only = "latest"`, by the way of the others.
 //!
 //! Reading, preparing and replicating overlap, because a client names its keys at the start (2FI, 1.3). *Basic*: the
 //! leader of each participant partition reads, checks for conflicts and replicates its decision, while the client
@@ -65,7 +65,13 @@ pub struct Basic;
 #[derive(Copy, Clone, Debug)]
 pub struct Fast;
 
-const GUARANTEES: (Guarantee, Guarantee) = (Guarantee::StrictlySerializable, Guarantee::Serializable);
+fn guarantees(parameters: &Parameters) -> (Guarantee, Guarantee) {
+    let reads = match parameters.latest {
+        Some(true) => Guarantee::StrictlySerializable,
+        _ => Guarantee::Serializable,
+    };
+    (Guarantee::StrictlySerializable, reads)
+}
 
 impl family::Family for Basic {
     const NAME: &'static str = "carousel-basic";
@@ -74,8 +80,12 @@ impl family::Family for Basic {
     type Server = Server<Partition>;
     type Client = Client;
 
-    fn guarantees(_: &Parameters) -> (Guarantee, Guarantee) {
-        GUARANTEES
+    fn served(parameters: &mut Parameters) {
+        parameters.latest.get_or_insert(true);
+    }
+
+    fn guarantees(parameters: &Parameters) -> (Guarantee, Guarantee) {
+        guarantees(parameters)
     }
 }
 
@@ -90,7 +100,11 @@ impl family::Family for Fast {
         Parameters::fast(rtt_max)
     }
 
-    fn guarantees(_: &Parameters) -> (Guarantee, Guarantee) {
-        GUARANTEES
+    fn served(parameters: &mut Parameters) {
+        parameters.latest.get_or_insert(true);
+    }
+
+    fn guarantees(parameters: &Parameters) -> (Guarantee, Guarantee) {
+        guarantees(parameters)
     }
 }

@@ -46,6 +46,10 @@ pub struct Parameters {
     pub keep: Span,
     /// How long a client may be silent before what is remembered for it goes.
     pub idle: Span,
+    /// Whether read-only transactions see the latest, as those that write do and by their way; else all of one moment by
+    /// their client's clock, in one round trip, which may lie behind what others have written where clocks differ or a
+    /// leader has failed. Where nothing is said, served keyspaces have the latest, and others a moment (3.6).
+    pub latest: Option<bool>,
     /// How often a read-only transaction is tried at a new moment before it takes the way of the others (8.14).
     pub snapshots: u32,
     /// Transactions that one client process may have open.
@@ -76,6 +80,7 @@ impl Tuning for Parameters {
             ceiling: Span::from_secs(1) + rtt_max,
             keep: Span::from_secs(60),
             idle: Span::from_secs(600),
+            latest: None,
             snapshots: 3,
             open_max: 16_384,
             waiting_max: 4_096,
@@ -97,6 +102,8 @@ impl Tuning for Parameters {
         if self.reads != Reads::Leader && !self.cpc {
             reader.reject("reads", "from followers want fast_path = true", "leave one of them out");
         }
+        self.latest =
+            reader.choice("read_only", self.latest, &[("moment", Some(false)), ("latest", Some(true))]);
         self.early_abort = reader.boolean("early_abort", self.early_abort);
         self.missed = reader.integer("heartbeats_missed", self.missed, 1, 1_000);
         self.limit = reader.span("time_limit", self.limit, least, most);

@@ -151,6 +151,7 @@ pub struct Family;
 
 impl crate::Family for Family {
     const NAME: &'static str = "tapir";
+    const LED: bool = false;
     type Message = Message;
     type Parameters = Parameters;
     type Server = Server;

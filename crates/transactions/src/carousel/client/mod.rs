@@ -139,8 +139,8 @@ impl Client {
         let (sequence, now) = (self.count, effects.now());
         let parts = self.divide(&reads, &writes);
         let stage = match writes.is_empty() {
-            true => Stage::Moment(Reading::default()),
-            false => Stage::Reading { snapshot: false },
+            true if self.knobs.latest != Some(true) => Stage::Moment(Reading::default()),
+            snapshot => Stage::Reading { snapshot },
         };
         let txn = Txn {
             ticket: Some(ticket),

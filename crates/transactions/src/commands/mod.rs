@@ -1,0 +1,205 @@
+//! Commands as transactions: how a keyspace of a transaction protocol is served to clients that speak in commands.
+//!
+//! **What a command becomes.** One transaction. The keys that it names are read, and declared for writing where it may
+//! change them; under a key the protocol's store holds the encoded entry of that key (`Store::entry`): value, deadline and version. What was read goes into an empty store, the command is
+//! executed there by the code that serves every other protocol, so that replies are the same, and the keys that it has
+//! changed are written. `MULTI` and `EXEC` are one command and so one transaction, across partitions and regions;
+//! `WATCH` compares the versions of entries, which are read in the transaction that depends on them. Commands on the
+//! whole keyspace name no keys and are refused.
+//!
+//! **Guarantee.** That of the protocol: commands that write are what its transactions that write are, commands that
+//! only read are its read-only transactions. Where the protocol has read-only transactions that may miss the latest, they
+//! are not taken unless the keyspace says so ([`Family::served`]). A read that finds a key expired by its stamp deletes it, as everywhere, and
+//! then is a transaction that writes.
+//!
+//! **Again.** A transaction that was aborted took no effect, so the command is executed anew, after the pauses of
+//! [`Retry`], until its time is up. What nobody knows the end of is not tried again.
+//!
+//! **Order** (`command.in_order`). Commands that share a key, one of them to change it, are executed in the order in
+//! which they came, whoever asked; so those of one connection are. While a transaction is under way, those behind it
+//! gather, and those that need no other keys go together as the next one: a pipeline of increments of one key costs two
+//! transactions, and clients of one gateway do not abort each other.
+
+mod keys;
+mod lines;
+mod process;
+mod scratch;
+#[cfg(test)]
+mod tests;
+
+pub use process::Commands;
+
+use crate::family::{Client, Family, Server};
+use crate::placement::Placement;
+use crate::request::{self, Outcome, Reason, Request};
+use crate::retry::Retry;
+use isochrone_core::command::{Command, Response};
+use isochrone_core::deployment::ParameterReader;
+use isochrone_core::{Assemble, Blob, Guarantee, PartitionId, Process, Protocol, Span};
+use std::marker::PhantomData;
+use thiserror::Error;
+
+/// What a host asks of a client that takes commands too.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Execute this command, as one transaction.
+    Command(Command),
+    /// A transaction of the host's own. Its values are what it says: an entry only where the host encodes one.
+    Transaction(Request),
+}
+
+/// What it is told.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Answer {
+    /// The command took effect exactly once, with this reply.
+    Replied(Response),
+    /// It took no effect and never will.
+    Refused(Refusal),
+    /// Nobody could say in time; it may or may not take effect.
+    Unknown,
+    /// How the host's own transaction goes on.
+    Transaction(Outcome),
+}
+
+/// Why a command took no effect. The texts begin with the code that clients of Redis know, if there is one.
+#[derive(Clone, Eq, PartialEq, Debug, Error)]
+pub enum Refusal {
+    /// It is about all keys, and a transaction names its keys.
+    #[error(
+        "ERR '{0}' is about the whole keyspace, and commands here are transactions, which name their keys; \
+         name them, or use a keyspace of another protocol"
+    )]
+    Whole(&'static str),
+    /// It was aborted each time until its time was up.
+    #[error(
+        "TRYAGAIN aborted {tries} times within {limit}, at last for {reason}; others change the same keys"
+    )]
+    Contended {
+        /// How often.
+        tries: u32,
+        /// The time it had.
+        limit: Span,
+        /// Why it was aborted at last.
+        reason: Reason,
+    },
+    /// A partition was not to be reached until its time was up.
+    #[error("TRYAGAIN a partition was not reached within {0}; it may be cut off or have no majority")]
+    Unreached(Span),
+    /// Others on the same keys were before it until its time was up.
+    #[error("TRYAGAIN it has waited for {0} behind others on the same keys")]
+    Waited(Span),
+    /// The transaction was not taken up.
+    #[error("{}{}", code(.0), .0)]
+    Transaction(request::Refusal),
+    /// A key holds something that no command has written.
+    #[error("WRONGTYPE key {0:?} holds a value that no command has written; read it as a transaction")]
+    Foreign(Blob),
+    /// Too much waits here.
+    #[error("TRYAGAIN {0} commands wait at this node already; ask again later")]
+    Overloaded(usize),
+}
+
+/// Whether asking again may help.
+fn code(refusal: &request::Refusal) -> &'static str {
+    if matches!(refusal, request::Refusal::Overloaded(_)) { "TRYAGAIN " } else { "ERR " }
+}
+
+/// How commands are tuned.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Parameters {
+    /// When a transaction that was aborted is tried again.
+    pub retry: Retry,
+    /// How long a command is tried at all.
+    pub limit: Span,
+    /// Commands that one client process may have open; more are refused.
+    pub open_max: usize,
+    /// Commands that may go as one transaction.
+    pub gather_max: usize,
+}
+
+impl Parameters {
+    /// The defaults where everybody is at most this far apart.
+    pub fn for_rtt(rtt_max: Span) -> Parameters {
+        Parameters {
+            retry: Retry { tries: u32::MAX, ..Retry::for_rtt(rtt_max) },
+            limit: Span::from_secs(20),
+            open_max: 65_536,
+            gather_max: 256,
+        }
+    }
+
+    /// Reads over these defaults; the caller finishes the reader.
+    pub fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
+        let (least, most) = (Span::from_millis(1), Span::from_secs(3_600));
+        self.limit = reader.span("command_limit", self.limit, least, most);
+        self.open_max = reader.integer("commands_open", self.open_max as u64, 1, 1 << 24) as usize;
+        self.gather_max = reader.integer("commands_gathered", self.gather_max as u64, 1, 1 << 16) as usize;
+    }
+}
+
+/// What a client that takes commands needs to start.
+#[derive(Clone, Debug)]
+pub struct Setup<P> {
+    /// Of the client of transactions inside.
+    pub client: P,
+    /// How commands are tuned.
+    pub parameters: Parameters,
+}
+
+/// The family `F` as nodes serve it: its servers, and clients that take commands beside transactions.
+pub struct Served<F>(PhantomData<F>);
+
+impl<F: Family> Protocol for Served<F> {
+    const NAME: &'static str = F::NAME;
+    type Message = F::Message;
+    type Request = Ask;
+    type Outcome = Answer;
+    type Placement = Placement<F>;
+
+    /// The weaker of the two: what holds for all.
+    fn guarantee(placement: &Placement<F>) -> Guarantee {
+        let (updates, reads) = F::guarantees(&served::<F>(placement));
+        updates.max(reads)
+    }
+
+    fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
+        let (map, parameters) = (&placement.map, served::<F>(placement));
+        for (at, group) in map.groups.iter().enumerate() {
+            for member in group.members.iter() {
+                // There are at most 1,024.
+                let partition = PartitionId(at as u16);
+                host.server::<F::Server>(member.process, Server { map: map.clone(), partition, parameters });
+            }
+        }
+        for (node, distances) in &placement.clients {
+            let client = Client { map: map.clone(), distances: distances.clone(), parameters };
+            let setup = Setup { client, parameters: placement.commands };
+            host.client::<Commands<F::Client>>(placement.client(*node), setup);
+        }
+    }
+}
+
+/// The knobs of the family as clients of commands expect them.
+fn served<F: Family>(placement: &Placement<F>) -> F::Parameters {
+    let mut parameters = placement.parameters;
+    F::served(&mut parameters);
+    parameters
+}
+
+/// The name under which an abort is counted.
+pub(crate) fn counted(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Conflict => "aborted_conflict",
+        Reason::StaleRead => "aborted_stale_read",
+        Reason::Client => "aborted_client_abort",
+        Reason::HeartbeatLost => "aborted_heartbeat_lost",
+        Reason::Presumed => "aborted_presumed",
+        Reason::Unavailable => "aborted_unavailable",
+        Reason::OutOfTime => "aborted_out_of_time",
+    }
+}
+
+/// A process that answers transactions.
+pub trait Transacts: Process<Request = Request, Outcome = Outcome> {}
+
+impl<C: Process<Request = Request, Outcome = Outcome>> Transacts for C {}

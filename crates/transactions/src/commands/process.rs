@@ -1,0 +1,537 @@
+//! The client that takes commands. See the module.
+
+use super::keys::{self, Keys};
+use super::lines::Lines;
+use super::scratch::{Executed, execute};
+use super::{Answer, Ask, Parameters, Refusal, Setup, Transacts, counted};
+use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
+use isochrone_core::command::{Command, Operation, Response};
+use isochrone_core::{
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Mark, Process, ProcessId, Snapshot, Span,
+    StateMachine as _, Ticket, Wrap,
+};
+use isochrone_store::Store;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A client of transactions, and the commands that become its transactions.
+#[derive(Clone, Hash)]
+pub struct Commands<C: Process> {
+    knobs: Parameters,
+    client: C,
+    loan: Loan<C>,
+    /// Whether the client had an input since the last [`Process::settle`].
+    touched: bool,
+    /// The next command, batch, or ticket at the client.
+    next: u64,
+    asked: BTreeMap<u64, Asked>,
+    /// Of commands, by the host's ticket.
+    tickets: BTreeMap<Ticket, u64>,
+    lines: Lines,
+    /// Commands that have all their keys.
+    ready: VecDeque<u64>,
+    batches: BTreeMap<u64, Batch>,
+    /// Batches that are to begin a transaction.
+    go: VecDeque<u64>,
+    /// Batches that are to begin another one, and when.
+    pausing: BTreeSet<(Instant, u64)>,
+    armed: Option<Instant>,
+    /// What the client was asked, by ticket, and on whose behalf.
+    inner: BTreeMap<u64, Of>,
+    /// Of transactions, by the host's ticket.
+    hosts: BTreeMap<Ticket, u64>,
+}
+
+/// A command that is not answered.
+#[derive(Clone, Hash, Debug)]
+struct Asked {
+    /// Nothing once the host has lost interest.
+    ticket: Option<Ticket>,
+    command: Command,
+    keys: Keys,
+    since: Instant,
+    /// How many of its keys it still waits for.
+    missing: usize,
+    /// Whether it is a part of a batch.
+    taken: bool,
+}
+
+/// Commands that go as one transaction, in order.
+#[derive(Clone, Hash, Debug)]
+struct Batch {
+    /// The keys that are let go at the end.
+    held: Keys,
+    /// The commands of the transaction, and its keys.
+    run: Vec<u64>,
+    keys: Keys,
+    /// Commands that go behind them, one by one: together they were too large.
+    rest: VecDeque<u64>,
+    since: Instant,
+    /// Transactions that were aborted.
+    tries: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Hash, Debug)]
+enum Stage {
+    /// It is to begin, or was asked to.
+    Begins,
+    /// It was asked to commit; with these replies, if that succeeds.
+    Commits { txn: TxnId, replies: Vec<Response>, writes: bool },
+}
+
+#[derive(Copy, Clone, Hash, Debug)]
+enum Of {
+    Batch(u64),
+    Host(Ticket),
+    /// The end of a transaction that nobody waits for.
+    Nobody,
+}
+
+/// The timers of a client that takes commands.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Timer<T> {
+    /// One of the client of transactions.
+    Of(T),
+    /// A command is to be tried again.
+    Again,
+}
+
+/// The notes of a client that takes commands.
+#[derive(Clone, Debug)]
+pub enum Noted<M> {
+    /// Of the client of transactions.
+    Of(M),
+    /// Its own.
+    Fact(Fact),
+}
+
+impl<M: Mark> Mark for Noted<M> {
+    fn fact(&self) -> Option<Fact> {
+        match self {
+            Noted::Of(mark) => mark.fact(),
+            Noted::Fact(fact) => Some(fact.clone()),
+        }
+    }
+}
+
+struct Inner;
+
+impl<C: Transacts> Wrap<Commands<C>, C> for Inner {
+    fn message(&self, message: C::Message) -> C::Message {
+        message
+    }
+
+    fn record(&self, record: C::Record) -> C::Record {
+        record
+    }
+
+    fn timer(&self, timer: C::Timer) -> Timer<C::Timer> {
+        Timer::Of(timer)
+    }
+
+    fn mark(&self, mark: C::Mark) -> Noted<C::Mark> {
+        Noted::Of(mark)
+    }
+}
+
+/// Commands of more keys than this go alone: who could go with them is looked for key by key.
+const GATHERING_KEYS_MAX: usize = 64;
+
+impl<C: Transacts> Commands<C> {
+    /// The client inside.
+    #[cfg(test)]
+    pub(super) fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// The same, to be changed.
+    #[cfg(test)]
+    pub(super) fn client_mut(&mut self) -> &mut C {
+        &mut self.client
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Gives the client an input.
+    fn with(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut C, &mut Effects<C>)) {
+        self.touched = true;
+        self.lend(effects, input);
+    }
+
+    fn lend(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut C, &mut Effects<C>)) {
+        let client = &mut self.client;
+        let answers = effects.lend(&mut self.loan, &Inner, |inner| input(client, inner));
+        for (ticket, outcome) in answers {
+            self.answered(ticket.0, outcome, effects);
+        }
+    }
+
+    /// Asks the client.
+    fn request(&mut self, of: Of, request: Request, effects: &mut Effects<Self>) {
+        let ticket = self.number();
+        self.inner.insert(ticket, of);
+        if let Of::Host(host) = of {
+            self.hosts.insert(host, ticket);
+        }
+        self.with(effects, |client, effects| client.request(Ticket(ticket), request, effects));
+    }
+
+    fn answered(&mut self, ticket: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        let of = self.inner.remove(&ticket);
+        if let (Outcome::Aborted(reason), Some(Of::Batch(_) | Of::Host(_))) = (&outcome, of) {
+            effects.mark(Noted::Fact(Fact::Counted(counted(*reason))));
+        }
+        match of {
+            Some(Of::Batch(number)) => self.proceed(number, outcome, effects),
+            Some(Of::Host(ticket)) => {
+                self.hosts.remove(&ticket);
+                effects.complete(ticket, Answer::Transaction(outcome));
+            }
+            Some(Of::Nobody) | None => {}
+        }
+    }
+
+    fn ask(&mut self, ticket: Ticket, command: Command, effects: &mut Effects<Self>) {
+        let mut touched = Keys::default();
+        let refusal = match keys::add(&mut touched, &command.operation) {
+            Err(name) => Some(Refusal::Whole(name)),
+            Ok(()) if self.asked.len() >= self.knobs.open_max => Some(Refusal::Overloaded(self.asked.len())),
+            Ok(()) => None,
+        };
+        if let Some(refusal) = refusal {
+            return effects.complete_ahead(ticket, Answer::Refused(refusal));
+        }
+        if touched.is_empty() {
+            // It depends on nothing.
+            let reply = Store::default().apply(&command);
+            return effects.complete_ahead(ticket, Answer::Replied(reply));
+        }
+        let number = self.number();
+        let missing = self.lines.join(number, &touched);
+        if missing == 0 {
+            self.ready.push_back(number);
+        }
+        let since = effects.now();
+        let asked = Asked { ticket: Some(ticket), command, keys: touched, since, missing, taken: false };
+        self.asked.insert(number, asked);
+        self.tickets.insert(ticket, number);
+    }
+
+    /// A command has all its keys: it begins, and who needs no others goes along.
+    fn start(&mut self, first: u64) {
+        let Some(asked) = self.asked.get_mut(&first) else { return };
+        asked.taken = true;
+        let (held, since) = (asked.keys.clone(), asked.since);
+        let conditional = matches!(asked.command.operation, Operation::Transaction { .. });
+        let (mut run, mut keys) = (vec![first], held.clone());
+        while run.len() < self.knobs.gather_max && held.len() <= GATHERING_KEYS_MAX {
+            let mut next = self.lines.next(&held).into_iter().filter_map(|number| {
+                let asked = self.asked.get(&number)?;
+                self.lines.may_go_with(number, &asked.keys, &held).then_some(number)
+            });
+            let Some(number) = next.next() else { break };
+            drop(next);
+            let Some(asked) = self.asked.get_mut(&number) else { break };
+            asked.taken = true;
+            self.lines.go_with(number, &asked.keys);
+            if conditional {
+                // What the first writes unread it may not write at all; then the others want what was there.
+                for (key, used) in &asked.keys {
+                    keys.entry(key.clone()).or_default().reads |= used.reads;
+                }
+            }
+            run.push(number);
+        }
+        let number = self.number();
+        let (rest, tries, stage) = (VecDeque::new(), 0, Stage::Begins);
+        self.batches.insert(number, Batch { held, run, keys, rest, since, tries, stage });
+        self.go.push_back(number);
+    }
+
+    /// Begins the transaction of a batch.
+    fn begin(&mut self, number: u64, effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        if batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
+            let refusal = Refusal::Waited(self.knobs.limit);
+            return self.fail(number, &Answer::Refused(refusal), effects);
+        }
+        batch.stage = Stage::Begins;
+        let of = |wanted: fn(&keys::Use) -> bool| -> Vec<Blob> {
+            batch.keys.iter().filter(|(_, used)| wanted(used)).map(|(key, _)| key.clone()).collect()
+        };
+        let (reads, writes) = (of(|used| used.reads), of(|used| used.writes));
+        self.request(Of::Batch(number), Request::Begin { reads, writes }, effects);
+    }
+
+    /// The transaction of a batch has come further.
+    fn proceed(&mut self, number: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        match outcome {
+            Outcome::Begun { txn, reads } => self.execute(number, Some(txn), &reads, effects),
+            Outcome::Snapshot { reads, .. } => self.execute(number, None, &reads, effects),
+            Outcome::Committed { .. } => {
+                if let Stage::Commits { replies, .. } = std::mem::replace(&mut batch.stage, Stage::Begins) {
+                    self.finish(number, replies, effects);
+                }
+            }
+            Outcome::Aborted(reason) => self.again(number, reason, effects),
+            Outcome::Unknown => match batch.stage {
+                Stage::Commits { writes: true, .. } => self.fail(number, &Answer::Unknown, effects),
+                // Nothing was to be written.
+                _ => self.again(number, Reason::Unavailable, effects),
+            },
+            // It took too long to come here: it was ended meanwhile.
+            Outcome::Refused(request::Refusal::NotOpen(_)) => self.again(number, Reason::Presumed, effects),
+            Outcome::Refused(refusal) => {
+                if let Stage::Commits { txn, .. } = batch.stage {
+                    self.abandon(Some(txn), effects);
+                }
+                self.refuse(number, Refusal::Transaction(refusal), effects);
+            }
+        }
+    }
+
+    /// What the commands of a batch depend on was read.
+    fn execute(&mut self, number: u64, txn: Option<TxnId>, reads: &[Read], effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        let commands = batch.run.iter().filter_map(|number| self.asked.get(number));
+        let executed = execute(commands.map(|asked| &asked.command), &batch.keys, reads);
+        let Executed { replies, updates } = match executed {
+            Ok(executed) => executed,
+            Err(key) => {
+                self.abandon(txn, effects);
+                return self.refuse(number, Refusal::Foreign(key), effects);
+            }
+        };
+        // A key that was only to be read is to be deleted: its time is over.
+        let mut undeclared = false;
+        for update in &updates {
+            let used = batch.keys.entry(update.key.clone()).or_default();
+            undeclared |= !std::mem::replace(&mut used.writes, true);
+        }
+        match txn {
+            _ if undeclared => {
+                self.go.push_back(number);
+                self.abandon(txn, effects);
+            }
+            None => self.finish(number, replies, effects),
+            Some(txn) => {
+                batch.stage = Stage::Commits { txn, replies, writes: !updates.is_empty() };
+                self.request(Of::Batch(number), Request::Commit { txn, updates }, effects);
+            }
+        }
+    }
+
+    /// Ends a transaction that is open.
+    fn abandon(&mut self, txn: Option<TxnId>, effects: &mut Effects<Self>) {
+        if let Some(txn) = txn {
+            self.request(Of::Nobody, Request::Abort { txn }, effects);
+        }
+    }
+
+    /// A transaction has had no effect.
+    fn again(&mut self, number: u64, reason: Reason, effects: &mut Effects<Self>) {
+        let Parameters { retry, limit, .. } = self.knobs;
+        let now = effects.now();
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        batch.tries = batch.tries.saturating_add(1);
+        batch.stage = Stage::Begins;
+        let wanted = |number: &u64| self.asked.get(number).is_some_and(|asked| asked.ticket.is_some());
+        let going = now.since(batch.since) < limit && batch.run.iter().any(wanted);
+        match retry.pause(batch.tries, reason, effects.random()).filter(|_| going) {
+            Some(pause) => drop(self.pausing.insert((now + pause, number))),
+            None => {
+                let refusal = match reason {
+                    Reason::Unavailable => Refusal::Unreached(limit),
+                    reason => Refusal::Contended { tries: batch.tries, limit, reason },
+                };
+                self.fail(number, &Answer::Refused(refusal), effects);
+            }
+        }
+    }
+
+    /// A transaction was not taken up: where several commands are in it, they go one by one.
+    fn refuse(&mut self, number: u64, refusal: Refusal, effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        if batch.run.len() < 2 {
+            return self.fail(number, &Answer::Refused(refusal), effects);
+        }
+        batch.rest = std::mem::take(&mut batch.run).into();
+        self.go_on(number);
+    }
+
+    /// All commands of a transaction end without reply.
+    fn fail(&mut self, number: u64, answer: &Answer, effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        for command in std::mem::take(&mut batch.run) {
+            self.answer(command, answer.clone(), effects);
+        }
+        self.go_on(number);
+    }
+
+    /// A transaction has taken effect.
+    fn finish(&mut self, number: u64, replies: Vec<Response>, effects: &mut Effects<Self>) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        let run = std::mem::take(&mut batch.run);
+        for (command, reply) in run.into_iter().zip(replies) {
+            self.answer(command, Answer::Replied(reply), effects);
+        }
+        self.go_on(number);
+    }
+
+    fn answer(&mut self, command: u64, answer: Answer, effects: &mut Effects<Self>) {
+        let Some(asked) = self.asked.remove(&command) else { return };
+        if let Some(ticket) = asked.ticket {
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, answer);
+        }
+    }
+
+    /// A batch goes on with what is left of it; if that is nothing, its keys are let go.
+    fn go_on(&mut self, number: u64) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        let next = batch.rest.pop_front();
+        if let Some((command, asked)) = next.and_then(|next| Some((next, self.asked.get(&next)?))) {
+            (batch.run, batch.keys) = (vec![command], asked.keys.clone());
+            (batch.since, batch.tries, batch.stage) = (asked.since, 0, Stage::Begins);
+            return self.go.push_back(number);
+        }
+        let Some(batch) = self.batches.remove(&number) else { return };
+        let mut got = Vec::new();
+        self.lines.leave(&batch.held, |command| got.push(command));
+        self.got(got);
+    }
+
+    /// These have got one more key each.
+    fn got(&mut self, commands: Vec<u64>) {
+        for command in commands {
+            if let Some(asked) = self.asked.get_mut(&command) {
+                asked.missing -= 1;
+                if asked.missing == 0 {
+                    self.ready.push_back(command);
+                }
+            }
+        }
+    }
+}
+
+impl<C: Transacts> Process for Commands<C> {
+    type Setup = Setup<C::Setup>;
+    type Message = C::Message;
+    type Record = C::Record;
+    type Request = Ask;
+    type Outcome = Answer;
+    type Timer = Timer<C::Timer>;
+    type Mark = Noted<C::Mark>;
+
+    fn open(identity: Identity, setup: &Self::Setup) -> Self {
+        Commands {
+            knobs: setup.parameters,
+            client: C::open(identity, &setup.client),
+            loan: Loan::default(),
+            touched: false,
+            next: 0,
+            asked: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            lines: Lines::default(),
+            ready: VecDeque::new(),
+            batches: BTreeMap::new(),
+            go: VecDeque::new(),
+            pausing: BTreeSet::new(),
+            armed: None,
+            inner: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.client.restore(chunk)
+    }
+
+    fn replay(&mut self, record: C::Record) {
+        self.client.replay(record);
+    }
+
+    fn start(&mut self, effects: &mut Effects<Self>) {
+        self.with(effects, C::start);
+    }
+
+    fn receive(&mut self, from: ProcessId, message: C::Message, effects: &mut Effects<Self>) {
+        self.with(effects, |client, effects| client.receive(from, message, effects));
+    }
+
+    fn request(&mut self, ticket: Ticket, ask: Ask, effects: &mut Effects<Self>) {
+        match ask {
+            Ask::Command(command) => self.ask(ticket, command, effects),
+            Ask::Transaction(request) => self.request(Of::Host(ticket), request, effects),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        if let Some(inner) = self.hosts.remove(&ticket) {
+            self.inner.remove(&inner);
+            return self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
+        }
+        let Some(number) = self.tickets.remove(&ticket) else { return };
+        let Some(asked) = self.asked.get_mut(&number) else { return };
+        asked.ticket = None;
+        if !asked.taken
+            && let Some(asked) = self.asked.remove(&number)
+        {
+            let mut got = Vec::new();
+            self.lines.give_up(number, &asked.keys, |command| got.push(command));
+            self.got(got);
+        }
+    }
+
+    fn expire(&mut self, timer: Self::Timer, effects: &mut Effects<Self>) {
+        match timer {
+            Timer::Of(timer) => self.with(effects, |client, effects| client.expire(timer, effects)),
+            Timer::Again => {
+                self.armed = None;
+                while let Some((due, number)) = self.pausing.first().copied()
+                    && due <= effects.now()
+                {
+                    self.pausing.pop_first();
+                    self.go.push_back(number);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        loop {
+            while let Some(number) = self.ready.pop_front() {
+                self.start(number);
+            }
+            if let Some(number) = self.go.pop_front() {
+                self.begin(number, effects);
+            } else if std::mem::take(&mut self.touched) {
+                self.lend(effects, C::settle);
+            } else {
+                break;
+            }
+        }
+        let due = self.pausing.first().map(|(due, _)| *due);
+        if let Some(due) = due.filter(|due| self.armed.is_none_or(|armed| *due < armed)) {
+            self.armed = Some(due);
+            let now = effects.now();
+            effects.arm(Timer::Again, if due > now { due.since(now) } else { Span::ZERO });
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.client.snapshot()
+    }
+
+    fn check(&self) {
+        self.client.check();
+        assert!(!self.asked.is_empty() || self.lines.is_empty(), "keys are held by nobody");
+        let taken = self.asked.values().filter(|asked| asked.taken).count();
+        let members = self.batches.values().map(|batch| batch.run.len() + batch.rest.len()).sum::<usize>();
+        assert!(taken == members, "{taken} commands are taken, and {members} are in batches");
+    }
+}

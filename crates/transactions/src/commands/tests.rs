@@ -1,0 +1,451 @@
+//! Commands over a store of transactions that answers when it is told to.
+
+use super::process::Timer;
+use super::*;
+use crate::request::{Read, TxnId, Update};
+use isochrone_core::command::{Condition, Expiry, Operation, Side};
+use isochrone_core::{
+    ClientId, CommandId, Effect, Effects, Fact, Identity, Instant, KeyspaceId, Malformed, Mark, NodeId,
+    Outbox, ProcessId, Random, Role, Snapshot, Stamp, StateMachine as _, Ticket,
+};
+use isochrone_store::Store;
+use isochrone_store::versions::Version;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+/// Commits what has read the latest, one step at each message.
+#[derive(Clone)]
+struct Plain {
+    values: BTreeMap<Blob, (Version, Option<Blob>)>,
+    open: BTreeMap<u64, Vec<Read>>,
+    waiting: Vec<(Ticket, Request)>,
+    count: u64,
+    begun: u64,
+    bytes_max: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Silent;
+
+impl Mark for Silent {
+    fn fact(&self) -> Option<Fact> {
+        None
+    }
+}
+
+impl Hash for Plain {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.values, &self.open, self.count, self.begun).hash(state);
+    }
+}
+
+impl Plain {
+    fn id(&self, sequence: u64) -> TxnId {
+        CommandId { client: ClientId::from(identity()), sequence }
+    }
+
+    fn read(&self, keys: &[Blob]) -> Vec<Read> {
+        let read = |key: &Blob| {
+            let (version, value) = self.values.get(key).cloned().unwrap_or((Version::NONE, None));
+            Read { key: key.clone(), value, version }
+        };
+        keys.iter().map(read).collect()
+    }
+
+    fn put(&mut self, update: Update) {
+        self.count += 1;
+        self.values.insert(update.key, (Version(self.count), update.value));
+    }
+
+    fn serve(&mut self, request: Request) -> Outcome {
+        match request {
+            Request::Begin { reads, writes } => {
+                self.begun += 1;
+                let reads = self.read(&reads);
+                if writes.is_empty() {
+                    return Outcome::Snapshot { reads, at: Version(self.count) };
+                }
+                let txn = self.id(self.begun);
+                self.open.insert(self.begun, reads.clone());
+                Outcome::Begun { txn, reads }
+            }
+            Request::Commit { txn, updates } => {
+                let reads = self.open.remove(&txn.sequence).expect("it is open");
+                let size = |update: &Update| update.value.as_ref().map_or(0, |value| value.len());
+                let found = updates.iter().map(size).sum();
+                if found > self.bytes_max {
+                    self.open.insert(txn.sequence, reads);
+                    let refusal = request::Refusal::TooLarge { what: "bytes", found, most: self.bytes_max };
+                    return Outcome::Refused(refusal);
+                }
+                let keys: Vec<Blob> = reads.iter().map(|read| read.key.clone()).collect();
+                if self.read(&keys) != reads {
+                    return Outcome::Aborted(Reason::StaleRead);
+                }
+                updates.into_iter().for_each(|update| self.put(update));
+                Outcome::Committed { at: Version(self.count) }
+            }
+            Request::Abort { txn } => {
+                self.open.remove(&txn.sequence).expect("it is open");
+                Outcome::Aborted(Reason::Client)
+            }
+        }
+    }
+}
+
+impl Process for Plain {
+    type Setup = ();
+    type Message = Option<Blob>;
+    type Record = ();
+    type Request = Request;
+    type Outcome = Outcome;
+    type Timer = ();
+    type Mark = Silent;
+
+    fn open(_: Identity, (): &()) -> Plain {
+        let (values, open, waiting) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Plain { values, open, waiting, count: 0, begun: 0, bytes_max: 1_000 }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn replay(&mut self, (): ()) {}
+
+    fn start(&mut self, _: &mut Effects<Self>) {}
+
+    /// One step; with a key, somebody else deletes that first.
+    fn receive(&mut self, _: ProcessId, message: Option<Blob>, effects: &mut Effects<Self>) {
+        if let Some(key) = message {
+            self.put(Update { key, value: None });
+        }
+        for (ticket, request) in std::mem::take(&mut self.waiting) {
+            let outcome = self.serve(request);
+            effects.complete(ticket, outcome);
+        }
+    }
+
+    fn request(&mut self, ticket: Ticket, request: Request, _: &mut Effects<Self>) {
+        self.waiting.push((ticket, request));
+    }
+
+    fn expire(&mut self, (): (), _: &mut Effects<Self>) {}
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+}
+
+fn identity() -> Identity {
+    let process = ProcessId {
+        node: NodeId(0),
+        keyspace: KeyspaceId(1),
+        partition: PartitionId(0),
+        role: Role(1),
+        instance: 0,
+    };
+    Identity { process, incarnation: 1 }
+}
+
+struct Host {
+    commands: Commands<Plain>,
+    outbox: Outbox<Commands<Plain>>,
+    now: Instant,
+    stamp: Stamp,
+    tickets: u64,
+    armed: Option<Instant>,
+    answers: BTreeMap<u64, Answer>,
+    counted: Vec<&'static str>,
+}
+
+impl Host {
+    fn new() -> Host {
+        let parameters =
+            Parameters { limit: Span::from_secs(1), ..Parameters::for_rtt(Span::from_millis(10)) };
+        Host {
+            commands: Commands::open(identity(), &Setup { client: (), parameters }),
+            outbox: Outbox::new(identity().process, Random::seeded(1)),
+            now: Instant::ZERO,
+            stamp: Stamp::from_nanos(1_000_000_000),
+            tickets: 0,
+            armed: None,
+            answers: BTreeMap::new(),
+            counted: Vec::new(),
+        }
+    }
+
+    fn input(&mut self, input: impl FnOnce(&mut Commands<Plain>, &mut Effects<Commands<Plain>>)) {
+        input(&mut self.commands, self.outbox.input(self.now, self.stamp));
+        for effect in self.outbox.drain() {
+            match effect {
+                Effect::Complete { ticket, outcome, .. } => {
+                    assert!(self.answers.insert(ticket.0, outcome).is_none(), "{ticket} is answered twice");
+                }
+                Effect::Arm { timer: Timer::Again, after } => self.armed = Some(self.now + after),
+                Effect::Mark(mark) => {
+                    if let Some(Fact::Counted(name)) = mark.fact() {
+                        self.counted.push(name);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        self.commands.check();
+    }
+
+    fn ask(&mut self, operation: Operation) -> u64 {
+        self.tickets += 1;
+        let (ticket, command) = (Ticket(self.tickets), Command::new(self.stamp, operation));
+        self.input(|commands, effects| commands.request(ticket, Ask::Command(command), effects));
+        self.tickets
+    }
+
+    /// Everything that waits goes a step further; before, somebody else deletes a key.
+    fn step(&mut self, deleted: Option<&str>) {
+        self.input(Commands::settle);
+        let deleted = deleted.map(Blob::from);
+        self.input(|commands, effects| commands.receive(identity().process, deleted, effects));
+        self.input(Commands::settle);
+        if let Some(due) = self.armed.take_if(|due| *due <= self.now) {
+            assert!(due <= self.now);
+            self.input(|commands, effects| commands.expire(Timer::Again, effects));
+        }
+        self.now = self.now + Span::from_millis(10);
+    }
+
+    fn run(&mut self, operation: Operation) -> Answer {
+        let ticket = self.ask(operation);
+        self.told(ticket)
+    }
+
+    fn told(&mut self, ticket: u64) -> Answer {
+        for _ in 0..1_000 {
+            if let Some(answer) = self.answers.remove(&ticket) {
+                return answer;
+            }
+            self.step(None);
+        }
+        panic!("{ticket} is not answered");
+    }
+
+    fn begun(&self) -> u64 {
+        self.commands.client().begun
+    }
+}
+
+fn get(key: &str) -> Operation {
+    Operation::Get { key: key.into() }
+}
+
+fn set(key: &str, value: &str) -> Operation {
+    let (key, value) = (key.into(), value.into());
+    Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
+}
+
+fn incr(key: &str) -> Operation {
+    Operation::IncrBy { key: key.into(), by: 1 }
+}
+
+fn replied(response: Response) -> Answer {
+    Answer::Replied(response)
+}
+
+#[test]
+fn replies_are_those_of_a_store() {
+    let (mut host, mut twin, mut random) = (Host::new(), Store::default(), Random::seeded(7));
+    for number in 0..2_000_u64 {
+        let mut key = || Blob::from(["a", "b", "c", "d"][random.below(4) as usize]);
+        let (one, other) = (key(), key());
+        let operation = match random.below(12) {
+            0 => set(std::str::from_utf8(&one).unwrap(), &number.to_string()),
+            1 => Operation::Push {
+                key: one,
+                values: ["x".into(), number.to_string().as_str().into()].into(),
+                side: Side::Left,
+                only_if_exists: false,
+            },
+            2 => Operation::Pop { key: one, side: Side::Right, count: None },
+            3 => {
+                Operation::SAdd { key: one, members: ["m".into(), number.to_string().as_str().into()].into() }
+            }
+            4 => Operation::Del { keys: [one].into() },
+            5 => Operation::Rename { key: one, target: other, only_if_absent: number % 2 == 0 },
+            6 => Operation::MGet { keys: [one, other].into() },
+            7 => Operation::IncrBy { key: one, by: 3 },
+            8 => Operation::ExpireAt {
+                key: one,
+                at: host.stamp + Span::from_millis(random.below(400)),
+                condition: isochrone_core::command::ExpiryCondition::Always,
+            },
+            9 => Operation::MSet {
+                pairs: [(one, "1".into()), (other, "2".into())].into(),
+                only_if_absent: number % 3 == 0,
+            },
+            10 => Operation::Transaction {
+                watched: [(one.clone(), if number % 2 == 0 { 7 } else { 0 })].into(),
+                operations: [
+                    Operation::Get { key: other.clone() },
+                    Operation::Append { key: other, value: "+".into() },
+                ]
+                .into(),
+            },
+            _ => Operation::Type { key: one },
+        };
+        // Clocks of gateways differ: stamps go back as well.
+        host.stamp = Stamp::from_nanos(1_000_000_000 + number * 20_000_000 - random.below(50) * 1_000_000);
+        let expected = twin.apply(&Command::new(host.stamp, operation.clone()));
+        assert_eq!(host.run(operation.clone()), replied(expected), "{operation:?} at {}", host.stamp);
+    }
+    let keys = ["a", "b", "c", "d"];
+    let held = |key: &&str| {
+        host.commands.client().values.get(key.as_bytes()).is_some_and(|(_, value)| value.is_some())
+    };
+    assert_eq!(keys.iter().filter(|key| held(key)).count(), twin.len());
+}
+
+#[test]
+fn a_pipeline_on_one_key_costs_two_transactions_and_keeps_its_order() {
+    let mut host = Host::new();
+    let first = host.ask(incr("a"));
+    host.input(Commands::settle);
+    let tickets: Vec<u64> = (0..100).map(|_| host.ask(incr("a"))).collect();
+    let read = host.ask(get("a"));
+    let beside = host.ask(incr("b"));
+    assert_eq!(host.told(first), replied(Response::Integer(1)));
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(host.told(ticket), replied(Response::Integer(at as i64 + 2)));
+    }
+    assert_eq!(host.told(read), replied(Response::bulk(b"101")));
+    assert_eq!(host.told(beside), replied(Response::Integer(1)));
+    assert_eq!(host.begun(), 3);
+}
+
+#[test]
+fn what_is_aborted_is_executed_again_on_what_is_there_then() {
+    let mut host = Host::new();
+    host.run(set("a", "5"));
+    let ticket = host.ask(incr("a"));
+    host.step(None);
+    // It has read 5, and somebody deletes the key.
+    host.step(Some("a"));
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+    assert_eq!(host.counted, ["aborted_stale_read"]);
+    // For ever, the command gives up.
+    let ticket = host.ask(incr("a"));
+    while !host.answers.contains_key(&ticket) {
+        host.step(Some("a"));
+    }
+    let Answer::Refused(refusal) = host.told(ticket) else { panic!() };
+    let text = refusal.to_string();
+    assert!(text.starts_with("TRYAGAIN aborted ") && text.contains("stale_read"), "{text}");
+    assert_eq!(host.run(get("a")), replied(Response::Nil));
+}
+
+#[test]
+fn exec_answers_nil_where_a_watched_key_has_changed() {
+    let mut host = Host::new();
+    host.run(set("a", "1"));
+    let Answer::Replied(Response::Integer(version)) = host.run(Operation::Version { key: "a".into() }) else {
+        panic!()
+    };
+    let exec = || Operation::Transaction {
+        watched: [("a".into(), version as u64)].into(),
+        operations: [set("b", "2"), incr("c")].into(),
+    };
+    let replies = vec![Response::Ok, Response::Integer(1)];
+    assert_eq!(host.run(exec()), replied(Response::Array(replies)));
+    // While it is under way, the watched key changes.
+    let ticket = host.ask(exec());
+    host.step(None);
+    host.step(Some("a"));
+    assert_eq!(host.told(ticket), replied(Response::NilArray));
+    host.run(set("b", "3"));
+    assert_eq!(host.run(exec()), replied(Response::NilArray));
+    assert_eq!(host.run(get("b")), replied(Response::bulk(b"3")), "what was to be written unread was not");
+    assert_eq!(host.run(get("c")), replied(Response::bulk(b"1")));
+}
+
+#[test]
+fn a_read_that_finds_a_key_expired_deletes_it() {
+    let mut host = Host::new();
+    let at = host.stamp + Span::from_secs(1);
+    let (key, value) = (Blob::from("a"), Blob::from("v"));
+    host.run(Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::At(at), get: false });
+    host.stamp = at;
+    assert_eq!(host.run(get("a")), replied(Response::Nil));
+    // A gateway whose clock is behind does not see it again.
+    host.stamp = Stamp::from_nanos(at.as_nanos() - 1);
+    assert_eq!(host.run(get("a")), replied(Response::Nil));
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let mut host = Host::new();
+    let refused = |answer| match answer {
+        Answer::Refused(refusal) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    };
+    for operation in [Operation::DbSize, Operation::Flush, Operation::Keys { pattern: "*".into() }] {
+        let name = operation.name();
+        let text = refused(host.run(operation));
+        assert!(text.starts_with(&format!("ERR '{name}' is about the whole keyspace")), "{text}");
+    }
+    let long = "x".repeat(900);
+    // Those behind the first go together, are too large together, and are good one by one.
+    host.ask(set("a", "1"));
+    host.input(Commands::settle);
+    let append = || Operation::Append { key: "a".into(), value: long.as_str().into() };
+    let (first, second, third) = (host.ask(append()), host.ask(append()), host.ask(get("a")));
+    assert_eq!(host.told(first), replied(Response::Integer(901)));
+    let text = refused(host.told(second));
+    assert!(text.starts_with("ERR the transaction has ") && text.ends_with("and may have 1000"), "{text}");
+    assert_eq!(host.told(third), replied(Response::bulk(format!("1{long}").as_bytes())));
+    // Somebody has written plain bytes.
+    host.commands.client_mut().put(Update { key: "raw".into(), value: Some("bytes".into()) });
+    let text = refused(host.run(incr("raw")));
+    assert!(text.starts_with("WRONGTYPE key "), "{text}");
+    host.step(None);
+    assert!(host.commands.client().open.is_empty());
+}
+
+#[test]
+fn what_is_cancelled_is_not_executed_unless_it_has_begun() {
+    let mut host = Host::new();
+    let first = host.ask(incr("a"));
+    host.input(Commands::settle);
+    let second = host.ask(incr("a"));
+    let third = host.ask(incr("a"));
+    for ticket in [first, second] {
+        host.input(|commands, effects| commands.cancel(Ticket(ticket), effects));
+    }
+    assert_eq!(host.told(third), replied(Response::Integer(2)));
+    assert!(host.answers.is_empty());
+}
+
+#[test]
+fn a_host_has_transactions_of_its_own() {
+    let mut host = Host::new();
+    let ask = |host: &mut Host, request| {
+        host.tickets += 1;
+        let ticket = Ticket(host.tickets);
+        host.input(|commands, effects| commands.request(ticket, Ask::Transaction(request), effects));
+        match host.told(ticket.0) {
+            Answer::Transaction(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    let keys = || vec![Blob::from("n")];
+    let Outcome::Begun { txn, .. } = ask(&mut host, Request::Begin { reads: keys(), writes: keys() }) else {
+        panic!()
+    };
+    let update = Update { key: "n".into(), value: Some("plain".into()) };
+    let committed = ask(&mut host, Request::Commit { txn, updates: vec![update] });
+    assert!(matches!(committed, Outcome::Committed { .. }), "{committed:?}");
+    let Outcome::Snapshot { reads, .. } =
+        ask(&mut host, Request::Begin { reads: keys(), writes: Vec::new() })
+    else {
+        panic!()
+    };
+    assert_eq!(reads[0].value, Some(Blob::from("plain")));
+}
