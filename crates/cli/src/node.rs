@@ -25,7 +25,6 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let Arguments { file, name, data, expect_data, insecure } = arguments;
     log::start("info")?;
     let deployment = Arc::new(Deployment::load(&file, &protocols::known().insecure(insecure))?);
-    protocols::serves(&deployment)?;
     let me = find(&deployment, &name)?.clone();
     let shown = file.display();
     if me.peer.is_none() && deployment.nodes().len() > 1 {

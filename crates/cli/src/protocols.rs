@@ -1,6 +1,5 @@
 //! The protocols this program can run: a line each in [`ALL`], and how each is spoken with.
 
-use crate::Usage;
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;
@@ -8,11 +7,13 @@ use isochrone_replication::{
     Family, Replicated, curp, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos,
 };
 use isochrone_store::Store;
+use isochrone_transactions::commands::Served;
 use isochrone_transactions::{Family as TransactionFamily, carousel, tapir, twopc};
-use isochrone_workload::transactions;
+use isochrone_workload::transactions as workload;
 use isochrone_workload::trial::{self, Terms};
 
 mod speech;
+mod transactional;
 
 /// All of them.
 pub(crate) const ALL: &[Entry] = &[
@@ -24,10 +25,10 @@ pub(crate) const ALL: &[Entry] = &[
     entry::<fastpaxos::Family>(),
     entry::<domino::Family>(),
     entry::<curp::primary::Family>(),
-    transactional::<carousel::Fast>(),
-    transactional::<carousel::Basic>(),
-    transactional::<twopc::Family>(),
-    transactional::<tapir::Family>(),
+    transactions::<carousel::Fast>(),
+    transactions::<carousel::Basic>(),
+    transactions::<twopc::Family>(),
+    transactions::<tapir::Family>(),
 ];
 
 /// A protocol as the verbs know it.
@@ -45,7 +46,7 @@ pub(crate) enum Runs {
     /// Commands on keys of one partition.
     Commands {
         /// Runs one seed.
-        trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>,
+        trial: Trial,
         /// Says how nodes run it.
         register: fn(&mut Protocols),
     },
@@ -53,16 +54,19 @@ pub(crate) enum Runs {
     Transactions {
         /// Runs one seed.
         trial: TransactionTrial,
+        /// Runs one seed of commands, each of which becomes a transaction.
+        commands: Trial,
+        /// Says how nodes run it.
+        register: fn(&mut Protocols),
     },
 }
 
+/// Runs one seed of commands.
+pub(crate) type Trial = fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>;
+
 /// Runs one seed of a protocol of transactions.
-pub(crate) type TransactionTrial = fn(
-    &Deployment,
-    KeyspaceId,
-    &Terms<transactions::Workload>,
-    u64,
-) -> Result<transactions::Outcome, ConfigErrors>;
+pub(crate) type TransactionTrial =
+    fn(&Deployment, KeyspaceId, &Terms<workload::Workload>, u64) -> Result<workload::Outcome, ConfigErrors>;
 
 const fn entry<F: Family>() -> Entry {
     Entry {
@@ -77,8 +81,18 @@ const fn entry<F: Family>() -> Entry {
     }
 }
 
-const fn transactional<F: TransactionFamily>() -> Entry {
-    Entry { name: F::NAME, led: true, runs: Runs::Transactions { trial: transactions::run::<F> } }
+const fn transactions<F: TransactionFamily>() -> Entry {
+    Entry {
+        name: F::NAME,
+        led: F::LED,
+        runs: Runs::Transactions {
+            trial: workload::run::<F>,
+            commands: |deployment, keyspace, terms, seed| {
+                trial::run(deployment, keyspace, transactional::bridge::<F>(), terms, seed)
+            },
+            register: |protocols| protocols.register::<Served<F>>(transactional::registration::<F>()),
+        },
+    }
 }
 
 impl Entry {
@@ -101,27 +115,10 @@ pub(crate) fn known() -> Known {
 pub(crate) fn served() -> Protocols {
     let mut protocols = Protocols::default();
     for entry in ALL {
-        if let Runs::Commands { register, .. } = entry.runs {
-            register(&mut protocols);
-        }
+        let (Runs::Commands { register, .. } | Runs::Transactions { register, .. }) = entry.runs;
+        register(&mut protocols);
     }
     protocols
-}
-
-/// Refuses a deployment with a keyspace that nodes cannot serve.
-pub(crate) fn serves(deployment: &Deployment) -> Result<(), Usage> {
-    let simulated = |name: &str| ALL.iter().any(|entry| entry.name == name && entry.transactional());
-    match deployment.keyspaces().iter().find(|keyspace| simulated(&keyspace.protocol)) {
-        None => Ok(()),
-        Some(keyspace) => Err(Usage(format!(
-            "{}:{}: keyspace {:?}: protocol {} is simulated, not served yet\n  use `isochrone sim`, or a keyspace of \
-             another protocol",
-            deployment.file(),
-            keyspace.line,
-            keyspace.name,
-            keyspace.protocol
-        ))),
-    }
 }
 
 /// The entry of a keyspace's protocol.

@@ -5,7 +5,6 @@ use crate::output::{Row, bar, print_json, print_text, table};
 use crate::protocols::{self, Runs};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
-use isochrone_core::deployment::ConfigErrors;
 use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
 use isochrone_plan::Client;
 use isochrone_sim::{FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
@@ -52,15 +51,25 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
     match protocols::of(&deployment, keyspace).map(|entry| &entry.runs) {
         None => bail!("{}: its protocol is not in this program", deployment.file()),
         Some(Runs::Commands { trial, .. }) => commands(&arguments, &deployment, keyspace, *trial),
-        Some(Runs::Transactions { trial }) => transactions::run(&arguments, &deployment, keyspace, *trial),
+        Some(Runs::Transactions { commands: trial, .. }) if of_commands(&arguments) => {
+            commands(&arguments, &deployment, keyspace, *trial)
+        }
+        Some(Runs::Transactions { trial, .. }) => {
+            transactions::run(&arguments, &deployment, keyspace, *trial)
+        }
     }
+}
+
+/// Whether the workload asked for is one of commands, which a keyspace of transactions takes too.
+fn of_commands(arguments: &Sim) -> bool {
+    arguments.workload.as_deref().is_some_and(|name| Workload::named(name).is_ok())
 }
 
 fn commands(
     arguments: &Sim,
     deployment: &Deployment,
     keyspace: KeyspaceId,
-    trial: fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<Outcome, ConfigErrors>,
+    trial: protocols::Trial,
 ) -> anyhow::Result<Status> {
     let faults = faults(arguments)?;
     let name = arguments.workload.as_deref().unwrap_or(if faults.is_empty() { "ycsb-a" } else { "check" });

@@ -14,6 +14,9 @@ use isochrone_workload::simulated::Answer;
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
+/// What a client is told of a command whose outcome nobody knows.
+pub(super) const UNKNOWN: &str = "no answer in time; the command may or may not take effect";
+
 /// By trials.
 pub(super) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
     Bridge {
@@ -103,9 +106,7 @@ fn outcome(outcome: Outcome<Response>) -> gateway::Outcome {
             "{{\"keys\": {keys}, \"bytes\": {bytes}, \"parts\": {stretches}}}"
         )),
         Outcome::Served(served) => gateway::Outcome::Ordered(ranges(&served)),
-        Outcome::Changed | Outcome::Unknown => {
-            gateway::Outcome::Unknown("no answer in time; the command may or may not take effect".to_owned())
-        }
+        Outcome::Changed | Outcome::Unknown => gateway::Outcome::Unknown(UNKNOWN.to_owned()),
     }
 }
 
@@ -138,7 +139,7 @@ fn request(what: &Administration) -> Box<dyn Any + Send> {
 }
 
 /// What a replica of `replication` answers to a change.
-fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
+pub(super) fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
     match outcome.downcast::<Result<(), Refusal>>().map(|outcome| *outcome) {
         Ok(Ok(())) => Ok("done".to_owned()),
         Ok(Err(refusal)) => Err(refusal.to_string()),

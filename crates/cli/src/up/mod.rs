@@ -41,7 +41,6 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
         let keyspace = deployment.choose_keyspace(None)?;
         deployment = deployment.with_protocol(keyspace, &protocol, &protocols::known())?;
     }
-    protocols::serves(&deployment)?;
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
     if plain || std::env::var_os("RUST_LOG").is_some() && !std::io::stderr().is_terminal() {
         log::start("error")?;
