@@ -2,6 +2,7 @@
 
 use super::Parameters;
 use super::closing::Closing;
+use super::handles::Handles;
 use super::message::{Ballot, Message, Note, Nothing};
 use super::timestamps::Timestamps;
 use super::transaction::{Reading, State, Transaction};
@@ -41,8 +42,7 @@ pub struct Client {
     /// Those that wait for the end of others, in their order.
     pub(super) waiting: VecDeque<u64>,
     pub(super) closing: BTreeMap<u64, Closing>,
-    /// How many transactions of this client a partition is not known to have ended.
-    pub(super) blocked: BTreeMap<PartitionId, u32>,
+    pub(super) handles: Handles,
     /// What has ended everywhere and the replicas of a partition were not told.
     pub(super) cleared: BTreeMap<PartitionId, Vec<u64>>,
     pub(super) clearing: bool,
@@ -57,7 +57,7 @@ pub struct Client {
 impl Hash for Client {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.me, &self.timestamps, self.next, &self.open, &self.waiting, &self.closing).hash(hasher);
-        (&self.blocked, &self.cleared, self.clearing, self.left, &self.views).hash(hasher);
+        (&self.handles, &self.cleared, self.clearing, self.left, &self.views).hash(hasher);
     }
 }
 
@@ -107,6 +107,13 @@ impl Client {
         }
     }
 
+    /// A transaction is no longer open.
+    pub(super) fn close(&mut self, sequence: u64) -> Option<Transaction> {
+        let transaction = self.open.remove(&sequence)?;
+        self.handles.free(transaction.handle, sequence);
+        Some(transaction)
+    }
+
     fn begin(&mut self, ticket: Ticket, reads: Vec<Blob>, writes: Vec<Blob>, effects: &mut Effects<Self>) {
         if let Err(refusal) = self.admit(&reads, &writes) {
             return effects.complete_ahead(ticket, Outcome::Refused(refusal));
@@ -116,6 +123,7 @@ impl Client {
         let now = effects.now();
         let transaction = Transaction {
             ticket: Some(ticket),
+            handle: self.handles.take(),
             asked: now,
             limit: now + self.parameters.time_limit,
             reads,
@@ -149,7 +157,8 @@ impl Client {
     pub(super) fn try_begin(&mut self, sequence: u64, effects: &mut Effects<Self>) -> bool {
         let Some(transaction) = self.open.get_mut(&sequence) else { return true };
         if self.parameters.self_blocking
-            && transaction.touches(&self.map).iter().any(|partition| self.blocked.contains_key(partition))
+            && let Some(last) = self.closing.get(&self.handles.last(transaction.handle))
+            && transaction.touches(&self.map).iter().any(|partition| last.open.contains(partition))
         {
             return false;
         }
@@ -258,7 +267,7 @@ impl Client {
         let at = self.timestamps.next(effects.stamp(), transaction.newest());
         if parts.is_empty() {
             self.answer(sequence, Outcome::Committed { at }, effects);
-            self.open.remove(&sequence);
+            self.close(sequence);
             return;
         }
         self.prepare(sequence, 0, at, parts, effects);
@@ -269,7 +278,7 @@ impl Client {
         let outcome = match open {
             // Nobody but this client knows of it.
             Some(Transaction { state: State::Open, .. }) => {
-                self.open.remove(&txn.sequence);
+                self.close(txn.sequence);
                 self.rearm(txn.sequence, effects);
                 Outcome::Aborted(Reason::Client)
             }
@@ -305,7 +314,7 @@ impl Process for Client {
             tickets: BTreeMap::new(),
             waiting: VecDeque::new(),
             closing: BTreeMap::new(),
-            blocked: BTreeMap::new(),
+            handles: Handles::default(),
             cleared: BTreeMap::new(),
             clearing: false,
             left: None,
@@ -371,7 +380,7 @@ impl Process for Client {
         transaction.ticket = None;
         // What is prepared is brought to its end.
         if !matches!(transaction.state, State::Preparing(_)) {
-            self.open.remove(&sequence);
+            self.close(sequence);
             self.waiting.retain(|waiting| *waiting != sequence);
             self.rearm(sequence, effects);
         }

@@ -218,10 +218,7 @@ impl Client {
             tries: 0,
         };
         self.answer(sequence, outcome, effects);
-        self.open.remove(&sequence);
-        for partition in closing.participants.iter() {
-            *self.blocked.entry(*partition).or_default() += 1;
-        }
+        self.close(sequence);
         self.closing.insert(sequence, closing);
         self.tell_end(sequence, effects);
         self.rearm(sequence, effects);
@@ -244,7 +241,6 @@ impl Client {
             for replica in self.replicas(from.partition) {
                 effects.send_ahead(*replica, Message::Settle { txn });
             }
-            self.unblock(from.partition);
         } else if known_before {
             effects.send_ahead(from, Message::Settle { txn });
         }
@@ -259,15 +255,6 @@ impl Client {
             self.rearm(sequence, effects);
         }
         self.wake(effects);
-    }
-
-    fn unblock(&mut self, partition: PartitionId) {
-        if let Some(count) = self.blocked.get_mut(&partition) {
-            *count -= 1;
-            if *count == 0 {
-                self.blocked.remove(&partition);
-            }
-        }
     }
 
     /// Begins what waited and need not any more.
@@ -306,7 +293,7 @@ impl Client {
 
     fn give_up(&mut self, sequence: u64, effects: &mut Effects<Self>) {
         self.answer(sequence, Outcome::Unknown, effects);
-        let given_up = self.open.remove(&sequence);
+        let given_up = self.close(sequence);
         if given_up.is_some_and(|transaction| matches!(transaction.state, State::Preparing(_))) {
             // The replicas end it.
             self.left = Some(self.left.map_or(sequence, |first| first.min(sequence)));
@@ -325,9 +312,8 @@ impl Client {
         if closing.tries < TELLS {
             return self.tell_end(sequence, effects);
         }
-        if let Some(closing) = self.closing.remove(&sequence) {
+        if self.closing.remove(&sequence).is_some() {
             self.left = Some(self.left.map_or(sequence, |first| first.min(sequence)));
-            closing.open.into_iter().for_each(|partition| self.unblock(partition));
             self.wake(effects);
         }
     }

@@ -21,8 +21,9 @@
 //!
 //! **What survives.** Anything but the loss of a majority's journals. The fast path needs `Q` live replicas.
 //!
-//! **Who stands where.** One replica of a partition on each node of its group, one client on every node. A client's
-//! `self_blocking` is per client process: sessions that share a process wait for each other's commits.
+//! **Who stands where.** One replica of a partition on each node of its group, one client on every node. With
+//! `self_blocking` a handle of a client begins nothing at a partition before a majority there knows how its last
+//! transaction ended; a client process has as many handles as it ever had transactions open at once.
 //!
 //! | message | from | to | in |
 //! |---|---|---|---|
@@ -124,6 +125,7 @@ mod closing;
 mod coordinator;
 mod endings;
 mod entry;
+mod handles;
 mod image;
 pub mod message;
 mod mutation;

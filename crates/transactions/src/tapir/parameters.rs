@@ -14,7 +14,8 @@ pub struct Parameters {
     /// Whether a key that anybody is prepared to write refuses its readers, and one that is prepared to be written
     /// later its writers; else only writes that are earlier refuse readers. Serializable either way.
     pub strict_reads: bool,
-    /// Whether a client begins no transaction at a partition before a majority there knows how its last one ended.
+    /// Whether a handle of a client begins no transaction at a partition before a majority there knows how its last one
+    /// ended.
     pub self_blocking: bool,
     /// How long a client waits for a fast quorum of equal votes before it makes do with a majority.
     pub fast_path: Span,

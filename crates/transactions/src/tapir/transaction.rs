@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub struct Transaction {
     /// The request that waits; `None` where the host has lost interest or has nothing asked.
     pub ticket: Option<Ticket>,
+    /// Which handle of its client process it has.
+    pub handle: usize,
     /// When that was asked.
     pub asked: Instant,
     /// When it is given up.

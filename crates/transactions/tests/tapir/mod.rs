@@ -3,4 +3,5 @@
 mod cluster;
 mod faults;
 mod latency;
+mod load;
 mod scripted;
