@@ -14,6 +14,9 @@ pub struct Entry {
     pub part: Option<Arc<Part>>,
     /// The vote, or what was accepted.
     pub vote: Option<Vote>,
+    /// Whether this replica has checked the latest try itself and found nothing in its way. It then holds it until its
+    /// end is known, whatever else it accepts meanwhile: others may still settle on what this vote has helped to.
+    pub checked: bool,
     /// Under whose ballot that was accepted.
     pub accepted: Option<Ballot>,
     /// Whoever coordinates below this is not listened to.
@@ -41,6 +44,7 @@ impl Entry {
             name,
             part: None,
             vote: None,
+            checked: false,
             accepted: None,
             promised: Ballot::CLIENT,
             verdict: None,
@@ -82,6 +86,7 @@ impl Entry {
 
     /// Whether it stands in the way of others.
     pub fn stands(&self) -> bool {
-        self.vote == Some(Vote::Ok) && !self.executed && self.verdict != Some(Verdict::Abort)
+        let holds = self.checked || self.vote == Some(Vote::Ok);
+        holds && !self.executed && self.verdict != Some(Verdict::Abort)
     }
 }

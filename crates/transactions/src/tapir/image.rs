@@ -23,6 +23,7 @@ enum Image {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     held: Held,
+    checked: bool,
     verdict: Option<Verdict>,
     executed: bool,
     merged: bool,
@@ -35,6 +36,7 @@ impl State {
         let head = Image::Head { normal: self.normal, view: self.view, forgotten: self.forgotten, past };
         let keep = |entry: &Entry| Kept {
             held: entry.held(),
+            checked: entry.checked,
             verdict: entry.verdict,
             executed: entry.executed,
             merged: entry.merged,
@@ -81,12 +83,12 @@ impl State {
                 self.past = past.into_iter().collect();
             }
             Image::Entries(kept) => {
-                for Kept { held, verdict, executed, merged } in kept {
+                for Kept { held, checked, verdict, executed, merged } in kept {
                     self.change(&held.name, |entry| {
                         (entry.vote, entry.accepted, entry.promised) =
                             (held.vote, held.accepted, held.promised);
                         (entry.part, entry.verdict, entry.executed) = (held.part, verdict, executed);
-                        entry.merged = merged;
+                        (entry.checked, entry.merged) = (checked, merged);
                     });
                 }
             }

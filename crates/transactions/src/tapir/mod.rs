@@ -83,7 +83,8 @@
 //! A later try cannot have been decided OK: each decree needs a majority, which meets that of the promises.
 //!
 //! *Serializability.* A decree OK has been checked ([`occ::check`]) by a majority, each of which holds the transaction
-//! among its prepared ones from its check until it is executed. Two transactions decided OK were hence checked by a
+//! among its prepared ones from its check until its end is known and executed: even where it accepts meanwhile, under
+//! somebody's ballot, that it be not OK, since a later ballot may not hear of that. Two transactions decided OK were hence checked by a
 //! common replica, the second beside the first or what it wrote. The check lets no two pass where one reads a version
 //! that the other overwrites below the reader's timestamp; so every transaction has read what the order of timestamps
 //! says. That the majority has checked is what the client's rule (`f + 1` votes OK) gives; `Q` votes are more. In a

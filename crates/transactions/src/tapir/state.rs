@@ -2,7 +2,7 @@
 
 use super::Mutation;
 use super::entry::Entry;
-use super::message::{Ended, Held, Name, Record, Verdict};
+use super::message::{Ended, Held, Name, Record, Verdict, Vote};
 use super::occ::{Data, Prepared};
 use crate::request::TxnId;
 use isochrone_core::{ClientId, ProcessId};
@@ -125,6 +125,7 @@ impl State {
                     entry.name = name.clone();
                     entry.part = Some(part);
                     (entry.vote, entry.accepted, entry.merged) = (Some(vote), None, false);
+                    entry.checked = vote == Vote::Ok;
                 });
             }
             Record::Accepted { name, part, ballot, vote } => self.change(&name, |entry| {
@@ -233,6 +234,7 @@ impl State {
             self.change(&held.name, |entry| {
                 entry.part = held.part.or(entry.part.take());
                 (entry.vote, entry.accepted) = (held.vote, held.accepted);
+                entry.checked = held.vote == Some(Vote::Ok);
                 (entry.name, entry.promised, entry.merged) = (held.name.clone(), held.promised, true);
             });
         }

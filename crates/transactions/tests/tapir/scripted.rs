@@ -6,9 +6,9 @@ use isochrone_check::transactions::{
 use isochrone_check::{Budget, Outcome as Ended, Value};
 use isochrone_core::{Blob, Fact, Instant, KeyspaceId, NodeId, ProcessId, Span, Ticket};
 use isochrone_sim::{Config, Driver, Next, NodeConfig, Session, Simulation};
-use isochrone_transactions::tapir::{Family, Order, Standing};
+use isochrone_transactions::tapir::{Family, Order, Parameters, Standing};
 use isochrone_transactions::{
-    Distances, Outcome, Placement, Reason, Request, Split, Transactional, TxnId, Update,
+    Distances, Outcome, Placement, Reason, Request, Split, Transactional, Tuning as _, TxnId, Update,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -54,6 +54,15 @@ const WAY: Span = Span::from_millis(5);
 
 impl Stage {
     fn new(nodes: u16, groups: &[&[u16]], slow: &[(u16, u16, Span)]) -> Stage {
+        Stage::tuned(nodes, groups, slow, |_| {})
+    }
+
+    fn tuned(
+        nodes: u16,
+        groups: &[&[u16]],
+        slow: &[(u16, u16, Span)],
+        tune: impl FnOnce(&mut Parameters),
+    ) -> Stage {
         let names: Vec<String> = (0..nodes).map(|node| format!("n{node}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let delay = |from: u16, to: u16| {
@@ -73,7 +82,8 @@ impl Stage {
             groups.iter().map(|group| group.iter().map(|node| NodeId(*node)).collect()).collect();
         let bounds: Vec<Blob> = (1..groups.len()).map(|at| Blob::from(vec![b'a' + at as u8])).collect();
         let split = if bounds.is_empty() { Split::Hash } else { Split::Ranges(bounds.into()) };
-        let parameters = <Family as isochrone_transactions::Family>::defaults(Span::from_millis(10));
+        let mut parameters = Parameters::for_rtt(Span::from_millis(10));
+        tune(&mut parameters);
         let placement = Placement::new(KeyspaceId(1), split, &groups, clients.collect(), parameters);
         let mut simulation = Simulation::new(config, &placement);
         simulation.boot();
@@ -324,11 +334,7 @@ fn what_does_not_fit_beside_what_committed_had_no_fast_quorum() {
 #[test]
 fn a_client_blocks_itself() {
     for (blocking, begun) in [(true, false), (false, true)] {
-        let mut stage = Stage::new(4, &[&[0, 1, 2]], &[]);
-        stage.placement.parameters.self_blocking = blocking;
-        let config = Config::new(1, &["a", "b", "c", "d"], vec![vec![WAY; 4]; 4]);
-        stage.simulation = Simulation::new(Config { sessions: 0, ..config }, &stage.placement);
-        stage.simulation.boot();
+        let mut stage = Stage::tuned(4, &[&[0, 1, 2]], &[], |tuned| tuned.self_blocking = blocking);
         let (txn, _) = stage.begin(3, &["a"], &["a"]);
         let ticket = stage.commit(3, txn, &["a"], "x");
         stage.pass(10);
@@ -339,5 +345,27 @@ fn a_client_blocks_itself() {
         assert_eq!(stage.outcome(next).is_some(), begun, "self_blocking {blocking}");
         stage.pass(11);
         assert!(stage.outcome(next).is_some(), "a round trip later");
+    }
+}
+
+/// A client that counts one vote less tells its host what the replicas cannot know.
+#[test]
+fn a_smaller_fast_quorum_loses_what_was_told() {
+    for bug in [false, true] {
+        let mut stage = Stage::tuned(4, &[&[0, 1, 2]], &[], |tuned| {
+            assert!(!bug || tuned.plant("fast-quorum-too-small"));
+        });
+        let (txn, _) = stage.begin(3, &["a"], &["a"]);
+        stage.connect(3, &[2], false);
+        let ticket = stage.commit(3, txn, &["a"], "x");
+        stage.pass(10);
+        let told = matches!(stage.outcome(ticket), Some(Outcome::Committed { .. }));
+        stage.simulation.crash(NodeId(3));
+        stage.connect(3, &[0, 1], false);
+        stage.simulation.crash(NodeId(1));
+        stage.pass(20_000);
+        stage.assert_quiet();
+        let lost = stage.read(0, &["a"]) == [None];
+        assert_eq!((told, lost), (bug, true));
     }
 }
