@@ -47,7 +47,7 @@ fn excess(lab: &mut Lab, workload: &'static str) -> anyhow::Result<Finding> {
 
 /// What handling a message costs a server of the local cluster: such that Carousel Basic falls behind its target where
 /// it is published to, and for all systems the same (`specs/carousel.md` 8.22).
-const SERVICE: Cost = Cost { fixed: Span::from_micros(14), send: Span::from_micros(7), picos_per_byte: 0 };
+const SERVICE: Cost = Cost { fixed: Span::from_micros(60), send: Span::from_micros(30), picos_per_byte: 0 };
 
 /// The local cluster: 5 ms between its parts, as many clients as can have a machine in the simulator.
 fn cluster(protocol: &'static str, target: u64) -> Experiment {

@@ -16,6 +16,7 @@ mod redis;
 mod replace;
 mod resp;
 mod safety;
+mod transactional;
 mod transactions;
 mod up;
 mod verbs;
