@@ -9,7 +9,7 @@ use super::{Coordinated, Partition, Seen, Turn};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Ended, Entry, Part, Verdict, Word};
 use crate::request::{Reason, TxnId, Update};
-use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, ReplicaId, Span};
+use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, Quorums, ReplicaId, Span};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,13 +84,7 @@ impl Partition {
         self.state.coordinated.get(&txn).map_or_else(|| self.is_past(txn), |known| known.ended.is_some())
     }
 
-    pub(super) fn on_begin(
-        &mut self,
-        _client: ProcessId,
-        txn: TxnId,
-        parts: Arc<[Part]>,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn on_begin(&mut self, txn: TxnId, parts: Arc<[Part]>, turn: &mut Turn<'_>) {
         if self.is_past(txn) || self.state.coordinated.contains_key(&txn) {
             return;
         }
@@ -138,13 +132,7 @@ impl Partition {
     }
 
     /// The client gives up. After it has asked to commit it cannot any more.
-    pub(super) fn on_abort(
-        &mut self,
-        _client: ProcessId,
-        txn: TxnId,
-        parts: Arc<[Part]>,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn on_abort(&mut self, txn: TxnId, parts: Arc<[Part]>, turn: &mut Turn<'_>) {
         let known = self.state.coordinated.get(&txn);
         if known.is_some_and(|known| known.ended.is_some() || known.write.is_some())
             || known.is_none() && self.is_past(txn)
@@ -562,7 +550,7 @@ fn fast(
             if any_versions { verdict.prepared == first.2.prepared } else { verdict.matches(&first.2) };
         same && (any_term || *term == first.0)
     };
-    let enough = votes.iter().filter(alike).count() >= Partition::supermajority(replicas);
+    let enough = votes.iter().filter(alike).count() >= Quorums::supermajority(replicas);
     enough.then(|| first.2.clone())
 }
 

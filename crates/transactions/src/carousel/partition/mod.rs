@@ -17,7 +17,7 @@ use crate::request::{TxnId, Update};
 use claims::Claims;
 use coordinator::Running;
 use isochrone_core::{
-    Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, Quorums, ReplicaId, Span, Stamp,
+    Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
 };
 use isochrone_replication::multipaxos;
 use isochrone_store::versions::{Version, Versions};
@@ -146,11 +146,6 @@ fn plus(version: Version, span: Span) -> Version {
 }
 
 impl Partition {
-    /// The votes that settle this partition without its log.
-    fn supermajority(replicas: usize) -> usize {
-        Quorums::supermajority(replicas)
-    }
-
     /// Who is thought to lead a group.
     fn leader_of(&self, partition: PartitionId) -> ProcessId {
         match self.lead {

@@ -9,7 +9,7 @@ use isochrone_store::versions::Version;
 use std::sync::Arc;
 
 /// Ended transactions that are asked about in one message.
-const CLOSABLE_MAX: usize = 1_024;
+const CLOSABLE_MAX: usize = 8_192;
 
 impl Partition {
     /// Gives a message to who leads: to this replica where it is ready, later where it is about to be, and else back.
@@ -31,7 +31,7 @@ impl Partition {
             }
             Word::Begin { txn, below, parts } => {
                 self.hear(txn.client, below, turn);
-                self.on_begin(from, txn, parts, turn);
+                self.on_begin(txn, parts, turn);
             }
             Word::Commit { txn, below, parts, updates, seen } => {
                 self.hear(txn.client, below, turn);
@@ -39,7 +39,7 @@ impl Partition {
             }
             Word::Abort { txn, below, parts } => {
                 self.hear(txn.client, below, turn);
-                self.on_abort(from, txn, parts, turn);
+                self.on_abort(txn, parts, turn);
             }
             Word::Heartbeat { client, below, open } => {
                 self.hear(client, below, turn);
@@ -421,7 +421,7 @@ impl Partition {
             return;
         };
         lead.sweeps += 1;
-        if !lead.sweeps.is_multiple_of(8) {
+        if !lead.sweeps.is_multiple_of(2) {
             return;
         }
         let mut over = |txn: &TxnId| {
