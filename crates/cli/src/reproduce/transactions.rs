@@ -108,7 +108,7 @@ impl Experiment {
     /// Runs it; nothing where its protocol is not in this program.
     fn run(&self) -> anyhow::Result<Option<Outcome>> {
         let found = protocols::ALL.iter().find(|entry| entry.name == self.protocol);
-        let Some(Runs::Transactions { trial }) = found.map(|entry| &entry.runs) else { return Ok(None) };
+        let Some(Runs::Transactions { trial, .. }) = found.map(|entry| &entry.runs) else { return Ok(None) };
         let (deployment, sessions) = self.deployment()?;
         let mut terms = Terms::quiet(Workload::named(self.workload)?, self.duration);
         let clients: u32 = sessions.iter().sum();

@@ -1,4 +1,4 @@
-//! Keyspaces of transactions: simulated, planned, checked, and refused where they are not served.
+//! Keyspaces of transactions: simulated, planned and checked.
 
 use crate::processes::outcome;
 use serde_json::Value;
@@ -86,28 +86,13 @@ fn the_partitions_of_a_ring_are_as_many_as_are_asked_for() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_and_says_what_does() {
-    for words in [
-        &["up", "--config", EC2, "--plain"][..],
-        &["node", EC2, "--name", "us-west", "--data", "no-such-folder"],
-        &["bench", EC2],
-    ] {
-        let (status, out, err) = outcome(words);
-        assert_eq!(status, 2, "{words:?}\n{out}\n{err}");
-        let expected = "keyspace \"main\": protocol carousel-fast is simulated, not served yet\n  \
-                        use `isochrone sim`, or a keyspace of another protocol";
-        assert!(err.contains(expected), "{words:?}: {err}");
-    }
-}
-
-#[test]
 fn flags_of_commands_are_refused_for_transactions_and_the_other_way_round() {
     for (words, expected) in [
         (&["sim", EC2, "--conflict", "3"][..], "of transactions say --zipf and --records"),
         (&["sim", EC2, "--moves", "3"], "keys of transactions stay in their partitions"),
         (&["sim", EC2, "--zipf", "1.5"], "the exponent is above 0 and below 1"),
         (&["sim", EC2, "--records", "3"], "use at least 10"),
-        (&["sim", EC2, "--workload", "ycsb-a"], "there are retwis, ycsbt, smallbank, bank, txn-check"),
+        (&["sim", EC2, "--workload", "tpcc"], "there are retwis, ycsbt, smallbank, bank, txn-check"),
         (&["sim", FIVE, "--workload", "retwis"], "its transactions are more than multipaxos does"),
         (&["sim", FIVE, "--retry"], "--zipf and --retry are for transactions"),
         (&["plan", EC2, "--conflict", "3"], "what transactions pay for it, `isochrone sim` shows"),
