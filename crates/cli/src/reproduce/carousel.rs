@@ -45,9 +45,9 @@ fn excess(lab: &mut Lab, workload: &'static str) -> anyhow::Result<Finding> {
     Ok(tapir.zip(fast).map(|(tapir, fast)| 100.0 * (tapir / fast - 1.0)).into())
 }
 
-/// What handling a message costs a server of the local cluster: such that Carousel Basic falls behind its target where
-/// it is published to, and for all systems the same (`specs/carousel.md` 8.22).
-const SERVICE: Cost = Cost { fixed: Span::from_micros(60), send: Span::from_micros(30), picos_per_byte: 0 };
+/// What handling a message costs a server of the local cluster: such that Carousel Basic meets 8,000 transactions a second
+/// and not 10,000, for all systems the same (`specs/carousel.md` 8.22).
+const SERVICE: Cost = Cost { fixed: Span::from_micros(40), send: Span::from_micros(20), picos_per_byte: 0 };
 
 /// The local cluster: 5 ms between its parts, as many clients as can have a machine in the simulator.
 fn cluster(protocol: &'static str, target: u64) -> Experiment {
@@ -184,7 +184,7 @@ fn slow_path(_: &mut Lab) -> anyhow::Result<Finding> {
 }
 
 const SWEPT: &str = "targets of 2,000, 4,000, 5,000, 6,000, 8,000 and 10,000; the cost of a message is chosen so that \
-                     Basic falls behind where it is published to: only the order of the systems compares";
+                     Basic meets 8,000 and not 10,000: only the order of the systems compares";
 
 const MEASURES: &[Measure] = &[
     measure("CAR-001", |lab| median(lab, TAPIR, "retwis"), TAPIR_RETWIS),
