@@ -26,6 +26,7 @@ mod process;
 mod scratch;
 #[cfg(test)]
 mod tests;
+pub mod values;
 
 pub use process::Commands;
 
@@ -44,7 +45,7 @@ use thiserror::Error;
 pub enum Ask {
     /// Execute this command, as one transaction.
     Command(Command),
-    /// A transaction of the host's own. Its values are what it says: an entry only where the host encodes one.
+    /// A transaction of the host's own. Its values are entries of keys where commands are to understand them ([`values`]).
     Transaction(Request),
 }
 
