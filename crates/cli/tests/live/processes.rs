@@ -146,7 +146,8 @@ pub fn deployment(folder: &Path, name: &str, cluster: &str, nodes: &[Addresses])
     deployment_of(folder, name, cluster, nodes, "multipaxos")
 }
 
-/// As [`deployment`], of this protocol; with a knob behind its name, with that switched on.
+/// As [`deployment`], of this protocol; with a knob behind its name, with that switched on; with a number there, in so
+/// many partitions.
 pub fn deployment_of(
     folder: &Path,
     name: &str,
@@ -168,7 +169,9 @@ pub fn deployment_of(
     }
     let (protocol, knob) = protocol.split_once(' ').unwrap_or((protocol, ""));
     writeln!(text, "[[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"").expect("a string");
-    if !knob.is_empty() {
+    if knob.parse::<u16>().is_ok() {
+        writeln!(text, "partitions = {knob}").expect("a string");
+    } else if !knob.is_empty() {
         writeln!(text, "parameters = {{ {knob} = true }}").expect("a string");
     }
     let path = folder.join(name);

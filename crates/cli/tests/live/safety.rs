@@ -221,6 +221,21 @@ fn domino_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
     survive("domino", false, 10);
 }
 
+#[test]
+fn carousel_fast_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("carousel-fast 3", false, 20);
+}
+
+#[test]
+fn carousel_basic_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
+    survive("carousel-basic", true, 20);
+}
+
+#[test]
+fn two_phase_commit_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
+    survive("2pc 3", false, 20);
+}
+
 fn survive(protocol: &str, led: bool, seconds: u64) {
     let given = std::env::var("ISOCHRONE_LIVE_SECONDS").ok();
     let seconds = given.map_or(seconds, |text| text.parse().expect("ISOCHRONE_LIVE_SECONDS is a number"));
@@ -234,9 +249,13 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
     let writers: Vec<_> =
         (0..NODES).map(|number| writer(number, cluster.addresses[number].redis, Arc::clone(&stop))).collect();
 
+    // Where there are partitions, transactions are over several.
+    let spread = protocol.contains(' ') && !protocol.starts_with("curp");
     let start = Instant::now();
     let transactions: Vec<_> = (0..NODES)
-        .map(|number| transact(number as u64, cluster.addresses[number].redis, start, Arc::clone(&stop)))
+        .map(|number| {
+            transact(number as u64, cluster.addresses[number].redis, spread, start, Arc::clone(&stop))
+        })
         .collect();
     let mut struck = 0;
     for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {

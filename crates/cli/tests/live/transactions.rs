@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Lists that transactions touch at one time. The tag keeps them in one partition.
+/// Lists that transactions touch at one time.
 const LISTS: u64 = 3;
 /// After so long others are taken, so that none grows long.
 const TURN: u64 = 200_000_000;
 
-/// Transactions through one node, one after another, until it is told to stop; times are from `start`.
+/// Transactions through one node, one after another, until it is told to stop; times are from `start`. Their lists are in
+/// one partition, or spread over all.
 pub fn transact(
     number: u64,
     address: SocketAddr,
+    spread: bool,
     start: Instant,
     stop: Arc<AtomicBool>,
 ) -> JoinHandle<Vec<Transaction>> {
@@ -35,7 +37,7 @@ pub fn transact(
             let Some(client) = &mut connection else { continue };
             let sequence = history.len() as u64;
             let invoked = now();
-            let wanted = accesses(number, sequence, invoked / TURN);
+            let wanted = accesses(number, sequence, invoked / TURN, if spread { "" } else { "{t}" });
             let reply = execute(client, &wanted);
             let (outcome, accesses) = match reply {
                 Ok(Reply::List(replies)) => (Outcome::Ok, seen(wanted, replies)),
@@ -64,10 +66,10 @@ pub fn transact(
 }
 
 /// Two to four of them, over lists that the others use at about the same time.
-fn accesses(client: u64, sequence: u64, turn: u64) -> Vec<Access> {
+fn accesses(client: u64, sequence: u64, turn: u64, tag: &str) -> Vec<Access> {
     // Any numbers do that differ between clients and steps.
     let draw = |step: u64| (client * 7_919 + sequence * 104_729 + step * 1_299_709) / 7;
-    let key = |step: u64| Arc::from(format!("{{t}}{turn}:{}", draw(step) % LISTS));
+    let key = |step: u64| Arc::from(format!("{tag}{turn}:{}", draw(step) % LISTS));
     let steps = 0..2 + draw(9) % 3;
     let access = |step| match draw(step) / LISTS % 2 {
         0 => Access::Read(key(step), None),
