@@ -13,5 +13,5 @@ fn every_bug_is_caught_by_seeds() {
     // These two want a succession of failures that seeds seldom draw.
     let scripted = [Mutation::VoteAgain, Mutation::AbortUnreplicated];
     let cases = Mutation::ALL.into_iter().filter(|bug| !scripted.contains(bug));
-    every_bug_is_caught(400, cases.map(|bug| (bug.name(), rough.clone())));
+    every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), rough.clone())));
 }
