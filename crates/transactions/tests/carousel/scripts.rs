@@ -62,7 +62,8 @@ fn blind_writers<F: Family>() {
         let (a, b) = (format!("a{round}"), format!("b{round}"));
         let first = play.commit(3, first, &[(&keys[0], a.as_str()), (&keys[1], a.as_str())]);
         let second = play.commit(4, second, &[(&keys[0], b.as_str()), (&keys[1], b.as_str())]);
-        (play.wait(first), play.wait(second));
+        play.wait(first);
+        play.wait(second);
         let values = play.values(0, &keys);
         assert_eq!(values[0], values[1]);
     }
