@@ -222,7 +222,7 @@ impl Partition {
         let (unwritten, versions_ignored) =
             (knobs.mutated(Mutation::CommitUnwritten), knobs.mutated(Mutation::VersionsIgnored));
         let write = self.state.coordinated.get(&txn).and_then(|known| known.write.clone());
-        let sizes: Vec<usize> = self.map.groups.iter().map(|group| group.members.len()).collect();
+        let groups = self.map.groups.clone();
         let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
         if running.ended.is_some() || running.parts.is_empty() {
             return;
@@ -232,7 +232,7 @@ impl Partition {
         for part in running.parts.iter() {
             let partition = part.partition;
             if !running.settled.contains_key(&partition) {
-                let replicas = sizes[usize::from(partition.0)];
+                let replicas = groups[usize::from(partition.0)].members.len();
                 let fast = fast(&running.votes, partition, replicas, &knobs);
                 let settled = match running.logged.get(&partition) {
                     Some(verdict) => Some((verdict.clone(), false)),
