@@ -2,7 +2,9 @@
 
 use crate::latency::Alone;
 use isochrone_core::{Blob, Instant, NodeId, ProcessId, Span, Ticket};
-use isochrone_sim::{Config, Driver, FlowEvent, Next, Record, Session, Simulation};
+use isochrone_sim::{
+    Config, Driver, FaultPlan, FaultSet, FlowEvent, Next, Planned, Record, Session, Simulation,
+};
 use isochrone_transactions::{Family, Outcome, Placement, Read, Request, Transactional, TxnId, Update};
 use std::collections::BTreeMap;
 
@@ -31,6 +33,11 @@ pub struct Play<F: Family> {
 impl<F: Family> Play<F> {
     /// With a leader everywhere.
     pub fn new(alone: &Alone<F>) -> Play<F> {
+        Play::with_faults(alone, Vec::new())
+    }
+
+    /// With a leader everywhere, ten seconds after the start, from which these are counted.
+    pub fn with_faults(alone: &Alone<F>, faults: Vec<Planned>) -> Play<F> {
         let names: Vec<&str> = alone.matrix.names().collect();
         let regions: Vec<_> = alone.matrix.regions().collect();
         let delay = |from, to| alone.matrix.one_way(from, to);
@@ -42,6 +49,9 @@ impl<F: Family> Play<F> {
         config.record = Record::Flow;
         let placement = alone.placement();
         let mut cluster = Simulation::new(config, &placement);
+        let mut plan = FaultPlan::draw(7, FaultSet::NONE, &cluster.shape(1));
+        plan.faults = faults;
+        cluster.set_faults(plan);
         cluster.boot();
         let mut play = Play { cluster, placement, answers: Silent::default(), tickets: 0 };
         play.run(Span::from_secs(10));

@@ -3,8 +3,9 @@
 use crate::latency::{Alone, PLACEMENT_A, key, unit};
 use crate::script::Play;
 use isochrone_core::{Blob, NodeId, Span};
+use isochrone_sim::{Action, FaultKind, Planned};
 use isochrone_transactions::carousel::{Basic, Fast, Parameters};
-use isochrone_transactions::{Family, Outcome, Reason, Refusal, Request, Update};
+use isochrone_transactions::{Family, Outcome, Reason, Refusal, Request, Tuning as _, Update};
 use std::slice::from_ref;
 
 const RTT: Span = Span::from_millis(20);
@@ -218,4 +219,36 @@ fn a_stale_read_at_a_follower_never_commits() {
         play.run(RTT * 5);
     }
     assert!(stale > 0, "no follower was ever behind");
+}
+
+/// F2: a client is cut off and taken for dead; its coordinator has told the participants and dies; then the client asks
+/// the successor to commit.
+fn silent_and_back(bug: bool) -> (Outcome, Vec<Option<String>>) {
+    let mut alone = Alone::<Basic>::new(unit(6, RTT), &PLACEMENT_A);
+    if bug {
+        alone.tune = |parameters: &mut Parameters| assert!(parameters.plant("abort-unreplicated"));
+    }
+    // A client that stands alone is coordinated by the participant with the lowest number.
+    let links = vec![(5, 1), (1, 5)];
+    let (at, length) = (Span::from_millis(10_100), Span::from_millis(4_500));
+    let action = Action::Cut { links, held: false };
+    let faults = vec![Planned { at, length, kind: FaultKind::Partition, action }];
+    let mut play = Play::with_faults(&alone, faults);
+    let keys = [key(1), key(2)];
+    let (txn, _) = play.begin(5, &keys, &keys);
+    play.run(Span::from_millis(4_300));
+    play.cluster.crash(NodeId(1));
+    let ticket = play.commit(5, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    let told = play.wait(ticket);
+    play.run(Span::from_secs(5));
+    (told, play.values(4, &keys))
+}
+
+#[test]
+fn who_was_taken_for_dead_cannot_commit_any_more() {
+    let (told, values) = silent_and_back(false);
+    assert_eq!((told, values), (Outcome::Aborted(Reason::HeartbeatLost), vec![None, None]));
+    // Where that is not replicated before it shows, the successor knows nothing of it.
+    let (told, values) = silent_and_back(true);
+    assert!(committed(&told) && values.iter().any(Option::is_none), "{told:?} {values:?}");
 }
