@@ -14,5 +14,5 @@ fn every_bug_is_caught_by_seeds() {
     // the second by `scripts`.
     let scripted = [Mutation::TermIgnored, Mutation::AbortUnreplicated, Mutation::VoteAgain];
     let cases = Mutation::ALL.into_iter().filter(|bug| !scripted.contains(bug));
-    every_bug_is_caught(400, cases.map(|bug| (bug.name(), rough.clone())));
+    every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), rough.clone())));
 }
