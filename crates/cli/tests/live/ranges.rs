@@ -6,7 +6,7 @@ use super::resp::{Client, Reply};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 const NODES: usize = 3;
@@ -21,15 +21,27 @@ struct Told {
 }
 
 const KEYS: usize = 12;
+const WRITERS: usize = 4;
+
+/// What the writers and the test tell each other.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Writers that have been through all their keys once.
+    through: AtomicUsize,
+}
 
 /// Counts in many counters and appends to many lists of its own, always the next value, until it is told to stop.
-fn writer(number: usize, address: SocketAddr, stop: Arc<AtomicBool>) -> JoinHandle<Told> {
+fn writer(number: usize, address: SocketAddr, shared: Arc<Shared>) -> JoinHandle<Told> {
     std::thread::spawn(move || {
         let mut told = Told { number, counted: vec![0; KEYS], pushed: vec![Vec::new(); KEYS], unknown: 0 };
         let mut client = client(address);
         for round in 0_u64.. {
-            if stop.load(Ordering::SeqCst) {
+            if shared.stop.load(Ordering::SeqCst) {
                 break;
+            }
+            if round as usize == KEYS {
+                shared.through.fetch_add(1, Ordering::SeqCst);
             }
             let at = round as usize % KEYS;
             let value = round.to_string();
@@ -79,10 +91,11 @@ fn keys_move_while_clients_write(protocol: &str) {
             matches!(client.ask(&["SET", key, "1"]), Ok(Reply::Text(_))).then_some(())
         });
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let shared = Arc::new(Shared::default());
     // The last node is killed: its clients would not know what became of what they asked.
     let writers: Vec<_> =
-        (0..4).map(|number| writer(number, nodes[number % 2].redis, Arc::clone(&stop))).collect();
+        (0..WRITERS).map(|number| writer(number, nodes[number % 2].redis, Arc::clone(&shared))).collect();
+    until("every key", || (shared.through.load(Ordering::SeqCst) == WRITERS).then_some(()));
     let (mut moved, mut ends) = (0, 0);
     for round in 0..9 {
         if round == 4 {
@@ -105,7 +118,7 @@ fn keys_move_while_clients_write(protocol: &str) {
             ends += 1;
         }
     }
-    stop.store(true, Ordering::SeqCst);
+    shared.stop.store(true, Ordering::SeqCst);
     let told: Vec<Told> =
         writers.into_iter().map(|writer| writer.join().expect("no reply was nonsense")).collect();
     assert!(ends >= 3 && moved > 50, "{moved} keys in {ends} moves");
