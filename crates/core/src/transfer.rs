@@ -3,7 +3,7 @@
 //! What travels is applied state at a position. Promises, votes, leases and identity never do
 //! (`specs/carousel.md` 8.23): they are one replica's word and mean nothing in another's mouth.
 
-use crate::{Blob, Export};
+use crate::{Blob, Export, ProcessId, Span};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,6 +13,9 @@ use std::hash::{Hash, Hasher};
 pub struct Offers<V> {
     views: Vec<(u64, V)>,
 }
+
+/// How long views stay on offer after the last question.
+pub const OFFER_IDLE: Span = Span::from_secs(60);
 
 /// Views kept at once. An older one is dropped for a newer: whoever was reading it starts again.
 const VIEWS_MAX: usize = 2;
@@ -117,6 +120,84 @@ impl Transfer {
             self.next += 1;
         }
         if chunks.is_empty() { Arrived::Early } else { Arrived::Chunks(chunks) }
+    }
+}
+
+/// A transfer under way, as its taker knows it: from whom, and how often it was asked for in vain.
+#[derive(Clone, Hash, Debug)]
+pub struct Pull {
+    giver: ProcessId,
+    transfer: Transfer,
+    vain: u32,
+}
+
+/// What has come of a transfer.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Pulled {
+    /// The next chunks in order, each with its number.
+    pub chunks: Vec<(u64, Blob)>,
+    /// Whether these were the last.
+    pub complete: bool,
+    /// What has come into the window, to be asked for.
+    pub wanted: Vec<u64>,
+}
+
+/// Questions without an answer after which a giver is given up.
+const VAIN_MAX: u32 = 6;
+
+impl Pull {
+    /// A transfer from this peer, of which nothing was asked.
+    pub fn new(giver: ProcessId) -> Pull {
+        Pull { giver, transfer: Transfer::default(), vain: 0 }
+    }
+
+    /// Who is asked.
+    pub fn giver(&self) -> ProcessId {
+        self.giver
+    }
+
+    /// The position that is being taken in.
+    pub fn position(&self) -> Option<u64> {
+        self.transfer.position()
+    }
+
+    /// The chunks to ask for (again); `None` where that was in vain too often.
+    pub fn again(&mut self) -> Option<Vec<u64>> {
+        self.vain += 1;
+        (self.vain <= VAIN_MAX).then(|| self.transfer.wanted().collect())
+    }
+
+    /// Takes in chunk `index` at `position`; `None` where it is of another transfer, was not asked for, or came twice.
+    pub fn accept(
+        &mut self,
+        from: ProcessId,
+        position: u64,
+        index: u64,
+        chunk: Option<Blob>,
+    ) -> Option<Pulled> {
+        if self.giver != from {
+            return None;
+        }
+        let (first, before) = (self.transfer.next, self.transfer.wanted().last());
+        let (chunks, complete) = match self.transfer.accept(position, index, chunk) {
+            Arrived::Ignored => return None,
+            Arrived::Early => (Vec::new(), false),
+            Arrived::Chunks(chunks) => (chunks, false),
+            Arrived::Complete(chunks) => (chunks, true),
+        };
+        self.vain = 0;
+        let new = |index: &u64| before.is_none_or(|before| *index > before);
+        let wanted = if complete { Vec::new() } else { self.transfer.wanted().filter(new).collect() };
+        Some(Pulled { chunks: (first..).zip(chunks).collect(), complete, wanted })
+    }
+
+    /// The giver no longer offers that view. Whether it was this one, which then begins anew.
+    pub fn gone(&mut self, from: ProcessId, position: u64) -> bool {
+        let ours = self.giver == from && self.transfer.position() == Some(position);
+        if ours {
+            self.transfer = Transfer::default();
+        }
+        ours
     }
 }
 

@@ -19,7 +19,6 @@ mod knobs;
 pub mod mencius;
 pub mod message;
 pub mod multipaxos;
-mod mutations;
 pub mod order;
 pub mod partitions;
 mod placement;

@@ -12,7 +12,6 @@ mod leaders;
 mod limits;
 pub mod locks;
 mod map;
-mod mutations;
 mod placement;
 pub mod request;
 pub mod retry;

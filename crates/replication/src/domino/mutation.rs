@@ -1,6 +1,6 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
-use crate::mutations::mutations;
+use isochrone_core::mutations;
 
 mutations! {
     /// A replica judges lateness by its wall clock as it reads now: after a step back it votes for requests

@@ -1,6 +1,6 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
-use crate::mutations::mutations;
+use isochrone_core::mutations;
 
 mutations! {
     /// One ballot an instance, as first published: a promise passes for the ballot of the last vote.

@@ -21,12 +21,12 @@ use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
-    ProcessId, ReplicaId, Seen, Snapshot, Span, StateMachine, Ticket, wire,
+    ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, StateMachine, Ticket, wire,
 };
 use speculation::Speculation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transfer::{Staged, Taking, View};
+use transfer::{Staged, View};
 
 /// What a replica needs to start.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub struct Replica<S: StateMachine, O: Order> {
     /// A replica of a later epoch: what it has is to be taken in.
     later: Option<ProcessId>,
     offers: Offers<View<S>>,
-    taking: Option<Taking>,
+    taking: Option<Pull>,
     staged: Option<Box<Staged<S, O::Position>>>,
 }
 

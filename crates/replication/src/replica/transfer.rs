@@ -7,16 +7,12 @@ use super::Replica;
 use crate::family::Tuning as _;
 use crate::message::{Entry, Message, Note, Record, Timer};
 use crate::order::{Member, Order};
+use isochrone_core::transfer::OFFER_IDLE;
 use isochrone_core::{
-    Arrived, Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Span, StateMachine, Transfer, wire,
+    Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Pull, StateMachine, wire,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// How long views stay on offer after the last question.
-const OFFER_IDLE: Span = Span::from_secs(60);
-/// Questions without an answer after which a giver is given up.
-const PULLS_MAX: u32 = 6;
 
 /// Chunk 0 of a view.
 #[derive(Clone, Hash, Debug, Serialize, Deserialize)]
@@ -45,15 +41,6 @@ impl<S: StateMachine> Export for View<S> {
             None => self.state.chunk(index - self.first.len() as u64),
         }
     }
-}
-
-/// A transfer that is coming in.
-#[derive(Clone, Hash, Debug)]
-pub(super) struct Taking {
-    giver: ProcessId,
-    transfer: Transfer,
-    next: u64,
-    pulls: u32,
 }
 
 /// What has come of a peer's state.
@@ -118,24 +105,24 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return;
         }
         if let Some(giver) = self.later.or_else(|| self.order.behind()) {
-            self.taking = Some(Taking { giver, transfer: Transfer::default(), next: 0, pulls: 0 });
+            self.taking = Some(Pull::new(giver));
             self.pull(effects);
         }
     }
 
     /// The timer of pulling: asks for what has not come, or gives the giver up.
     pub(super) fn pull(&mut self, effects: &mut Effects<Self>) {
+        let behind = self.later.is_some() || self.order.behind().is_some();
         let Some(taking) = &mut self.taking else { return };
-        taking.pulls += 1;
-        if taking.pulls > PULLS_MAX || self.later.is_none() && self.order.behind().is_none() {
+        let Some(wanted) = taking.again().filter(|_| behind) else {
             // If it is still behind, the order will ask someone and be told so again.
             (self.taking, self.staged, self.later) = (None, None, None);
             self.order.give_up();
             return;
-        }
-        let position = taking.transfer.position();
-        for index in taking.transfer.wanted() {
-            effects.send_ahead(taking.giver, Message::Want { position, index });
+        };
+        let position = taking.position();
+        for index in wanted {
+            effects.send_ahead(taking.giver(), Message::Want { position, index });
         }
         effects.arm(Timer::Pull, self.service.resend);
     }
@@ -149,31 +136,15 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         effects: &mut Effects<Self>,
     ) {
         let Some(taking) = &mut self.taking else { return };
-        if taking.giver != from {
-            return;
+        let Some(pulled) = taking.accept(from, position, index, chunk) else { return };
+        for index in pulled.wanted {
+            effects.send_ahead(from, Message::Want { position: Some(position), index });
         }
-        let before = taking.transfer.wanted().last();
-        let (chunks, complete) = match taking.transfer.accept(position, index, chunk) {
-            Arrived::Ignored => return,
-            Arrived::Early => (Vec::new(), false),
-            Arrived::Chunks(chunks) => (chunks, false),
-            Arrived::Complete(chunks) => (chunks, true),
-        };
-        taking.pulls = 0;
-        let first = taking.next;
-        taking.next += chunks.len() as u64;
-        if !complete {
-            // The window has moved: ask for what has come into it.
-            for index in taking.transfer.wanted().filter(|index| before.is_none_or(|before| *index > before))
-            {
-                effects.send_ahead(from, Message::Want { position: Some(position), index });
-            }
-        }
-        for (index, chunk) in (first..).zip(chunks) {
+        for (index, chunk) in pulled.chunks {
             self.stage(index, &chunk);
             effects.record_lazily(Record::Chunk { index, chunk });
         }
-        if complete {
+        if pulled.complete {
             self.taking = None;
             effects.disarm(Timer::Pull);
             if self.staged.as_ref().is_some_and(|staged| staged.head.view == position) {
@@ -195,11 +166,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     pub(super) fn on_gone(&mut self, from: ProcessId, position: u64, effects: &mut Effects<Self>) {
-        if let Some(taking) = &mut self.taking
-            && taking.giver == from
-            && taking.transfer.position() == Some(position)
-        {
-            (taking.transfer, taking.next) = (Transfer::default(), 0);
+        if self.taking.as_mut().is_some_and(|taking| taking.gone(from, position)) {
             self.staged = None;
             self.pull(effects);
         }

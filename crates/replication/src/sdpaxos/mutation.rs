@@ -1,6 +1,6 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
-use crate::mutations::mutations;
+use isochrone_core::mutations;
 
 mutations! {
     /// Rebuilding the assignment log as published: the loop runs at least once, and a surplus slot stays.

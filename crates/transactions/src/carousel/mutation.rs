@@ -1,6 +1,6 @@
 //! Bugs that can be planted in Carousel (`specs/carousel.md` F18).
 
-crate::mutations::mutations! {
+isochrone_core::mutations! {
     /// A fast quorum need not have the leader in it.
     LeaderNotRequired = "leader-not-required",
     /// Votes of different terms count together.

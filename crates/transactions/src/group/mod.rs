@@ -14,8 +14,8 @@ pub use message::{Entry, Message, Note, Record, Timer};
 
 use crate::family::{self, Tuning};
 use isochrone_core::{
-    Ballot, Blob, Effects, Export, Identity, Instant, Loan, Malformed, Offers, Process, ProcessId, Random,
-    ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    Ballot, Blob, Effects, Export, Identity, Instant, Loan, Malformed, Offers, Process, ProcessId, Pull,
+    Random, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
 use isochrone_replication::multipaxos::{self, Form, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
@@ -23,7 +23,7 @@ use isochrone_replication::{Change, Refusal};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
-use transfer::{Staged, Taking};
+use transfer::Staged;
 
 /// What a protocol is, seen from the replica of a group that executes it.
 ///
@@ -187,7 +187,7 @@ pub struct Server<R: Rules> {
     digest: u64,
     resend: Span,
     offers: Offers<transfer::View<R>>,
-    taking: Option<Taking>,
+    taking: Option<Pull>,
     staged: Option<Box<Staged<R>>>,
 }
 

@@ -2,17 +2,11 @@
 //! pulled chunk by chunk; never promises or votes (`specs/carousel.md` 8.23).
 
 use super::{Message, Note, Record, Rules, Server, Timer, Turn};
-use isochrone_core::{
-    Arrived, Blob, Effects, Export, Fact, Malformed, ProcessId, Snapshot, Span, Transfer, wire,
-};
+use isochrone_core::transfer::OFFER_IDLE;
+use isochrone_core::{Blob, Effects, Export, Fact, Malformed, ProcessId, Pull, Snapshot, wire};
 use isochrone_replication::multipaxos::log::Log;
 use isochrone_replication::order::Order;
 use serde::{Deserialize, Serialize};
-
-/// How long views stay on offer after the last question.
-const OFFER_IDLE: Span = Span::from_secs(60);
-/// Questions without an answer after which a giver is given up.
-const PULLS_MAX: u32 = 6;
 
 type PositionOf<R> = <Log<super::Entry<<R as Rules>::Entry>> as Order>::Position;
 
@@ -41,15 +35,6 @@ impl<R: Rules> Export for View<R> {
     fn chunk(&self, index: u64) -> Option<Blob> {
         if index == 0 { Some(self.head.clone()) } else { self.state.chunk(index - 1) }
     }
-}
-
-/// A transfer that is coming in.
-#[derive(Clone, Hash, Debug)]
-pub(super) struct Taking {
-    giver: ProcessId,
-    transfer: Transfer,
-    next: u64,
-    pulls: u32,
 }
 
 /// What has come of a peer's state.
@@ -124,23 +109,23 @@ impl<R: Rules> Server<R> {
         if self.taking.is_none()
             && let Some(giver) = self.log.behind()
         {
-            self.taking = Some(Taking { giver, transfer: Transfer::default(), next: 0, pulls: 0 });
+            self.taking = Some(Pull::new(giver));
             self.pull(effects);
         }
     }
 
     /// Asks for what has not come, or gives the giver up.
     pub(super) fn pull(&mut self, effects: &mut Effects<Self>) {
+        let behind = self.log.behind().is_some();
         let Some(taking) = &mut self.taking else { return };
-        taking.pulls += 1;
-        if taking.pulls > PULLS_MAX || self.log.behind().is_none() {
+        let Some(wanted) = taking.again().filter(|_| behind) else {
             // If it is still behind, the log will ask someone and be told so again.
             (self.taking, self.staged) = (None, None);
             return self.log.give_up();
-        }
-        let position = taking.transfer.position();
-        for index in taking.transfer.wanted() {
-            effects.send_ahead(taking.giver, Message::Want { position, index });
+        };
+        let position = taking.position();
+        for index in wanted {
+            effects.send_ahead(taking.giver(), Message::Want { position, index });
         }
         effects.arm(Timer::Pull, self.resend);
     }
@@ -153,29 +138,16 @@ impl<R: Rules> Server<R> {
         chunk: Option<Blob>,
         effects: &mut Effects<Self>,
     ) {
-        let Some(taking) = self.taking.as_mut().filter(|taking| taking.giver == from) else { return };
-        let before = taking.transfer.wanted().last();
-        let (chunks, complete) = match taking.transfer.accept(position, index, chunk) {
-            Arrived::Ignored => return,
-            Arrived::Early => (Vec::new(), false),
-            Arrived::Chunks(chunks) => (chunks, false),
-            Arrived::Complete(chunks) => (chunks, true),
-        };
-        taking.pulls = 0;
-        let first = taking.next;
-        taking.next += chunks.len() as u64;
-        if !complete {
-            // The window has moved: ask for what has come into it.
-            for index in taking.transfer.wanted().filter(|index| before.is_none_or(|before| *index > before))
-            {
-                effects.send_ahead(from, Message::Want { position: Some(position), index });
-            }
+        let Some(taking) = &mut self.taking else { return };
+        let Some(pulled) = taking.accept(from, position, index, chunk) else { return };
+        for index in pulled.wanted {
+            effects.send_ahead(from, Message::Want { position: Some(position), index });
         }
-        for (index, chunk) in (first..).zip(chunks) {
+        for (index, chunk) in pulled.chunks {
             self.stage(index, &chunk);
             effects.record_lazily(Record::Chunk { index, chunk });
         }
-        if complete {
+        if pulled.complete {
             self.taking = None;
             effects.disarm(Timer::Pull);
             if self.staged.as_ref().is_some_and(|staged| staged.head.view == position) {
@@ -191,11 +163,7 @@ impl<R: Rules> Server<R> {
     }
 
     pub(super) fn on_gone(&mut self, from: ProcessId, position: u64, effects: &mut Effects<Self>) {
-        if let Some(taking) = &mut self.taking
-            && taking.giver == from
-            && taking.transfer.position() == Some(position)
-        {
-            (taking.transfer, taking.next) = (Transfer::default(), 0);
+        if self.taking.as_mut().is_some_and(|taking| taking.gone(from, position)) {
             self.staged = None;
             self.pull(effects);
         }

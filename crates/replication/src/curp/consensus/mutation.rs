@@ -1,7 +1,7 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
 use crate::curp::Bug;
-use crate::mutations::mutations;
+use isochrone_core::mutations;
 
 mutations! {
     /// A new leader does not ask the witnesses for what only they know.

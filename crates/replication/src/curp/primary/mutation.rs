@@ -1,7 +1,7 @@
 //! Deliberate bugs. They exist so that a test can show that the checks would find them.
 
 use crate::curp::Bug;
-use crate::mutations::mutations;
+use isochrone_core::mutations;
 
 mutations! {
     /// A backup says that it has something before its record is durable.

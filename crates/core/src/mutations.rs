@@ -1,6 +1,7 @@
 //! Planted bugs, defined alike in every protocol.
 
 /// Defines `Mutation`, the deliberate bugs of a protocol, each with its name on the command line.
+#[macro_export]
 macro_rules! mutations {
     ($($(#[$doc:meta])+ $bug:ident = $name:literal,)+) => {
         /// One planted bug; it acts only where the crate is built with the feature `mutations`.
@@ -37,4 +38,3 @@ macro_rules! mutations {
         }
     };
 }
-pub(crate) use mutations;
