@@ -1,19 +1,20 @@
 //! `isochrone sim`: a deployment in virtual time, with faults, and a verdict on what its clients saw.
 
 use crate::arguments::{Format, Sim};
-use crate::output::{Row, bar, print_json, print_text, table};
+use crate::output::{Row, print_json, print_text, table};
 use crate::protocols::{self, Runs};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
-use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
+use campaign::Campaign;
+use isochrone_core::deployment::{Keyspace, Region};
+use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{FaultSet, Jitter, Record, Report, Seeds, Summary, Violation, run_seeds};
-use isochrone_workload::trial::{Outcome, Terms};
+use isochrone_sim::{FaultSet, Jitter, Record, Seeds};
+use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
-use std::fmt::Write;
-use std::sync::Mutex;
 
+mod campaign;
 mod transactions;
 
 /// What `--format json` prints.
@@ -21,28 +22,10 @@ mod transactions;
 struct Printed {
     protocol: String,
     guarantee: String,
-    seeds: u64,
-    violations: Vec<Broken>,
-    undecided: u64,
     operations: u64,
-    events: u64,
-    events_per_second: f64,
+    #[serde(flatten)]
+    campaign: Campaign,
     regions: Vec<Row>,
-    faults: std::collections::BTreeMap<&'static str, u64>,
-    virtual_seconds: f64,
-    seconds: f64,
-    runs_repeated: u64,
-    hash: String,
-}
-
-/// A violation, and the command that shows it again.
-#[derive(Serialize)]
-struct Broken {
-    seed: u64,
-    kind: String,
-    at_ms: f64,
-    text: String,
-    replay: String,
 }
 
 /// Runs the verb.
@@ -88,38 +71,38 @@ fn commands(
         bail!(Usage(format!("--zipf and --retry are for transactions; {name} is none of their workloads")));
     }
     let terms = terms(arguments, deployment, workload, faults)?;
-    let seeds = seeds(arguments);
-    // One run first, on this thread: it shows wrong parameters as such, and is what --trace shows.
-    let first = trial(deployment, keyspace, &terms, seeds.first)?;
-    show_flow(arguments, &first.trace, &first.drawing)?;
-    write_history(arguments, |file| first.history.write(file))?;
-    let gathered = Mutex::new(Gathered::new(&first));
-    let progress = bar("simulating", seeds.count);
-    let summary = run_seeds(
-        &seeds,
-        |seed| match trial(deployment, keyspace, &terms, seed) {
-            Ok(outcome) => gather(&gathered, outcome),
-            Err(errors) => panic!("the same parameters were good before: {errors}"),
+    let mut guarantee = String::new();
+    let (campaign, recorder) = campaign::run(
+        arguments,
+        |seed| trial(deployment, keyspace, &terms, seed),
+        Recorder::new(Window::ALL),
+        |recorder, outcome| recorder.merge(&outcome.figures),
+        |first| {
+            guarantee = first.guarantee.to_string();
+            write_history(arguments, |file| first.history.write(file))
         },
-        |summary| progress.set_position(summary.seeds),
-    );
-    progress.finish_and_clear();
-    let gathered = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let printed = print(arguments, deployment, keyspace, &summary, &gathered);
+    )?;
+    let space = deployment.keyspace(keyspace);
+    let regions = rows(deployment, space, &recorder);
+    let status = campaign.status();
+    let protocol = space.protocol.clone();
+    let printed = Printed { protocol, guarantee, operations: campaign.operations, campaign, regions };
     match arguments.format {
         Format::Json => print_json(&printed)?,
-        Format::Text => print_text(&show(&printed, &gathered))?,
+        Format::Text => print_text(&show(&printed))?,
     }
-    Ok(status(printed.violations.len(), printed.undecided))
+    Ok(status)
 }
 
-/// What a campaign has shown.
-fn status(violations: usize, undecided: u64) -> Status {
-    match (violations, undecided) {
-        (0, 0) => Status::Held,
-        (0, _) => Status::Undecided,
-        _ => Status::Failed,
-    }
+/// What clients in each region saw, and what no linearizable write is faster than.
+fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<Row> {
+    let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
+    let row = |region: &Region| {
+        let floor = isochrone_plan::floor(deployment.matrix(), Client::of(region.id, &replicas), &replicas);
+        let figures = recorder.region(usize::from(region.id.0), None)?;
+        Row::of(&region.name, figures, Some(floor.as_millis_f64()))
+    };
+    deployment.regions().iter().filter_map(row).collect()
 }
 
 fn seeds(arguments: &Sim) -> Seeds {
@@ -288,87 +271,6 @@ fn write_history(
     Ok(())
 }
 
-struct Gathered {
-    guarantee: Guarantee,
-    /// Events, and the time they took.
-    events: u64,
-    simulating: std::time::Duration,
-    recorder: Recorder,
-    undecided: Vec<(u64, String)>,
-    plan: String,
-}
-
-impl Gathered {
-    fn new(first: &Outcome) -> Gathered {
-        Gathered {
-            guarantee: first.guarantee,
-            events: 0,
-            simulating: std::time::Duration::ZERO,
-            recorder: Recorder::new(Window::ALL),
-            undecided: Vec::new(),
-            plan: first.plan.clone(),
-        }
-    }
-}
-
-fn gather(gathered: &Mutex<Gathered>, outcome: Outcome) -> Report {
-    let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    gathered.recorder.merge(&outcome.recorder);
-    gathered.events += outcome.report.events;
-    gathered.simulating += outcome.elapsed;
-    if let Some(reason) = outcome.undecided {
-        gathered.undecided.push((outcome.report.seed, reason));
-        gathered.undecided.sort();
-        gathered.undecided.dedup();
-    }
-    outcome.report
-}
-
-fn print(
-    arguments: &Sim,
-    deployment: &Deployment,
-    keyspace: KeyspaceId,
-    summary: &Summary,
-    gathered: &Gathered,
-) -> Printed {
-    let space = deployment.keyspace(keyspace);
-    let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
-    let regions = deployment.regions().iter().filter_map(|region| {
-        let floor = isochrone_plan::floor(deployment.matrix(), Client::of(region.id, &replicas), &replicas);
-        Row::of(
-            &region.name,
-            gathered.recorder.region(usize::from(region.id.0), None)?,
-            Some(floor.as_millis_f64()),
-        )
-    });
-    Printed {
-        protocol: space.protocol.clone(),
-        guarantee: gathered.guarantee.to_string(),
-        seeds: summary.seeds,
-        violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),
-        undecided: gathered.undecided.len() as u64,
-        operations: summary.operations,
-        events: summary.events,
-        events_per_second: (gathered.events as f64 / gathered.simulating.as_secs_f64().max(1e-9)).round(),
-        regions: regions.collect(),
-        faults: summary.faults.iter().map(|(kind, count)| (kind.name(), count)).collect(),
-        virtual_seconds: summary.virtual_time.as_secs_f64(),
-        seconds: summary.elapsed.as_secs_f64(),
-        runs_repeated: summary.twice,
-        hash: format!("{:016x}", summary.hash()),
-    }
-}
-
-fn broken(arguments: &Sim, violation: &Violation) -> Broken {
-    Broken {
-        seed: violation.seed,
-        kind: format!("{:?}", violation.kind).to_lowercase(),
-        at_ms: violation.at.as_millis_f64(),
-        text: violation.text.clone(),
-        replay: replay(arguments, violation.seed),
-    }
-}
-
 /// The command that runs one seed again, with every flag that changes a run.
 fn replay(arguments: &Sim, seed: u64) -> String {
     let mut words = vec!["isochrone sim".to_owned(), quoted(&arguments.file.display().to_string())];
@@ -407,50 +309,12 @@ fn quoted(word: &str) -> String {
     if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
 }
 
-fn show(printed: &Printed, gathered: &Gathered) -> String {
-    let mut text = String::new();
-    let mut line = |words: std::fmt::Arguments<'_>| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{words}");
+fn show(printed: &Printed) -> String {
+    let subject = format!("{} ({})", printed.protocol, printed.guarantee);
+    let counted = format!("{} operations", printed.operations);
+    let figures = match printed.regions.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table(&printed.regions)),
     };
-    line(format_args!(
-        "{} ({}): {} {}, {} operations, {} events, {:.2} M events/s a core, {:.0} virtual s in {:.1} s",
-        printed.protocol,
-        printed.guarantee,
-        printed.seeds,
-        if printed.seeds == 1 { "seed" } else { "seeds" },
-        printed.operations,
-        printed.events,
-        printed.events_per_second / 1e6,
-        printed.virtual_seconds,
-        printed.seconds,
-    ));
-    if printed.seeds == 1 && printed.faults.values().any(|count| *count > 0) {
-        line(format_args!("\n{}", gathered.plan.trim_end()));
-    }
-    if printed.faults.values().any(|count| *count > 0) {
-        let total: u64 = printed.faults.values().sum();
-        let counts: Vec<_> = printed.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        line(format_args!("\n{total} faults: {}", counts.join(", ")));
-    }
-    if !printed.regions.is_empty() {
-        line(format_args!("\n{}", table(&printed.regions)));
-    }
-    for violation in &printed.violations {
-        line(format_args!(
-            "VIOLATION ({}) in seed {} at {:.3} ms",
-            violation.kind, violation.seed, violation.at_ms
-        ));
-        line(format_args!("{}\nreplay: {}\n", violation.text, violation.replay));
-    }
-    for (seed, reason) in &gathered.undecided {
-        line(format_args!("UNDECIDED seed {seed}: {reason}"));
-    }
-    line(format_args!(
-        "{} violations, {} undecided, {} runs repeated with equal traces",
-        printed.violations.len(),
-        printed.undecided,
-        printed.runs_repeated
-    ));
-    text
+    printed.campaign.show(&subject, &counted, &figures)
 }

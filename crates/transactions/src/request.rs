@@ -6,6 +6,7 @@
 
 use isochrone_core::{Blob, CommandId};
 use isochrone_store::versions::Version;
+use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
@@ -55,6 +56,14 @@ pub struct Read {
     pub value: Option<Blob>,
     /// Which version of it; [`Version::NONE`] where it was never written.
     pub version: Version,
+}
+
+impl Read {
+    /// Those of these keys that were read, in the order of the keys.
+    pub(crate) fn in_order<'a>(keys: &[Blob], found: impl Iterator<Item = &'a Read>) -> Vec<Read> {
+        let found: BTreeMap<&Blob, &Read> = found.map(|read| (&read.key, read)).collect();
+        keys.iter().filter_map(|key| found.get(key).map(|read| (*read).clone())).collect()
+    }
 }
 
 /// What a host is told.

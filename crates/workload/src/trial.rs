@@ -141,21 +141,21 @@ impl<W> Terms<W> {
     }
 }
 
-/// What came of one trial.
+/// What came of one trial: of commands, or of transactions (`transactions::Outcome`).
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Outcome<G = Guarantee, F = Recorder, H = History> {
     /// What the keyspace promises.
-    pub guarantee: Guarantee,
+    pub guarantee: G,
     /// The run; a history that breaks the guarantee is among its violations.
     pub report: Report,
     /// Why the history could not be decided, where it could not.
     pub undecided: Option<String>,
     /// How long the simulation itself took, without the verdict on the history.
     pub elapsed: std::time::Duration,
-    /// Latencies by region.
-    pub recorder: Recorder,
+    /// Latencies by region, and how transactions ended.
+    pub figures: F,
     /// What the clients saw.
-    pub history: History,
+    pub history: H,
     /// The plan of faults, as text.
     pub plan: String,
     /// The message flow as text, where it was recorded.
@@ -238,7 +238,7 @@ pub fn run<F: Protocol>(
     let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);
     let elapsed = begun.elapsed();
-    let recorder = clients.recorder().clone();
+    let figures = clients.recorder().clone();
     let history = clients.into_history();
     let undecided = if terms.check && report.violations.is_empty() {
         judge(&history, guarantee, seed, report.virtual_time, &mut report.violations)
@@ -248,7 +248,7 @@ pub fn run<F: Protocol>(
     let recorded = terms.record == Record::Flow;
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
-    Ok(Outcome { guarantee, report, undecided, elapsed, recorder, history, plan: shown, trace, drawing })
+    Ok(Outcome { guarantee, report, undecided, elapsed, figures, history, plan: shown, trace, drawing })
 }
 
 /// The cluster of a deployment: its nodes, its delays, one core each.

@@ -414,7 +414,7 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
 
 /// A distribution of few enough points to draw.
 pub(super) fn distribution(outcome: &Rc<isochrone_workload::trial::Outcome>) -> Vec<(f64, f64)> {
-    let all = outcome.recorder.distribution();
+    let all = outcome.figures.distribution();
     let step = all.len().div_ceil(400).max(1);
     let last = all.last().copied();
     all.into_iter().step_by(step).chain(last).collect()

@@ -169,7 +169,7 @@ impl Lab {
 
     /// The latencies of an experiment.
     pub(super) fn latencies(&mut self, experiment: &Experiment) -> anyhow::Result<Option<Recorder>> {
-        Ok(self.run(experiment)?.map(|outcome| outcome.recorder.clone()))
+        Ok(self.run(experiment)?.map(|outcome| outcome.figures.clone()))
     }
 
     /// The latency that this share of the requests did not exceed, over all clients, milliseconds.

@@ -43,7 +43,7 @@ pub(super) fn run(wanted: Wanted<'_>, _: &mut Lab) -> anyhow::Result<Vec<Row>> {
             let at = Client::At(client.id);
             let form = isochrone_plan::multipaxos::commit(deployment.matrix(), at, leader.id, &replicas);
             let measured =
-                outcome.recorder.region(usize::from(client.id.0), None).map(|figures| figures.mean_ms);
+                outcome.figures.region(usize::from(client.id.0), None).map(|figures| figures.mean_ms);
             let ratio = measured.map(|measured| measured / form.as_millis_f64());
             rows.push(Row {
                 id,

@@ -1,20 +1,17 @@
 //! `isochrone sim` of a keyspace of transactions: latency, aborts, and whether they are as serializable as promised.
 
-use super::{Broken, bar, broken, faults, seeds, show_flow, status, terms, write_history};
+use super::campaign::{self, Campaign};
+use super::{faults, terms, write_history};
 use crate::arguments::{Format, Sim};
 use crate::output::{print_json, print_text};
 use crate::protocols::TransactionTrial;
 use crate::{Status, Usage};
 use anyhow::bail;
-use isochrone_core::{Deployment, Guarantee, KeyspaceId, Span};
-use isochrone_sim::{Report, Summary, run_seeds};
+use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_transactions::retry::Retry;
 use isochrone_workload::transactions::{Figures, Keys, Outcome, Tally, Workload};
 use isochrone_workload::{Quantiles, Window};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Mutex;
 
 /// What `--format json` prints. Latencies are of what committed, in milliseconds.
 #[derive(Serialize)]
@@ -25,24 +22,16 @@ struct Printed {
     updates: String,
     /// Of those that only read.
     reads: String,
-    seeds: u64,
-    violations: Vec<Broken>,
-    undecided: u64,
+    #[serde(flatten)]
+    campaign: Campaign,
     #[serde(flatten)]
     tally: Tally,
     abort_rate: f64,
     /// Of a second of the part of the run that is measured.
     committed_per_second: f64,
     messages_per_transaction: f64,
-    events: u64,
-    events_per_second: f64,
     regions: Vec<Line>,
     kinds: Vec<Line>,
-    faults: BTreeMap<&'static str, u64>,
-    virtual_seconds: f64,
-    seconds: f64,
-    runs_repeated: u64,
-    hash: String,
 }
 
 /// The figures of a region, or of a kind of transaction.
@@ -76,29 +65,25 @@ pub(super) fn run(
     let default = if faults.is_empty() { "retwis" } else { "txn-check" };
     let workload = workload(arguments, deployment, arguments.workload.as_deref().unwrap_or(default))?;
     let terms = terms(arguments, deployment, workload, faults)?;
-    let seeds = seeds(arguments);
-    // One run first, on this thread: it shows wrong parameters as such, and is what --trace shows.
-    let first = trial(deployment, keyspace, &terms, seeds.first)?;
-    show_flow(arguments, &first.trace, &first.drawing)?;
-    write_history(arguments, |file| first.history.write(file))?;
-    let gathered = Mutex::new(Gathered::new(&first));
-    let progress = bar("simulating", seeds.count);
-    let summary = run_seeds(
-        &seeds,
-        |seed| match trial(deployment, keyspace, &terms, seed) {
-            Ok(outcome) => gather(&gathered, outcome),
-            Err(errors) => panic!("the same parameters were good before: {errors}"),
+    let mut promised = (String::new(), String::new());
+    let (campaign, gathered) = campaign::run(
+        arguments,
+        |seed| trial(deployment, keyspace, &terms, seed),
+        Gathered { messages: 0.0, figures: Figures::new(Window::ALL), measured: 0.0 },
+        Gathered::merge,
+        |first| {
+            promised = (first.guarantee.0.to_string(), first.guarantee.1.to_string());
+            write_history(arguments, |file| first.history.write(file))
         },
-        |summary| progress.set_position(summary.seeds),
-    );
-    progress.finish_and_clear();
-    let gathered = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let printed = print(arguments, deployment, keyspace, terms.workload.name, &summary, &gathered);
+    )?;
+    let status = campaign.status();
+    let protocol = deployment.keyspace(keyspace).protocol.clone();
+    let printed = print(deployment, (protocol, terms.workload.name), promised, campaign, &gathered);
     match arguments.format {
         Format::Json => print_json(&printed)?,
-        Format::Text => print_text(&show(&printed, &gathered))?,
+        Format::Text => print_text(&show(&printed))?,
     }
-    Ok(status(printed.violations.len(), printed.undecided))
+    Ok(status)
 }
 
 /// The workload, the flags taken in.
@@ -131,57 +116,29 @@ fn workload(arguments: &Sim, deployment: &Deployment, name: &str) -> anyhow::Res
 }
 
 struct Gathered {
-    guarantees: (Guarantee, Guarantee),
-    /// Events, messages of the measured part, and the time the simulation took.
-    events: u64,
+    /// Messages of the measured part.
     messages: f64,
-    simulating: std::time::Duration,
     figures: Figures,
     /// Seconds that were measured, of all seeds.
     measured: f64,
-    undecided: Vec<(u64, String)>,
-    plan: String,
 }
 
 impl Gathered {
-    fn new(first: &Outcome) -> Gathered {
-        Gathered {
-            guarantees: first.guarantees,
-            events: 0,
-            messages: 0.0,
-            simulating: std::time::Duration::ZERO,
-            figures: Figures::new(Window::ALL),
-            measured: 0.0,
-            undecided: Vec::new(),
-            plan: first.plan.clone(),
-        }
+    fn merge(&mut self, outcome: &Outcome) {
+        let window = outcome.figures.recorder().window().length();
+        let measured = if window > Span::from_secs(1 << 30) { outcome.report.virtual_time } else { window };
+        self.measured += measured.as_secs_f64();
+        self.figures.merge(&outcome.figures);
+        let share = measured.as_secs_f64() / outcome.report.virtual_time.as_secs_f64().max(1e-9);
+        self.messages += outcome.report.messages as f64 * share.min(1.0);
     }
-}
-
-fn gather(gathered: &Mutex<Gathered>, outcome: Outcome) -> Report {
-    let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let window = outcome.figures.recorder().window().length();
-    let measured = if window > Span::from_secs(1 << 30) { outcome.report.virtual_time } else { window };
-    gathered.measured += measured.as_secs_f64();
-    gathered.figures.merge(&outcome.figures);
-    gathered.events += outcome.report.events;
-    let share = measured.as_secs_f64() / outcome.report.virtual_time.as_secs_f64().max(1e-9);
-    gathered.messages += outcome.report.messages as f64 * share.min(1.0);
-    gathered.simulating += outcome.elapsed;
-    if let Some(reason) = outcome.undecided {
-        gathered.undecided.push((outcome.report.seed, reason));
-        gathered.undecided.sort();
-        gathered.undecided.dedup();
-    }
-    outcome.report
 }
 
 fn print(
-    arguments: &Sim,
     deployment: &Deployment,
-    keyspace: KeyspaceId,
-    workload: &str,
-    summary: &Summary,
+    (protocol, workload): (String, &str),
+    (updates, reads): (String, String),
+    campaign: Campaign,
     gathered: &Gathered,
 ) -> Printed {
     let figures = &gathered.figures;
@@ -200,61 +157,25 @@ fn print(
         + tally.refused
         + tally.unknown;
     Printed {
-        protocol: deployment.keyspace(keyspace).protocol.clone(),
+        protocol,
         workload: workload.to_owned(),
-        updates: gathered.guarantees.0.to_string(),
-        reads: gathered.guarantees.1.to_string(),
-        seeds: summary.seeds,
-        violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),
-        undecided: gathered.undecided.len() as u64,
+        updates,
+        reads,
+        campaign,
         abort_rate: tally.abort_rate(),
         committed_per_second: tally.committed as f64 / gathered.measured.max(1e-9),
         messages_per_transaction: gathered.messages / ended.max(1) as f64,
         tally,
-        events: summary.events,
-        events_per_second: (gathered.events as f64 / gathered.simulating.as_secs_f64().max(1e-9)).round(),
         regions: regions.collect(),
         kinds: kinds.collect(),
-        faults: summary.faults.iter().map(|(kind, count)| (kind.name(), count)).collect(),
-        virtual_seconds: summary.virtual_time.as_secs_f64(),
-        seconds: summary.elapsed.as_secs_f64(),
-        runs_repeated: summary.twice,
-        hash: format!("{:016x}", summary.hash()),
     }
 }
 
-fn show(printed: &Printed, gathered: &Gathered) -> String {
-    let mut text = String::new();
-    let mut line = |words: std::fmt::Arguments<'_>| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{words}");
-    };
-    line(format_args!(
-        "{} (updates {}, reads {}), {}: {} {}, {} committed, {} events, {:.2} M events/s a core, {:.0} virtual s in \
-         {:.1} s",
-        printed.protocol,
-        printed.updates,
-        printed.reads,
-        printed.workload,
-        printed.seeds,
-        if printed.seeds == 1 { "seed" } else { "seeds" },
-        printed.tally.committed,
-        printed.events,
-        printed.events_per_second / 1e6,
-        printed.virtual_seconds,
-        printed.seconds,
-    ));
-    if printed.seeds == 1 && printed.faults.values().any(|count| *count > 0) {
-        line(format_args!("\n{}", gathered.plan.trim_end()));
-    }
-    if printed.faults.values().any(|count| *count > 0) {
-        let total: u64 = printed.faults.values().sum();
-        let counts: Vec<_> = printed.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        line(format_args!("\n{total} faults: {}", counts.join(", ")));
-    }
+fn show(printed: &Printed) -> String {
+    let mut figures = String::new();
     for (title, lines) in [("region", &printed.regions), ("kind", &printed.kinds)] {
         if !lines.is_empty() {
-            line(format_args!("\n{}", table(title, lines).trim_end()));
+            figures += &format!("\n{}", table(title, lines));
         }
     }
     let tally = &printed.tally;
@@ -265,31 +186,17 @@ fn show(printed: &Printed, gathered: &Gathered) -> String {
         .chain(others.into_iter().filter(|(_, count)| *count > 0))
         .map(|(what, count)| format!("{what} {count}"))
         .collect();
-    line(format_args!(
+    figures += &format!(
         "\n{:.1} committed a second, {:.1} messages a transaction, {:.2} % aborted{}{}\n",
         printed.committed_per_second,
         printed.messages_per_transaction,
         printed.abort_rate * 100.0,
         if counts.is_empty() { "" } else { ": " },
         counts.join(", ")
-    ));
-    for violation in &printed.violations {
-        line(format_args!(
-            "VIOLATION ({}) in seed {} at {:.3} ms",
-            violation.kind, violation.seed, violation.at_ms
-        ));
-        line(format_args!("{}\nreplay: {}\n", violation.text, violation.replay));
-    }
-    for (seed, reason) in &gathered.undecided {
-        line(format_args!("UNDECIDED seed {seed}: {reason}"));
-    }
-    line(format_args!(
-        "{} violations, {} undecided, {} runs repeated with equal traces",
-        printed.violations.len(),
-        printed.undecided,
-        printed.runs_repeated
-    ));
-    text
+    );
+    let Printed { protocol, updates, reads, workload, .. } = printed;
+    let subject = format!("{protocol} (updates {updates}, reads {reads}), {workload}");
+    printed.campaign.show(&subject, &format!("{} committed", tally.committed), &figures)
 }
 
 fn table(title: &str, lines: &[Line]) -> String {

@@ -113,10 +113,10 @@ pub enum Timer<T> {
     Again,
 }
 
-/// The notes of a client of all partitions.
+/// The notes of a client that stands on others.
 #[derive(Clone, Debug)]
 pub enum Noted<M> {
-    /// Of the client of a partition.
+    /// Of one it stands on.
     Of(M),
     /// Its own.
     Fact(Fact),

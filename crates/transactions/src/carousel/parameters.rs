@@ -2,11 +2,10 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::group;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
-use isochrone_replication::Tuning as _;
 use isochrone_replication::multipaxos;
-use isochrone_replication::service::Reply;
 
 /// Where a client reads what its region's leaders do not hold.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -19,10 +18,13 @@ pub enum Reads {
     Nearest,
 }
 
+/// How often the pause between attempts is doubled.
+const BACKOFF_MAX: u32 = 4;
+
 /// The parameters of Carousel.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
-    /// The knobs of the group logs, always in the prefix form.
+    /// The knobs of the group logs.
     pub log: multipaxos::Parameters,
     /// Whether replicas vote on their own, beside the log (CPC, 3.3): Fast.
     pub cpc: bool,
@@ -68,7 +70,7 @@ impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         let resend = rtt_max * 2 + Span::from_millis(200);
         Parameters {
-            log: multipaxos::Parameters { gather: false, ..multipaxos::Parameters::for_rtt(rtt_max) },
+            log: group::log_for_rtt(rtt_max),
             cpc: false,
             reads: Reads::Leader,
             early_abort: false,
@@ -92,10 +94,7 @@ impl Tuning for Parameters {
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(3_600));
-        self.log.read_from(reader, Reply::Execute);
-        if self.log.form != multipaxos::Form::Slots {
-            self.log.form = multipaxos::Form::Prefix;
-        }
+        group::read_log(&mut self.log, reader);
         self.cpc = reader.boolean("fast_path", self.cpc);
         let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
         self.reads = reader.choice("reads", self.reads, &reads);
@@ -127,6 +126,11 @@ impl Parameters {
     /// The defaults of the fast variant.
     pub(super) fn fast(rtt_max: Span) -> Parameters {
         Parameters { cpc: true, reads: Reads::Nearest, ..Parameters::for_rtt(rtt_max) }
+    }
+
+    /// How long to wait for an answer after so many attempts.
+    pub(super) fn pause(&self, attempts: u32) -> Span {
+        self.resend * (1 << attempts.min(BACKOFF_MAX))
     }
 
     /// Whether this bug is planted.

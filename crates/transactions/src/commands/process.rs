@@ -7,9 +7,10 @@ use super::{Answer, Ask, Parameters, Refusal, Setup, Transacts, counted};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Mark, Process, ProcessId, Snapshot, Span,
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
     StateMachine as _, Ticket, Wrap,
 };
+use isochrone_replication::partitions::Noted;
 use isochrone_store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -94,24 +95,6 @@ pub enum Timer<T> {
     Of(T),
     /// A command is to be tried again.
     Again,
-}
-
-/// The notes of a client that takes commands.
-#[derive(Clone, Debug)]
-pub enum Noted<M> {
-    /// Of the client of transactions.
-    Of(M),
-    /// Its own.
-    Fact(Fact),
-}
-
-impl<M: Mark> Mark for Noted<M> {
-    fn fact(&self) -> Option<Fact> {
-        match self {
-            Noted::Of(mark) => mark.fact(),
-            Noted::Fact(fact) => Some(fact.clone()),
-        }
-    }
 }
 
 struct Inner;

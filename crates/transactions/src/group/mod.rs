@@ -9,15 +9,17 @@
 
 mod message;
 mod transfer;
+mod tuning;
 
 pub use message::{Entry, Message, Note, Record, Timer};
+pub(crate) use tuning::{log_for_rtt, read_log};
 
 use crate::family::{self, Tuning};
 use isochrone_core::{
     Ballot, Blob, Effects, Export, Identity, Instant, Loan, Malformed, Offers, Process, ProcessId, Pull,
-    Random, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
-use isochrone_replication::multipaxos::{self, Form, log::Log};
+use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
 use std::fmt::Debug;
@@ -109,11 +111,6 @@ impl<R: Rules> Turn<'_, R> {
         self.effects.stamp()
     }
 
-    /// The seeded randomness of this process.
-    pub fn random(&mut self) -> &mut Random {
-        self.effects.random()
-    }
-
     /// The highest ballot that this replica has promised: the term in which it votes.
     pub fn term(&self) -> Ballot {
         self.ballot
@@ -158,11 +155,6 @@ impl<R: Rules> Turn<'_, R> {
     /// As [`Effects::arm`].
     pub fn arm(&mut self, timer: R::Timer, after: Span) {
         self.effects.arm(Timer::Own(timer), after);
-    }
-
-    /// As [`Effects::disarm`].
-    pub fn disarm(&mut self, timer: R::Timer) {
-        self.effects.disarm(Timer::Own(timer));
     }
 
     /// Counts something for the metrics.
@@ -330,10 +322,7 @@ impl<R: Rules> Process for Server<R> {
 
     fn open(identity: Identity, setup: &Self::Setup) -> Server<R> {
         let members: Arc<[Member]> = setup.map.group(setup.partition).members.clone();
-        let mut parameters = R::log(&setup.parameters);
-        parameters.form = Form::Prefix;
-        // A leader's reads are validated by what is replicated, so no lease has to run out before another begins.
-        parameters.lease = false;
+        let parameters = R::log(&setup.parameters);
         let resend = parameters.resend;
         let log = Setup { members, preferred: Some(ReplicaId(0)), parameters };
         Server {

@@ -423,9 +423,7 @@ impl Client {
 impl Open {
     /// What was read, in the order it was asked for.
     fn in_order(&self) -> Vec<Read> {
-        let reads: BTreeMap<&Blob, &Read> =
-            self.values.values().flatten().map(|read| (&read.key, read)).collect();
-        self.reads.iter().filter_map(|key| reads.get(key).map(|read| (*read).clone())).collect()
+        Read::in_order(&self.reads, self.values.values().flatten())
     }
 }
 

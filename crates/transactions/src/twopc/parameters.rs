@@ -2,12 +2,11 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::group;
 use crate::limits::Bounds;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
-use isochrone_replication::Tuning as _;
-use isochrone_replication::multipaxos::{self, Form};
-use isochrone_replication::service::Reply;
+use isochrone_replication::multipaxos;
 
 /// Who coordinates a transaction.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -49,12 +48,7 @@ pub struct Parameters {
 impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         Parameters {
-            log: multipaxos::Parameters {
-                form: Form::Prefix,
-                gather: false,
-                lease: false,
-                ..multipaxos::Parameters::for_rtt(rtt_max)
-            },
+            log: group::log_for_rtt(rtt_max),
             coordinator: Coordinator::Local,
             retry: rtt_max * 3 + Span::from_millis(300),
             heartbeat: Span::from_millis(500),
@@ -71,17 +65,7 @@ impl Tuning for Parameters {
     fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
         const LEAST: Span = Span::from_millis(1);
         const MOST: Span = Span::from_secs(600);
-        self.log.read_from(reader, Reply::Execute);
-        if self.log.form != Form::Prefix {
-            reader.reject("form", "is \"prefix\" in every group of a transaction protocol", "leave it out");
-        }
-        if self.log.lease {
-            reader.reject(
-                "lease",
-                "has no use here: reads are checked by what is replicated",
-                "leave it out",
-            );
-        }
+        group::read_log(&mut self.log, reader);
         let coordinators = [("local", Coordinator::Local), ("remote", Coordinator::Remote)];
         self.coordinator = reader.choice("coordinator", self.coordinator, &coordinators);
         self.retry = reader.span("retry", self.retry, LEAST, MOST);

@@ -43,6 +43,8 @@ pub struct Script {
 /// The driver of a run.
 pub struct TransactionClients {
     script: Script,
+    /// What all sessions are made of: to sum up Zipf's constant takes a while.
+    session: Session,
     sessions: BTreeMap<u32, Client>,
     figures: Figures,
     list: Vec<Transaction>,
@@ -106,9 +108,11 @@ impl TransactionClients {
     /// The clients of one run.
     pub fn new(script: Script) -> TransactionClients {
         let figures = Figures::new(script.window);
+        let session = script.workload.session(0, Random::seeded(script.seed));
         let (sessions, seen) = (BTreeMap::new(), BTreeMap::new());
         TransactionClients {
             script,
+            session,
             sessions,
             figures,
             list: Vec::new(),
@@ -152,7 +156,7 @@ impl TransactionClients {
     }
 
     fn client(&mut self, seat: Seat) -> &mut Client {
-        let script = &self.script;
+        let (script, session) = (&self.script, &self.session);
         let (node, closers) = (seat.client.node, &mut self.closers);
         self.sessions.entry(seat.number).or_insert_with(|| {
             let seed = script.seed ^ u64::from(seat.number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -166,7 +170,7 @@ impl TransactionClients {
             }
             let phase = script.every.map_or(0, |every| random.below(every.as_nanos().max(1)));
             Client {
-                session: script.workload.session(seat.number, random.fork()),
+                session: session.beside(seat.number, random.fork()),
                 random,
                 region: script.region_of.get(usize::from(seat.client.node.0)).copied().unwrap_or(0),
                 due: Instant::from_nanos(phase),

@@ -3,36 +3,16 @@
 use super::clients::{Script, TransactionClients};
 use super::figures::Figures;
 use super::workload::Workload;
-use crate::trial::{Terms, config};
+use crate::trial::{self, Terms, config};
 use isochrone_check::Budget;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_core::deployment::ConfigErrors;
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, Random, Span};
-use isochrone_sim::{FaultKind, Record, Report, Simulation, Violation, ViolationKind};
+use isochrone_sim::{FaultKind, Record, Simulation, Violation, ViolationKind};
 use isochrone_transactions::{Family, Placement, Transactional, Tuning as _};
 
-/// What came of one trial.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What the keyspace promises of transactions that write, and of those that only read.
-    pub guarantees: (Guarantee, Guarantee),
-    /// The run; a history that breaks the promise is among its violations.
-    pub report: Report,
-    /// Why the history could not be decided, where it could not.
-    pub undecided: Option<String>,
-    /// How long the simulation itself took, without the verdict on the history.
-    pub elapsed: std::time::Duration,
-    /// Latencies and ends.
-    pub figures: Figures,
-    /// What the clients saw.
-    pub history: Transactions,
-    /// The plan of faults, as text.
-    pub plan: String,
-    /// The message flow as text, where it was recorded.
-    pub trace: String,
-    /// The message flow as a drawing, where it was recorded.
-    pub drawing: String,
-}
+/// What came of one trial; promised are what holds of transactions that write, and of those that only read.
+pub type Outcome = trial::Outcome<(Guarantee, Guarantee), Figures, Transactions>;
 
 /// Runs one seed of the family `F`. Where things go wrong, the run ends with transactions over all keys, if the
 /// workload has such: they commit only when nothing is left that is stuck.
@@ -77,7 +57,7 @@ pub fn run<F: Family>(
         closers: if terms.check && !terms.faults.is_empty() { tolerated + 1 } else { 0 },
         region_of,
     });
-    let guarantees = F::guarantees(&placement.parameters);
+    let guarantee = F::guarantees(&placement.parameters);
     let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);
     let elapsed = begun.elapsed();
@@ -87,7 +67,7 @@ pub fn run<F: Family>(
     let undecided = if terms.check && report.violations.is_empty() {
         let at = report.virtual_time;
         let violation = |text| Violation { seed, at, kind: ViolationKind::History, text };
-        let (violations, undecided) = judge(&history, guarantees);
+        let (violations, undecided) = judge(&history, guarantee);
         report.violations.extend(violations.into_iter().chain(broken).map(violation));
         undecided
     } else {
@@ -96,7 +76,7 @@ pub fn run<F: Family>(
     let recorded = terms.record == Record::Flow;
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
-    Ok(Outcome { guarantees, report, undecided, elapsed, figures, history, plan: shown, trace, drawing })
+    Ok(Outcome { guarantee, report, undecided, elapsed, figures, history, plan: shown, trace, drawing })
 }
 
 /// Checks a history by what was promised: what is wrong, and the reason where it cannot be decided. Where updates are

@@ -174,6 +174,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Another session of the same workload, drawing from `random`.
+    pub fn beside(&self, number: u32, random: Random) -> Session {
+        Session { number, random, ..self.clone() }
+    }
+
     /// Its number among the sessions of the run, from 0.
     pub fn number(&self) -> u32 {
         self.number

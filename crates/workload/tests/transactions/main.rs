@@ -41,7 +41,7 @@ fn every_workload_runs_and_is_serializable() {
         let outcome = ran(&quiet(name), 5);
         assert_eq!(outcome.report.violations, [], "{name}");
         assert_eq!(outcome.undecided, None, "{name}");
-        assert_eq!(outcome.guarantees.0, Guarantee::StrictlySerializable);
+        assert_eq!(outcome.guarantee.0, Guarantee::StrictlySerializable);
         let tally = outcome.figures.tally(None);
         assert!(tally.committed > 100 && tally.unknown == 0 && tally.refused == 0, "{name}: {tally:?}");
         assert!(outcome.figures.recorder().region(4, None).is_some());

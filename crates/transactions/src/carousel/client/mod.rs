@@ -21,9 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Resends of one thing are at most this many doublings apart.
-const BACKOFF_MAX: u32 = 4;
-
 /// The client role. See the module.
 #[derive(Clone)]
 pub struct Client {
@@ -421,9 +418,9 @@ impl Client {
                 dead.push(*sequence);
             } else if now >= txn.next {
                 // Looked at once a heartbeat.
-                let waited = self.knobs.resend * (1 << txn.attempts.min(BACKOFF_MAX)) + self.knobs.heartbeat;
+                let waited = self.knobs.pause(txn.attempts) + self.knobs.heartbeat;
                 txn.attempts += 1;
-                txn.next = now + self.knobs.resend * (1 << txn.attempts.min(BACKOFF_MAX));
+                txn.next = now + self.knobs.pause(txn.attempts);
                 late.push((*sequence, waited));
             }
         }
@@ -490,9 +487,7 @@ impl Client {
 impl Txn {
     /// What was read, in the order it was asked for.
     fn in_order(&self) -> Vec<Read> {
-        let by_key: BTreeMap<&Blob, &Read> =
-            self.values.values().flatten().map(|read| (&read.key, read)).collect();
-        self.reads.iter().filter_map(|key| by_key.get(key).map(|read| (*read).clone())).collect()
+        Read::in_order(&self.reads, self.values.values().flatten())
     }
 }
 

@@ -14,9 +14,6 @@ use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Resends of one thing are at most this many doublings apart.
-const BACKOFF_MAX: u32 = 4;
-
 /// A transaction that this leader coordinates.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Running {
@@ -495,9 +492,9 @@ impl Partition {
                 silent.push((*txn, running.parts.clone()));
             } else if now >= running.next {
                 // Looked at once a heartbeat.
-                let waited = knobs.resend * (1 << running.attempts.min(BACKOFF_MAX)) + knobs.heartbeat;
+                let waited = knobs.pause(running.attempts) + knobs.heartbeat;
                 running.attempts += 1;
-                running.next = now + knobs.resend * (1 << running.attempts.min(BACKOFF_MAX));
+                running.next = now + knobs.pause(running.attempts);
                 late.push((*txn, running.ended.is_some(), now.since(running.since) > knobs.orphan, waited));
             }
         }

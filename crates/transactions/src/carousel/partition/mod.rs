@@ -203,13 +203,6 @@ impl Partition {
             self.sweep_soon(turn);
         }
     }
-
-    /// How many transactions are prepared or voted for here and not ended, and how many are coordinated and undecided:
-    /// nothing, once all is quiet.
-    pub fn open(&self) -> (usize, usize) {
-        let undecided = self.state.coordinated.values().filter(|known| known.ended.is_none()).count();
-        (self.state.pending.len() + self.votes.len(), undecided)
-    }
 }
 
 impl Rules for Partition {
