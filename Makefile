@@ -5,7 +5,9 @@ PYTHON ?= python3
 
 .PHONY: test lint unit clients differential deny bench fuzz seeds clean
 
-test: lint unit clients
+# The live tests of `unit` have built the program that real clients then speak with.
+test: lint unit
+	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
 
 # Style and warnings.
 lint:
