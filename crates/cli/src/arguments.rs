@@ -223,6 +223,9 @@ pub struct Sim {
     /// Model the processor: cores, cost a message and a byte as measured from the runtime
     #[arg(long)]
     pub cpu: bool,
+    /// Print which messages crossed the network, how many and how large, for each request or transaction
+    #[arg(long, conflicts_with_all = ["trace", "trace_svg"])]
+    pub messages: bool,
     /// Print the flow of messages
     #[arg(long, conflicts_with = "seeds")]
     pub trace: bool,

@@ -220,6 +220,9 @@ fn terms<W>(
             terms.requests_max = 3;
         }
     }
+    if arguments.messages {
+        terms.record = Record::Traffic;
+    }
     terms.plant = arguments.plant.clone();
     terms.moves = arguments.moves;
     Ok(terms)
@@ -312,9 +315,10 @@ fn quoted(word: &str) -> String {
 fn show(printed: &Printed) -> String {
     let subject = format!("{} ({})", printed.protocol, printed.guarantee);
     let counted = format!("{} operations", printed.operations);
-    let figures = match printed.regions.is_empty() {
+    let mut figures = match printed.regions.is_empty() {
         true => String::new(),
         false => format!("\n{}", table(&printed.regions)),
     };
+    figures += &printed.campaign.traffic("operation", 1.0 / printed.operations.max(1) as f64);
     printed.campaign.show(&subject, &counted, &figures)
 }

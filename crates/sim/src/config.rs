@@ -50,6 +50,8 @@ pub enum Record {
     /// Nothing.
     #[default]
     Nothing,
+    /// What crosses the network, by kind of message: [`Report::traffic`](crate::Report::traffic).
+    Traffic,
     /// The message flow: [`Simulation::trace`](crate::Simulation::trace) and the drawings.
     Flow,
 }

@@ -25,6 +25,7 @@ mod simulation;
 mod svg;
 mod timers;
 mod trace;
+mod traffic;
 mod turn;
 mod world;
 
@@ -38,3 +39,4 @@ pub use run::Report;
 pub use runner::{Seeds, Summary, run_seeds};
 pub use simulation::Simulation;
 pub use trace::{Digest, FlowEvent, Line};
+pub use traffic::{Load, Traffic};

@@ -4,6 +4,7 @@ use crate::driver::Driver;
 use crate::fault::Histogram;
 use crate::oracle::{Violation, ViolationKind};
 use crate::simulation::Simulation;
+use crate::traffic::Traffic;
 use isochrone_core::{Protocol, Span};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +25,8 @@ pub struct Report {
     pub events: u64,
     /// Messages sent.
     pub messages: u64,
+    /// Those between nodes by kind, where that was asked for.
+    pub traffic: Traffic,
     /// Virtual time at the end.
     pub virtual_time: Span,
     /// The hash of everything that happened.
@@ -42,6 +45,7 @@ impl Report {
             unknown: 0,
             events: 0,
             messages: 0,
+            traffic: Traffic::default(),
             virtual_time: Span::ZERO,
             hash: 0,
             faults: Histogram::default(),
@@ -75,6 +79,7 @@ impl<F: Protocol> Simulation<F> {
             unknown: self.lost,
             events: self.events,
             messages: self.world.messages,
+            traffic: self.world.traffic.take().unwrap_or_default(),
             virtual_time: Span::from_nanos(self.world.now),
             hash: self.hash(),
             faults: self.world.faults.clone(),

@@ -4,6 +4,7 @@ use crate::fault::Histogram;
 use crate::oracle::{Violation, ViolationKind};
 use crate::run::{Report, caught};
 use crate::trace::Digest;
+use crate::traffic::Traffic;
 use isochrone_core::Span;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,8 @@ pub struct Summary {
     pub events: u64,
     /// Messages sent.
     pub messages: u64,
+    /// Those between nodes by kind, where that was asked for.
+    pub traffic: Traffic,
     /// Virtual time, all runs together.
     pub virtual_time: Span,
     /// Real time.
@@ -88,6 +91,7 @@ impl Summary {
         self.operations += report.operations;
         self.unknown += report.unknown;
         self.messages += report.messages;
+        self.traffic.merge(&report.traffic);
         self.virtual_time += report.virtual_time;
         self.faults.merge(&report.faults);
     }

@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use crate::seat::{Actor, Seat};
 use crate::session::{SESSION_NUMBERS, SessionState};
 use crate::trace::{self, Line, Trace};
+use crate::traffic::Traffic;
 use crate::world::{Cpu, Event, Input, Node, Outcome, Outgoing, Place, World};
 use isochrone_core::{Assemble, Instant, NodeId, Process, ProcessId, Protocol, Random, Span, Ticket, wire};
 use rustc_hash::FxHashMap;
@@ -158,6 +159,7 @@ impl<F: Protocol> Simulation<F> {
             oracle: Oracle::default(),
             faults: Histogram::default(),
             messages: 0,
+            traffic: (config.record == Record::Traffic).then(Traffic::default),
             broken: None,
             datagrams: false,
         };

@@ -138,7 +138,18 @@ impl Trace {
 /// The debug text of a value on one line, cut where it is long.
 pub(crate) fn label(value: &impl Debug) -> String {
     const LONGEST: usize = 160;
-    let mut text = format!("{value:?}");
+    struct Beginning(String);
+    impl Write for Beginning {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.push_str(text);
+            // A character has four bytes at most.
+            if self.0.len() <= LONGEST * 4 { Ok(()) } else { Err(std::fmt::Error) }
+        }
+    }
+    let mut beginning = Beginning(String::new());
+    // An error only says that there is more.
+    let _ = write!(beginning, "{value:?}");
+    let mut text = beginning.0;
     if text.chars().count() > LONGEST {
         text = text.chars().take(LONGEST).chain("..".chars()).collect();
     }

@@ -7,6 +7,7 @@ use crate::network::Network;
 use crate::oracle::{Oracle, ViolationKind};
 use crate::queue::Queue;
 use crate::trace::{Digest, FlowEvent, Trace, label};
+use crate::traffic::Traffic;
 use isochrone_core::{Fact, Instant, ProcessId, Protocol, Random, Span, Stamp, Ticket, wire};
 use rustc_hash::FxHashMap;
 use std::any::Any;
@@ -173,6 +174,7 @@ pub(crate) struct World<F: Protocol> {
     pub(crate) oracle: Oracle,
     pub(crate) faults: Histogram,
     pub(crate) messages: u64,
+    pub(crate) traffic: Option<Traffic>,
     pub(crate) broken: Option<(ViolationKind, String)>,
     pub(crate) datagrams: bool,
 }
@@ -271,7 +273,11 @@ impl<F: Protocol> World<F> {
             return;
         }
         let (source, node) = (source.node as usize, place.node as usize);
-        let bytes = if self.network.weighs() { wire::encoded_size(&message) } else { 0 };
+        let weighs = self.network.weighs() || self.traffic.is_some();
+        let bytes = if weighs { wire::encoded_size(&message) } else { 0 };
+        if let Some(traffic) = &mut self.traffic {
+            traffic.count(&message, self.nodes[source].region != self.nodes[node].region, bytes);
+        }
         let route = self.network.route(source, node, at, bytes, &mut self.faults);
         if self.trace.recording {
             self.note_message(from, Some(target), to, &message, route.arrival, made, ahead);

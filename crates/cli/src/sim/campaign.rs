@@ -5,7 +5,7 @@ use crate::Status;
 use crate::arguments::Sim;
 use crate::output::bar;
 use isochrone_core::deployment::ConfigErrors;
-use isochrone_sim::{Violation, run_seeds};
+use isochrone_sim::{Load, Traffic, Violation, run_seeds};
 use isochrone_workload::trial::Outcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub(super) struct Campaign {
     seconds: f64,
     runs_repeated: u64,
     hash: String,
+    #[serde(skip_serializing_if = "Traffic::is_empty")]
+    traffic: Traffic,
     /// Requests whose outcome clients heard.
     #[serde(skip)]
     pub(super) operations: u64,
@@ -100,6 +102,7 @@ pub(super) fn run<G, F: Send, H, T: Send>(
         seconds: summary.elapsed.as_secs_f64(),
         runs_repeated: summary.twice,
         hash: format!("{:016x}", summary.hash()),
+        traffic: summary.traffic,
         operations: summary.operations,
         reasons: gathered.undecided,
         plan: shown.plan,
@@ -125,6 +128,34 @@ impl Campaign {
             (0, _) => Status::Undecided,
             _ => Status::Failed,
         }
+    }
+
+    /// The table of messages between nodes, if it was asked for; `share` of all is what each of `what` takes.
+    pub(super) fn traffic(&self, what: &str, share: f64) -> String {
+        if self.traffic.is_empty() {
+            return String::new();
+        }
+        let longest = self.traffic.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = longest.max("message".len());
+        let mut text = format!(
+            "\nbetween nodes, for each {what}\n{:width$}  {:>9}  {:>14}  {:>10}  {:>10}\n",
+            "message", "messages", "across regions", "bytes", "bytes each"
+        );
+        let mut sum = Load::default();
+        let mut line = |name: &str, load: Load| {
+            let [messages, across, bytes] =
+                [load.messages, load.across, load.bytes].map(|n| n as f64 * share);
+            let each = load.bytes as f64 / load.messages.max(1) as f64;
+            text += &format!("{name:width$}  {messages:>9.3}  {across:>14.3}  {bytes:>10.1}  {each:>10.1}\n");
+        };
+        for (name, load) in self.traffic.iter() {
+            line(name, load);
+            sum.messages += load.messages;
+            sum.across += load.across;
+            sum.bytes += load.bytes;
+        }
+        line("all", sum);
+        text
     }
 
     /// The whole text: `subject` is what ran, `counted` what its clients did, and `figures` the tables.

@@ -30,6 +30,9 @@ struct Printed {
     /// Of a second of the part of the run that is measured.
     committed_per_second: f64,
     messages_per_transaction: f64,
+    /// What of all messages of the run belongs to one transaction.
+    #[serde(skip)]
+    share: f64,
     regions: Vec<Line>,
     kinds: Vec<Line>,
 }
@@ -69,7 +72,7 @@ pub(super) fn run(
     let (campaign, gathered) = campaign::run(
         arguments,
         |seed| trial(deployment, keyspace, &terms, seed),
-        Gathered { messages: 0.0, figures: Figures::new(Window::ALL), measured: 0.0 },
+        Gathered { messages: 0.0, sent: 0, figures: Figures::new(Window::ALL), measured: 0.0 },
         Gathered::merge,
         |first| {
             promised = (first.guarantee.0.to_string(), first.guarantee.1.to_string());
@@ -116,8 +119,9 @@ fn workload(arguments: &Sim, deployment: &Deployment, name: &str) -> anyhow::Res
 }
 
 struct Gathered {
-    /// Messages of the measured part.
+    /// Messages of the measured part, and of all.
     messages: f64,
+    sent: u64,
     figures: Figures,
     /// Seconds that were measured, of all seeds.
     measured: f64,
@@ -131,6 +135,7 @@ impl Gathered {
         self.figures.merge(&outcome.figures);
         let share = measured.as_secs_f64() / outcome.report.virtual_time.as_secs_f64().max(1e-9);
         self.messages += outcome.report.messages as f64 * share.min(1.0);
+        self.sent += outcome.report.messages;
     }
 }
 
@@ -165,6 +170,7 @@ fn print(
         abort_rate: tally.abort_rate(),
         committed_per_second: tally.committed as f64 / gathered.measured.max(1e-9),
         messages_per_transaction: gathered.messages / ended.max(1) as f64,
+        share: gathered.messages / gathered.sent.max(1) as f64 / ended.max(1) as f64,
         tally,
         regions: regions.collect(),
         kinds: kinds.collect(),
@@ -194,6 +200,7 @@ fn show(printed: &Printed) -> String {
         if counts.is_empty() { "" } else { ": " },
         counts.join(", ")
     );
+    figures += &printed.campaign.traffic("transaction", printed.share);
     let Printed { protocol, updates, reads, workload, .. } = printed;
     let subject = format!("{protocol} (updates {updates}, reads {reads}), {workload}");
     printed.campaign.show(&subject, &format!("{} committed", tally.committed), &figures)

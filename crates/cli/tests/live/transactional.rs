@@ -39,6 +39,32 @@ fn what_is_simulated_without_load_is_what_is_planned() {
     }
 }
 
+/// specs/carousel.md 3.2 and 3.3: what a transaction costs in messages, by phase.
+#[test]
+fn messages_are_counted_by_kind() {
+    let sent = |protocol: &str| {
+        let words = ["sim", EC2, "--protocol", protocol, "--workload", "ycsbt", "--clients", "5"];
+        let (status, out, err) =
+            outcome([&words[..], &["--rate", "1", "--duration", "120s", "--messages"]].concat());
+        assert_eq!(status, 0, "{out}\n{err}");
+        let rows = out.lines().skip_while(|line| *line != "between nodes, for each transaction").skip(2);
+        let rows = rows.take_while(|line| !line.is_empty()).map(|line| {
+            let mut words = line.split_whitespace();
+            let name = words.next().unwrap().to_owned();
+            (name, words.map(|word| word.parse().unwrap()).collect::<Vec<f64>>())
+        });
+        let rows: std::collections::BTreeMap<String, Vec<f64>> = rows.collect();
+        let (parts, all): (Vec<_>, Vec<_>) = rows.iter().partition(|(name, _)| *name != "all");
+        let sum: f64 = parts.iter().map(|(_, row)| row[0]).sum();
+        assert!((sum - all[0].1[0]).abs() < 0.01, "{rows:?}");
+        rows
+    };
+    let [basic, fast] = ["carousel-basic", "carousel-fast"].map(sent);
+    // Fast asks each replica of a partition, and each answers with a vote; Basic asks leaders alone.
+    assert!(fast["Prepare"][0] > 2.0 * basic["Prepare"][0], "{fast:?}\n{basic:?}");
+    assert!(fast.contains_key("Vote") && !basic.contains_key("Vote"));
+}
+
 #[test]
 fn every_protocol_of_transactions_holds_under_faults() {
     for protocol in PROTOCOLS {
