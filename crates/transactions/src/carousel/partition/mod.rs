@@ -6,6 +6,8 @@ mod coordinator;
 mod participant;
 mod recovery;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use super::message::{Ended, Entry, Part, Timer, Verdict, Vote, Word};
 use super::parameters::Parameters;

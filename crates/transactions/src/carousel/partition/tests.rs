@@ -1,0 +1,82 @@
+//! One replica of a partition, input by input.
+
+use super::{Parameters, Partition};
+use crate::carousel::Mutation;
+use crate::carousel::message::{Part, Word};
+use crate::family;
+use crate::group::{Message, Record, Server};
+use crate::map::{Group, Map, Split};
+use crate::request::TxnId;
+use isochrone_core::{
+    Ballot, ClientId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId,
+    Random, ReplicaId, Role, Slot, Span, Stamp,
+};
+use isochrone_replication::multipaxos::log;
+use isochrone_replication::order::Member;
+
+fn process(node: u16, role: u8) -> ProcessId {
+    let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+    ProcessId { node: NodeId(node), keyspace, partition, role: Role(role), instance: 0 }
+}
+
+/// The terms of a follower's votes on one transaction that is asked for twice, before and after it has promised a
+/// higher ballot to nobody who ever led; and how many of them it wrote down.
+fn terms(mutation: Option<Mutation>) -> (Vec<Ballot>, usize) {
+    let members: Vec<_> =
+        (0..3).map(|seat| Member { replica: ReplicaId(seat), process: process(seat.into(), 0) }).collect();
+    let (parameters, me) = (Parameters::fast(Span::from_millis(100)), process(1, 0));
+    let setup = family::Server {
+        map: Map {
+            keyspace: KeyspaceId(1),
+            split: Split::Hash,
+            groups: [Group { members: members.into() }].into(),
+        },
+        partition: PartitionId(0),
+        parameters: Parameters { mutation, ..parameters },
+    };
+    let identity = Identity { process: me, incarnation: 1 };
+    let mut server = Server::<Partition>::open(identity, &setup);
+    let mut outbox = Outbox::new(me, Random::seeded(1));
+    let client = ClientId { process: process(9, 1), incarnation: 1 };
+    let prepare = || {
+        let keys: std::sync::Arc<[_]> = ["a".into()].into();
+        Message::Own(Word::Prepare {
+            txn: TxnId { client, sequence: 1 },
+            below: 1,
+            coordinator: process(0, 0),
+            part: Part { partition: PartitionId(0), reads: keys.clone(), writes: keys },
+            read: true,
+            vote: true,
+        })
+    };
+    let higher = Ballot { round: 7, owner: ReplicaId(2) };
+    let candidate = Message::Log(log::Message::Prepare { ballot: higher, from: Slot(0) });
+    let inputs = [(process(9, 1), prepare()), (process(2, 0), candidate), (process(9, 1), prepare())];
+    let (mut terms, mut written) = (Vec::new(), 0);
+    server.start(outbox.input(Instant::ZERO, Stamp::from_nanos(1)));
+    outbox.drain().for_each(drop);
+    for (number, (from, message)) in (1..).zip(inputs) {
+        let now = Instant::ZERO + Span::from_secs(number);
+        server.receive(from, message, outbox.input(now, Stamp::from_nanos(number)));
+        for effect in outbox.drain() {
+            match effect {
+                Effect::Send { message: Message::Own(Word::Vote { term, .. }), .. } => terms.push(term),
+                Effect::Record { record: Record::Own(_), .. } => written += 1,
+                _ => {}
+            }
+        }
+    }
+    (terms, written)
+}
+
+/// I12 (`specs/carousel.md` 3.3, 4.8): what was voted is said again and never cast anew. Else a transaction that commits by the
+/// first votes is not found among the second ones by a leader of a third term.
+#[test]
+fn a_vote_is_cast_once() {
+    let (cast, written) = terms(None);
+    assert_eq!((cast.len(), written), (2, 1));
+    assert_eq!(cast[0], cast[1], "in the term in which it was cast");
+    let (again, written) = terms(Some(Mutation::VoteAgain));
+    assert_eq!((again.len(), written), (2, 2), "the planted bug is seen");
+    assert_ne!(again[0], again[1]);
+}
