@@ -10,3 +10,4 @@ mod latency;
 mod script;
 mod tapir;
 mod twopc;
+mod walk;
