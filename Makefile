@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients differential deny bench fuzz seeds clean
+.PHONY: test lint unit clients proto differential deny bench fuzz seeds clean
 
 # The live tests of `unit` have built the program that real clients then speak with.
 test: lint unit
@@ -18,11 +18,15 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
-# Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis) against
+# Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis; grpcio) against
 # a running cluster; installs what it needs, and skips a language whose tools are not there.
 clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
+
+# Writes crates/proto/src/generated.rs from proto/isochrone/v1/isochrone.proto, where that has changed.
+proto:
+	$(CARGO) run --quiet --locked --manifest-path tools/proto/Cargo.toml
 
 # A million random commands for each of three protocols, answered as by redis-server (which must be on the path) while
 # leaders and masters are killed; and a million more without a protocol. SEED=7 for others.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Real Redis clients against a running cluster.
+"""Real clients against a running cluster.
 
 Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, rq, celery,
-go-redis, redis-rs, node-redis and jedis talk to it as they are. Installs what it needs: redis-tools from the
+go-redis, redis-rs, node-redis and jedis talk to it as they are, and grpcio by the published `.proto`. Installs what it needs: redis-tools from the
 system's packages where it is missing (as root or by sudo), Python packages into a virtual environment
 of its own under target/, the others by their own package managers, whose programs must be there: a
 client whose toolchain (go, cargo, npm, mvn) is missing is skipped, and the test says so.
@@ -56,10 +56,11 @@ def ensure_python():
 class Cluster:
     """`isochrone up` with three regions, for as long as the block lasts."""
 
-    def __init__(self, binary):
+    def __init__(self, binary, *more):
+        self.binary = binary
         self.command = [
             binary, "up", "--config", str(ROOT / "deployments" / "three-regions.toml"),
-            "--plain", "--format", "json", "--port", "0",
+            "--plain", "--format", "json", "--port", "0", *more,
         ]
 
     def __enter__(self):
@@ -69,6 +70,7 @@ class Cluster:
             raise RuntimeError(f"{' '.join(self.command)} ended with {self.process.wait()} before it was ready")
         ready = json.loads(line)
         self.ports = [int(region["redis"].rsplit(":", 1)[1]) for region in ready["regions"]]
+        self.rpc = [region["grpc"] for region in ready["regions"]]
         return self
 
     def __exit__(self, *_):
@@ -282,6 +284,17 @@ def test_redis_py_users(cluster):
     except redis.exceptions.AuthenticationError:
         return
     raise AssertionError("a user that is no more has logged in")
+
+
+# --- gRPC ------------------------------------------------------------------------------------------------
+
+
+def test_grpc_from_the_published_proto(cluster):
+    import rpc
+
+    for protocol in ("carousel-fast", "2pc"):
+        with Cluster(cluster.binary, "--protocol", protocol) as other:
+            rpc.check(other.rpc, connect(other, 2))
 
 
 # --- what is built on redis-py ---------------------------------------------------------------------------

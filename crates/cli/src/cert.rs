@@ -53,7 +53,7 @@ pub(crate) fn password() -> anyhow::Result<Status> {
 /// The names by which clients reach a node: what the file says, and loopback for those beside it.
 fn hosts(node: &Node) -> Vec<String> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    for address in [&node.redis, &node.peer].into_iter().flatten() {
+    for address in [&node.redis, &node.grpc, &node.peer].into_iter().flatten() {
         let any = matches!(address.host(), "0.0.0.0" | "::");
         if !any && !hosts.iter().any(|host| host == address.host()) {
             hosts.push(address.host().to_owned());

@@ -33,9 +33,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         ))
         .into());
     }
-    if me.redis.is_none() {
+    if me.redis.is_none() && me.grpc.is_none() {
         return Err(Usage(format!(
-            "{shown}: node {name:?} has no address for clients\n  give it redis = \"HOST:PORT\""
+            "{shown}: node {name:?} has no address for clients\n  give it redis = \"HOST:PORT\", or grpc"
         ))
         .into());
     }
@@ -93,6 +93,9 @@ fn ready(deployment: &Deployment, me: &Node, handle: &node::NodeHandle) -> anyho
     let mut line = format!("{} of {} is ready", me.name, deployment.cluster());
     for redis in handle.redis_addresses() {
         line += &format!(", redis {redis}");
+    }
+    if let Some(grpc) = handle.grpc_address() {
+        line += &format!(", grpc {grpc}");
     }
     if let Some(http) = handle.http_address() {
         line += &format!(", http {http}");

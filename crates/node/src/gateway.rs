@@ -22,7 +22,7 @@
 use crate::hub::{Hub, Notice};
 use crate::limits::Limits;
 use isochrone_core::command::{Command, Response};
-use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp};
+use isochrone_core::{Blob, CommandId, Guarantee, Instant, KeyspaceId, Random, Stamp};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -154,11 +154,108 @@ pub enum Outcome {
     Unknown(String),
     /// An order to the process itself was carried out, and this is what came of it. No command is answered so.
     Ordered(String),
+    /// How a transaction goes on. No command is answered so.
+    Transaction(Box<Step>),
     /// The answer to [`Ask::Verify`]. The delay after repeated failures lies in the shard already.
     Verified {
         /// Whether user and password fit.
         accepted: bool,
     },
+}
+
+/// What a client asks that speaks in transactions: one round of reads, then one round of writes, of keys that are known
+/// when it begins. Values are plain ones, those of GET and SET.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Transaction {
+    /// Begins and reads; without anything to write it is the whole transaction.
+    Begin {
+        /// Each once.
+        reads: Vec<Blob>,
+        /// What may be written, each once.
+        writes: Vec<Blob>,
+    },
+    /// Writes and commits.
+    Commit {
+        /// Which.
+        txn: CommandId,
+        /// Keys and what they are to hold; nothing deletes.
+        updates: Vec<(Blob, Option<Blob>)>,
+    },
+    /// Gives up.
+    Abort {
+        /// Which.
+        txn: CommandId,
+    },
+}
+
+/// How a transaction goes on.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Step {
+    /// It is open.
+    Begun {
+        /// Its name.
+        txn: CommandId,
+        /// What was read, in the order asked for.
+        reads: Vec<Read>,
+    },
+    /// One that only reads, complete.
+    Snapshot {
+        /// What was read, in the order asked for.
+        reads: Vec<Read>,
+        /// Everything up to this version.
+        at: u64,
+    },
+    /// It took effect, at this version.
+    Committed(u64),
+    /// It took no effect.
+    Aborted(Abort),
+    /// It was not taken up: no effect.
+    Refused(Unfit, String),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A key and what it held.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Read {
+    /// The key.
+    pub key: Blob,
+    /// Its value, if it had one; or why it has no plain one.
+    pub value: Result<Option<Blob>, String>,
+    /// Which version of it; 0 where it was never written.
+    pub version: u64,
+}
+
+/// Why a transaction took no effect.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Abort {
+    /// Another on the same keys was under way.
+    Conflict,
+    /// What it had read was not the latest.
+    StaleRead,
+    /// Its client gave it up.
+    Client,
+    /// Its client was not heard of for too long.
+    HeartbeatLost,
+    /// A participant does not know it.
+    Presumed,
+    /// A partition could not be reached in time.
+    Unavailable,
+    /// It asked for a moment that a partition cannot serve.
+    OutOfTime,
+}
+
+/// In which way a transaction, or a step of it, is not fit.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Unfit {
+    /// It is not open.
+    NotOpen,
+    /// It makes no sense.
+    Wrong,
+    /// It is larger than may be.
+    TooLarge,
+    /// Too many are open.
+    Overloaded,
 }
 
 /// What a session may know and touch during one call.

@@ -9,7 +9,7 @@ use isochrone_core::command::Command;
 use isochrone_core::wire::{DecodeError, decode};
 use isochrone_core::{
     Blob, Effect, Identity, Instant, Lane, Malformed, Mark, Outbox, Process, ProcessId, Random, Snapshot,
-    Ticket,
+    Stamp, Ticket,
 };
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,6 +59,17 @@ pub trait Hosted: Send {
     /// The process takes no commands.
     fn execute(&mut self, ticket: Ticket, command: Command, io: &mut Io) -> Result<(), Foreign>;
 
+    /// What a client asks that speaks in transactions. Only client processes of protocols that have them take it.
+    ///
+    /// # Errors
+    /// The process takes no transactions.
+    fn transact(
+        &mut self,
+        ticket: Ticket,
+        transaction: gateway::Transaction,
+        io: &mut Io,
+    ) -> Result<(), Foreign>;
+
     /// A request in the process' own words (`P::Request` in a box): administration, tests.
     ///
     /// # Errors
@@ -104,12 +115,14 @@ pub struct Foreign {
     pub what: &'static str,
 }
 
-/// How a protocol's client process speaks with the gateways: the two translations, as plain functions.
+/// How a protocol's client process speaks with the gateways: the translations, as plain functions.
 pub struct Bridge<P: Process> {
     /// From a gateway's command.
     pub request: fn(Command) -> P::Request,
-    /// To a gateway's outcome.
-    pub outcome: fn(P::Outcome) -> gateway::Outcome,
+    /// From a gateway's transaction, taken up at this time, where the protocol has transactions.
+    pub transaction: Option<fn(gateway::Transaction, Stamp) -> P::Request>,
+    /// To a gateway's outcome, told at this time.
+    pub outcome: fn(P::Outcome, Stamp) -> gateway::Outcome,
 }
 
 impl<P: Process> Clone for Bridge<P> {
@@ -243,7 +256,7 @@ fn answer<P: Process>(
     last: bool,
 ) {
     let reply = match bridge {
-        Some(bridge) => Reply::Outcome((bridge.outcome)(outcome)),
+        Some(bridge) => Reply::Outcome((bridge.outcome)(outcome, io.stamp)),
         None => Reply::Raw(Box::new(outcome)),
     };
     io.answers.push_back(Answer { process, ticket, reply, last });
@@ -293,6 +306,18 @@ impl<P: Process> Hosted for Adapter<P> {
 
     fn execute(&mut self, ticket: Ticket, command: Command, io: &mut Io) -> Result<(), Foreign> {
         let request = (self.bridge.ok_or_else(|| self.foreign("command"))?.request)(command);
+        self.input(io, |process, effects| process.request(ticket, request, effects));
+        Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        ticket: Ticket,
+        transaction: gateway::Transaction,
+        io: &mut Io,
+    ) -> Result<(), Foreign> {
+        let translate = self.bridge.and_then(|bridge| bridge.transaction);
+        let request = translate.ok_or_else(|| self.foreign("transaction"))?(transaction, io.stamp);
         self.input(io, |process, effects| process.request(ticket, request, effects));
         Ok(())
     }

@@ -8,6 +8,7 @@ pub mod cert;
 mod certificates;
 pub mod clock;
 pub mod gateway;
+mod grpc;
 pub mod hosted;
 mod http;
 pub mod hub;

@@ -4,6 +4,7 @@
 //! client; see [`crate::limits::Limits::metric_series`].
 
 use crate::certificates::Expiries;
+pub use crate::grpc::GrpcMetrics;
 use crate::journal::{DurationHistogram, JournalMetrics};
 use isochrone_core::{Path, Phase, Quorums, Span};
 use std::fmt::Write;
@@ -202,6 +203,8 @@ pub struct NodeMetrics {
     pub in_flight: AtomicU64,
     /// Client connections.
     pub clients: AtomicU64,
+    /// Of the gRPC server.
+    pub grpc: GrpcMetrics,
     /// When the certificates in use run out.
     pub certificates: CertificateMetrics,
 }

@@ -7,7 +7,7 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{
-    Assemble, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random,
+    Assemble, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -50,8 +50,10 @@ pub struct Registration<F: Protocol> {
     pub placement: fn(&Deployment, &Keyspace) -> Result<F::Placement, ConfigErrors>,
     /// From a gateway's command.
     pub request: fn(Command) -> F::Request,
-    /// To a gateway's outcome.
-    pub outcome: fn(F::Outcome) -> gateway::Outcome,
+    /// From a gateway's transaction, taken up at this time; nothing where the protocol has no transactions.
+    pub transaction: Option<fn(gateway::Transaction, Stamp) -> F::Request>,
+    /// To a gateway's outcome, told at this time.
+    pub outcome: fn(F::Outcome, Stamp) -> gateway::Outcome,
     /// The request (`P::Request` of its replicas, or of its clients where [`Administration::of_client`], boxed) that
     /// does this, if any does.
     pub administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
@@ -69,6 +71,7 @@ type Plan = dyn Fn(&Deployment, &Keyspace, NodeId) -> Result<Placed, ConfigError
 
 struct Row {
     plan: Box<Plan>,
+    transactional: bool,
     administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
     administered: fn(Box<dyn Any + Send>) -> Result<String, String>,
 }
@@ -95,19 +98,28 @@ pub struct Placement {
 impl Protocols {
     /// Adds a protocol under its name.
     pub fn register<F: Protocol>(&mut self, registration: Registration<F>) {
-        let Registration { placement, request, outcome, administer, administered } = registration;
+        let Registration { placement, request, transaction, outcome, administer, administered } =
+            registration;
+        let bridge = Bridging { request, transaction, outcome };
         let plan = move |deployment: &Deployment, keyspace: &Keyspace, node| {
             let placement = placement(deployment, keyspace)?;
-            let mut seats = Seats::<F> { node, request, outcome, seats: Vec::new() };
+            let mut seats = Seats::<F> { node, bridge, seats: Vec::new() };
             F::place(&placement, &mut seats);
             Ok(Placed { guarantee: F::guarantee(&placement), seats: seats.seats })
         };
-        self.rows.insert(F::NAME, Arc::new(Row { plan: Box::new(plan), administer, administered }));
+        let transactional = transaction.is_some();
+        let row = Row { plan: Box::new(plan), transactional, administer, administered };
+        self.rows.insert(F::NAME, Arc::new(row));
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.rows.keys().copied()
+    }
+
+    /// The names of those that have transactions, in order.
+    pub fn transactional(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rows.iter().filter(|(_, row)| row.transactional).map(|(name, _)| *name)
     }
 
     /// The name of this protocol as long as the program lives, if it is registered.
@@ -156,10 +168,24 @@ impl Protocols {
     }
 }
 
+/// The translations of a [`Registration`].
+struct Bridging<F: Protocol> {
+    request: fn(Command) -> F::Request,
+    transaction: Option<fn(gateway::Transaction, Stamp) -> F::Request>,
+    outcome: fn(F::Outcome, Stamp) -> gateway::Outcome,
+}
+
+impl<F: Protocol> Clone for Bridging<F> {
+    fn clone(&self) -> Bridging<F> {
+        *self
+    }
+}
+
+impl<F: Protocol> Copy for Bridging<F> {}
+
 struct Seats<F: Protocol> {
     node: NodeId,
-    request: fn(Command) -> F::Request,
-    outcome: fn(F::Outcome) -> gateway::Outcome,
+    bridge: Bridging<F>,
     seats: Vec<Placement>,
 }
 
@@ -178,7 +204,8 @@ impl<F: Protocol> Assemble<F> for Seats<F> {
         P: Process<Message = F::Message, Request = F::Request, Outcome = F::Outcome>,
     {
         if id.node == self.node {
-            let bridge = Bridge { request: self.request, outcome: self.outcome };
+            let Bridging { request, transaction, outcome } = self.bridge;
+            let bridge = Bridge { request, transaction, outcome };
             let open = move |identity, random| -> Box<dyn Hosted> {
                 Box::new(Adapter::<P>::open(identity, &setup, Some(bridge), random))
             };

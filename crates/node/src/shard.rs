@@ -12,6 +12,7 @@
 //!
 //! Nothing waits for a batch to fill.
 
+use crate::gateway::Transaction;
 use crate::hosted::{Foreign, Hosted};
 use crate::io::{Io, Ledger};
 use crate::journal::{JournalError, StreamId};
@@ -180,6 +181,19 @@ impl Shard {
     /// No such process runs, or it takes no commands.
     pub fn execute(&mut self, to: ProcessId, ticket: Ticket, command: Command) -> Result<(), NotTaken> {
         self.ask(to, |process, io| process.execute(ticket, command, io))
+    }
+
+    /// A transaction for a client process of this node; tickets as in [`Shard::execute`].
+    ///
+    /// # Errors
+    /// No such process runs, or it takes no transactions.
+    pub fn transact(
+        &mut self,
+        to: ProcessId,
+        ticket: Ticket,
+        transaction: Transaction,
+    ) -> Result<(), NotTaken> {
+        self.ask(to, |process, io| process.transact(ticket, transaction, io))
     }
 
     /// A request in the receiver's own words (its `P::Request`, boxed); tickets as in [`Shard::execute`].

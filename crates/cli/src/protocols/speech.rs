@@ -50,7 +50,8 @@ pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
     Registration {
         placement: Placement::of,
         request: Request::Command,
-        outcome,
+        transaction: None,
+        outcome: |ended, _| outcome(ended),
         administer: |what| Some(request(what)),
         administered,
     }

@@ -1,12 +1,13 @@
 //! How a protocol of `transactions` is spoken with in commands, by trials and by nodes.
 
 use super::speech;
-use isochrone_core::Random;
-use isochrone_node::gateway;
+use isochrone_core::{Blob, Random, Stamp};
+use isochrone_node::gateway::{self, Abort, Step, Unfit};
 use isochrone_node::protocols::{Administration, Registration};
 use isochrone_replication::Change;
 use isochrone_sim::Admin;
-use isochrone_transactions::commands::{Answer, Ask, Served};
+use isochrone_transactions::commands::{Answer, Ask, Served, values};
+use isochrone_transactions::request::{Outcome, Read, Reason, Refusal, Request, Update};
 use isochrone_transactions::{Family, Placement, Tuning as _};
 use isochrone_workload::simulated;
 use isochrone_workload::trial::Bridge;
@@ -40,14 +41,65 @@ pub(super) fn registration<F: Family>() -> Registration<Served<F>> {
     Registration {
         placement: Placement::of,
         request: Ask::Command,
-        outcome: |answer| match answer {
+        transaction: Some(|transaction, stamp| Ask::Transaction(request(transaction, stamp))),
+        outcome: |answer, stamp| match answer {
             Answer::Replied(response) => gateway::Outcome::Done(response),
             Answer::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
-            // A transaction is never the answer to a command; nobody can say then what became of it.
-            Answer::Unknown | Answer::Transaction(_) => gateway::Outcome::Unknown(speech::UNKNOWN.to_owned()),
+            Answer::Unknown => gateway::Outcome::Unknown(speech::UNKNOWN.to_owned()),
+            Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome, stamp))),
         },
         administer: administer::<F>,
         administered: speech::administered,
+    }
+}
+
+/// A transaction of a gateway's client, whose values become entries as commands understand them.
+fn request(transaction: gateway::Transaction, stamp: Stamp) -> Request {
+    match transaction {
+        gateway::Transaction::Begin { reads, writes } => Request::Begin { reads, writes },
+        gateway::Transaction::Commit { txn, updates } => {
+            let entry = |(key, value): (Blob, Option<Blob>)| {
+                let value = value.map(|value| values::encode(&key, value, stamp));
+                Update { key, value }
+            };
+            Request::Commit { txn, updates: updates.into_iter().map(entry).collect() }
+        }
+        gateway::Transaction::Abort { txn } => Request::Abort { txn },
+    }
+}
+
+/// How it goes on, for that client.
+fn step(outcome: Outcome, stamp: Stamp) -> Step {
+    let plain = |reads: Vec<Read>| {
+        let read = |Read { key, value, version }: Read| {
+            let value = value.map_or(Ok(None), |entry| values::decode(&key, &entry, stamp));
+            gateway::Read { value: value.map_err(|error| error.to_string()), key, version: version.0 }
+        };
+        reads.into_iter().map(read).collect()
+    };
+    match outcome {
+        Outcome::Begun { txn, reads } => Step::Begun { txn, reads: plain(reads) },
+        Outcome::Snapshot { reads, at } => Step::Snapshot { reads: plain(reads), at: at.0 },
+        Outcome::Committed { at } => Step::Committed(at.0),
+        Outcome::Aborted(reason) => Step::Aborted(match reason {
+            Reason::Conflict => Abort::Conflict,
+            Reason::StaleRead => Abort::StaleRead,
+            Reason::Client => Abort::Client,
+            Reason::HeartbeatLost => Abort::HeartbeatLost,
+            Reason::Presumed => Abort::Presumed,
+            Reason::Unavailable => Abort::Unavailable,
+            Reason::OutOfTime => Abort::OutOfTime,
+        }),
+        Outcome::Refused(refusal) => {
+            let unfit = match refusal {
+                Refusal::NotOpen(_) => Unfit::NotOpen,
+                Refusal::Undeclared(_) | Refusal::Twice(_) | Refusal::Empty => Unfit::Wrong,
+                Refusal::TooLarge { .. } => Unfit::TooLarge,
+                Refusal::Overloaded(_) => Unfit::Overloaded,
+            };
+            Step::Refused(unfit, refusal.to_string())
+        }
+        Outcome::Unknown => Step::Unknown,
     }
 }
 

@@ -47,6 +47,7 @@ struct Seat {
     node: NodeId,
     peer: SocketAddr,
     redis: Option<SocketAddr>,
+    grpc: SocketAddr,
     http: SocketAddr,
     handle: Option<NodeHandle>,
     failed: bool,
@@ -100,16 +101,18 @@ impl Cluster {
             let place = &places[usize::from(node.region.0)];
             let redis =
                 if place.nodes[0] == node.id { Some(redis_socket(&deployment, place, port)?) } else { None };
-            let (peer, http) = (any_socket()?, any_socket()?);
+            let (peer, grpc, http) = (any_socket()?, any_socket()?, any_socket()?);
             seats.push(Seat {
                 node: node.id,
                 peer: peer.local_addr()?,
                 redis: redis.as_ref().map(TcpListener::local_addr).transpose()?,
+                grpc: grpc.local_addr()?,
                 http: http.local_addr()?,
                 handle: None,
                 failed: false,
             });
-            sockets.push(Sockets { peer: Some(peer), redis: redis.into_iter().collect(), http: Some(http) });
+            let redis = redis.into_iter().collect();
+            sockets.push(Sockets { peer: Some(peer), redis, grpc: Some(grpc), http: Some(http) });
         }
         let mut cluster = Cluster {
             keyspace,
@@ -144,6 +147,7 @@ impl Cluster {
                 region: self.name(place).to_owned(),
                 node: self.deployment.node(seat.node).name.clone(),
                 redis: seat.redis?,
+                grpc: seat.grpc,
                 http: seat.http,
             })
         };
@@ -366,6 +370,7 @@ impl Cluster {
         Ok(Sockets {
             peer: Some(bind(seat.peer)?),
             redis: seat.redis.map(bind).transpose()?.into_iter().collect(),
+            grpc: Some(bind(seat.grpc)?),
             http: Some(bind(seat.http)?),
         })
     }

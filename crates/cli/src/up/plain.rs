@@ -29,6 +29,8 @@ pub(crate) struct Door {
     pub(crate) node: String,
     /// For Redis clients.
     pub(crate) redis: SocketAddr,
+    /// For gRPC clients.
+    pub(crate) grpc: SocketAddr,
     /// Metrics and health.
     pub(crate) http: SocketAddr,
 }
@@ -89,7 +91,8 @@ pub(crate) fn greeting(view: &View, doors: &[Door]) -> String {
     let wide = doors.iter().map(|door| door.region.chars().count()).max().unwrap_or(0);
     for door in doors {
         // Writing to a string does not fail; the same holds below.
-        let _ = writeln!(text, "  {:wide$}  redis {}  http {}", door.region, door.redis, door.http);
+        let Door { region, redis, grpc, http, .. } = door;
+        let _ = writeln!(text, "  {region:wide$}  redis {redis}  grpc {grpc}  http {http}");
     }
     if let Some(door) = doors.first() {
         let _ = writeln!(text, "try: redis-cli -p {} SET city Lisbon", door.redis.port());
@@ -135,6 +138,7 @@ mod tests {
             region: region.to_owned(),
             node: node.to_owned(),
             redis: SocketAddr::from(([127, 0, 0, 1], port)),
+            grpc: SocketAddr::from(([127, 0, 0, 1], port + 500)),
             http: SocketAddr::from(([127, 0, 0, 1], port + 1000)),
         };
         vec![door("US West", "us-west", 7001), door("Australia", "australia", 7002)]
@@ -144,8 +148,8 @@ mod tests {
     fn the_greeting_says_where_and_what_to_try() {
         expect![[r#"
             five-regions: keyspace main, multipaxos, linearizable
-              US West    redis 127.0.0.1:7001  http 127.0.0.1:8001
-              Australia  redis 127.0.0.1:7002  http 127.0.0.1:8002
+              US West    redis 127.0.0.1:7001  grpc 127.0.0.1:7501  http 127.0.0.1:8001
+              Australia  redis 127.0.0.1:7002  grpc 127.0.0.1:7502  http 127.0.0.1:8002
             try: redis-cli -p 7001 SET city Lisbon
         "#]]
         .assert_eq(&greeting(&five(), &doors()));
@@ -171,7 +175,7 @@ mod tests {
     fn json_is_stable() {
         let ready =
             Ready { ready: true, cluster: "five-regions".to_owned(), durability: None, regions: doors() };
-        expect![[r#"{"ready":true,"cluster":"five-regions","regions":[{"region":"US West","node":"us-west","redis":"127.0.0.1:7001","http":"127.0.0.1:8001"},{"region":"Australia","node":"australia","redis":"127.0.0.1:7002","http":"127.0.0.1:8002"}]}"#]].assert_eq(&serde_json::to_string(&ready).unwrap());
+        expect![[r#"{"ready":true,"cluster":"five-regions","regions":[{"region":"US West","node":"us-west","redis":"127.0.0.1:7001","grpc":"127.0.0.1:7501","http":"127.0.0.1:8001"},{"region":"Australia","node":"australia","redis":"127.0.0.1:7002","grpc":"127.0.0.1:7502","http":"127.0.0.1:8002"}]}"#]].assert_eq(&serde_json::to_string(&ready).unwrap());
         let mut view = five();
         view.regions.truncate(3);
         expect![[r#"{"elapsed_s":75.0,"regions":[{"region":"US West","operations":360,"operations_per_second":12.0,"p50_ms":161.4,"p99_ms":177.54,"floor_ms":102.0,"leader":false,"state":"up"},{"region":"US East","operations":360,"operations_per_second":12.0,"p50_ms":88.3,"p99_ms":97.13,"floor_ms":88.0,"leader":true,"state":"up"},{"region":"Euro","operations":360,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"floor_ms":161.0,"leader":false,"state":"cut"}]}"#]].assert_eq(&serde_json::to_string(&Line::of(&view, false)).unwrap());

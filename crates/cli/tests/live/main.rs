@@ -6,6 +6,7 @@ mod differential;
 mod full_disk;
 #[path = "../../../node/tests/node/grammar.rs"]
 mod grammar;
+mod grpc;
 mod hand_over;
 mod hostile;
 mod messages;
@@ -15,6 +16,7 @@ mod ranges;
 mod redis;
 mod replace;
 mod resp;
+mod retwis;
 mod safety;
 mod transactional;
 mod transactions;

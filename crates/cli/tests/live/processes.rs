@@ -132,13 +132,15 @@ pub fn addresses(count: usize) -> Vec<SocketAddr> {
 pub struct Addresses {
     pub listen: SocketAddr,
     pub redis: SocketAddr,
+    pub grpc: SocketAddr,
     pub http: SocketAddr,
 }
 
 /// Of so many nodes.
 pub fn nodes(count: usize) -> Vec<Addresses> {
-    let free = addresses(count * 3);
-    free.chunks(3).map(|three| Addresses { listen: three[0], redis: three[1], http: three[2] }).collect()
+    let four =
+        |four: &[SocketAddr]| Addresses { listen: four[0], redis: four[1], grpc: four[2], http: four[3] };
+    addresses(count * 4).chunks(4).map(four).collect()
 }
 
 /// Writes the deployment of nodes `n0`, `n1`, ... in regions `R0`, `R1`, ...
@@ -159,7 +161,7 @@ pub fn deployment_of(
     for index in 0..nodes.len() {
         writeln!(text, "[[region]]\nname = \"R{index}\"").expect("a string");
     }
-    for (index, Addresses { listen, redis, http }) in nodes.iter().enumerate() {
+    for (index, Addresses { listen, redis, http, .. }) in nodes.iter().enumerate() {
         writeln!(
             text,
             "[[node]]\nname = \"n{index}\"\nregion = \"R{index}\"\n\

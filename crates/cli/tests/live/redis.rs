@@ -143,7 +143,7 @@ fn one_node_grows_into_a_master_with_two_witnesses_and_may_then_be_lost() {
     let Addresses { listen, http, .. } = &three[0];
     let mut edited = fs::read_to_string(&file).unwrap();
     edited = edited.replace(&own, &format!("{own}listen = \"{listen}\"\nhttp = \"{http}\"\n"));
-    for (index, Addresses { listen, redis, http }) in three.iter().enumerate().skip(1) {
+    for (index, Addresses { listen, redis, http, .. }) in three.iter().enumerate().skip(1) {
         edited += &format!(
             "[[node]]\nname = \"n{index}\"\nregion = \"here\"\nlisten = \"{listen}\"\nredis = \"{redis}\"\nhttp = \"{http}\"\n"
         );

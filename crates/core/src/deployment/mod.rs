@@ -104,6 +104,8 @@ pub struct Node {
     pub peer: Option<Address>,
     /// Where Redis clients reach it.
     pub redis: Option<Address>,
+    /// Where gRPC clients reach it.
+    pub grpc: Option<Address>,
     /// Where metrics, health and administration are served.
     pub http: Option<Address>,
 }
@@ -350,6 +352,7 @@ impl Deployment {
             region: region.id,
             peer: None,
             redis: None,
+            grpc: None,
             http: None,
         });
         let keyspace = Keyspace {
@@ -529,7 +532,7 @@ impl Deployment {
     #[must_use]
     pub fn on_one_machine(mut self) -> Self {
         for node in &mut self.nodes {
-            (node.peer, node.redis, node.http) = (None, None, None);
+            (node.peer, node.redis, node.grpc, node.http) = (None, None, None, None);
         }
         for keyspace in &mut self.keyspaces {
             keyspace.redis_port = None;

@@ -193,7 +193,7 @@ impl Parser<'_> {
                 }
                 found.map_or(RegionId(0), |region| region.value.id)
             });
-            let [peer, redis, http] = ["listen", "redis", "http"].map(|key| {
+            let [peer, redis, grpc, http] = ["listen", "redis", "grpc", "http"].map(|key| {
                 let found = section.address(key, self.mistakes)?;
                 if let Some((line, user)) = addresses.get(&found.value) {
                     let wrong = format!("{key} = \"{}\" is already {user}, on line {line}", found.value);
@@ -206,7 +206,7 @@ impl Parser<'_> {
             if let (Some(name), Some(region)) = (name, region) {
                 // At most NODES_MAX, so the number fits.
                 let id = NodeId(nodes.len() as u16);
-                nodes.push((section.line, Node { id, name: name.value, region, peer, redis, http }));
+                nodes.push((section.line, Node { id, name: name.value, region, peer, redis, grpc, http }));
             }
             section.finish(self.mistakes);
         }

@@ -130,11 +130,12 @@ pub(super) fn refuse_plain_text(nodes: &[(u32, Node)], security: &Security, mist
         {
             refuse("listen", address, "peer_ca, peer_cert and peer_key");
         }
-        if let Some(address) = open(&node.redis) {
+        for (key, address) in [("redis", &node.redis), ("grpc", &node.grpc)] {
+            let Some(address) = open(address) else { continue };
             if security.client.is_none() {
-                refuse("redis", address, "client_cert and client_key");
+                refuse(key, address, "client_cert and client_key");
             } else if security.users.is_empty() && security.acl.is_none() {
-                refuse("redis", address, "user");
+                refuse(key, address, "user");
             }
         }
     }

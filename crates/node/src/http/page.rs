@@ -366,6 +366,7 @@ pub(super) fn page(state: &State) -> String {
             *count as f64,
         );
     }
+    metrics.grpc.show(&mut page);
     for (limit, value) in state.limits.named() {
         page.value(
             "isochrone_limit",

@@ -1,8 +1,8 @@
 //! What holds a running node, and gives it orders.
 
-use crate::http;
 use crate::protocols::Administration;
 use crate::reactor::{Board, Control, Failure, Responder, Status};
+use crate::{grpc, http};
 use isochrone_core::KeyspaceId;
 use mio::Waker;
 use std::net::SocketAddr;
@@ -25,6 +25,8 @@ pub struct NodeHandle {
     pub(super) thread: Option<JoinHandle<Result<(), Failure>>>,
     pub(super) http: Option<http::Server>,
     pub(super) http_address: Option<SocketAddr>,
+    pub(super) grpc: Option<grpc::Server>,
+    pub(super) grpc_address: Option<SocketAddr>,
     pub(super) redis_addresses: Vec<SocketAddr>,
 }
 
@@ -83,6 +85,11 @@ impl NodeHandle {
         &self.redis_addresses
     }
 
+    /// Where its gRPC clients connect.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc_address
+    }
+
     /// Where it serves HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
@@ -137,7 +144,10 @@ impl NodeHandle {
 
     fn join(&mut self) -> Result<(), Failure> {
         self.http = None;
-        match self.thread.take().map(JoinHandle::join) {
+        let ended = self.thread.take().map(JoinHandle::join);
+        // Only now: calls under way are answered first.
+        self.grpc = None;
+        match ended {
             Some(Ok(outcome)) => outcome,
             // The panic was printed when it happened.
             Some(Err(_)) => Err(Failure::Io(std::io::Error::other("the node's thread panicked"))),

@@ -13,14 +13,16 @@ use recovery::{Recovered, recover};
 use crate::certificates::{Files, Watch};
 use crate::clock::Clock;
 use crate::gateway::{Gateway, KeyspaceView, Login, NodeView};
+use crate::grpc;
 use crate::http;
 use crate::journal::{Expect, JournalError};
 use crate::limits::Limits;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::poller::Poller;
 use crate::protocols::{Placement, Protocols};
+use crate::reactor::calls::Line;
 use crate::reactor::{
-    Board, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
+    Board, Calls, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
 };
 use crate::redis::acl::Users;
 use crate::resolver::Resolver;
@@ -32,14 +34,14 @@ use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::link::{Link, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
-use isochrone_core::{Instant, NodeId, ProcessId, Random};
+use isochrone_core::{Instant, NodeId, ProcessId, Random, Span};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use thiserror::Error;
 
 /// What a node is started with.
@@ -72,6 +74,8 @@ pub struct Sockets {
     pub peer: Option<TcpListener>,
     /// For clients.
     pub redis: Vec<TcpListener>,
+    /// For gRPC clients.
+    pub grpc: Option<TcpListener>,
     /// For metrics, health and administration.
     pub http: Option<TcpListener>,
 }
@@ -149,7 +153,12 @@ impl Sockets {
                 }
             }
         }
-        Ok(Sockets { peer: bind(&node.peer, "peers")?, redis, http: bind(&node.http, "HTTP")? })
+        Ok(Sockets {
+            peer: bind(&node.peer, "peers")?,
+            redis,
+            grpc: bind(&node.grpc, "gRPC clients")?,
+            http: bind(&node.http, "HTTP")?,
+        })
     }
 }
 
@@ -175,6 +184,7 @@ impl Node {
         let limits = Limits::from(deployment.limits());
         let region = deployment.region(me.region).name.clone();
         let http_address = config.sockets.http.as_ref().map(TcpListener::local_addr).transpose()?;
+        let grpc_address = config.sockets.grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let redis_addresses: Vec<_> =
             config.sockets.redis.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
 
@@ -205,6 +215,7 @@ impl Node {
             _ => Some(Watch::start(files, loaded.expiries, Arc::clone(&waker))?),
         };
         let peer_tls = loaded.peer;
+        let grpc_tls = loaded.client.as_ref().map(|tls| Arc::new(Mutex::new(Arc::clone(tls))));
         let client_acceptor = loaded.client.map_or(Acceptor::Plain, Acceptor::Tls);
         if security.insecure {
             tracing::warn!("INSECURE: plain text beyond loopback was allowed in the deployment file");
@@ -314,6 +325,11 @@ impl Node {
         }
 
         let (orders, control) = sync_channel(ORDERS);
+        let (line, calls) = Line::new(Arc::clone(&waker));
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let transactional: Vec<_> = protocols.transactional().collect();
+        let calls = Calls::new(calls, random.next_u64(), salt, keyspaces.time_limits, transactional);
         let killed = Arc::new(AtomicBool::new(false));
         let reactor = Reactor {
             clock,
@@ -324,6 +340,8 @@ impl Node {
             reporter,
             protocols: protocols.clone(),
             control,
+            calls,
+            grpc_tls: grpc_tls.clone(),
             killed: Arc::clone(&killed),
             snapshots: Some(snapshots),
             certificates,
@@ -352,8 +370,14 @@ impl Node {
             thread: Some(thread),
             http: None,
             http_address,
+            grpc: None,
+            grpc_address,
             redis_addresses,
         };
+        if let Some(socket) = config.sockets.grpc {
+            let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls };
+            handle.grpc = Some(grpc::Server::start(socket, state)?);
+        }
         if let Some(socket) = config.sockets.http {
             let names = deployment.keyspaces().iter().map(|keyspace| (keyspace.name.clone(), keyspace.id));
             let nodes = deployment.nodes().iter().map(|node| (node.name.clone(), node.id));
@@ -381,14 +405,19 @@ fn users(deployment: &Deployment, me: &isochrone_core::deployment::Node) -> Resu
     let unfit = |cause: String| SecurityError::Unfit { path: path.clone(), cause };
     let names = security.users.iter().map(|user| user.name.clone());
     let users = Users::of(names, file).map_err(|error| unfit(format!("no good ACL file: {error}")))?;
-    let reachable = me.redis.as_ref().is_some_and(|address| !address.is_loopback());
-    if reachable && users.login() == Login::Open && !security.insecure {
+    let beyond = |address: &Option<isochrone_core::deployment::Address>| {
+        address.as_ref().is_some_and(|address| !address.is_loopback())
+    };
+    if (beyond(&me.redis) || beyond(&me.grpc)) && users.login() == Login::Open && !security.insecure {
         let cause = "the default user has no password, and clients beyond loopback reach this node; add a line \
                      `user default off`, or set insecure = true";
         return Err(unfit(cause.to_owned()).into());
     }
     Ok(users)
 }
+
+/// How long a transaction may be open where the deployment says nothing: no protocol's own default is longer.
+const TIME_LIMIT: Span = Span::from_secs(30);
 
 /// What a node serves, gathered keyspace by keyspace.
 #[derive(Default)]
@@ -397,6 +426,8 @@ struct Keyspaces {
     hosts: Vec<Option<ProcessId>>,
     served: Vec<Served>,
     placements: Vec<Placement>,
+    /// How long a transaction may be open.
+    time_limits: Vec<Span>,
 }
 
 impl Keyspaces {
@@ -438,6 +469,9 @@ impl Keyspaces {
             partitions: keyspace.partitions,
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),
         });
+        // Protocols without transactions have no such parameter, and none of theirs is open.
+        let time_limit = keyspace.parameters.read().span("time_limit", TIME_LIMIT, Span::ZERO, Span::MAX);
+        self.time_limits.push(time_limit);
         self.placements.extend(placed.seats);
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! Client listeners, connections and sessions, and the thread that checks passwords.
 
 use super::slab::Slab;
-use super::verifier::Verifier;
+use super::verifier::{Asker, Verifier};
 use super::{Kind, Origins, token};
 use crate::gateway::{
-    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Session,
+    Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Secret, Session,
 };
 use crate::hub::Hub;
 use crate::limits::Limits;
 use crate::poller::Ready;
 use crate::redis::acl::Users;
+use crate::redis::call::{self, Call, Given, Objection};
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
@@ -67,7 +68,9 @@ pub(crate) struct Clients {
     requests: Vec<Request>,
     verifier: Verifier,
     /// Verdicts held back after repeated failures, in order.
-    late: VecDeque<(Instant, Recipient, bool)>,
+    late: VecDeque<(Instant, Asker, bool)>,
+    /// Verdicts for calls, to be told by the loop.
+    pub(crate) verdicts_of_calls: Vec<([u8; 32], bool)>,
     failures: BTreeMap<IpAddr, u32>,
 }
 
@@ -137,6 +140,7 @@ impl Clients {
             requests: Vec::new(),
             verifier,
             late: VecDeque::new(),
+            verdicts_of_calls: Vec::new(),
             failures: BTreeMap::new(),
         }
     }
@@ -400,7 +404,10 @@ impl Clients {
     /// Hands verdicts on passwords to those who wait for them.
     fn verdicts(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
         while let Ok((to, accepted)) = self.verifier.done.try_recv() {
-            let address = self.views.get(&to.connection).map(|view| view.address.ip());
+            let address = match to {
+                Asker::Session(to) => self.views.get(&to.connection).map(|view| view.address.ip()),
+                Asker::Calls(_, address) => Some(address),
+            };
             let mut due = now;
             if let (Some(address), false) = (address, accepted) {
                 self.counters.login_failures += 1;
@@ -419,10 +426,10 @@ impl Clients {
         }
         let mut waiting = VecDeque::new();
         for (due, to, accepted) in std::mem::take(&mut self.late) {
-            if due <= now {
-                self.answer(to, Outcome::Verified { accepted }, shard, origins, now);
-            } else {
-                waiting.push_back((due, to, accepted));
+            match to {
+                _ if now < due => waiting.push_back((due, to, accepted)),
+                Asker::Session(to) => self.answer(to, Outcome::Verified { accepted }, shard, origins, now),
+                Asker::Calls(print, _) => self.verdicts_of_calls.push((print, accepted)),
             }
         }
         waiting.append(&mut self.late);
@@ -524,6 +531,32 @@ impl Clients {
         }
     }
 
+    /// Has a password checked; an error where too many wait for that already.
+    pub fn verify(&mut self, asker: Asker, user: String, password: Secret) -> Result<(), ()> {
+        self.verifier.ask(asker, user, password).inspect_err(|()| {
+            *self.counters.limited.entry("login_checks").or_default() += 1;
+        })
+    }
+
+    /// Understands a command that came without a connection.
+    pub fn understand<'w>(
+        &mut self,
+        words: impl IntoIterator<Item = &'w [u8]>,
+        keyspace: KeyspaceId,
+        user: &str,
+        stamp: Stamp,
+    ) -> Result<Call, Objection> {
+        let Hub { users, scripts, .. } = &mut self.hub;
+        let bulk_max = self.limits.bulk_bytes;
+        let mut given = Given { stamp, random: &mut self.random, scripts, bulk_max };
+        call::understand(words, keyspace, user, users, &mut given)
+    }
+
+    /// Every limit.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The process that serves a keyspace for clients of this node.
     pub fn host(&self, keyspace: KeyspaceId) -> Option<ProcessId> {
         let place = self.keyspaces.iter().position(|view| view.id == keyspace)?;
@@ -552,10 +585,9 @@ impl Clients {
                 origins.ask(ticket, asked);
                 Ok(())
             }
-            Ask::Verify { user, password } => self.verifier.ask(to, user, password).map_err(|()| {
-                *self.counters.limited.entry("login_checks").or_default() += 1;
-                Outcome::Verified { accepted: false }
-            }),
+            Ask::Verify { user, password } => self
+                .verify(Asker::Session(to), user, password)
+                .map_err(|()| Outcome::Verified { accepted: false }),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! hand answers to sessions, which may ask for more; then write each peer and each client once. All work
 //! is bounded per round, so that nobody has the loop alone.
 
+pub(crate) mod calls;
 mod clients;
 mod orders;
 mod peers;
@@ -16,6 +17,7 @@ pub use status::{Board, KeyspaceStatus, PeerStatus, ProcessStatus, Status};
 
 pub use verifier::Verifier;
 
+pub(crate) use calls::Calls;
 pub(crate) use clients::Clients;
 pub(crate) use peers::Peers;
 pub(crate) use status::{Reporter, Served};
@@ -33,10 +35,11 @@ use crate::snapshots::SnapshotThread;
 use isochrone_core::{Fact, Instant, KeyspaceId, ProcessId, Span, Ticket};
 use mio::Token;
 use rustc_hash::FxHashMap;
+use rustls::ServerConfig;
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often sessions are told that time has passed, and facts are published.
 const TICK: Span = Span::from_millis(100);
@@ -106,6 +109,8 @@ fn kind(token: Token) -> Option<(Kind, usize)> {
 enum Origin {
     /// A session: its place among the clients, the connection's number, and the session's number for it.
     Client { index: usize, connection: u64, request: u64, keyspace: usize, asked: Instant, of: ProcessId },
+    /// A call.
+    Call(Box<calls::Pending>),
     /// An order.
     Order { protocol: &'static str, responder: Responder },
 }
@@ -120,6 +125,9 @@ pub struct Reactor {
     pub(crate) reporter: Reporter,
     pub(crate) protocols: Protocols,
     pub(crate) control: Receiver<Control>,
+    pub(crate) calls: Calls,
+    /// What gRPC shows to its clients, where it listens with TLS.
+    pub(crate) grpc_tls: Option<Arc<Mutex<Arc<ServerConfig>>>>,
     pub(crate) killed: Arc<AtomicBool>,
     pub(crate) snapshots: Option<SnapshotThread>,
     pub(crate) certificates: Option<Watch>,
@@ -174,6 +182,7 @@ impl Reactor {
         for news in std::mem::take(&mut self.peers.news) {
             self.clients.hub.hear(news, now);
         }
+        self.take_calls(now);
         self.clients.serve(&mut self.shard, &mut self.origins, now, &mut self.scratch);
         self.clients.deliver(&mut self.shard, &mut self.origins, now);
         // A few times: what sessions ask on hearing an answer is part of this round, but not for ever.
@@ -185,7 +194,8 @@ impl Reactor {
             }
         }
         self.write(now);
-        Ok(self.stopping.is_some_and(|until| self.origins.waiting.is_empty() || until <= now))
+        let idle = self.origins.waiting.is_empty() && self.calls.open() == 0;
+        Ok(self.stopping.is_some_and(|until| idle || until <= now))
     }
 
     fn deadline(&mut self) -> Instant {
@@ -346,6 +356,12 @@ impl Reactor {
                         self.origins.waiting.insert(ticket, origin);
                     }
                 }
+                (Some(Origin::Call(pending)), Reply::Outcome(outcome)) => {
+                    if !pending.is_given_up() {
+                        self.reporter.answered(pending.keyspace, &outcome, now.since(pending.asked));
+                    }
+                    self.called(*pending, outcome, now);
+                }
                 (Some(Origin::Order { protocol, responder }), Reply::Raw(outcome)) => {
                     responder(self.administered(protocol, outcome));
                 }
@@ -356,7 +372,9 @@ impl Reactor {
                         gateway::Outcome::Unknown(_) => {
                             Err("no answer in time; what was begun is ended by whoever needs it".into())
                         }
-                        gateway::Outcome::Done(_) | gateway::Outcome::Verified { .. } => {
+                        gateway::Outcome::Done(_)
+                        | gateway::Outcome::Verified { .. }
+                        | gateway::Outcome::Transaction(_) => {
                             Err("the process has answered something else".into())
                         }
                     })
@@ -387,6 +405,9 @@ impl Reactor {
             self.peers.renew(tls);
         }
         if let Some(tls) = renewed.client {
+            if let Some(shown) = &self.grpc_tls {
+                *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tls);
+            }
             self.clients.renew(&tls);
         }
         self.peers.metrics.certificates.set(renewed.expiries);
@@ -463,16 +484,28 @@ impl Origins {
             return;
         }
         self.swept = now;
-        let late =
-            |origin: &Origin| matches!(origin, Origin::Client { asked, .. } if *asked + patience <= now);
+        let late = |origin: &Origin| match origin {
+            Origin::Client { asked, .. } => *asked + patience <= now,
+            Origin::Call(pending) => pending.asked + patience <= now && !pending.is_given_up(),
+            Origin::Order { .. } => false,
+        };
         let mut tickets: Vec<_> =
             self.waiting.iter().filter(|(_, origin)| late(origin)).map(|(ticket, _)| *ticket).collect();
         tickets.sort();
         for ticket in tickets {
-            let Some(Origin::Client { index, connection, request, keyspace, asked, of }) =
-                self.waiting.remove(&ticket)
-            else {
-                continue;
+            let (index, connection, request, keyspace, asked, of) = match self.waiting.remove(&ticket) {
+                Some(Origin::Client { index, connection, request, keyspace, asked, of }) => {
+                    (index, connection, request, keyspace, asked, of)
+                }
+                Some(Origin::Call(mut pending)) => {
+                    if pending.give_up() {
+                        self.waiting.insert(ticket, Origin::Call(pending));
+                    } else {
+                        shard.cancel(pending.of, ticket);
+                    }
+                    continue;
+                }
+                Some(Origin::Order { .. }) | None => continue,
             };
             shard.cancel(of, ticket);
             let outcome = crate::gateway::Outcome::Unknown(

@@ -3,7 +3,7 @@
 use super::clients::Clients;
 use super::peers::Peers;
 use crate::clock::Clock;
-use crate::gateway::{Counters, KeyspaceView, NodeView, Outcome};
+use crate::gateway::{Counters, KeyspaceView, NodeView, Outcome, Step};
 use crate::journal::JournalMetrics;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
@@ -278,8 +278,20 @@ impl Reporter {
             Outcome::Done(_) => served.metrics.commands.record(took),
             Outcome::Refused(_) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
             Outcome::Unknown(_) => drop(served.metrics.unknown.fetch_add(1, Relaxed)),
+            Outcome::Transaction(step) => match **step {
+                Step::Begun { .. } | Step::Snapshot { .. } | Step::Committed(_) => {
+                    served.metrics.commands.record(took);
+                }
+                Step::Aborted(_) | Step::Refused(..) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
+                Step::Unknown => drop(served.metrics.unknown.fetch_add(1, Relaxed)),
+            },
             Outcome::Verified { .. } | Outcome::Ordered(_) => {}
         }
+    }
+
+    /// So many transactions are open between two calls.
+    pub fn open_transactions(&self, open: usize) {
+        self.board.metrics.grpc.open.store(open as u64, Relaxed);
     }
 
     /// So many commands are under way.

@@ -11,7 +11,7 @@ use super::reply::Reply;
 use super::request::Args;
 use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
-use crate::hub::RETRY;
+use crate::hub::{Hub, RETRY};
 use isochrone_core::command::{Command, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead};
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use std::sync::Arc;
@@ -279,13 +279,11 @@ impl Fills {
     }
 
     /// Tells whoever waits.
-    pub(crate) fn tell(&self, context: &mut Context<'_>) {
+    pub(crate) fn tell(&self, hub: &mut Hub, now: Instant) {
         match self {
             Fills::Nothing => {}
-            Fills::One(keyspace, key, count) => context.hub.filled(*keyspace, key, *count, context.now),
-            Fills::Many(keyspace, keys) => {
-                keys.iter().for_each(|key| context.hub.filled(*keyspace, key, 1, context.now));
-            }
+            Fills::One(keyspace, key, count) => hub.filled(*keyspace, key, *count, now),
+            Fills::Many(keyspace, keys) => keys.iter().for_each(|key| hub.filled(*keyspace, key, 1, now)),
         }
     }
 }

@@ -650,7 +650,7 @@ impl State {
             return;
         }
         if matches!(&outcome, Outcome::Done(response) if !response.is_error()) {
-            waiting.fills.tell(context);
+            waiting.fills.tell(context.hub, context.now);
         }
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;

@@ -22,6 +22,7 @@ mod absent;
 pub mod acl;
 mod args;
 mod blocking;
+pub(crate) mod call;
 mod catalog;
 mod clients;
 mod commands;

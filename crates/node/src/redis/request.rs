@@ -129,7 +129,12 @@ pub(crate) struct Kept {
 impl Kept {
     /// Puts one more by.
     pub(crate) fn push(&mut self, args: Args<'_>) {
-        for arg in args.iter() {
+        self.add(args.iter());
+    }
+
+    /// The same from its strings, which fit below 4 GiB together.
+    pub(crate) fn add<'s>(&mut self, strings: impl IntoIterator<Item = &'s [u8]>) {
+        for arg in strings {
             self.spans.push(Place { at: self.bytes.len() as u32, length: arg.len() as u32 });
             self.bytes.extend_from_slice(arg);
         }

@@ -77,7 +77,7 @@ pub(crate) fn write(shape: Shape, outcome: Outcome, reply: &mut Reply<'_>) {
                 "UNKNOWN the outcome is not known, the command may yet take effect: {text}"
             ));
         }
-        Outcome::Verified { .. } | Outcome::Ordered(_) => {
+        Outcome::Verified { .. } | Outcome::Ordered(_) | Outcome::Transaction(_) => {
             reply.error("ERR what is no command was answered as one; this is a bug")
         }
     }

@@ -87,7 +87,7 @@ impl Cluster {
             node,
             data: self.directory.path().join(format!("data-{}", node.0)),
             expect: Expect::Anything,
-            sockets: Sockets { peer: Some(socket), redis: vec![any()], http: Some(any()) },
+            sockets: Sockets { peer: Some(socket), redis: vec![any()], grpc: Some(any()), http: Some(any()) },
             peers: self.peers.clone(),
             emulation: Some(self.emulation.clone()),
             admin_token: Some("secret".to_owned()),

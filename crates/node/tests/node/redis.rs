@@ -21,9 +21,10 @@ use std::time::Duration;
 fn protocols() -> Protocols {
     let mut protocols = Protocols::default();
     protocols.register::<MultiPaxos<Store>>(Registration {
+        transaction: None,
         placement: Placement::of,
         request: Request::Command,
-        outcome: |outcome| match outcome {
+        outcome: |outcome, _| match outcome {
             Ended::Replied(response) => Outcome::Done(response),
             Ended::Changed | Ended::Moved { .. } | Ended::Served(_) => {
                 Outcome::Refused("a command was taken for a change".to_owned())

@@ -69,11 +69,12 @@ impl Protocol for Toy {
 
 pub fn registration() -> Registration<Toy> {
     Registration {
+        transaction: None,
         placement: |deployment: &Deployment, keyspace: &Keyspace| -> Result<Placement, ConfigErrors> {
             Ok(Placement { keyspace: keyspace.id, nodes: deployment.nodes().len() as u16 })
         },
         request: |command| command,
-        outcome: Outcome::Done,
+        outcome: |response, _| Outcome::Done(response),
         administer: |what| match what {
             Administration::MoveLeader(_) => Some(Box::new(())),
             _ => None,

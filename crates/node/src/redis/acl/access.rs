@@ -14,8 +14,8 @@ pub(super) struct Access {
 }
 
 const NEITHER: Access = Access { read: false, write: false };
-const READ: Access = Access { read: true, write: false };
-const WRITE: Access = Access { read: false, write: true };
+pub(super) const READ: Access = Access { read: true, write: false };
+pub(super) const WRITE: Access = Access { read: false, write: true };
 pub(super) const BOTH: Access = Access { read: true, write: true };
 
 /// What a request does to its key number `nth`, counted from 0.

@@ -160,6 +160,13 @@ impl Users {
         }
         Ok(())
     }
+
+    /// Whether a user may do to this key what this command does, which names one key: `get`, `set`, `del`.
+    pub(crate) fn may(&self, name: &str, command: &str, key: &[u8]) -> bool {
+        let access = if command == "get" { access::READ } else { access::WRITE };
+        let may = |user: &User| user.may_run(command) && user.may_touch(key, access);
+        self.users.get(name).is_some_and(may)
+    }
 }
 
 impl Denied {

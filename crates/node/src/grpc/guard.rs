@@ -1,0 +1,215 @@
+//! What stands before every call: how many there may be at once, who asks, and what is counted.
+
+use super::METHODS;
+use super::service::{Ended, status};
+use super::socket::Peer;
+use crate::gateway::Secret;
+use crate::metrics::NodeMetrics;
+use crate::reactor::calls::{Ask, Line, Refusal, Said, Why};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use isochrone_proto::BASIC;
+use ring::digest;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::{Code, Status};
+use zeroize::Zeroize;
+
+/// How long a user stays logged in without being asked about again: what a change of users takes to be felt.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Users remembered.
+const REMEMBERED_MOST: usize = 1_024;
+
+/// The user that asks: every call that has passed finds this among its extensions.
+#[derive(Clone)]
+pub(super) struct User(pub(super) Arc<str>);
+
+type Known = Mutex<BTreeMap<[u8; 32], (Arc<str>, Instant)>>;
+
+/// Stands before the service `S`.
+#[derive(Clone)]
+pub(super) struct Guard<S> {
+    inner: S,
+    line: Line,
+    room: Arc<Semaphore>,
+    most: usize,
+    known: Arc<Known>,
+    metrics: Arc<NodeMetrics>,
+}
+
+impl<S> Guard<S> {
+    /// `most` calls may be under way at once.
+    pub(super) fn new(inner: S, line: Line, most: usize, metrics: Arc<NodeMetrics>) -> Guard<S> {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, known: Arc::default(), metrics }
+    }
+}
+
+/// A call under way; dropped before its end, it was cancelled.
+struct Running {
+    metrics: Arc<NodeMetrics>,
+    method: usize,
+    since: Instant,
+    outcome: &'static str,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.metrics.grpc.in_flight.fetch_sub(1, Relaxed);
+        self.metrics.grpc.called(self.method, self.outcome, self.since.elapsed());
+    }
+}
+
+impl<S> Service<http::Request<Body>> for Guard<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    type Response = http::Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
+        self.metrics.grpc.in_flight.fetch_add(1, Relaxed);
+        let mut running = Running {
+            metrics: Arc::clone(&self.metrics),
+            method,
+            since: Instant::now(),
+            outcome: "cancelled",
+        };
+        let refused = |running: &mut Running, status: Status| {
+            running.outcome = word(status.code());
+            Ok(status.into_http())
+        };
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
+            self.metrics.grpc.limited("in_flight");
+            let text = format!("{} calls are under way at this node; send fewer at once", self.most);
+            let response = refused(&mut running, Status::resource_exhausted(text));
+            return Box::pin(std::future::ready(response));
+        };
+        // The one that was asked whether it is ready is the one that is called.
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        let (line, known) = (self.line.clone(), Arc::clone(&self.known));
+        let peer = request.extensions().get::<Peer>().cloned();
+        let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
+        Box::pin(async move {
+            let _permit = permit;
+            match who(peer.as_ref(), shown.as_ref(), &line, &known).await {
+                Ok(user) => drop(request.extensions_mut().insert(User(user))),
+                Err(refusal) => return refused(&mut running, status(refusal)),
+            }
+            let response = inner.call(request).await?;
+            running.outcome = outcome(&response);
+            drop(running);
+            Ok(response)
+        })
+    }
+}
+
+/// How a call has ended, for those who count.
+fn outcome(response: &http::Response<Body>) -> &'static str {
+    let code = response.headers().get(Status::GRPC_STATUS);
+    match code.map(|code| Code::from_bytes(code.as_bytes())) {
+        // The status of a call that went well comes behind its message.
+        None | Some(Code::Ok) => response.extensions().get::<Ended>().map_or("ok", |ended| ended.0),
+        Some(code) => word(code),
+    }
+}
+
+fn word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::Cancelled => "cancelled",
+        Code::InvalidArgument => "invalid_argument",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::NotFound => "not_found",
+        Code::PermissionDenied => "permission_denied",
+        Code::ResourceExhausted | Code::OutOfRange => "resource_exhausted",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::Aborted => "try_again",
+        Code::Unimplemented => "unimplemented",
+        Code::Unauthenticated => "unauthenticated",
+        _ => "error",
+    }
+}
+
+/// Who asks.
+async fn who(
+    peer: Option<&Peer>,
+    shown: Option<&http::HeaderValue>,
+    line: &Line,
+    known: &Known,
+) -> Result<Arc<str>, Refusal> {
+    let shown = shown.map(http::HeaderValue::as_bytes);
+    let print = fingerprint(shown.unwrap_or_default());
+    {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&print) {
+            Some((user, since)) if since.elapsed() < REMEMBERED => return Ok(Arc::clone(user)),
+            Some(_) => drop(known.remove(&print)),
+            None => {}
+        }
+    }
+    let named = shown.map(credentials).transpose()?;
+    let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
+    let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
+    let said = line.send(Ask::Login { named, from })?.await.map_err(|_| gone())??;
+    let Said::User(user) = said else { return Err(gone()) };
+    if let Some(peer) = peer {
+        peer.known.store(true, Relaxed);
+    }
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() >= REMEMBERED_MOST {
+        known.clear();
+    }
+    known.insert(print, (Arc::clone(&user), Instant::now()));
+    Ok(user)
+}
+
+/// What tells this header from all others; the header itself is not kept.
+fn fingerprint(shown: &[u8]) -> [u8; 32] {
+    let mut print = [0; 32];
+    print.copy_from_slice(digest::digest(&digest::SHA256, shown).as_ref());
+    print
+}
+
+/// The user and the password in the metadata `authorization`.
+pub(super) fn credentials(shown: &[u8]) -> Result<(String, Secret), Refusal> {
+    let wrong = || {
+        let form = "`authorization` is not of the form `Basic <base64 of user:password>`";
+        Refusal::new(Why::Stranger, form)
+    };
+    let (scheme, rest) = shown.split_at_checked(BASIC.len()).ok_or_else(wrong)?;
+    if !scheme.eq_ignore_ascii_case(BASIC.as_bytes()) {
+        return Err(wrong());
+    }
+    let mut both = STANDARD.decode(rest.trim_ascii()).map_err(|_| wrong())?;
+    let colon = both.iter().position(|byte| *byte == b':');
+    let parts =
+        colon.map(|at| (String::from_utf8(both[..at].to_vec()), Secret::new(both[at + 1..].to_vec())));
+    both.zeroize();
+    match parts {
+        // Redis' clients that name no user mean this one.
+        Some((Ok(user), password)) if user.is_empty() => Ok(("default".to_owned(), password)),
+        Some((Ok(user), password)) => Ok((user, password)),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,133 @@
+//! One connection of a gRPC client.
+
+use crate::metrics::NodeMetrics;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// Who is at the other end: every call of the connection finds this among its extensions.
+#[derive(Clone)]
+pub(super) struct Peer {
+    /// Its address.
+    pub(super) address: IpAddr,
+    /// Whether somebody has logged in on it.
+    pub(super) known: Arc<AtomicBool>,
+}
+
+impl Peer {
+    pub(super) fn new(address: IpAddr) -> Peer {
+        Peer { address, known: Arc::default() }
+    }
+}
+
+/// A place among the connections, while it lasts.
+pub(super) struct Seat {
+    metrics: Arc<NodeMetrics>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Seat {
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: Arc<NodeMetrics>) -> Seat {
+        metrics.grpc.connections.fetch_add(1, Relaxed);
+        Seat { metrics, _permit: permit }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.metrics.grpc.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection, closed where nobody logs in on it in time.
+pub(super) struct Socket {
+    stream: Stream,
+    peer: Peer,
+    /// Until when somebody must have logged in; nothing once somebody has.
+    grace: Option<Pin<Box<Sleep>>>,
+    _seat: Seat,
+}
+
+impl Socket {
+    pub(super) fn plain(stream: TcpStream, peer: Peer, grace: Duration, seat: Seat) -> Socket {
+        Socket::new(Stream::Plain(stream), peer, grace, seat)
+    }
+
+    pub(super) fn tls(stream: TlsStream<TcpStream>, peer: Peer, grace: Duration, seat: Seat) -> Socket {
+        Socket::new(Stream::Tls(Box::new(stream)), peer, grace, seat)
+    }
+
+    fn new(stream: Stream, peer: Peer, grace: Duration, seat: Seat) -> Socket {
+        Socket { stream, peer, grace: Some(Box::pin(tokio::time::sleep(grace))), _seat: seat }
+    }
+}
+
+impl Connected for Socket {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if let Some(grace) = &mut me.grace {
+            if me.peer.known.load(Relaxed) {
+                me.grace = None;
+            } else if grace.as_mut().poll(context).is_ready() {
+                let late = "nobody has logged in within the time allowed";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+            }
+        }
+        match &mut me.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = match &mut self.get_mut().stream {
+            Stream::Plain(stream) => ready!(Pin::new(stream).poll_shutdown(context)),
+            Stream::Tls(stream) => ready!(Pin::new(stream).poll_shutdown(context)),
+        };
+        Poll::Ready(done)
+    }
+}

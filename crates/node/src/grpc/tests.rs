@@ -1,0 +1,230 @@
+//! The server over loopback, with this test in the place of the shard.
+
+use super::guard::credentials;
+use super::{Server, State};
+use crate::gateway::Abort;
+use crate::limits::Limits;
+use crate::metrics::NodeMetrics;
+use crate::reactor::calls::{Answer, Ask, Call, Line, Refusal, Said, Token, Why};
+use isochrone_core::Blob;
+use isochrone_proto::v1::isochrone_client::IsochroneClient;
+use isochrone_proto::v1::{self, begin_response, commit_response};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+
+#[test]
+fn credentials_are_a_user_and_a_password_in_base64() {
+    for (shown, user, password) in [
+        ("Basic YXBwOnNlY3JldA==", "app", "secret"),
+        ("basic YXBwOmE6Yg==", "app", "a:b"),
+        // `:secret`, as clients that name no user send it.
+        ("Basic OnNlY3JldA==", "default", "secret"),
+    ] {
+        let (found, secret) = credentials(shown.as_bytes()).unwrap();
+        assert_eq!((found.as_str(), secret.expose()), (user, password.as_bytes()), "{shown}");
+    }
+    for broken in ["", "Basic", "Bearer YXBwOnNlY3JldA==", "Basic ???", "Basic c2VjcmV0", "Basic /zo="] {
+        let refusal = credentials(broken.as_bytes()).unwrap_err();
+        assert_eq!(refusal.why, Why::Stranger, "{broken}");
+        assert!(refusal.text.contains("Basic <base64 of user:password>"), "{}", refusal.text);
+    }
+}
+
+/// A server whose shard answers with `answer`, and what its clients call.
+fn served(
+    limits: Limits,
+    answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
+) -> (Server, Arc<NodeMetrics>, String) {
+    let waker = Arc::new(mio::Waker::new(mio::Poll::new().unwrap().registry(), mio::Token(0)).unwrap());
+    let (line, calls): (Line, Receiver<Call>) = Line::new(waker);
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        loop {
+            match calls.recv_timeout(Duration::from_secs(60)) {
+                Ok(Call { ask, answer: to }) => match answer(ask) {
+                    Some(answer) => drop(to.send(answer)),
+                    // Under way for ever.
+                    None => kept.push(to),
+                },
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", socket.local_addr().unwrap());
+    let metrics = Arc::new(NodeMetrics::default());
+    let state = State { line, limits, metrics: Arc::clone(&metrics), tls: None };
+    (Server::start(socket, state).unwrap(), metrics, address)
+}
+
+/// A client's side, on a thread of its own kind.
+fn ask<T>(address: &str, call: impl AsyncFnOnce(IsochroneClient<Channel>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let channel = Endpoint::from_shared(address.to_owned()).unwrap().connect().await.unwrap();
+        call(IsochroneClient::new(channel)).await
+    })
+}
+
+fn login(ask: Ask) -> Result<Answer, Ask> {
+    match ask {
+        Ask::Login { named: None, .. } => Ok(Ok(Said::User("default".into()))),
+        Ask::Login { named: Some((user, password)), .. } if password.expose() == b"right" => {
+            Ok(Ok(Said::User(user.into())))
+        }
+        Ask::Login { .. } => Ok(Err(Refusal::new(Why::Stranger, "another password"))),
+        other => Err(other),
+    }
+}
+
+fn page(metrics: &NodeMetrics) -> String {
+    let mut page = crate::metrics::Page::default();
+    metrics.grpc.show(&mut page);
+    page.finish()
+}
+
+#[test]
+fn a_transaction_goes_from_call_to_call() {
+    let answer = |ask| {
+        Some(login(ask).unwrap_or_else(|ask| match ask {
+            Ask::Begin { user, keyspace, reads, writes } => {
+                assert_eq!((&*user, keyspace.as_str()), ("default", "bank"));
+                assert_eq!((reads, writes), (vec![Blob::from("a")], vec![Blob::from("b")]));
+                let txn = Token { life: 7, number: 9 };
+                Ok(Said::Begun { txn, reads: vec![("a".into(), Some("1".into()), 5)] })
+            }
+            Ask::Commit { txn: Token { life: 7, number: 9 }, updates, .. } => {
+                assert_eq!(updates, [(Blob::from("b"), Some(Blob::from("2"))), ("c".into(), None)]);
+                Ok(Said::Committed(8))
+            }
+            Ask::Commit { .. } => Ok(Said::Unknown("nobody knows".to_owned())),
+            Ask::Abort { .. } => Ok(Said::Aborted(Abort::Client)),
+            Ask::Execute { words, .. } => match &words[0][..] {
+                b"GET" => Ok(Said::Replied(b"$1\r\nv\r\n".to_vec())),
+                b"SET" => Ok(Said::Unknown("nobody knows".to_owned())),
+                b"DEL" => Err(Refusal::new(Why::TryAgain, "others were first")),
+                _ => Ok(Said::Replied(b"nonsense".to_vec())),
+            },
+            Ask::Login { .. } => unreachable!("answered above"),
+        }))
+    };
+    let (server, metrics, address) = served(Limits::default(), answer);
+    ask(&address, async |mut client| {
+        let keyspace = || "bank".to_owned();
+        let begin =
+            v1::BeginRequest { keyspace: keyspace(), reads: vec!["a".into()], writes: vec!["b".into()] };
+        let begun = match client.begin(begin).await.unwrap().into_inner().outcome {
+            Some(begin_response::Outcome::Begun(begun)) => begun,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(begun.reads, [v1::Read { key: "a".into(), value: Some("1".into()), version: 5 }]);
+        let updates = vec![
+            v1::Update { key: "b".into(), value: Some("2".into()) },
+            v1::Update { key: "c".into(), value: None },
+        ];
+        let commit = v1::CommitRequest { txn: begun.txn.clone(), updates };
+        let committed = client.commit(commit).await.unwrap().into_inner().outcome;
+        assert_eq!(committed, Some(commit_response::Outcome::Committed(v1::Committed { at: 8 })));
+        client.abort(v1::AbortRequest { txn: begun.txn }).await.unwrap();
+        let other = v1::CommitRequest { txn: vec![0; 16].into(), updates: Vec::new() };
+        let unknown = client.commit(other).await.unwrap().into_inner().outcome;
+        assert!(matches!(unknown, Some(commit_response::Outcome::Unknown(_))), "{unknown:?}");
+
+        let get = v1::GetRequest { keyspace: keyspace(), key: "k".into() };
+        assert_eq!(client.get(get).await.unwrap().into_inner().value, Some("v".into()));
+        let put = v1::PutRequest { keyspace: keyspace(), key: "k".into(), value: "v".into() };
+        assert!(client.put(put).await.unwrap().into_inner().unknown.is_some());
+        let delete = v1::DeleteRequest { keyspace: keyspace(), key: "k".into() };
+        assert_eq!(client.delete(delete).await.unwrap_err().code(), Code::Aborted);
+        let execute = v1::ExecuteRequest { keyspace: keyspace(), words: vec!["X".into()] };
+        assert_eq!(client.execute(execute).await.unwrap_err().code(), Code::Internal);
+    });
+    let page = page(&metrics);
+    for (method, outcome) in [
+        ("Begin", "begun"),
+        ("Commit", "committed"),
+        ("Commit", "unknown"),
+        ("Get", "ok"),
+        ("Put", "unknown"),
+        ("Delete", "try_again"),
+        ("Execute", "error"),
+    ] {
+        let line = format!("isochrone_grpc_calls_total{{method=\"{method}\",outcome=\"{outcome}\"}} 1\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    assert!(page.contains("isochrone_grpc_calls_in_flight 0\n"), "{page}");
+    drop(server);
+}
+
+#[test]
+fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
+    let limits = Limits { requests: 2, bulk_bytes: 1_000, command_bytes: 3_000, ..Limits::default() };
+    let (server, metrics, address) = served(limits, |ask| match login(ask) {
+        Ok(answer) => Some(answer),
+        Err(Ask::Execute { words, .. }) if &words[1][..] == b"slow" => None,
+        Err(_) => Some(Ok(Said::Replied(b"_\r\n".to_vec()))),
+    });
+    let get = |key: &str, authorization: &str| {
+        let message = v1::GetRequest { keyspace: "main".to_owned(), key: key.as_bytes().to_vec().into() };
+        let mut request = Request::new(message);
+        if !authorization.is_empty() {
+            request.metadata_mut().insert("authorization", authorization.parse().unwrap());
+        }
+        request
+    };
+    ask(&address, async |mut client| {
+        let code =
+            |answer: Result<_, tonic::Status>| answer.map_or_else(|status| status.code(), |_| Code::Ok);
+        assert_eq!(code(client.get(get("a", "")).await), Code::Ok);
+        // `app:right` and `app:wrong`.
+        assert_eq!(code(client.get(get("a", "Basic YXBwOnJpZ2h0")).await), Code::Ok);
+        assert_eq!(code(client.get(get("a", "Basic YXBwOndyb25n")).await), Code::Unauthenticated);
+        assert_eq!(code(client.get(get("a", "Digest x")).await), Code::Unauthenticated);
+        let long = client.get(get(&"x".repeat(1_001), "")).await.unwrap_err();
+        assert_eq!(long.code(), Code::ResourceExhausted);
+        assert_eq!(long.message(), "1001 bytes, and the limit `bulk` is 1000");
+        assert_eq!(code(client.get(get(&"x".repeat(4_000), "")).await), Code::OutOfRange);
+        // Two that nobody answers fill the node.
+        let mut slow = Vec::new();
+        for _ in 0..2 {
+            let mut client = client.clone();
+            let request = get("slow", "");
+            slow.push(tokio::spawn(async move { client.get(request).await }));
+        }
+        while !page(&metrics).contains("isochrone_grpc_calls_in_flight 2\n") {
+            tokio::task::yield_now().await;
+        }
+        let full = client.get(get("a", "")).await.unwrap_err();
+        assert_eq!(full.code(), Code::ResourceExhausted);
+        assert!(full.message().starts_with("2 calls are under way"), "{}", full.message());
+        slow.iter().for_each(tokio::task::JoinHandle::abort);
+        while !page(&metrics).contains("outcome=\"cancelled\"} 2\n") {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(code(client.get(get("a", "")).await), Code::Ok);
+    });
+    assert!(page(&metrics).contains("isochrone_grpc_limit_reached_total{limit=\"in_flight\"} 1\n"));
+    drop(server);
+}
+
+#[test]
+fn whoever_does_not_log_in_is_not_waited_for() {
+    let login_time = isochrone_core::Span::from_millis(50);
+    let limits = Limits { login_time, clients: 1, ..Limits::default() };
+    let (server, metrics, address) = served(limits, |ask| login(ask).ok());
+    let address = address.trim_start_matches("http://");
+    let mut silent = std::net::TcpStream::connect(address).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut rest = Vec::new();
+    // The greeting of HTTP/2, if any, and then the end.
+    let end = std::io::Read::read_to_end(&mut silent, &mut rest);
+    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    while !page(&metrics).contains("isochrone_grpc_connections 0\n") {
+        std::thread::yield_now();
+    }
+    drop(server);
+}

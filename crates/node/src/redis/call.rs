@@ -1,0 +1,99 @@
+//! One command without a connection: understood, permitted and answered as one of a Redis client would be.
+
+use super::acl::Users;
+use super::blocking::Fills;
+use super::complaint::Complaint;
+use super::reply::{Reply, Version};
+use super::request::Kept;
+use super::shape::{self, Plan, Shape};
+use super::spec::Action;
+pub(crate) use super::spec::Given;
+use super::table;
+use crate::gateway::Outcome;
+use crate::hub::Hub;
+use isochrone_core::command::{Operation, Response};
+use isochrone_core::{Instant, KeyspaceId};
+
+/// A command that may be executed.
+pub(crate) struct Call {
+    /// Its name in the table.
+    pub(crate) name: &'static str,
+    /// What it asks of the keyspace.
+    pub(crate) operation: Operation,
+    /// What follows from the answer.
+    pub(crate) after: After,
+}
+
+/// What follows from the answer to a command.
+#[derive(Debug)]
+pub(crate) struct After {
+    shape: Shape,
+    fills: Fills,
+}
+
+/// Why a command is not executed.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Objection {
+    /// It makes no sense, or not here.
+    Wrong(String),
+    /// The user may not.
+    Denied(String),
+}
+
+/// Understands a command of this user, a list of strings.
+///
+/// # Errors
+/// Why it is not to be executed.
+pub(crate) fn understand<'w>(
+    words: impl IntoIterator<Item = &'w [u8]>,
+    keyspace: KeyspaceId,
+    user: &str,
+    users: &Users,
+    given: &mut Given<'_>,
+) -> Result<Call, Objection> {
+    let mut kept = Kept::default();
+    kept.add(words);
+    let args = kept.at(0);
+    if args.len() == 0 {
+        return Err(Objection::Wrong("a command of no words; send its name and its arguments".to_owned()));
+    }
+    let wrong = |complaint: Complaint| Objection::Wrong(complaint.to_string());
+    let spec = table::find(args).map_err(wrong)?;
+    users
+        .check(user, spec, args)
+        .map_err(|denied| Objection::Denied(denied.complaint(user, spec).to_string()))?;
+    let name = spec.name;
+    let elsewhere = |what: &str, instead: &str| {
+        Objection::Wrong(format!("'{name}' {what}, and there is none here; {instead}"))
+    };
+    let redis = "use a Redis client";
+    match spec.action {
+        Action::Data(parse) => {
+            let Plan { operation, shape } = parse(args, given).map_err(wrong)?;
+            let fills = Fills::of(keyspace, &operation);
+            Ok(Call { name, operation, after: After { shape, fills } })
+        }
+        Action::Blocking(_) => Err(elsewhere(
+            "may wait on a connection of its own",
+            "use the form that does not wait, or a Redis client",
+        )),
+        Action::Control(_) if ["multi", "exec", "discard", "watch"].contains(&name) => {
+            Err(elsewhere("is about the state of a connection", "use Begin and Commit"))
+        }
+        Action::Control(_) | Action::Local(_) | Action::Container(_) => {
+            Err(elsewhere("is about the connection or the server of a Redis client", redis))
+        }
+    }
+}
+
+impl After {
+    /// The reply to this answer in RESP3; whoever waits for what it has given is told.
+    pub(crate) fn reply(self, response: Response, hub: &mut Hub, now: Instant) -> Vec<u8> {
+        if !response.is_error() {
+            self.fills.tell(hub, now);
+        }
+        let mut bytes = Vec::new();
+        shape::write(self.shape, Outcome::Done(response), &mut Reply::new(&mut bytes, Version::Three));
+        bytes
+    }
+}

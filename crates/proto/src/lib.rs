@@ -1,0 +1,14 @@
+//! The messages and the service of `proto/isochrone/v1/isochrone.proto`, as code: what the node serves and the client
+//! library calls. What they mean is said there.
+//!
+//! `generated.rs` is written by `make proto`, and checked in so that nobody who builds needs a compiler for it.
+
+/// Version 1.
+#[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, reason = "generated")]
+pub mod v1 {
+    include!("generated.rs");
+}
+
+/// Calls that begin with these bytes carry a user and a password: the value of the metadata `authorization` is this word,
+/// a blank, and both in base64 with a colon between them.
+pub const BASIC: &str = "Basic";
