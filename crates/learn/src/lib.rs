@@ -1,0 +1,20 @@
+//! Conflict order planning: learning with many threads, bit for bit what one thread would have learnt.
+//!
+//! A step of stochastic gradient descent is a transaction over the parameters of a model, and which parameters a sample
+//! touches is known before it is learnt from. One pass over the samples ([`Plan`]) writes down which version of each
+//! parameter each sample has to read and to replace; the threads then compare integers instead of taking locks.
+//! Source: Nawab, *Global-Scale Data Management with Strong Consistency Guarantees*, chapter 6.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`data`] | samples in compressed sparse rows, owned or borrowed |
+//! | [`plan`] | the order of conflicts: planning it, its two forms |
+//! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
+
+pub mod data;
+pub mod plan;
+pub mod task;
+
+pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
+pub use plan::Plan;
+pub use task::{Rule, Sets, Step, Task};
