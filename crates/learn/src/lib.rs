@@ -10,10 +10,12 @@
 //! | [`data`] | samples in compressed sparse rows, owned or borrowed |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
+//! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
 
 pub mod data;
 pub mod plan;
 pub mod task;
+pub mod tasks;
 
 pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
 pub use plan::Plan;
