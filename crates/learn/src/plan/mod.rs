@@ -3,7 +3,15 @@
 //!
 //! Transactions are numbered from 1 in the planned order; version 0 is what a parameter holds before any of them.
 
-use crate::data::Dataset;
+pub mod batch;
+#[cfg(test)]
+pub(crate) mod mixed;
+pub mod stitch;
+
+pub use batch::{BatchPlanner, PlannedBatch};
+pub use stitch::{Stitched, Stitcher};
+
+use crate::data::{Dataset, Sample, Value};
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 
@@ -82,14 +90,7 @@ impl Plan {
             versions
                 .extend(planned.map(|&feature| std::mem::replace(&mut last[feature as usize], transaction)));
         }
-        Plan {
-            transactions: data.len() as u32,
-            parameters: data.width(),
-            rule: Rule::Features.id(),
-            fingerprint: data.fingerprint(),
-            order: None,
-            annotations: Annotations::Compact(versions),
-        }
+        Plan::of_data(data, data.width(), Rule::Features, Annotations::Compact(versions))
     }
 
     /// The plan in the general form, for any rule: the reference that the compact one is held to.
@@ -101,16 +102,7 @@ impl Plan {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut sets = Sets::default();
         with_rows!(data, rows => for row in 0..data.len() {
-            let sample = rows.sample(row);
-            sets.reads.clear();
-            sets.writes.clear();
-            match task.rule() {
-                Rule::Features => {
-                    sets.reads.extend_from_slice(sample.features);
-                    sets.writes.extend_from_slice(sample.features);
-                }
-                Rule::Own(_) => task.sets(&sample, &mut sets),
-            }
+            sets_of(task, &rows.sample(row), &mut sets);
             for &parameter in &sets.reads {
                 reads.push(ReadOp { parameter, version: last[parameter as usize] });
                 readers[parameter as usize] += 1;
@@ -123,13 +115,19 @@ impl Plan {
             reads_at.push(reads.len() as u64);
             writes_at.push(writes.len() as u64);
         });
+        let annotations = Annotations::General { reads_at, reads, writes_at, writes };
+        Plan::of_data(data, parameters, task.rule(), annotations)
+    }
+
+    /// A plan of these samples in the order of the data.
+    pub(crate) fn of_data(data: &Dataset<'_>, parameters: u32, rule: Rule, annotations: Annotations) -> Plan {
         Plan {
             transactions: data.len() as u32,
             parameters,
-            rule: task.rule().id(),
+            rule: rule.id(),
             fingerprint: data.fingerprint(),
             order: None,
-            annotations: Annotations::General { reads_at, reads, writes_at, writes },
+            annotations,
         }
     }
 
@@ -142,6 +140,19 @@ impl Plan {
             return Err(PlanMismatch::Data { plan: self.transactions, data: data.len() });
         }
         Ok(())
+    }
+}
+
+/// The read and write sets of a sample under the task's rule.
+pub(crate) fn sets_of<T: Task, V: Value>(task: &T, sample: &Sample<'_, V>, sets: &mut Sets) {
+    sets.reads.clear();
+    sets.writes.clear();
+    match task.rule() {
+        Rule::Features => {
+            sets.reads.extend_from_slice(sample.features);
+            sets.writes.extend_from_slice(sample.features);
+        }
+        Rule::Own(_) => task.sets(sample, sets),
     }
 }
 
@@ -169,7 +180,7 @@ pub enum PlanMismatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Sample, Value, Values};
+    use crate::data::Values;
     use crate::task::Step;
 
     struct Touch;
