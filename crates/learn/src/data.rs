@@ -145,6 +145,54 @@ impl<'a> Dataset<'a> {
         Ok(data)
     }
 
+    /// Of parts that are sound by how they were made.
+    pub(crate) fn sound(
+        offsets: Vec<u64>,
+        features: Vec<u32>,
+        values: Values<'a>,
+        labels: Vec<f64>,
+        width: u32,
+    ) -> Dataset<'a> {
+        let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
+        let data = Dataset { offsets, features, values, labels, width };
+        debug_assert_eq!(data.check(), Ok(()));
+        data
+    }
+
+    /// One after the other, over `width` features, which none of them exceeds. Values are of single precision if all are.
+    ///
+    /// # Panics
+    ///
+    /// Where `width` is less than that of a part.
+    pub fn concatenated(parts: &[Dataset<'_>], width: u32) -> Dataset<'static> {
+        let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
+        features.reserve_exact(parts.iter().map(Dataset::entries).sum());
+        for part in parts {
+            assert!(part.width <= width, "{width} features are fewer than the {} of a part", part.width);
+            let base = features.len() as u64;
+            offsets.extend(part.offsets[1..].iter().map(|offset| base + offset));
+            features.extend_from_slice(&part.features);
+            labels.extend_from_slice(&part.labels);
+        }
+        let single = parts.iter().all(|part| matches!(part.values, Values::F32(_)));
+        let values = if single {
+            let mut all = Vec::with_capacity(features.len());
+            for part in parts {
+                if let Values::F32(values) = &part.values {
+                    all.extend_from_slice(values);
+                }
+            }
+            Values::F32(all.into())
+        } else {
+            let mut all = Vec::with_capacity(features.len());
+            for part in parts {
+                all.extend((0..part.entries()).map(|entry| part.values.at(entry)));
+            }
+            Values::F64(all.into())
+        };
+        Dataset::sound(offsets, features, values, labels, width)
+    }
+
     fn check(&self) -> Result<(), DataError> {
         let (entries, offsets) = (self.features.len(), &self.offsets);
         if offsets.first() != Some(&0) {

@@ -8,11 +8,13 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`data`] | samples in compressed sparse rows, owned or borrowed |
+//! | [`generate`] | synthetic data with the conflicts of the published experiments |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
 
 pub mod data;
+pub mod generate;
 pub mod plan;
 pub mod task;
 pub mod tasks;
