@@ -297,6 +297,27 @@ impl<'a> Dataset<'a> {
         &self.features[self.range(row)]
     }
 
+    /// Some of the samples: these rows, without a copy of their entries.
+    ///
+    /// # Panics
+    /// If there are not that many rows.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Dataset<'_> {
+        let entries = self.offsets[rows.start] as usize..self.offsets[rows.end] as usize;
+        let first = self.offsets[rows.start];
+        let offsets: Vec<u64> =
+            self.offsets[rows.start..=rows.end].iter().map(|offset| offset - first).collect();
+        Dataset {
+            offsets: Cow::Owned(offsets),
+            features: Cow::Borrowed(&self.features[entries.clone()]),
+            values: match &self.values {
+                Values::F32(values) => Values::F32(Cow::Borrowed(&values[entries])),
+                Values::F64(values) => Values::F64(Cow::Borrowed(&values[entries])),
+            },
+            labels: Cow::Borrowed(&self.labels[rows]),
+            width: self.width,
+        }
+    }
+
     /// In how many samples each feature occurs (the degrees d_u of the specification): `width` numbers.
     pub fn degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.width as usize];

@@ -4,11 +4,14 @@
 //! Transactions are numbered from 1 in the planned order; version 0 is what a parameter holds before any of them.
 
 pub mod batch;
+mod blocks;
+pub mod loading;
 #[cfg(test)]
 pub(crate) mod mixed;
 pub mod stitch;
 
-pub use batch::{BatchPlanner, PlannedBatch};
+pub use batch::{BatchPlanner, BatchTooLong, PlannedBatch};
+pub use loading::Planner;
 pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
