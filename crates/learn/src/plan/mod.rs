@@ -8,10 +8,12 @@ mod blocks;
 pub mod loading;
 #[cfg(test)]
 pub(crate) mod mixed;
+pub mod statistics;
 pub mod stitch;
 
 pub use batch::{BatchPlanner, BatchTooLong, PlannedBatch};
 pub use loading::Planner;
+pub use statistics::Statistics;
 pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
@@ -139,10 +141,29 @@ impl Plan {
         if self.rule != task.rule().id() {
             return Err(PlanMismatch::Rule { plan: self.rule, task: task.rule().id() });
         }
+        self.check_data(data)
+    }
+
+    /// Whether it was made of these samples.
+    pub(crate) fn check_data(&self, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
         if self.transactions as usize != data.len() || self.fingerprint != data.fingerprint() {
             return Err(PlanMismatch::Data { plan: self.transactions, data: data.len() });
         }
         Ok(())
+    }
+
+    /// Its size in bytes: annotations, and the order where there is one.
+    pub fn bytes(&self) -> u64 {
+        let annotations = match &self.annotations {
+            Annotations::Compact(versions) => size_of_val(&versions[..]),
+            Annotations::General { reads_at, reads, writes_at, writes } => {
+                size_of_val(&reads_at[..])
+                    + size_of_val(&reads[..])
+                    + size_of_val(&writes_at[..])
+                    + size_of_val(&writes[..])
+            }
+        };
+        (annotations + self.order.as_ref().map_or(0, |order| size_of_val(&order[..]))) as u64
     }
 }
 
