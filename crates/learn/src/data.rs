@@ -384,6 +384,12 @@ pub struct Rows<'a, V> {
 }
 
 impl<'a, V: Value> Rows<'a, V> {
+    /// The entries of this row.
+    #[inline(always)]
+    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
     /// The sample of this row, counted from 0.
     #[inline(always)]
     pub fn sample(&self, row: usize) -> Sample<'a, V> {

@@ -11,14 +11,17 @@
 //! | [`generate`] | synthetic data with the conflicts of the published experiments |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
+//! | [`exec`] | five schemes of execution, from one thread to many |
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
 
 pub mod data;
 pub mod generate;
+pub mod exec;
 pub mod plan;
 pub mod task;
 pub mod tasks;
 
 pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
+pub use exec::{EpochEnd, Mode, Model, Options, Report, Schedule, Scheme, TrainError, train};
 pub use plan::Plan;
 pub use task::{Rule, Sets, Step, Task};
