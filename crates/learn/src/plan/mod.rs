@@ -5,6 +5,7 @@
 
 pub mod batch;
 mod blocks;
+pub mod file;
 pub mod loading;
 #[cfg(test)]
 pub(crate) mod mixed;
@@ -12,6 +13,7 @@ pub mod statistics;
 pub mod stitch;
 
 pub use batch::{BatchPlanner, BatchTooLong, PlannedBatch};
+pub use file::PlanFileError;
 pub use loading::Planner;
 pub use statistics::Statistics;
 pub use stitch::{Stitched, Stitcher};

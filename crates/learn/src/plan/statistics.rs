@@ -148,14 +148,17 @@ impl Statistics {
         match self.bottlenecks.first() {
             Some(first) if share(u64::from(first.links), links) >= 50 => {
                 let samples = share(u64::from(first.samples), u64::from(self.samples));
-                let way_out = match samples >= 95 {
-                    true => {
-                        "if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting"
+                let way_out = match (self.rule == Rule::Features.id(), samples >= 95) {
+                    (true, true) => {
+                        ": if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting"
                     }
-                    false => "leave it out, or cross it with another one so that fewer samples share it",
+                    (true, false) => {
+                        ": leave it out, or cross it with another one so that fewer samples share it"
+                    }
+                    (false, _) => "",
                 };
                 format!(
-                    "{noun} {} is in {samples}% of the samples and makes {}% of the chain's waits: {way_out}",
+                    "{noun} {} is in {samples}% of the samples and makes {}% of the chain's waits{way_out}",
                     first.parameter,
                     share(u64::from(first.links), links)
                 )
@@ -466,7 +469,7 @@ mod tests {
                 depth        3 (the longest chain of samples that wait for one another)
                 parallelism  2.33 (samples / depth)
                 plan         200 bytes, 50.00 for a read and a write
-                threads      3: up to 3 threads pay, 4 do not: 2.3 samples can be learnt from at a time, as the longest chain has 3 of 7; parameter 0 is in 100% of the samples and makes 100% of the chain's waits: if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting"#]],
+                threads      3: up to 3 threads pay, 4 do not: 2.3 samples can be learnt from at a time, as the longest chain has 3 of 7; parameter 0 is in 100% of the samples and makes 100% of the chain's waits"#]],
         );
     }
 
