@@ -79,35 +79,29 @@ fn towards_zero(value: f64, by: f64) -> f64 {
     (value.abs() - by).max(0.0).copysign(value)
 }
 
-impl Task for Linear {
-    fn weighted(&self) -> bool {
-        self.l2 != 0.0 || self.l1 != 0.0
-    }
-
-    fn intercept(&self) -> bool {
-        self.intercept
-    }
-
-    /// specs/cop.md 5. The sum runs in the order of the data, whatever the scheme.
-    #[inline]
-    fn compute<V: Value>(
+impl Linear {
+    /// [`Task::compute`], which also tells the prediction that was made: that and the derivative. specs/cop.md 5. The sum
+    /// runs in the order of the data, whatever the scheme.
+    #[inline(always)]
+    pub(crate) fn learn<V: Value>(
         &self,
         sample: &Sample<'_, V>,
         step: &Step<'_>,
         read: &[f64],
         write: &mut [f64],
-    ) -> f64 {
+    ) -> (f64, f64) {
         let mut prediction = 0.0;
         for (w, z) in read.iter().zip(sample.values) {
             prediction += w * z.wide();
         }
-        let slope = self.loss.derivative(prediction + step.intercept, sample.label);
+        prediction += step.intercept;
+        let slope = self.loss.derivative(prediction, sample.label);
         let size = step.size;
         if !self.weighted() {
             for ((new, w), z) in write.iter_mut().zip(read).zip(sample.values) {
                 *new = w - size * (slope * z.wide());
             }
-            return slope * self.intercept_decay;
+            return (prediction, slope * self.intercept_decay);
         }
         // A feature of few samples has a large share of its penalty in each: beyond 1 / size the step would take the weight
         // past 0 and, from 2 / size on, make it grow without end.
@@ -122,7 +116,28 @@ impl Task for Linear {
                 *new = towards_zero(*new, size * self.l1 * f64::from(share));
             }
         }
-        slope * self.intercept_decay
+        (prediction, slope * self.intercept_decay)
+    }
+}
+
+impl Task for Linear {
+    fn weighted(&self) -> bool {
+        self.l2 != 0.0 || self.l1 != 0.0
+    }
+
+    fn intercept(&self) -> bool {
+        self.intercept
+    }
+
+    #[inline]
+    fn compute<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        step: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> f64 {
+        self.learn(sample, step, read, write).1
     }
 }
 
