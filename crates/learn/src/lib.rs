@@ -10,6 +10,7 @@
 //! | [`data`] | samples in compressed sparse rows, owned or borrowed |
 //! | [`generate`] | synthetic data with the conflicts of the published experiments |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
+//! | [`read`] | samples from files: svmlight and Vowpal Wabbit text, compressed or not, whole or in batches |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
 //! | [`exec`] | five schemes of execution, from one thread to many |
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
@@ -18,6 +19,7 @@ pub mod data;
 pub mod generate;
 pub mod exec;
 pub mod plan;
+pub mod read;
 pub mod task;
 pub mod tasks;
 

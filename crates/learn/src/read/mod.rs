@@ -1,0 +1,294 @@
+//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, whole or in batches of rows
+//! where a file is larger than memory.
+//!
+//! | format | a line |
+//! |---|---|
+//! | [`Format::Svmlight`] | `LABEL INDEX:VALUE INDEX:VALUE … # comment` |
+//! | [`Format::Vw`] | `LABEL 'tag \|namespace feature feature:VALUE …`; features are hashed |
+//!
+//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. A line that is wrong ends the
+//! reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
+
+mod error;
+mod number;
+mod source;
+mod svmlight;
+mod vw;
+
+pub use error::{LineError, ReadError};
+pub use source::Compression;
+
+use crate::data::{Dataset, Values};
+use source::Lines;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The form of a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// svmlight's, which libsvm, LIBLINEAR and XGBoost write as well.
+    #[default]
+    Svmlight,
+    /// Vowpal Wabbit's.
+    Vw,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Format, String> {
+        match name {
+            "svmlight" | "libsvm" => Ok(Format::Svmlight),
+            "vw" => Ok(Format::Vw),
+            _ => Err(format!("no format is called `{name}`; there are svmlight (libsvm) and vw")),
+        }
+    }
+}
+
+/// The number that a file calls its first feature.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Base {
+    /// 0 if an index 0 occurs in the first batch, else 1.
+    #[default]
+    Auto,
+    /// 0, as scikit-learn writes by default.
+    Zero,
+    /// 1, as libsvm's own files have it.
+    One,
+}
+
+/// How to read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// The form of a line.
+    pub format: Format,
+    /// The first index; of svmlight files.
+    pub base: Base,
+    /// Number of features, where it is known; a file that has more is wrong. Else the largest index decides. Batches of a
+    /// file without it may grow wider from one to the next.
+    pub width: Option<u32>,
+    /// Keep values in eight bytes rather than four.
+    pub double: bool,
+    /// Lines that may be wrong, and are left out.
+    pub skip_errors: u64,
+    /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
+    pub bits: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            format: Format::default(),
+            base: Base::default(),
+            width: None,
+            double: false,
+            skip_errors: 0,
+            bits: 18,
+        }
+    }
+}
+
+/// Wrong lines that are kept to be shown; all are counted.
+const SHOWN: usize = 10;
+
+/// Rows that are parsed before a base is decided, or before the planner sees them.
+const ROWS: usize = 16_384;
+
+/// Reads a file batch by batch.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    lines: Lines,
+    options: Options,
+    base: Option<u32>,
+    width: u32,
+    rows: u64,
+    skipped: u64,
+    shown: Vec<LineError>,
+}
+
+impl Reader {
+    /// Opens a file and finds out how it is compressed.
+    pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
+        let lines = Lines::open(path)?;
+        Ok(Reader::over(path, lines, options))
+    }
+
+    /// The same of any source of bytes; `name` stands for it in errors.
+    pub fn from_reader(
+        name: &str,
+        source: impl std::io::Read + Send + 'static,
+        options: Options,
+    ) -> Result<Reader, ReadError> {
+        let path = Path::new(name);
+        let lines = Lines::new(path, Box::new(source))?;
+        Ok(Reader::over(path, lines, options))
+    }
+
+    fn over(path: &Path, lines: Lines, options: Options) -> Reader {
+        let base = match (options.format, options.base) {
+            (Format::Vw, _) | (_, Base::Zero) => Some(0),
+            (_, Base::One) => Some(1),
+            (_, Base::Auto) => None,
+        };
+        let width = match options.format {
+            Format::Vw => 1 << options.bits.min(31),
+            Format::Svmlight => options.width.unwrap_or(0),
+        };
+        let path = path.to_owned();
+        Reader { path, lines, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
+    }
+
+    /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
+    pub fn batch(&mut self, rows: usize) -> Result<Option<Dataset<'static>>, ReadError> {
+        let mut parsed = Parsed::new(self.options.double);
+        self.parse(&mut parsed, rows.max(1))?;
+        if parsed.labels.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(parsed.data(self.width)))
+    }
+
+    /// All samples that are left.
+    pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
+        let mut parsed = Parsed::new(self.options.double);
+        while self.parse(&mut parsed, ROWS)? {}
+        if parsed.labels.is_empty() && self.rows == 0 {
+            return Err(ReadError::Empty { path: self.path.clone() });
+        }
+        Ok(parsed.data(self.width))
+    }
+
+    /// Samples read so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Features seen so far: one more than the largest index, counted from 0; or the number that was given.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Bytes read from the file so far, as they are stored there.
+    pub fn position(&self) -> u64 {
+        self.lines.position()
+    }
+
+    /// Wrong lines that were left out: how many, and the first ten.
+    pub fn skipped(&self) -> (u64, &[LineError]) {
+        (self.skipped, &self.shown)
+    }
+
+    /// Parses up to `rows` samples more; whether the file may have others.
+    fn parse(&mut self, parsed: &mut Parsed, rows: usize) -> Result<bool, ReadError> {
+        let (first_row, first_entry) = (parsed.labels.len(), parsed.features.len());
+        let mut more = true;
+        while parsed.labels.len() - first_row < rows {
+            let (number, line) = match self.lines.next() {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
+                Err(source) => {
+                    return Err(ReadError::Io { path: self.path.clone(), line: self.lines.number(), source });
+                }
+            };
+            let wrong = match self.options.format {
+                Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
+                Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
+            };
+            let Err(wrong) = wrong else { continue };
+            parsed.undo();
+            let error = LineError { file: self.path.clone(), line: number, problem: wrong };
+            self.skipped += 1;
+            if self.skipped > self.options.skip_errors {
+                return Err(ReadError::Line { error, skipped: self.skipped - 1 });
+            }
+            if self.shown.len() < SHOWN {
+                self.shown.push(error);
+            }
+        }
+        self.rows += (parsed.labels.len() - first_row) as u64;
+        let fresh = &mut parsed.features[first_entry..];
+        if self.base.is_none() && !fresh.is_empty() {
+            self.base = Some(u32::from(!fresh.contains(&0)));
+        }
+        if self.base == Some(1) {
+            fresh.iter_mut().for_each(|feature| *feature -= 1);
+        }
+        if self.options.width.is_none() && self.options.format == Format::Svmlight {
+            let largest = fresh.iter().copied().max();
+            self.width = self.width.max(largest.map_or(0, |largest| largest + 1));
+        }
+        Ok(more)
+    }
+}
+
+/// Reads a whole file.
+pub fn read(path: &Path, options: Options) -> Result<Dataset<'static>, ReadError> {
+    Reader::open(path, options)?.all()
+}
+
+/// Samples as they are parsed. Whole rows only, but for the one under way.
+#[derive(Debug)]
+struct Parsed {
+    offsets: Vec<u64>,
+    features: Vec<u32>,
+    single: Vec<f32>,
+    double: Option<Vec<f64>>,
+    labels: Vec<f64>,
+}
+
+impl Parsed {
+    fn new(double: bool) -> Parsed {
+        Parsed {
+            offsets: vec![0],
+            features: Vec::new(),
+            single: Vec::new(),
+            double: double.then(Vec::new),
+            labels: Vec::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, feature: u32, value: f64) {
+        self.features.push(feature);
+        match &mut self.double {
+            None => self.single.push(value as f32),
+            Some(values) => values.push(value),
+        }
+    }
+
+    /// Ends the row under way.
+    fn end(&mut self, label: f64) {
+        self.labels.push(label);
+        self.offsets.push(self.features.len() as u64);
+    }
+
+    /// Where the row under way begins.
+    fn start(&self) -> usize {
+        self.offsets.last().map_or(0, |offset| *offset as usize)
+    }
+
+    /// Forgets the row under way.
+    fn undo(&mut self) {
+        let start = self.start();
+        self.features.truncate(start);
+        match &mut self.double {
+            None => self.single.truncate(start),
+            Some(values) => values.truncate(start),
+        }
+    }
+
+    fn data(self, width: u32) -> Dataset<'static> {
+        let values = match self.double {
+            None => Values::F32(self.single.into()),
+            Some(values) => Values::F64(values.into()),
+        };
+        Dataset::sound(self.offsets, self.features, values, self.labels, width)
+    }
+}
+
+#[cfg(test)]
+mod tests;
