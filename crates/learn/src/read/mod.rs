@@ -19,9 +19,12 @@ pub use error::{LineError, ReadError};
 pub use source::Compression;
 
 use crate::data::{Dataset, Values};
+use crate::plan::Plan;
+use crate::plan::loading::Planner;
 use source::Lines;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::mpsc;
 
 /// The form of a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -48,7 +51,7 @@ impl FromStr for Format {
 /// The number that a file calls its first feature.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Base {
-    /// 0 if an index 0 occurs in the first batch, else 1.
+    /// 0 if an index 0 occurs in the first batch (of a whole file, its first 4,096 samples), else 1.
     #[default]
     Auto,
     /// 0, as scikit-learn writes by default.
@@ -91,8 +94,11 @@ impl Default for Options {
 /// Wrong lines that are kept to be shown; all are counted.
 const SHOWN: usize = 10;
 
-/// Rows that are parsed before a base is decided, or before the planner sees them.
-const ROWS: usize = 16_384;
+/// Rows that are parsed and handed on together.
+const CHUNK: usize = 4096;
+
+/// Chunks that may wait to be stored.
+const WAITING: usize = 4;
 
 /// Reads a file batch by batch.
 #[derive(Debug)]
@@ -149,14 +155,62 @@ impl Reader {
         Ok(Some(parsed.data(self.width)))
     }
 
-    /// All samples that are left.
+    /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
     pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
-        let mut parsed = Parsed::new(self.options.double);
-        while self.parse(&mut parsed, ROWS)? {}
-        if parsed.labels.is_empty() && self.rows == 0 {
+        let mut stored = Parsed::new(self.options.double);
+        self.pour(|parsed| stored.append(parsed))?;
+        self.whole(stored)
+    }
+
+    /// All samples that are left, and their plan, made while they are read: for tasks under
+    /// [`Rule::Features`](crate::Rule::Features). Specification: 3.2.
+    pub fn all_planned(&mut self) -> Result<(Dataset<'static>, Plan), ReadError> {
+        let mut stored = Parsed::new(self.options.double);
+        let mut planner = Planner::new();
+        self.pour(|parsed| {
+            stored.append(parsed);
+            for ends in parsed.offsets.windows(2) {
+                planner.row(&parsed.features[ends[0] as usize..ends[1] as usize]);
+            }
+        })?;
+        let data = self.whole(stored)?;
+        let plan = planner.finish(&data);
+        let plan = plan.unwrap_or_else(|mismatch| unreachable!("each row was planned: {mismatch}"));
+        Ok((data, plan))
+    }
+
+    fn whole(&self, stored: Parsed) -> Result<Dataset<'static>, ReadError> {
+        if self.rows == 0 {
             return Err(ReadError::Empty { path: self.path.clone() });
         }
-        Ok(parsed.data(self.width))
+        Ok(stored.data(self.width))
+    }
+
+    /// Parses to the end of the file in a thread, and hands chunks of rows on as they are ready.
+    fn pour(&mut self, mut each: impl FnMut(&Parsed)) -> Result<(), ReadError> {
+        let double = self.options.double;
+        std::thread::scope(|scope| {
+            let (full, parsed) = mpsc::sync_channel(WAITING);
+            let (empty, used) = mpsc::channel();
+            let parsing = scope.spawn(move || {
+                let mut more = true;
+                while more {
+                    let mut chunk = used.try_recv().unwrap_or_else(|_| Parsed::new(double));
+                    more = self.parse(&mut chunk, CHUNK)?;
+                    if full.send(chunk).is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            });
+            for mut chunk in parsed {
+                each(&chunk);
+                chunk.clear();
+                // Where parsing has ended, nobody wants it.
+                let _ = empty.send(chunk);
+            }
+            parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Samples read so far.
@@ -264,6 +318,26 @@ impl Parsed {
     fn end(&mut self, label: f64) {
         self.labels.push(label);
         self.offsets.push(self.features.len() as u64);
+    }
+
+    fn clear(&mut self) {
+        self.offsets.truncate(1);
+        self.features.clear();
+        self.single.clear();
+        self.double.iter_mut().for_each(Vec::clear);
+        self.labels.clear();
+    }
+
+    /// Adds the rows of another.
+    fn append(&mut self, other: &Parsed) {
+        let base = self.features.len() as u64;
+        self.offsets.extend(other.offsets[1..].iter().map(|offset| base + offset));
+        self.features.extend_from_slice(&other.features);
+        self.single.extend_from_slice(&other.single);
+        if let (Some(values), Some(more)) = (&mut self.double, &other.double) {
+            values.extend_from_slice(more);
+        }
+        self.labels.extend_from_slice(&other.labels);
     }
 
     /// Where the row under way begins.

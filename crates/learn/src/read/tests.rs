@@ -106,6 +106,14 @@ fn batches_are_the_whole_in_pieces() {
     assert_eq!(Dataset::concatenated(&parts, batches.width()), whole);
 }
 
+#[test]
+fn a_plan_made_while_reading_is_that_of_the_data() {
+    let text: String = (0..3000).map(|row| format!("1 {}:1 {}:1\n", row % 17 + 1, 20 + row % 1001)).collect();
+    let (data, plan) = reader(text.clone(), Options::default()).all_planned().unwrap();
+    assert_eq!(data, reader(text, Options::default()).all().unwrap());
+    assert_eq!(plan, Plan::compact(&data));
+}
+
 fn packed(text: &str, how: Compression) -> Vec<u8> {
     let mut packed = Vec::new();
     how.write(&mut packed, |to| to.write_all(text.as_bytes())).unwrap();
