@@ -16,8 +16,8 @@
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
 
 pub mod data;
-pub mod generate;
 pub mod exec;
+pub mod generate;
 pub mod plan;
 pub mod read;
 pub mod task;
