@@ -11,6 +11,7 @@
 //! | [`generate`] | synthetic data with the conflicts of the published experiments |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
 //! | [`read`] | samples from files: svmlight and Vowpal Wabbit text, compressed or not, whole or in batches |
+//! | [`saved`] | models in files, ready to predict |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
 //! | [`exec`] | five schemes of execution, from one thread to many |
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
@@ -20,6 +21,7 @@ pub mod exec;
 pub mod generate;
 pub mod plan;
 pub mod read;
+pub mod saved;
 pub mod task;
 pub mod tasks;
 
