@@ -3,9 +3,9 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients differential deny bench fuzz seeds clean
+.PHONY: test lint unit clients python differential deny bench fuzz seeds clean
 
-test: lint unit clients
+test: lint unit clients python
 
 # Style and warnings.
 lint:
@@ -21,6 +21,10 @@ unit:
 clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
+
+# The Python package, built, installed and tested in an environment of its own; skipped, and said so, without Python 3.10.
+python:
+	$(PYTHON) tests/python/run.py
 
 # A million random commands for each of three protocols, answered as by redis-server (which must be on the path) while
 # leaders and masters are killed; and a million more without a protocol. SEED=7 for others.

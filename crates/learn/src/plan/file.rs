@@ -134,6 +134,20 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Appends the plan, in the format of its file.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        #[allow(clippy::expect_used)] // Writing to memory does not fail.
+        write_plan(bytes, self, None).expect("memory takes all");
+    }
+
+    /// Reads what [`Plan::encode`] wrote.
+    ///
+    /// # Errors
+    /// As [`Plan::load`].
+    pub fn decode(mut bytes: &[u8]) -> Result<Plan, PlanFileError> {
+        Ok(read_plan(&mut bytes)?.0)
+    }
+
     /// Whether the plan can be executed over these samples: every transaction refers to earlier ones, parameters exist, and
     /// an order names each row once. It does not plan again, so it cannot find numbers that are possible but wrong; a
     /// checksum does.

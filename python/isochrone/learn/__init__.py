@@ -1,0 +1,18 @@
+"""Learning from sparse data with many threads, bit for bit as with one.
+
+Stochastic gradient descent reads and writes, for each sample, the parameters of the sample's features. Threads that do
+so without coordination (Hogwild!) overwrite one another's updates; threads that take locks are slower than one. Conflict
+order planning (COP) knows the conflicts beforehand: one pass over the data writes down which sample each waits for, and
+then threads only compare integers. The model is that of one thread, whatever the number of threads.
+
+=====================  ==============================================================================
+:class:`CopClassifier`  linear classification: support vectors, logistic regression
+:class:`CopRegressor`   linear regression
+:func:`plan`            the conflicts of a data set, to look at, to keep, and to learn with again
+=====================  ==============================================================================
+"""
+
+from isochrone.learn._linear import CopClassifier, CopRegressor
+from isochrone.learn._plan import Plan, plan
+
+__all__ = ["CopClassifier", "CopRegressor", "Plan", "plan"]
