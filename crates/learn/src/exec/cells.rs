@@ -50,6 +50,17 @@ pub(crate) trait Planned {
 
     /// Makes value and count visible as this version.
     fn publish(&self, parameter: u32, version: u32);
+
+    /// Whether the values are those already: for a planted mistake only.
+    fn unchanged(&self, _parameter: u32, _from: &[f64], _at: usize) -> bool {
+        false
+    }
+}
+
+/// Planned cells as a run begins, resets and checks them.
+pub(crate) trait Heads: Cells + Planned {
+    /// Sets version and count of every parameter to what `head` says of it, where no thread is at work.
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync);
 }
 
 /// A value alone: eight bytes. For one number a parameter, without coordination and without weights.
@@ -89,28 +100,33 @@ impl Cells for Bare {
     }
 }
 
-/// A value with a word and a weight beside it: one number a parameter, four of them a cache line.
+/// A value with a word beside it, and four more bytes: one number a parameter, four of them a cache line.
 #[repr(C, align(16))]
 #[derive(Debug)]
 struct Single {
     value: AtomicU64,
     word: AtomicU32,
-    weight: f32,
+    /// The weight, or the number of readers.
+    beside: AtomicU32,
 }
 
-/// Parameters of one number each, with all that belongs to one in one place.
+fn singles(values: &[f64], beside: impl Fn(usize) -> u32) -> Vec<Single> {
+    let cell = |(at, value): (usize, &f64)| Single {
+        value: AtomicU64::new(value.to_bits()),
+        word: AtomicU32::new(0),
+        beside: AtomicU32::new(beside(at)),
+    };
+    values.iter().enumerate().map(cell).collect()
+}
+
+/// Parameters of one number each, with the weight beside it: what it takes to regularise costs no second way to memory.
 #[derive(Debug)]
 pub(crate) struct Singles(Vec<Single>);
 
 impl Singles {
     /// With these values and weights (none: all 0); words are 0.
     pub(crate) fn new(values: &[f64], weights: &[f32]) -> Singles {
-        let cell = |(at, value): (usize, &f64)| Single {
-            value: AtomicU64::new(value.to_bits()),
-            word: AtomicU32::new(0),
-            weight: weights.get(at).copied().unwrap_or(0.0),
-        };
-        Singles(values.iter().enumerate().map(cell).collect())
+        Singles(singles(values, |at| weights.get(at).copied().unwrap_or(0.0).to_bits()))
     }
 
     /// Gathers the values of `parameters`; whether each was of the version planned for it.
@@ -135,11 +151,6 @@ impl Singles {
             cell.word.store(version, Release);
         }
     }
-
-    /// Sets all words to `word(parameter)`.
-    pub(crate) fn set_words(&mut self, threads: usize, word: impl Fn(usize) -> u32 + Sync) {
-        in_parallel(&mut self.0, threads, |at, cell| *cell.word.get_mut() = word(at));
-    }
 }
 
 impl Cells for Singles {
@@ -155,7 +166,7 @@ impl Cells for Singles {
 
     #[inline(always)]
     fn weight(&self, parameter: u32) -> f32 {
-        self.0[parameter as usize].weight
+        f32::from_bits(self.0[parameter as usize].beside.load(Relaxed))
     }
 
     #[inline(always)]
@@ -177,6 +188,133 @@ impl Words for Singles {
     }
 }
 
+/// Without counters: for plans in which all reads are their transaction's own.
+impl Planned for Singles {
+    #[inline(always)]
+    fn version(&self, parameter: u32) -> u32 {
+        self.0[parameter as usize].word.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.load(parameter, out, at);
+    }
+
+    fn count(&self, _: u32) {}
+
+    fn readers(&self, _: u32) -> u32 {
+        0
+    }
+
+    fn restart(&self, _: u32) {}
+
+    #[inline(always)]
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn publish(&self, parameter: u32, version: u32) {
+        self.0[parameter as usize].word.store(version, Release);
+    }
+}
+
+impl Heads for Singles {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.0, threads, |at, cell| cell.word.store(head(at).0, Relaxed));
+    }
+}
+
+/// Parameters of one number each, with a counter of readers beside it.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    cells: Singles,
+    weights: Vec<f32>,
+}
+
+impl Counted {
+    /// With these values and weights (none: all 0); versions and counters are 0.
+    pub(crate) fn new(values: &[f64], weights: &[f32]) -> Counted {
+        Counted { cells: Singles(singles(values, |_| 0)), weights: weights.to_vec() }
+    }
+}
+
+impl Cells for Counted {
+    #[inline(always)]
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.cells.load(parameter, out, at);
+    }
+
+    #[inline(always)]
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        self.cells.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn weight(&self, parameter: u32) -> f32 {
+        self.weights.get(parameter as usize).copied().unwrap_or(0.0)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, parameter: u32) {
+        self.cells.prefetch(parameter);
+        if let Some(weight) = self.weights.get(parameter as usize) {
+            prefetch(weight);
+        }
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        self.cells.export(out);
+    }
+}
+
+impl Planned for Counted {
+    #[inline(always)]
+    fn version(&self, parameter: u32) -> u32 {
+        self.cells.version(parameter)
+    }
+
+    #[inline(always)]
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.cells.load(parameter, out, at);
+    }
+
+    #[inline(always)]
+    fn count(&self, parameter: u32) {
+        self.cells.0[parameter as usize].beside.fetch_add(1, Release);
+    }
+
+    #[inline(always)]
+    fn readers(&self, parameter: u32) -> u32 {
+        self.cells.0[parameter as usize].beside.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn restart(&self, parameter: u32) {
+        self.cells.0[parameter as usize].beside.store(0, Relaxed);
+    }
+
+    #[inline(always)]
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.cells.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn publish(&self, parameter: u32, version: u32) {
+        self.cells.publish(parameter, version);
+    }
+}
+
+impl Heads for Counted {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.cells.0, threads, |at, cell| {
+            let (version, readers) = head(at);
+            cell.word.store(version, Relaxed);
+            cell.beside.store(readers, Relaxed);
+        });
+    }
+}
+
 /// Version and readers of a parameter whose values lie elsewhere.
 #[derive(Default, Debug)]
 struct Head {
@@ -194,13 +332,12 @@ pub(crate) struct Wide {
 }
 
 impl Wide {
-    /// With these values, `width` for each parameter, and weights (none: all 0); words and counts are 0.
+    /// With these values, `width` for each parameter, and weights (none: all 0); words and counters are 0.
     pub(crate) fn new(values: &[f64], width: usize, weights: &[f32]) -> Wide {
-        let parameters = values.len() / width.max(1);
         Wide {
             width,
             values: values.iter().map(|value| AtomicU64::new(value.to_bits())).collect(),
-            heads: (0..parameters).map(|_| Head::default()).collect(),
+            heads: (0..values.len() / width.max(1)).map(|_| Head::default()).collect(),
             weights: weights.to_vec(),
         }
     }
@@ -208,20 +345,6 @@ impl Wide {
     #[inline(always)]
     fn of(&self, parameter: u32) -> &[AtomicU64] {
         &self.values[parameter as usize * self.width..][..self.width]
-    }
-
-    /// Sets all words and counts to what `head(parameter)` says.
-    pub(crate) fn set_heads(&mut self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
-        in_parallel(&mut self.heads, threads, |at, cell| {
-            (*cell.word.get_mut(), *cell.readers.get_mut()) = head(at);
-        });
-    }
-
-    /// Version and readers of a parameter.
-    #[cfg(test)]
-    pub(crate) fn head(&self, parameter: u32) -> (u32, u32) {
-        let head = &self.heads[parameter as usize];
-        (head.word.load(Relaxed), head.readers.load(Relaxed))
     }
 }
 
@@ -250,7 +373,7 @@ impl Cells for Wide {
     #[inline(always)]
     fn prefetch(&self, parameter: u32) {
         prefetch(&self.heads[parameter as usize]);
-        // Eight numbers are a line; the hardware follows where there are many.
+        // Eight numbers are a line; the processor finds the next ones by itself where there are many.
         for line in self.of(parameter).chunks(8).take(4) {
             prefetch(&line[0]);
         }
@@ -307,50 +430,30 @@ impl Planned for Wide {
     }
 }
 
-/// The compact form without counters: all reads are their transaction's own.
-impl Planned for Singles {
-    #[inline(always)]
-    fn version(&self, parameter: u32) -> u32 {
-        self.0[parameter as usize].word.load(Acquire)
-    }
-
-    #[inline(always)]
-    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
-        self.load(parameter, out, at);
-    }
-
-    fn count(&self, _: u32) {}
-
-    fn readers(&self, _: u32) -> u32 {
-        0
-    }
-
-    fn restart(&self, _: u32) {}
-
-    #[inline(always)]
-    fn write(&self, parameter: u32, from: &[f64], at: usize) {
-        self.store(parameter, from, at);
-    }
-
-    #[inline(always)]
-    fn publish(&self, parameter: u32, version: u32) {
-        self.0[parameter as usize].word.store(version, Release);
+impl Heads for Wide {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.heads, threads, |at, cell| {
+            let (version, readers) = head(at);
+            cell.word.store(version, Relaxed);
+            cell.readers.store(readers, Relaxed);
+        });
     }
 }
 
 /// Changes all cells, each thread a share of them.
-fn in_parallel<C: Send>(cells: &mut [C], threads: usize, change: impl Fn(usize, &mut C) + Sync) {
+fn in_parallel<C: Sync>(cells: &[C], threads: usize, change: impl Fn(usize, &C) + Sync) {
     // Below this a thread costs more to start than it saves.
     const WORTH_A_THREAD: usize = 1 << 16;
     let share = cells.len().div_ceil(threads.max(1)).max(WORTH_A_THREAD);
-    let sweep = |first: usize, cells: &mut [C]| {
-        cells.iter_mut().enumerate().for_each(|(at, cell)| change(first + at, cell));
+    let change = &change;
+    let sweep = move |first: usize, cells: &[C]| {
+        cells.iter().enumerate().for_each(|(at, cell)| change(first + at, cell));
     };
     if cells.len() <= share {
         return sweep(0, cells);
     }
     std::thread::scope(|scope| {
-        for (number, cells) in cells.chunks_mut(share).enumerate() {
+        for (number, cells) in cells.chunks(share).enumerate() {
             scope.spawn(move || sweep(number * share, cells));
         }
     });

@@ -9,17 +9,22 @@
 
 mod cells;
 mod cop;
+mod cycle;
 mod first;
 mod hogwild;
 mod intercept;
+mod locking;
+mod occ;
 mod options;
 mod pool;
 mod prefetch;
 mod run;
 mod serial;
+mod source;
 #[cfg(test)]
 mod tests;
 mod train;
+mod transaction;
 
 pub use options::{Mode, Options, Schedule, Scheme, UnknownScheme};
 pub use pool::WorkerReport;

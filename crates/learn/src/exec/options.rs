@@ -173,7 +173,7 @@ impl Steps {
             Schedule::Constant(size) => size,
             Schedule::InverseScaling { .. } | Schedule::Optimal { .. } => 0.0,
         };
-        Epoch { number: epoch, size, before: self.seen + u64::from(epoch) * self.samples }
+        Epoch { size, before: self.seen + u64::from(epoch) * self.samples }
     }
 
     /// Size of the step for the sample at this place (from 0) of the planned order.
@@ -191,8 +191,6 @@ impl Steps {
 /// See [`Steps::epoch`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Epoch {
-    /// From 0.
-    pub(crate) number: u32,
     size: f64,
     before: u64,
 }

@@ -154,6 +154,14 @@ impl Wait<'_> {
         Ok(())
     }
 
+    /// As [`Wait::poll`], with pauses that double up to a bound: for locks, where every look costs their holder.
+    pub(crate) fn back_off(&mut self, stuck: impl FnOnce() -> TrainError) -> Result<(), Stopped> {
+        for _ in 1..1_u32 << self.polls.min(6) {
+            std::hint::spin_loop();
+        }
+        self.poll(stuck)
+    }
+
     /// Time waited, where it was long enough to be measured.
     pub(crate) fn blocked(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
