@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`data`] | samples in compressed sparse rows, owned or borrowed |
 //! | [`generate`] | synthetic data with the conflicts of the published experiments |
+//! | [`global`] | data that is born in several regions, learnt from at one centre, exactly once |
 //! | [`plan`] | the order of conflicts: planning it, its two forms |
 //! | [`read`] | samples from files: svmlight and Vowpal Wabbit text, compressed or not, whole or in batches |
 //! | [`saved`] | models in files, ready to predict |
@@ -19,6 +20,7 @@
 pub mod data;
 pub mod exec;
 pub mod generate;
+pub mod global;
 pub mod plan;
 pub mod read;
 pub mod saved;

@@ -240,6 +240,11 @@ impl PlannedBatch {
         let (plan, seams) = read_plan(&mut bytes)?;
         plan.check(task, data)?;
         plan.validate(data)?;
+        if plan.parameters != task.parameters(data.width()) {
+            let (found, wanted) = (plan.parameters, task.parameters(data.width()));
+            let what = format!("it has {found} parameters, the task {wanted}");
+            return Err(PlanFileError::Inconsistent { what });
+        }
         let Some(seams) = seams else {
             return Err(PlanFileError::Inconsistent { what: "it has no seams".to_string() });
         };
