@@ -353,6 +353,17 @@ impl<'a> Dataset<'a> {
         }
     }
 
+    /// The parts that [`Dataset::new`] takes. Nothing is copied that was owned.
+    pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Values<'a>, Vec<f64>, u32) {
+        (
+            self.offsets.into_owned(),
+            self.features.into_owned(),
+            self.values,
+            self.labels.into_owned(),
+            self.width,
+        )
+    }
+
     /// What a plan of these samples depends on: rows, features and the number of features, not values nor labels.
     /// So a plan serves every algorithm that touches the same parameters, and every class of a one-against-rest.
     pub fn fingerprint(&self) -> u64 {

@@ -5,6 +5,7 @@
 
 mod data;
 mod plan;
+mod read;
 mod train;
 
 use pyo3::prelude::*;
@@ -16,6 +17,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::plan::PyPlan;
+    #[pymodule_export]
+    use crate::read::{PyReader, generate};
     #[pymodule_export]
     use crate::train::{decide, slope, train};
 

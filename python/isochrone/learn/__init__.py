@@ -5,14 +5,18 @@ so without coordination (Hogwild!) overwrite one another's updates; threads that
 order planning (COP) knows the conflicts beforehand: one pass over the data writes down which sample each waits for, and
 then threads only compare integers. The model is that of one thread, whatever the number of threads.
 
-=====================  ==============================================================================
-:class:`CopClassifier`  linear classification: support vectors, logistic regression
-:class:`CopRegressor`   linear regression
-:func:`plan`            the conflicts of a data set, to look at, to keep, and to learn with again
-=====================  ==============================================================================
+=======================  ============================================================================
+:class:`CopClassifier`    linear classification: support vectors, logistic regression
+:class:`CopRegressor`     linear regression
+:func:`plan`              the conflicts of a data set, to look at, to keep, and to learn with again
+:func:`load_svmlight`     samples from a file, planned while they are read
+:func:`iter_svmlight`     the same in batches, for files larger than memory
+:func:`make_sparse`       synthetic samples with the conflicts of published data
+=======================  ============================================================================
 """
 
 from isochrone.learn._linear import CopClassifier, CopRegressor
 from isochrone.learn._plan import Plan, plan
+from isochrone.learn._read import iter_svmlight, load_svmlight, make_sparse
 
-__all__ = ["CopClassifier", "CopRegressor", "Plan", "plan"]
+__all__ = ["CopClassifier", "CopRegressor", "Plan", "iter_svmlight", "load_svmlight", "make_sparse", "plan"]
