@@ -27,7 +27,7 @@ def test_written_by_scikit_learn(file, packed):
     again, labels = load_svmlight(file, n_features=400, zero_based=False, dtype=np.float64)
     assert again.shape == X.shape and np.array_equal(labels, y)
     assert np.array_equal(again.indices, X.indices) and np.array_equal(again.data, X.data)
-    single, _ = load_svmlight(file, n_features=400)
+    single, _ = load_svmlight(file)
     assert single.dtype == np.float32 and np.array_equal(single.data, X.data.astype(np.float32))
 
 

@@ -50,7 +50,6 @@ impl PyReader {
 impl PyReader {
     #[new]
     #[pyo3(signature = (path, format, zero_based, width, double, skip_errors, bits))]
-    #[expect(clippy::too_many_arguments, reason = "the one caller names each")]
     fn new(
         path: PathBuf,
         format: &str,
