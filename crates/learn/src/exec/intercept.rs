@@ -121,11 +121,15 @@ impl Intercept {
         f64::from_bits(self.moves[(place % (RING * BLOCK)) as usize].load(Relaxed))
     }
 
-    /// The intercept after all `samples` samples, where no thread is at work; the next sample is number 0 again.
-    pub(crate) fn finish(&mut self, samples: u64) -> f64 {
+    /// The intercept after all `samples` samples, where no thread is at work.
+    pub(crate) fn settled(&self, samples: u64) -> f64 {
         let blocks = self.summed.load(Relaxed);
-        let end =
-            (blocks * BLOCK..samples).fold(self.after(blocks), |value, place| value - self.moved(place));
+        (blocks * BLOCK..samples).fold(self.after(blocks), |value, place| value - self.moved(place))
+    }
+
+    /// As [`Intercept::settled`]; the next sample is number 0 again.
+    pub(crate) fn finish(&mut self, samples: u64) -> f64 {
+        let end = self.settled(samples);
         *self = Intercept::new(end);
         end
     }

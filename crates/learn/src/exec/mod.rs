@@ -21,6 +21,7 @@ mod prefetch;
 mod run;
 mod serial;
 mod source;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -28,7 +29,8 @@ mod transaction;
 
 pub use options::{Mode, Options, Schedule, Scheme, UnknownScheme};
 pub use pool::WorkerReport;
-pub use train::train;
+pub use stream::{Stream, StreamBatch};
+pub use train::{After, train};
 
 use crate::data::{Dataset, Rows, Value};
 use crate::plan::{Plan, PlanMismatch};

@@ -162,18 +162,36 @@ impl Steps {
         Steps { schedule: options.schedule, seen: options.seen, samples: u64::from(samples.max(1)) }
     }
 
+    /// For samples of which nobody knows how many there will be: all of one epoch.
+    pub(crate) fn endless(options: &Options) -> Steps {
+        Steps { schedule: options.schedule, seen: options.seen, samples: u64::MAX }
+    }
+
+    /// Goes on after this many more samples.
+    pub(crate) fn go_on(&mut self, samples: u64) {
+        self.seen += samples;
+    }
+
+    /// Samples learnt from before.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// What all samples of an epoch share, so that [`Steps::size`] need not work it out for each.
     pub(crate) fn epoch(&self, epoch: u32) -> Epoch {
         let size = match self.schedule {
             Schedule::Geometric { initial, decay } => {
                 // By multiplication, as the specification has it: a power may differ in the last bit.
                 let times = self.seen / self.samples + u64::from(epoch);
-                (0..times).fold(initial, |size, _| size * decay)
+                match times {
+                    0..1000 => (0..times).fold(initial, |size, _| size * decay),
+                    _ => initial * decay.powi(times.min(i32::MAX as u64) as i32),
+                }
             }
             Schedule::Constant(size) => size,
             Schedule::InverseScaling { .. } | Schedule::Optimal { .. } => 0.0,
         };
-        Epoch { size, before: self.seen + u64::from(epoch) * self.samples }
+        Epoch { size, before: self.seen.wrapping_add(u64::from(epoch).wrapping_mul(self.samples)) }
     }
 
     /// Size of the step for the sample at this place (from 0) of the planned order.

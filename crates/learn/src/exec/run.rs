@@ -330,24 +330,35 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         threads: usize,
         laps: &[Lap],
     ) -> Result<Vec<Worker>, TrainError> {
-        let workers = std::thread::scope(|scope| {
-            let work = |number| {
-                let mut worker = Worker::new(number);
-                let _guard = Guard { pool: self.pool, worker: number };
-                // Why it stopped early is in the pool.
-                let _ = laps.iter().try_for_each(|lap| self.lap(executor, &mut worker, lap));
-                worker
-            };
-            let handles: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
-            let joined = handles
-                .into_iter()
-                .enumerate()
-                .map(|(worker, handle)| handle.join().map_err(|panic| panicked(worker, &*panic)));
-            joined.collect::<Vec<_>>()
-        });
-        let workers = workers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.pool.failure().map_or(Ok(workers), Err)
+        on_threads(self.pool, threads, |worker| {
+            laps.iter().try_for_each(|lap| self.lap(executor, worker, lap))
+        })
     }
+}
+
+/// Runs `work` on this many threads; what each of them did, or why the pool was stopped.
+pub(crate) fn on_threads(
+    pool: &Pool,
+    threads: usize,
+    work: impl Fn(&mut Worker) -> Result<(), Stopped> + Sync,
+) -> Result<Vec<Worker>, TrainError> {
+    let work = |number| {
+        let mut worker = Worker::new(number);
+        let _guard = Guard { pool, worker: number };
+        // Why it stopped early is in the pool.
+        let _ = work(&mut worker);
+        worker
+    };
+    let work = &work;
+    let workers = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let joined = handles.into_iter().enumerate();
+        joined
+            .map(|(worker, handle)| handle.join().map_err(|panic| panicked(worker, &*panic)))
+            .collect::<Vec<_>>()
+    });
+    let workers = workers.into_iter().collect::<Result<Vec<_>, _>>()?;
+    pool.failure().map_or(Ok(workers), Err)
 }
 
 /// Asks for the memory of these parameters.
