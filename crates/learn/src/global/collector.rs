@@ -2,7 +2,7 @@
 
 use isochrone_core::{Instant, Span};
 
-use crate::data::{DataError, Dataset, Values};
+use crate::data::{DataError, Dataset, Value, Values};
 use crate::global::batch::Batch;
 use crate::plan::BatchPlanner;
 use crate::task::Task;
@@ -109,17 +109,17 @@ impl<T: Task> Collector<T> {
     ///
     /// # Errors
     /// If the sample cannot be learnt from; it is not taken then. Rows are numbered in the open batch.
-    pub fn push(
+    pub fn push<V: Value>(
         &mut self,
         features: &[u32],
-        values: &[f64],
+        values: &[V],
         label: f64,
         now: Instant,
     ) -> Result<Option<Vec<u8>>, DataError> {
         self.check(features, values, label)?;
         self.opened.get_or_insert(now);
         self.named.extend_from_slice(features);
-        self.values.extend_from_slice(values);
+        self.values.extend(values.iter().map(|value| value.wide()));
         self.labels.push(label);
         self.offsets.push(self.named.len() as u64);
         if self.labels.len() >= self.options.batch_size.max(1) as usize { Ok(self.flush()) } else { Ok(None) }
@@ -156,7 +156,7 @@ impl<T: Task> Collector<T> {
         self.labels.clear();
     }
 
-    fn check(&mut self, features: &[u32], values: &[f64], label: f64) -> Result<(), DataError> {
+    fn check<V: Value>(&mut self, features: &[u32], values: &[V], label: f64) -> Result<(), DataError> {
         let row = self.labels.len();
         if values.len() != features.len() {
             return Err(DataError::Length { what: "values", found: values.len(), wanted: features.len() });
@@ -164,7 +164,8 @@ impl<T: Task> Collector<T> {
         if !label.is_finite() {
             return Err(DataError::NotFinite { row, what: "the label".to_string(), found: label });
         }
-        for (&feature, &value) in features.iter().zip(values) {
+        for (&feature, value) in features.iter().zip(values) {
+            let value = value.wide();
             if feature >= self.features {
                 return Err(DataError::Feature { row, feature, width: self.features });
             }
@@ -210,7 +211,7 @@ mod tests {
         let mut collector = collector();
         assert_eq!((collector.deadline(), collector.flush()), (None, None));
         assert_eq!(collector.push(&[0], &[1.0], 1.0, at(1)), Ok(None));
-        assert_eq!(collector.push(&[], &[], -1.0, at(2)), Ok(None));
+        assert_eq!(collector.push(&[], &[] as &[f64], -1.0, at(2)), Ok(None));
         let full = decoded(collector.push(&[5, 1], &[1.0, 2.0], 1.0, at(3)).unwrap().unwrap());
         assert_eq!((full.source, full.seq, full.sample, full.data.len()), (2, 0, 0, 3));
         assert_eq!(full.plan, BatchPlanner::new().compact(&full.data).ok());
@@ -252,7 +253,7 @@ mod tests {
             "row 1: the value of feature 1 is inf, which cannot be learnt from"
         );
         assert_eq!(told(&[1], &[1.0], f64::NAN), "row 1: the label is NaN, which cannot be learnt from");
-        assert_eq!(told(&[1], &[], 1.0), "values: 0, where 1 are wanted");
+        assert_eq!(told(&[1], &[] as &[f64], 1.0), "values: 0, where 1 are wanted");
         assert_eq!(collector.pending(), 1);
     }
 }

@@ -18,21 +18,26 @@
 //! is made up for, and versions begin again at 0. So a checkpoint is a plain vector, 32 bits are enough for versions, and a
 //! restart replays from the last mark that a checkpoint was made at.
 //!
-//! No clock and no thread is in here, but for those that learn: a host tells the time and moves the bytes.
+//! No clock and no thread is in here, but for those that learn: a host tells the time and moves the bytes. [`emulate`] is
+//! such a host, in one process and in virtual time.
 
 mod batch;
 mod center;
 mod checkpoint;
 mod collector;
+mod emulation;
 mod learner;
 mod log;
 mod serial;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use batch::{Batch, BatchError, PlanFate};
 pub use center::{Center, CenterError, CenterOptions, Counts, Ingest};
 pub use checkpoint::{CHECKPOINT, Checkpoint};
 pub use collector::{Collector, CollectorOptions, Next};
+pub use emulation::{Emulation, EmulationReport, SourceReport, emulate};
 pub use learner::LearnError;
 pub use log::{Kind, LOG, LogError, OrderLog, Place, Record};
 pub use serial::{ReplayError, serial};

@@ -15,6 +15,7 @@ pub(crate) const BOTH: f64 = 3.0;
 
 /// Reads and writes what the values say; under [`Rule::Features`], everything. Its computation depends on the order of
 /// samples and on every value read.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed(pub(crate) Rule);
 
 impl Task for Mixed {
