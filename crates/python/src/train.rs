@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 /// What is to be trained, and how: the dictionary of `isochrone.learn._linear`.
 #[derive(FromPyObject)]
@@ -191,14 +192,20 @@ impl Work<'_> {
         plan: Option<&Plan>,
     ) -> PyResult<Learnt> {
         let mut learnt = Learnt { converged: true, ..Learnt::default() };
+        let begun = Instant::now();
+        // One plan serves all classes: it does not depend on labels.
+        let own = match plan {
+            None if self.options.scheme == Scheme::Cop => {
+                Some(Plan::in_blocks(&self.task, data, self.options.threads).map_err(refused)?)
+            }
+            _ => None,
+        };
+        learnt.planning = begun.elapsed().as_secs_f64();
+        let plan = plan.or(own.as_ref());
         let Some(positives) = positives else {
             self.one(0, data, held, plan, &mut learnt)?;
             return Ok(learnt);
         };
-        // One plan serves all classes: it does not depend on labels.
-        let own = (positives.len() > 1 && plan.is_none() && self.options.scheme == Scheme::Cop)
-            .then(|| Plan::of(&self.task, data));
-        let plan = plan.or(own.as_ref());
         for (model, &positive) in positives.iter().enumerate() {
             let against = |labels: &[f64]| -> Vec<f64> {
                 labels.iter().map(|&label| if label == positive { 1.0 } else { -1.0 }).collect()

@@ -84,7 +84,7 @@ _ATTRIBUTES = """n_features_in_ : int
         Mean loss of each epoch of the last call, each sample's taken before it was learnt from; of the class that took
         most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
     report_ : dict
-        Of the last call: `seconds` it took in the native half, of these `planning` seconds, and the `scheme` and
+        Of the last call: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and
         `threads` that ran."""
 
 
