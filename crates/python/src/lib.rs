@@ -4,6 +4,7 @@
 //! exceptions that Python's users expect. What is learnt, and how, is in `isochrone-learn`.
 
 mod data;
+mod global;
 mod plan;
 mod read;
 mod train;
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::global::{PyCenter, PyCollector, order, replay};
     #[pymodule_export]
     use crate::plan::PyPlan;
     #[pymodule_export]

@@ -39,7 +39,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn task(&self) -> PyResult<Linear> {
+    pub(crate) fn task(&self) -> PyResult<Linear> {
         Ok(Linear {
             loss: loss_named(&self.loss)?,
             l2: self.l2,
@@ -49,7 +49,7 @@ impl Settings {
         })
     }
 
-    fn options(&self) -> PyResult<Options> {
+    pub(crate) fn options(&self) -> PyResult<Options> {
         let schedule = match self.schedule.as_str() {
             "geometric" => Schedule::Geometric { initial: self.initial, decay: self.second },
             "constant" => Schedule::Constant(self.initial),

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from isochrone import _native
-from isochrone.learn._data import Rows, rows_of
+from isochrone.learn._data import rows_of
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
 
@@ -124,9 +124,9 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             ensure_all_finite=False, accept_large_sparse=True, reset=reset, y_numeric=not _is_classifier(self),
         )
 
-    def _settings(self, rows: Rows, dense: bool, epochs: int, stopping: bool) -> dict[str, Any]:
+    def _settings(self, n_samples: int, dense: bool, epochs: int, stopping: bool) -> dict[str, Any]:
         """What the native half is told."""
-        penalty = self.alpha * rows.n_samples if self.penalty is not None else 0.0
+        penalty = self.alpha * n_samples if self.penalty is not None else 0.0
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio, None: 0.0}[self.penalty]
         threads = threads_of(self.n_jobs)
         return {
@@ -185,7 +185,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 )
             (rows, tail), (labels, tail_labels) = rows.split(cut), (labels[:cut], labels[cut:])
             held = (tuple(tail), np.ascontiguousarray(tail_labels))
-        settings = self._settings(rows, isinstance(X, np.ndarray), epochs, stopping)
+        settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
         bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
 
         def after(target: int, epoch: int, loss: float, score: float | None) -> None:
