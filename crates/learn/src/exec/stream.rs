@@ -102,7 +102,10 @@ impl Stream {
             if stitched.base != base {
                 return Err(TrainError::NotReset);
             }
-            laps.push(Lap::new(self.steps.epoch(0), base, place));
+            // Sizes of steps go on from batch to batch.
+            let mut steps = self.steps;
+            steps.go_on(place);
+            laps.push(Lap::new(steps.epoch(0), base, place));
             let elide = self.options.elide;
             alone.push(elide.then(|| Alone::of(&stitched.plan.annotations, stitched.plan.parameters)));
             base = base.wrapping_add(data.len() as u32);

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::data::Dataset;
-use crate::exec::{Model, Schedule};
+use crate::exec::{Model, Options, Schedule, Stream, StreamBatch, TrainError};
 use crate::global::batch::{Batch, BatchError, PlanFate};
 use crate::global::checkpoint::Checkpoint;
 use crate::global::collector::Next;
-use crate::global::learner::{LearnError, Learner};
 use crate::global::log::{Kind, LogError, OrderLog, Place, Record};
 use crate::global::serial::Degrees;
 use crate::global::storage::{Files, Storage};
@@ -26,12 +27,14 @@ pub struct CenterOptions {
     /// task, that it was begun with.
     pub schedule: Schedule,
     /// Threads that learn. Default 1. The model is the same for any number.
-    pub threads: std::num::NonZeroUsize,
+    pub threads: NonZeroUsize,
     /// Batches of one source that are kept while an earlier one is missing, at least 0. Default 16. They are in memory
     /// only: their collector keeps them until they are taken.
     pub held_max: usize,
     /// Batches that wait to be learnt from before the centre takes no more. Default 64.
     pub queue_max: usize,
+    /// How long learning may stand still before it is given up. Default 30 s.
+    pub patience: Duration,
     /// Batches between two checkpoints; 0 for none but those that are asked for. Default 64.
     pub checkpoint_every: u64,
 }
@@ -42,9 +45,10 @@ impl CenterOptions {
         CenterOptions {
             features,
             schedule: Schedule::default(),
-            threads: std::num::NonZeroUsize::MIN,
+            threads: NonZeroUsize::MIN,
             held_max: 16,
             queue_max: 64,
+            patience: Duration::from_secs(30),
             checkpoint_every: 64,
         }
     }
@@ -121,9 +125,10 @@ pub enum CenterError {
     /// A plan that was sound did not fit the batches before it.
     #[error(transparent)]
     Stitch(#[from] StitchError),
-    /// Learning from a batch went wrong.
+    /// Learning from a batch went wrong: the task panicked, or a plan that was sent cannot be followed. The order log holds the
+    /// samples, and opening the centre again plans them anew.
     #[error(transparent)]
-    Learn(#[from] LearnError),
+    Learn(#[from] TrainError),
     /// An earlier call went wrong.
     #[error("the centre stopped at an earlier error: open it again")]
     Stopped,
@@ -131,11 +136,11 @@ pub enum CenterError {
 
 /// A batch at its place in the order.
 #[derive(Debug)]
-pub(crate) struct Ordered {
-    pub(crate) data: Dataset<'static>,
-    pub(crate) stitched: Stitched,
+struct Ordered {
+    data: Dataset<'static>,
+    stitched: Stitched,
     /// Weight of each read, if the task weighs.
-    pub(crate) weights: Vec<f32>,
+    weights: Vec<f32>,
 }
 
 /// The centre. The host's duties: (1) hand it every batch that arrives, and each answer to the batch's collector;
@@ -160,7 +165,7 @@ struct State<T> {
     options: CenterOptions,
     planner: BatchPlanner,
     stitcher: Stitcher,
-    learner: Learner,
+    stream: Stream,
     degrees: Degrees,
     sources: BTreeMap<u32, Next>,
     held: BTreeMap<(u32, u64), (Batch, PlanFate, Vec<u8>)>,
@@ -186,11 +191,11 @@ impl<T: Task, S: Storage> Center<T, S> {
     /// As [`Center::open`].
     pub fn on(mut storage: S, task: T, options: CenterOptions) -> Result<Center<T, S>, CenterError> {
         let kind = Kind::of(&task, options.features);
-        let mut state = State::new(task, options);
+        let mut state = State::new(task, options)?;
         let mut from = Place::START;
         if let Some(checkpoint) = Checkpoint::load(&mut storage, kind)? {
             from = checkpoint.place;
-            state.begin_at(checkpoint);
+            state.begin_at(checkpoint)?;
         }
         let log = OrderLog::open(&mut storage, kind, from, |record, _| state.replay(record))?;
         let since = state.counts.replayed;
@@ -227,7 +232,7 @@ impl<T: Task, S: Storage> Center<T, S> {
     /// As [`Center::work`].
     pub fn model(&mut self) -> Result<Model, CenterError> {
         self.work()?;
-        Ok(self.state.learner.model())
+        Ok(self.state.stream.model())
     }
 
     /// Learns from all that waits, marks the place in the order log, and saves the model, so that a restart begins here.
@@ -409,12 +414,12 @@ impl<T: Task, S: Storage> Center<T, S> {
 }
 
 impl<T: Task> State<T> {
-    fn new(task: T, options: CenterOptions) -> State<T> {
+    fn new(task: T, options: CenterOptions) -> Result<State<T>, TrainError> {
         let features = options.features;
-        State {
+        Ok(State {
             planner: BatchPlanner::new(),
             stitcher: Stitcher::new(task.rule().id(), task.parameters(features)),
-            learner: Learner::new(&task, Model::zeros(&task, features), 0, &options),
+            stream: stream(&task, Model::zeros(&task, features), 0, &options)?,
             degrees: Degrees::new(&task, features),
             sources: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -422,21 +427,22 @@ impl<T: Task> State<T> {
             counts: Counts::default(),
             task,
             options,
-        }
+        })
     }
 
-    fn begin_at(&mut self, checkpoint: Checkpoint) {
+    fn begin_at(&mut self, checkpoint: Checkpoint) -> Result<(), TrainError> {
         let Checkpoint { place: _, model, seen, degrees, sources } = checkpoint;
-        self.learner = Learner::new(&self.task, model, seen, &self.options);
+        self.stream = stream(&self.task, model, seen, &self.options)?;
         self.degrees = Degrees { counts: degrees };
         self.sources = sources;
+        Ok(())
     }
 
     fn checkpoint(&self, place: Place) -> Checkpoint {
         Checkpoint {
             place,
-            model: self.learner.model(),
-            seen: self.learner.seen(),
+            model: self.stream.model(),
+            seen: self.stream.seen(),
             degrees: self.degrees.counts.clone(),
             sources: self.sources.clone(),
         }
@@ -450,7 +456,10 @@ impl<T: Task> State<T> {
                 self.settle();
             }
             Record::Batch(bytes) => {
-                let (batch, _) = Batch::decode(&bytes, &self.task, self.options.features)?;
+                let (mut batch, _) = Batch::decode(&bytes, &self.task, self.options.features)?;
+                // Planned anew: the same plan, unless it was one that cannot be followed, which would stop every centre that
+                // is opened on this log.
+                batch.plan = None;
                 let Batch { source, seq, sample, .. } = batch;
                 let (data, plan) = batch.planned(&mut self.planner, &self.task).map_err(BatchError::from)?;
                 let next = Next { seq: seq + 1, sample: sample + data.len() as u64 };
@@ -476,15 +485,27 @@ impl<T: Task> State<T> {
 
     /// Learns from all that waits.
     fn work(&mut self) -> Result<u64, CenterError> {
-        let batches = self.queue.make_contiguous();
+        if self.queue.is_empty() {
+            return Ok(0);
+        }
+        fn batch(ordered: &Ordered) -> StreamBatch<'_> {
+            let Ordered { data, stitched, weights } = ordered;
+            StreamBatch { data, stitched, weights }
+        }
+        let batches: Vec<StreamBatch<'_>> = self.queue.iter().map(batch).collect();
+        self.stream.learn(&self.task, &batches)?;
         let learnt = batches.len() as u64;
-        self.learner.learn(&self.task, batches)?;
         self.queue.clear();
         Ok(learnt)
     }
 
     fn settle(&mut self) {
-        self.learner.settle();
+        self.stream.settle();
         self.stitcher.reset();
     }
+}
+
+fn stream<T: Task>(task: &T, model: Model, seen: u64, options: &CenterOptions) -> Result<Stream, TrainError> {
+    let CenterOptions { threads, schedule, features, patience, .. } = *options;
+    Stream::new(task, features, model, Options { threads, schedule, seen, patience, ..Options::default() })
 }

@@ -1,6 +1,8 @@
 //! T-COP-12: whatever is lost, repeated, restarted or crashed, every sample is learnt from exactly once, and the model is
 //! bit for bit what one thread learns from the order log.
 
+use std::num::NonZeroUsize;
+
 use isochrone_core::id::RegionId;
 use isochrone_core::{Instant, Matrix, Random, Span};
 
@@ -127,6 +129,8 @@ fn run(seed: u64, crashes: bool) -> (EmulationReport, Counts) {
         seed: random.below(u64::MAX),
         ..Emulation::new(&matrix)
     };
+    let threads = NonZeroUsize::new(random.between(1, 3) as usize).unwrap();
+    let options = || CenterOptions { threads, ..options() };
     let mut storage = Memory::default();
     if crashes {
         storage.crash_after(random.below(12));
@@ -314,6 +318,30 @@ fn a_plan_of_other_samples_is_made_again() {
     center.ingest(wrong.encode()).unwrap();
     assert_eq!(center.counts().replanned, 1);
     center.model().unwrap();
+}
+
+/// A plan whose bytes are sound and possible, but that is not the samples' (a collector with a mistake in it): learning stops,
+/// and the centre that is opened on the same log learns what one thread learns.
+#[test]
+fn a_plan_that_cannot_be_followed_stops_one_centre_only() {
+    let task = Everything { rule: Rule::Own(7), extras: false };
+    let mut wrong = batch(0, 0, 0, &[vec![(1, mixed::BOTH)], vec![(1, mixed::BOTH)], vec![(2, mixed::BOTH)]]);
+    let mut planned = crate::plan::BatchPlanner::new().plan(&task, &wrong.data).unwrap();
+    let crate::plan::Annotations::General { writes, .. } = &mut planned.plan.annotations else {
+        unreachable!()
+    };
+    writes[1].readers = 9;
+    wrong.plan = Some(planned);
+    let patience = std::time::Duration::from_millis(50);
+    let mut center = Center::on(Memory::default(), task, CenterOptions { patience, ..options() }).unwrap();
+    center.ingest(wrong.encode()).unwrap();
+    assert_eq!(center.counts().replanned, 0);
+    let error = center.work().unwrap_err().to_string();
+    assert!(error.contains("no thread made progress"), "{error}");
+    assert!(matches!(center.model(), Err(CenterError::Stopped)));
+    let storage = center.into_storage();
+    let mut center = Center::on(storage.clone(), task, options()).unwrap();
+    assert_eq!(center.model().unwrap(), audit(storage, &task));
 }
 
 #[test]

@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::data::Dataset;
 use crate::plan::batch::{End, PlannedBatch, Seams};
 use crate::plan::{Annotations, Plan, PlanMismatch, ReadOp, WriteOp};
-use crate::task::Task;
+use crate::task::{Rule, Task};
 
 /// Version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
@@ -243,6 +243,10 @@ impl PlannedBatch {
         if plan.parameters != task.parameters(data.width()) {
             let (found, wanted) = (plan.parameters, task.parameters(data.width()));
             let what = format!("it has {found} parameters, the task {wanted}");
+            return Err(PlanFileError::Inconsistent { what });
+        }
+        if matches!(plan.annotations, Annotations::Compact(_)) != (task.rule() == Rule::Features) {
+            let what = "its form is not that of batches under its rule".to_string();
             return Err(PlanFileError::Inconsistent { what });
         }
         let Some(seams) = seams else {

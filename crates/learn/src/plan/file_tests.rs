@@ -3,7 +3,6 @@
 use super::*;
 use crate::plan::batch::BatchPlanner;
 use crate::plan::mixed::{self, BOTH, Mixed, WRITE};
-use crate::task::Rule;
 use proptest::prelude::*;
 
 fn bytes_of(plan: &Plan) -> Vec<u8> {
