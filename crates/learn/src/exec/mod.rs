@@ -17,7 +17,7 @@ mod locking;
 mod occ;
 mod options;
 mod pool;
-mod prefetch;
+pub(crate) mod prefetch;
 mod run;
 mod serial;
 mod source;

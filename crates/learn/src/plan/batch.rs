@@ -2,7 +2,8 @@
 //! another one: where the block touches each parameter first, and what state it leaves. Specification: 3.4.
 
 use crate::data::Dataset;
-use crate::plan::{Annotations, Plan, ReadOp, WriteOp};
+use crate::exec::prefetch::prefetch;
+use crate::plan::{AHEAD, Annotations, Plan, ReadOp, WriteOp, replace_all};
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 
@@ -13,8 +14,6 @@ pub struct End {
     pub parameter: u32,
     /// The last transaction of the block that writes it, counted in the block from 1; 0 where none does.
     pub writer: u32,
-    /// Planned reads of what that transaction wrote (of what was there before the block, where none writes it).
-    pub readers: u32,
 }
 
 /// Where a block touches parameters first, and what it leaves: sparse, of the size of the block whatever the model's.
@@ -28,6 +27,9 @@ pub struct Seams {
     pub writes: Vec<u32>,
     /// One for each parameter touched, in the order of first touches: for a compact plan, in the order of `reads`.
     pub ends: Vec<End>,
+    /// For each of `ends`, planned reads of what that transaction wrote (of what was there before the block, where none
+    /// writes it), in a general plan. Empty for a compact one, which leaves none.
+    pub readers: Vec<u32>,
 }
 
 /// A block of samples that is planned for itself.
@@ -56,6 +58,8 @@ pub struct BatchPlanner {
     last: Vec<u32>,
     /// Planned readers of the version in `last`. Above them, in the same word, whether the block touched the parameter.
     readers: Vec<u32>,
+    /// Parameters that the last block touched: the next one may touch as many.
+    touches: usize,
 }
 
 const TOUCHED: u32 = 1 << 31;
@@ -84,22 +88,32 @@ impl BatchPlanner {
     pub fn compact(&mut self, data: &Dataset<'_>) -> Result<PlannedBatch, BatchTooLong> {
         check_length(data.entries() as u64)?;
         self.grow(data.width());
+        self.touches = self.touches.min(data.entries());
         let mut versions = Vec::with_capacity(data.entries());
-        let mut seams = Seams::default();
+        let mut seams = Seams {
+            reads: Vec::with_capacity(self.touches),
+            writes: Vec::new(),
+            ends: Vec::with_capacity(self.touches),
+            readers: Vec::new(),
+        };
         for row in 0..data.len() {
             let transaction = row as u32 + 1;
-            for &parameter in data.row(row) {
-                let version = std::mem::replace(&mut self.last[parameter as usize], transaction);
+            replace_all(&mut self.last, transaction, data.range(row), data.features(), |entry, version| {
                 if version == 0 {
-                    seams.reads.push(versions.len() as u32);
-                    seams.ends.push(End { parameter, writer: 0, readers: 0 });
+                    seams.reads.push(entry as u32);
+                    seams.ends.push(End { parameter: data.features()[entry], writer: 0 });
                 }
                 versions.push(version);
-            }
+            });
         }
-        for end in &mut seams.ends {
+        for at in 0..seams.ends.len() {
+            if let Some(ahead) = seams.ends.get(at + AHEAD) {
+                prefetch(&self.last[ahead.parameter as usize]);
+            }
+            let end = &mut seams.ends[at];
             end.writer = std::mem::take(&mut self.last[end.parameter as usize]);
         }
+        self.touches = seams.ends.len();
         let annotations = Annotations::Compact(versions);
         let plan = Plan::of_data(data, data.width(), Rule::Features, annotations);
         Ok(PlannedBatch { plan, seams })
@@ -139,7 +153,7 @@ impl BatchPlanner {
         });
         for end in &mut seams.ends {
             end.writer = std::mem::take(&mut self.last[end.parameter as usize]);
-            end.readers = std::mem::take(&mut self.readers[end.parameter as usize]) & !TOUCHED;
+            seams.readers.push(std::mem::take(&mut self.readers[end.parameter as usize]) & !TOUCHED);
         }
         check_length(reads.len().max(writes.len()) as u64)?;
         let annotations = Annotations::General { reads_at, reads, writes_at, writes };
@@ -152,7 +166,7 @@ impl BatchPlanner {
         let readers = &mut self.readers[parameter as usize];
         if *readers & TOUCHED == 0 {
             *readers |= TOUCHED;
-            ends.push(End { parameter, writer: 0, readers: 0 });
+            ends.push(End { parameter, writer: 0 });
         }
         self.last[parameter as usize]
     }

@@ -7,7 +7,7 @@ use std::thread;
 use crate::data::Dataset;
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
-use crate::plan::{Annotations, BatchTooLong, Plan};
+use crate::plan::{Annotations, BatchTooLong, Plan, replace_all};
 use crate::task::{Rule, Task};
 
 impl Plan {
@@ -87,17 +87,14 @@ fn plan_block(data: &Dataset<'_>, rows: Range<usize>, versions: &mut [u32], stit
     let mut last = vec![0_u32; data.width() as usize];
     let mut first = Vec::new();
     let from = data.offsets()[rows.start] as usize;
-    let mut place = 0;
     for row in rows {
         let transaction = row as u32 + 1;
-        for &parameter in data.row(row) {
-            let version = std::mem::replace(&mut last[parameter as usize], transaction);
-            versions[place] = version;
+        replace_all(&mut last, transaction, data.range(row), data.features(), |entry, version| {
+            versions[entry - from] = version;
             if stitched && version == 0 {
-                first.push((parameter, from + place));
+                first.push((data.features()[entry], entry));
             }
-            place += 1;
-        }
+        });
     }
     Touched { first, last }
 }

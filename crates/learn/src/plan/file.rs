@@ -13,7 +13,7 @@
 //! | order | u32 × n, if any |
 //! | compact | versions: u32 × entries |
 //! | general | reads of each transaction: u32 × n; reads (parameter, version): u32 × 2 each; the writes alike (parameter, writer, readers) |
-//! | seams | if any: first reads, first writes: u32 each; ends (parameter, writer, readers): u32 × 3 each |
+//! | seams | if any: first reads, first writes: u32 each; ends (parameter, writer): u32 × 2 each; general: their readers, u32 each |
 //! | checksum | u64, xxh3 of everything before it |
 
 use std::fs::{self, File};
@@ -265,9 +265,12 @@ impl PlannedBatch {
                 self.seams.writes.is_empty()
                     && self.seams.reads.len() == self.seams.ends.len()
                     && zeros_are(versions.iter().copied(), &self.seams.reads)
-                    && self.seams.reads.iter().zip(&self.seams.ends).all(|(&place, end)| {
-                        features[place as usize] == end.parameter && end.writer > 0 && end.readers == 0
-                    })
+                    && self
+                        .seams
+                        .reads
+                        .iter()
+                        .zip(&self.seams.ends)
+                        .all(|(&place, end)| features[place as usize] == end.parameter && end.writer > 0)
             }
             Annotations::General { reads, writes, .. } => {
                 zeros_are(reads.iter().map(|read| read.version), &self.seams.reads)
@@ -331,8 +334,9 @@ fn write_plan(to: &mut impl Write, plan: &Plan, seams: Option<&Seams>) -> io::Re
     if let Some(seams) = seams {
         out.numbers(&seams.reads)?;
         out.numbers(&seams.writes)?;
-        let ends = seams.ends.iter().flat_map(|end| [end.parameter, end.writer, end.readers]);
+        let ends = seams.ends.iter().flat_map(|end| [end.parameter, end.writer]);
         out.numbers(&ends.collect::<Vec<u32>>())?;
+        out.numbers(&seams.readers)?;
     }
     let checksum = out.hash.digest();
     to.write_all(&checksum.to_le_bytes())?;
@@ -392,9 +396,11 @@ fn read_plan(from: &mut impl Read) -> Result<(Plan, Option<Seams>), PlanFileErro
         _ => {
             let reads = from.array(first_reads, "its first reads")?;
             let writes = from.array(first_writes, "its first writes")?;
-            let ends = from.array(ends.saturating_mul(3), "its last writers")?;
-            let end = |part: &[u32]| End { parameter: part[0], writer: part[1], readers: part[2] };
-            Some(Seams { reads, writes, ends: ends.chunks_exact(3).map(end).collect() })
+            let numbers = from.array(ends.saturating_mul(2), "its last writers")?;
+            let end = |part: &[u32]| End { parameter: part[0], writer: part[1] };
+            let left = if what & GENERAL == 0 { 0 } else { ends };
+            let readers = from.array(left, "its last readers")?;
+            Some(Seams { reads, writes, ends: numbers.chunks_exact(2).map(end).collect(), readers })
         }
     };
     let found = from.hash.digest();

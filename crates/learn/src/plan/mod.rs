@@ -19,6 +19,7 @@ pub use statistics::Statistics;
 pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
+use crate::exec::prefetch::prefetch;
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 
@@ -92,10 +93,9 @@ impl Plan {
         let mut last = vec![0_u32; data.width() as usize];
         let mut versions = Vec::with_capacity(data.entries());
         for row in 0..data.len() {
-            let transaction = row as u32 + 1;
-            let planned = data.row(row).iter();
-            versions
-                .extend(planned.map(|&feature| std::mem::replace(&mut last[feature as usize], transaction)));
+            replace_all(&mut last, row as u32 + 1, data.range(row), data.features(), |_, version| {
+                versions.push(version);
+            });
         }
         Plan::of_data(data, data.width(), Rule::Features, Annotations::Compact(versions))
     }
@@ -168,6 +168,27 @@ impl Plan {
         (annotations + self.order.as_ref().map_or(0, |order| size_of_val(&order[..]))) as u64
     }
 }
+
+/// Has `transaction` be the last one for the features of these entries, and hands `each` the entry and the one before.
+/// The numbers of later entries are asked for early: which they are is known, and they lie all over the memory.
+#[inline(always)]
+pub(crate) fn replace_all(
+    last: &mut [u32],
+    transaction: u32,
+    entries: std::ops::Range<usize>,
+    features: &[u32],
+    mut each: impl FnMut(usize, u32),
+) {
+    for entry in entries {
+        if let Some(&ahead) = features.get(entry + AHEAD) {
+            prefetch(&last[ahead as usize]);
+        }
+        each(entry, std::mem::replace(&mut last[features[entry] as usize], transaction));
+    }
+}
+
+/// Entries between a number's being asked for and its use: some hundred nanoseconds of planning.
+pub(crate) const AHEAD: usize = 48;
 
 /// The read and write sets of a sample under the task's rule.
 pub(crate) fn sets_of<T: Task, V: Value>(task: &T, sample: &Sample<'_, V>, sets: &mut Sets) {

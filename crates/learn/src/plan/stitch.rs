@@ -9,8 +9,9 @@
 //! is a difference that wraps around, and only first touches need work here, one step for each. So this stage costs
 //! O(first touches), and runs far ahead of the execution.
 
+use crate::exec::prefetch::prefetch;
 use crate::plan::batch::{PlannedBatch, Seams};
-use crate::plan::{Annotations, Plan};
+use crate::plan::{AHEAD, Annotations, Plan};
 
 /// A planned block at its place behind all earlier ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,13 +142,13 @@ impl Stitcher {
                     write.writer = self.writers[write.parameter as usize].wrapping_sub(base);
                     write.readers += self.readers[write.parameter as usize];
                 }
-                for end in &seams.ends {
+                for (end, &readers) in seams.ends.iter().zip(&seams.readers) {
                     let parameter = end.parameter as usize;
                     if end.writer == 0 {
-                        self.readers[parameter] += end.readers;
+                        self.readers[parameter] += readers;
                     } else {
                         self.writers[parameter] = base + end.writer;
-                        self.readers[parameter] = end.readers;
+                        self.readers[parameter] = readers;
                     }
                 }
             }
@@ -159,10 +160,16 @@ impl Stitcher {
     /// Every parameter touched is read and written by each transaction that touches it, so no readers are ever left behind,
     /// and a first touch needs the last writer only.
     fn compact(&mut self, versions: &mut [u32], seams: &Seams) {
-        for (&place, end) in seams.reads.iter().zip(&seams.ends) {
-            let writer = &mut self.writers[end.parameter as usize];
-            versions[place as usize] = writer.wrapping_sub(self.base);
-            *writer = self.base + end.writer;
+        let (base, writers) = (self.base, &mut self.writers[..]);
+        // What is written next lies all over the memory, and is asked for early.
+        let ahead =
+            seams.ends.iter().skip(AHEAD).map(|end| Some(end.parameter)).chain(std::iter::repeat(None));
+        for ((&place, end), ahead) in seams.reads.iter().zip(&seams.ends).zip(ahead) {
+            if let Some(ahead) = ahead {
+                prefetch(&writers[ahead as usize]);
+            }
+            let last = std::mem::replace(&mut writers[end.parameter as usize], base + end.writer);
+            versions[place as usize] = last.wrapping_sub(base);
         }
     }
 
@@ -229,12 +236,12 @@ mod tests {
             let (annotations, stitcher) = stitched(&rows, &cuts, Rule::Own(7));
             let whole = Plan::general(&task, &mixed::data(&rows));
             prop_assert_eq!(annotations, whole.annotations);
-            let left = BatchPlanner::new().general(&task, &mixed::data(&rows)).unwrap().seams.ends;
+            let left = BatchPlanner::new().general(&task, &mixed::data(&rows)).unwrap().seams;
             let mut carried = Stitcher::new(7, mixed::WIDTH);
             carried.base = rows.len() as u32;
-            for end in left {
+            for (end, readers) in left.ends.into_iter().zip(left.readers) {
                 carried.writers[end.parameter as usize] = end.writer;
-                carried.readers[end.parameter as usize] = end.readers;
+                carried.readers[end.parameter as usize] = readers;
             }
             prop_assert_eq!(stitcher, carried);
         }
@@ -257,6 +264,7 @@ mod tests {
             let compact = BatchPlanner::new().compact(&data).unwrap();
             let general = BatchPlanner::new().general(&task, &data).unwrap();
             prop_assert_eq!(&compact.seams.ends, &general.seams.ends);
+            prop_assert!(compact.seams.readers.is_empty() && general.seams.readers.iter().all(|&readers| readers == 0));
             prop_assert_eq!(&compact.seams.reads, &general.seams.reads);
             let Annotations::Compact(versions) = compact.plan.annotations else { unreachable!() };
             let Annotations::General { reads, writes, .. } = general.plan.annotations else { unreachable!() };

@@ -169,9 +169,7 @@ impl Reader {
         let mut planner = Planner::new();
         self.pour(|parsed| {
             stored.append(parsed);
-            for ends in parsed.offsets.windows(2) {
-                planner.row(&parsed.features[ends[0] as usize..ends[1] as usize]);
-            }
+            planner.rows_of(&parsed.offsets, &parsed.features);
         })?;
         let data = self.whole(stored)?;
         let plan = planner.finish(&data);
