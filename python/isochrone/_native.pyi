@@ -87,7 +87,7 @@ def train(
     rows: tuple[Any, ...],
     labels: NDArray[np.float64],
     positives: list[float] | None,
-    coef: NDArray[np.float64],
+    coef: NDArray[np.float64] | None,
     intercept: NDArray[np.float64],
     settings: dict[str, Any],
     plan: Plan | None,

@@ -261,22 +261,24 @@ impl<'a> Dataset<'a> {
     /// Whether the features of each row ascend, all features exist and all numbers are finite: looked at in long runs, which
     /// processors are good at, since nearly all data passes. Where each row begins and ends has been checked.
     fn in_order(&self) -> bool {
-        let known = |run: &[u32]| run.iter().fold(true, |all, &feature| all & (feature < self.width));
         let finite = match &self.values {
             Values::F32(values) => all_finite(values),
             Values::F64(values) => all_finite(values),
         };
-        if !finite || !all_finite(&self.labels) || !self.features.chunks(RUN).all(known) {
+        if !finite || !all_finite(&self.labels) {
             return false;
         }
         // A feature that does not exceed the one before it may only be the first of its row.
-        let after = self.features.get(1..).unwrap_or_default();
-        let runs = self.features.chunks(RUN).zip(after.chunks(RUN));
-        let falls: usize = runs
-            .map(|(run, after)| {
-                run.iter().zip(after).map(|(one, next)| u32::from(one >= next)).sum::<u32>() as usize
-            })
-            .sum();
+        let (mut falls, mut before) = (0, u32::MAX);
+        for run in self.features.chunks(RUN) {
+            let pairs = run.iter().zip(run.iter().skip(1));
+            let within: u32 = pairs.map(|(one, next)| u32::from(one >= next)).sum();
+            if !run.iter().fold(true, |all, &feature| all & (feature < self.width)) {
+                return false;
+            }
+            falls += within as usize + usize::from(before != u32::MAX && before >= run[0]);
+            before = run[run.len() - 1];
+        }
         let mut starts = 0;
         for pair in self.offsets.windows(2).filter(|pair| pair[0] > 0 && pair[0] < pair[1]) {
             let at = pair[0] as usize;

@@ -113,7 +113,7 @@ pub(crate) fn decide<'py>(
 type Trained<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyDict>);
 
 /// Trains one model for each of `positives`, in which labels equal to it count as 1 and others as -1; or one model with the
-/// labels as they are. Goes on from `coef` and `intercept`, returns new ones and a report.
+/// labels as they are. Goes on from `coef` (`None` for zeros) and `intercept`, returns new ones and a report.
 ///
 /// `held` are samples and labels to stop by. `after(model, epoch, loss, score)` is called when an epoch is over.
 #[pyfunction]
@@ -123,7 +123,7 @@ pub(crate) fn train<'py>(
     rows: Rows<'py>,
     labels: PyReadonlyArray1<'py, f64>,
     positives: Option<Vec<f64>>,
-    coef: PyReadonlyArray1<'py, f64>,
+    coef: Option<PyReadonlyArray1<'py, f64>>,
     intercept: PyReadonlyArray1<'py, f64>,
     settings: Settings,
     plan: Option<&Bound<'py, PyPlan>>,
@@ -138,7 +138,11 @@ pub(crate) fn train<'py>(
         None => None,
     };
     let parts = rows.parts()?;
-    let (coef, intercept) = (coef.as_slice()?, intercept.as_slice()?);
+    let coef = match &coef {
+        Some(coef) => Some(coef.as_slice()?),
+        None => None,
+    };
+    let intercept = intercept.as_slice()?;
     let work = Work { task, options, settings: &settings, coef, intercept, after };
     let learnt = py.detach(move || -> PyResult<Learnt> {
         let data = parts.labelled(labels)?;
@@ -164,7 +168,8 @@ struct Work<'a> {
     task: Linear,
     options: Options,
     settings: &'a Settings,
-    coef: &'a [f64],
+    /// `None` for zeros.
+    coef: Option<&'a [f64]>,
     intercept: &'a [f64],
     after: Option<Py<PyAny>>,
 }
@@ -230,7 +235,10 @@ impl Work<'_> {
     ) -> PyResult<()> {
         let width = data.width() as usize;
         let mut model = Model {
-            parameters: self.coef[at * width..(at + 1) * width].to_vec(),
+            parameters: match self.coef {
+                Some(coef) => coef[at * width..(at + 1) * width].to_vec(),
+                None => vec![0.0; width],
+            },
             intercept: self.intercept[at],
         };
         let (mut best, mut waited, mut losses, mut stopped) = (f64::NEG_INFINITY, 0, Vec::new(), false);
@@ -269,7 +277,11 @@ impl Work<'_> {
             error @ isochrone_learn::TrainError::Plan(_) => refused(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
-        learnt.coef.append(&mut model.parameters);
+        if learnt.coef.is_empty() {
+            learnt.coef = model.parameters;
+        } else {
+            learnt.coef.append(&mut model.parameters);
+        }
         learnt.intercept.push(model.intercept);
         learnt.seconds += report.elapsed.as_secs_f64();
         learnt.planning += report.planning.as_secs_f64();

@@ -161,7 +161,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return 1.0 / (alpha * first)
 
     def _learn(
-        self, X: Any, labels: NDArray[np.float64], positives: list[float], epochs: int, stopping: bool, plan: Any
+        self, X: Any, labels: NDArray[np.float64], positives: list[float], epochs: int, stopping: bool, plan: Any,
+        fresh: bool,
     ) -> None:
         """Trains `coef_` and `intercept_`, one row for each of `positives`."""
         if plan is not None and not isinstance(plan, Plan):
@@ -196,7 +197,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             coef, intercept, report = _native.train(
                 tuple(rows), np.ascontiguousarray(labels, dtype=np.float64),
                 positives if _is_classifier(self) else None,
-                self.coef_.ravel(), np.atleast_1d(self.intercept_),
+                None if fresh else self.coef_.ravel(), np.atleast_1d(self.intercept_),
                 settings, plan._native if plan is not None else None, held,
                 after if self.verbose else None,
             )
@@ -227,12 +228,13 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning, stacklevel=3,
             )
 
-    def _start(self, rows: int, width: int, keep: bool) -> None:
-        """A model of zeros, unless there is one to go on from."""
+    def _start(self, rows: int, width: int, keep: bool) -> bool:
+        """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
         shape = (rows, width) if _is_classifier(self) else (width,)
         if keep and getattr(self, "coef_", None) is not None and self.coef_.shape == shape:
-            return
+            return False
         self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
+        return True
 
     def _decide(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_samples, n_targets)."""
@@ -376,10 +378,10 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
                 UserWarning, stacklevel=2,
             )
-        self._start(len(self._positives()), X.shape[1], kept)
+        fresh = self._start(len(self._positives()), X.shape[1], kept)
         if not self.warm_start:
             self.t_ = 0
-        self._learn(X, codes.astype(np.float64), self._positives(), self.max_iter, True, plan)
+        self._learn(X, codes.astype(np.float64), self._positives(), self.max_iter, True, plan, fresh)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, plan: Plan | None = None) -> CopClassifier:
@@ -417,8 +419,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         known = self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y
         if not np.all(known):
             raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
-        self._start(len(self._positives()), X.shape[1], True)
-        self._learn(X, codes.astype(np.float64), self._positives(), 1, False, plan)
+        fresh = self._start(len(self._positives()), X.shape[1], True)
+        self._learn(X, codes.astype(np.float64), self._positives(), 1, False, plan, fresh)
         return self
 
     def _positives(self) -> list[float]:
@@ -605,10 +607,10 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = self._validate(X, y, reset=True)
-        self._start(1, X.shape[1], self.warm_start)
+        fresh = self._start(1, X.shape[1], self.warm_start)
         if not self.warm_start:
             self.t_ = 0
-        self._learn(X, y.astype(np.float64, copy=False), [0.0], self.max_iter, True, plan)
+        self._learn(X, y.astype(np.float64, copy=False), [0.0], self.max_iter, True, plan, fresh)
         return self
 
     def partial_fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopRegressor:
@@ -630,8 +632,8 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
-        self._start(1, X.shape[1], True)
-        self._learn(X, y.astype(np.float64, copy=False), [0.0], 1, False, plan)
+        fresh = self._start(1, X.shape[1], True)
+        self._learn(X, y.astype(np.float64, copy=False), [0.0], 1, False, plan, fresh)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
