@@ -103,7 +103,8 @@ pub struct EmulationReport {
 /// What `reopen` returns.
 ///
 /// # Panics
-/// If there is not one data set for each collector, or a sample has a feature that the centre's model lacks.
+/// If there is not one data set for each collector, a sample has a feature that the centre's model lacks, or collectors and
+/// centre go round in a circle.
 pub fn emulate<T: Task + Clone, S: Storage>(
     emulation: &Emulation<'_>,
     task: &T,
@@ -114,7 +115,14 @@ pub fn emulate<T: Task + Clone, S: Storage>(
 ) -> Result<(EmulationReport, Center<T, S>), CenterError> {
     assert_eq!(data.len(), emulation.collectors.len(), "each collector has its data");
     let mut world = World::new(emulation, task, features, data);
+    let samples: u64 = data.iter().map(|data| data.len() as u64).sum();
     while let Some((now, event)) = world.next() {
+        let patience = EVENTS_BASE + samples * EVENTS_PER_SAMPLE;
+        assert!(
+            world.scheduled < patience,
+            "{patience} events, and not every sample is taken: {:?}",
+            center.counts()
+        );
         match event {
             Event::Born { source } => world.born(source, now),
             Event::Due { source } => world.due(source, now),
@@ -146,6 +154,11 @@ pub fn emulate<T: Task + Clone, S: Storage>(
     }
     Ok((world.report(&center), center))
 }
+
+/// Events without which no run ends, and events that each sample may cause: far more than the worst faults do. Beyond them,
+/// collectors and centre go round in a circle.
+const EVENTS_BASE: u64 = 100_000;
+const EVENTS_PER_SAMPLE: u64 = 1_000;
 
 #[derive(Debug)]
 enum Event {

@@ -17,7 +17,7 @@
 
 use std::io;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::global::batch::{u32_at, u64_at};
 use crate::global::storage::Storage;
@@ -186,15 +186,20 @@ impl OrderLog {
             Record::Batch(bytes) => (bytes.len() as u64, &bytes[..]),
             Record::Mark => (MARK, &[][..]),
         };
-        let mut bytes = Vec::with_capacity(content.len() + 32);
-        bytes.extend_from_slice(&self.end.position.to_le_bytes());
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
-        bytes.extend_from_slice(content);
-        bytes.extend_from_slice(&xxh3_64(&bytes[16..]).to_le_bytes());
-        storage.append(LOG, &bytes)?;
+        let mut header = Vec::with_capacity(HEADER as usize);
+        header.extend_from_slice(&self.end.position.to_le_bytes());
+        header.extend_from_slice(&length.to_le_bytes());
+        header.extend_from_slice(&xxh3_64(&header).to_le_bytes());
+        let mut hash = Xxh3::new();
+        hash.update(&header[16..]);
+        hash.update(content);
+        // One after the other: a batch is long, and is not copied for this.
+        storage.append(LOG, &header)?;
+        storage.append(LOG, content)?;
+        storage.append(LOG, &hash.digest().to_le_bytes())?;
         storage.sync(LOG)?;
-        self.end = Place { position: self.end.position + 1, offset: self.end.offset + bytes.len() as u64 };
+        let bytes = HEADER + 8 + content.len() as u64;
+        self.end = Place { position: self.end.position + 1, offset: self.end.offset + bytes };
         Ok(())
     }
 }
