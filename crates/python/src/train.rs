@@ -58,9 +58,10 @@ impl Settings {
             other => return Err(refused(format!("no schedule is called {other}"))),
         };
         let threads = at_least_one(self.threads);
-        // With one thread the planned order is kept by itself: the model of COP without its plan.
+        // One thread keeps the planned order by itself, without a plan: alone, Hogwild gives the bits of COP, and keeps
+        // values and weights together as COP does.
         let scheme = match self.scheme.parse::<Scheme>().map_err(refused)? {
-            Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Serial,
+            Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Hogwild,
             scheme => scheme,
         };
         Ok(Options { scheme, threads, epochs: self.epochs, schedule, seen: self.seen, ..Options::default() })
