@@ -367,6 +367,26 @@ impl<'a> Dataset<'a> {
         degrees
     }
 
+    /// Some of the samples, in this order, copied; rows count from 0.
+    ///
+    /// # Panics
+    ///
+    /// Where a row is beyond the last one.
+    pub fn select(&self, rows: &[usize]) -> Dataset<'static> {
+        let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
+        for &row in rows {
+            features.extend_from_slice(self.row(row));
+            offsets.push(features.len() as u64);
+            labels.push(self.labels[row]);
+        }
+        let entries = rows.iter().flat_map(|&row| self.range(row));
+        let values = match &self.values {
+            Values::F32(values) => Values::F32(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
+            Values::F64(values) => Values::F64(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
+        };
+        Dataset::sound(offsets, features, values, labels, self.width)
+    }
+
     /// The same samples with other labels.
     pub fn with_labels<'b>(&'b self, labels: impl Into<Cow<'b, [f64]>>) -> Result<Dataset<'b>, DataError> {
         let labels = labels.into();
@@ -516,6 +536,14 @@ mod tests {
             assert_eq!(rows.sample(2).values[0].wide(), 3.0);
             assert_eq!(rows.sample(1).label, -1.0);
         });
+    }
+
+    #[test]
+    fn samples_can_be_chosen() {
+        let whole = data(&[0, 2, 2, 3], &[3, 1, 0], &[1.0, 2.0, 3.0], &[1.0, -1.0, 0.5]).unwrap();
+        let chosen = data(&[0, 1, 3], &[0, 3, 1], &[3.0, 1.0, 2.0], &[0.5, 1.0]).unwrap();
+        assert_eq!(whole.select(&[2, 0]), chosen);
+        assert_eq!(Dataset::concatenated(&[whole.select(&[0]), whole.select(&[1, 2])], 4), whole);
     }
 
     #[test]

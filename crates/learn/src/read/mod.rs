@@ -22,6 +22,7 @@ use crate::data::{Dataset, Values};
 use crate::plan::Plan;
 use crate::plan::loading::Planner;
 use source::Lines;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc;
@@ -116,22 +117,18 @@ pub struct Reader {
 impl Reader {
     /// Opens a file and finds out how it is compressed.
     pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
-        let lines = Lines::open(path)?;
-        Ok(Reader::over(path, lines, options))
+        let file = File::open(path);
+        let file = file.map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
+        Reader::of(path, file, options)
     }
 
-    /// The same of any source of bytes; `name` stands for it in errors.
-    pub fn from_reader(
-        name: &str,
+    /// The same of any source of bytes; `path` stands for it in errors.
+    pub fn of(
+        path: &Path,
         source: impl std::io::Read + Send + 'static,
         options: Options,
     ) -> Result<Reader, ReadError> {
-        let path = Path::new(name);
         let lines = Lines::new(path, Box::new(source))?;
-        Ok(Reader::over(path, lines, options))
-    }
-
-    fn over(path: &Path, lines: Lines, options: Options) -> Reader {
         let base = match (options.format, options.base) {
             (Format::Vw, _) | (_, Base::Zero) => Some(0),
             (_, Base::One) => Some(1),
@@ -142,7 +139,7 @@ impl Reader {
             Format::Svmlight => options.width.unwrap_or(0),
         };
         let path = path.to_owned();
-        Reader { path, lines, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
+        Ok(Reader { path, lines, options, base, width, rows: 0, skipped: 0, shown: Vec::new() })
     }
 
     /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
@@ -221,9 +218,9 @@ impl Reader {
         self.width
     }
 
-    /// Bytes read from the file so far, as they are stored there.
-    pub fn position(&self) -> u64 {
-        self.lines.position()
+    /// The first index of the file, 0 or 1, as it was given or found; 1 as long as nothing was read.
+    pub fn base(&self) -> Base {
+        if self.base == Some(0) { Base::Zero } else { Base::One }
     }
 
     /// Wrong lines that were left out: how many, and the first ten.

@@ -1,11 +1,8 @@
 //! Lines of a file, whatever it is compressed by.
 
 use super::error::ReadError;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a file is compressed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -91,7 +88,6 @@ pub(super) struct Lines {
     until: usize,
     ended: bool,
     line: u64,
-    position: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Lines {
@@ -101,15 +97,6 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    pub(super) fn open(path: &Path) -> Result<Lines, ReadError> {
-        let open = |source| ReadError::Open { path: path.to_owned(), source };
-        let file = File::open(path).map_err(open)?;
-        if file.metadata().is_ok_and(|about| about.is_dir()) {
-            return Err(open(io::Error::from(io::ErrorKind::IsADirectory)));
-        }
-        Lines::new(path, Box::new(file))
-    }
-
     /// `path` stands for the source in errors.
     pub(super) fn new(path: &Path, mut source: Box<dyn Read + Send>) -> Result<Lines, ReadError> {
         let mut start = Vec::new();
@@ -132,17 +119,15 @@ impl Lines {
             }
             _ => {}
         }
-        let position = Arc::new(AtomicU64::new(start.len() as u64));
-        let counted = Counted { source, position: position.clone() };
         let compression = Compression::of_content(&start);
-        let whole = io::BufReader::with_capacity(BLOCK, io::Cursor::new(start).chain(counted));
+        let whole = io::BufReader::with_capacity(BLOCK, io::Cursor::new(start).chain(source));
         let source: Box<dyn Read + Send> = match compression {
             Compression::Plain => Box::new(whole),
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
             Compression::Zstd => Box::new(Frames { next: Some(whole), frame: None }),
         };
-        Ok(Lines { source, buffer: vec![0; 2 * BLOCK], from: 0, until: 0, ended: false, line: 0, position })
+        Ok(Lines { source, buffer: vec![0; 2 * BLOCK], from: 0, until: 0, ended: false, line: 0 })
     }
 
     /// The next line and its number, counted from 1.
@@ -174,10 +159,6 @@ impl Lines {
         self.line
     }
 
-    pub(super) fn position(&self) -> u64 {
-        self.position.load(Ordering::Relaxed)
-    }
-
     /// Reads a block behind what is left of the last one.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.from..self.until, 0);
@@ -195,20 +176,6 @@ impl Lines {
         self.until += read;
         self.ended = read == 0;
         Ok(())
-    }
-}
-
-/// Counts what is read from a file.
-struct Counted {
-    source: Box<dyn Read + Send>,
-    position: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(into)?;
-        self.position.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
     }
 }
 

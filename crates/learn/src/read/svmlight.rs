@@ -56,7 +56,7 @@ pub(super) fn line(
         }
         if feature < first {
             let expected =
-                "indices from 1 on, as the file's first lines have them: give the base as 0 if it is";
+                "an index from 1 on: the file's first lines, or the given base, say that it counts from 1";
             return Err(Problem::word(line, at, expected));
         }
         if u64::from(feature) >= beyond {

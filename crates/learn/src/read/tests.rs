@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::io::Cursor;
 
 fn reader(text: impl Into<Vec<u8>>, options: Options) -> Reader {
-    Reader::from_reader("data.svm", Cursor::new(text.into()), options).unwrap()
+    Reader::of(Path::new("data.svm"), Cursor::new(text.into()), options).unwrap()
 }
 
 fn told(text: &str, options: Options) -> String {
@@ -38,7 +38,7 @@ fn the_first_index_is_found_or_given() {
     assert_eq!(features("1 1:1 2:1\n", Base::Zero), [1, 2]);
     assert_eq!(
         told("1 1:1\n1 0:1\n", Options { base: Base::One, ..Options::default() }),
-        "data.svm:2:3: `0:1`: expected indices from 1 on, as the file's first lines have them: give the base as 0 if it is"
+        "data.svm:2:3: `0:1`: expected an index from 1 on: the file's first lines, or the given base, say that it counts from 1"
     );
     // In batches, the first one decides.
     let mut batches = reader("1 1:1\n1 0:1\n", Options::default());
@@ -48,7 +48,7 @@ fn the_first_index_is_found_or_given() {
             .batch(1)
             .unwrap_err()
             .to_string()
-            .starts_with("data.svm:2:3: `0:1`: expected indices from 1 on")
+            .starts_with("data.svm:2:3: `0:1`: expected an index from 1 on")
     );
 }
 
@@ -136,7 +136,7 @@ fn compression_is_known_by_content() {
         let broken = reader(bytes, Options::default()).all().unwrap_err();
         assert!(matches!(broken, ReadError::Io { line: 40_000.., .. }), "{how:?}: {broken}");
     }
-    let xz = Reader::from_reader("data.xz", Cursor::new(b"\xfd7zXZ\0\0".to_vec()), Options::default());
+    let xz = Reader::of(Path::new("data.xz"), Cursor::new(b"\xfd7zXZ\0\0".to_vec()), Options::default());
     assert_eq!(
         xz.unwrap_err().to_string(),
         "data.xz: this is compressed by xz\n  unpack it first: unxz FILE"

@@ -2,6 +2,7 @@
 
 use super::loss::Loss;
 use crate::data::{Dataset, Sample, Value};
+use crate::exec::Schedule;
 use crate::task::{Step, Task};
 use crate::with_rows;
 
@@ -41,6 +42,14 @@ impl Linear {
     pub fn penalised(self, alpha: f64, l1_ratio: f64, samples: usize) -> Linear {
         let whole = alpha * samples as f64;
         Linear { l2: whole * (1.0 - l1_ratio), l1: whole * l1_ratio, ..self }
+    }
+
+    /// scikit-learn's schedule "optimal" for a penalty of this strength: 1 / (`alpha` (t0 + t)), where t0 is such that the
+    /// first step is about as large as the weights are expected to be (Bottou).
+    pub fn optimal(&self, alpha: f64) -> Schedule {
+        let typical = (1.0 / alpha.sqrt()).sqrt();
+        let first = typical / self.loss.derivative(-typical, 1.0).abs().max(1.0);
+        Schedule::Optimal { alpha, t0: 1.0 / (first * alpha) }
     }
 
     /// What is minimised, divided by the number of samples: their mean loss and their share of the penalty. Features that
@@ -237,6 +246,15 @@ mod tests {
     fn features_that_were_not_trained_count_as_nothing() {
         let data = three();
         assert_eq!(decisions(&data, &[1.0, 1.0], 0.5), [1.5, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn the_optimal_schedule_is_that_of_scikit_learn() {
+        // typw = 10, eta0 = 10 / max(1, 1) for the hinge at alpha = 1e-4; t0 = 1 / (eta0 alpha).
+        let Schedule::Optimal { t0, .. } = Linear::new(Loss::Hinge).optimal(1e-4) else {
+            panic!("it is optimal")
+        };
+        assert!((t0 - 1000.0).abs() < 1e-9, "{t0}");
     }
 
     #[test]
