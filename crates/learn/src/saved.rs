@@ -75,12 +75,12 @@ pub struct SavedModel {
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The file cannot be opened, read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It is no model.
     #[error("{}: this is not a model: models begin with `isomodel`, and `isochrone learn train` writes them", path.display())]
@@ -180,10 +180,10 @@ impl SavedModel {
             file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
             fs::rename(&part, path)
         })();
-        written.map_err(|source| {
-            // What is left under the temporary name is of no use, and its staying no news beside `source`.
+        written.map_err(|cause| {
+            // What is left under the temporary name is of no use, and its staying no news beside `cause`.
             let _ = fs::remove_file(&part);
-            SavedError::Io { path: path.to_owned(), source }
+            SavedError::Io { path: path.to_owned(), cause }
         })
     }
 
@@ -234,7 +234,7 @@ impl SavedModel {
 
     /// Reads it.
     pub fn load(path: &Path) -> Result<SavedModel, SavedError> {
-        let bytes = fs::read(path).map_err(|source| SavedError::Io { path: path.to_owned(), source })?;
+        let bytes = fs::read(path).map_err(|cause| SavedError::Io { path: path.to_owned(), cause })?;
         if !bytes.starts_with(&MAGIC) {
             return Err(SavedError::Magic { path: path.to_owned() });
         }

@@ -48,6 +48,57 @@ pub struct Step<'a> {
 ///
 /// Parameters are numbered from 0 to [`Task::parameters`] and hold [`Task::width`] numbers each. One shared function
 /// serves every scheme, so that what two schemes compute can differ by the order of the samples only.
+///
+/// A task of one's own: how often each word follows itself or another. A sample has two features, the word before and the
+/// word; only the pair's own parameter is written, and the word before is read to tell how sure to be. Its sets are not
+/// its features, so it names them.
+///
+/// ```
+/// use isochrone_learn::{Dataset, Model, Options, Rule, Sample, Scheme, Sets, Step, Task, Value, Values, train};
+/// use std::ops::ControlFlow;
+///
+/// struct Follows {
+///     words: u32,
+/// }
+///
+/// impl Task for Follows {
+///     fn rule(&self) -> Rule {
+///         Rule::Own(1000)
+///     }
+///
+///     // A count for each word, and one for each pair of words.
+///     fn parameters(&self, words: u32) -> u32 {
+///         words + words * words
+///     }
+///
+///     fn sets<V: Value>(&self, sample: &Sample<'_, V>, sets: &mut Sets) {
+///         let [before, word] = [sample.features[0], sample.features[1]];
+///         let pair = self.words + before * self.words + word;
+///         sets.reads.extend([before, pair]);
+///         sets.writes.extend([before, pair]);
+///     }
+///
+///     fn compute<V: Value>(&self, _: &Sample<'_, V>, _: &Step<'_>, read: &[f64], write: &mut [f64]) -> f64 {
+///         write[0] = read[0] + 1.0;
+///         // Moves towards 1 the slower, the more was seen of the word before: what comes first matters.
+///         write[1] = read[1] + (1.0 - read[1]) / write[0];
+///         0.0
+///     }
+/// }
+///
+/// let pairs = vec![0, 1, 0, 2, 1, 0, 0, 1];
+/// let values = Values::F32(vec![1.0; 8].into());
+/// let data = Dataset::new(vec![0, 2, 4, 6, 8], pairs, values, vec![0.0; 4], 3)?;
+/// let task = Follows { words: 3 };
+/// let learn = |scheme, threads: usize| {
+///     let mut model = Model::zeros(&task, data.width());
+///     let options = Options { scheme, threads: threads.try_into().unwrap(), epochs: 2, ..Options::default() };
+///     train(&task, &data, None, &mut model, &options, &mut |_| ControlFlow::Continue(())).map(|_| model)
+/// };
+/// // Bit for bit what one thread learns, though the order of the samples matters.
+/// assert_eq!(learn(Scheme::Cop, 2)?, learn(Scheme::Serial, 1)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Task: Sync {
     /// Which sets [`Task::sets`] tells.
     fn rule(&self) -> Rule {

@@ -29,8 +29,8 @@ fn handed<'py>(py: Python<'py>, data: Dataset<'static>) -> Handed<'py> {
 fn raised(error: ReadError) -> PyErr {
     let told = error.to_string();
     match error {
-        ReadError::Open { source, .. } | ReadError::Io { source, .. } => {
-            io::Error::new(source.kind(), told).into()
+        ReadError::Open { cause, .. } | ReadError::Io { cause, .. } => {
+            io::Error::new(cause.kind(), told).into()
         }
         _ => refused(told),
     }

@@ -16,7 +16,6 @@ pub struct Learn {
 }
 
 /// The verbs of learning.
-#[expect(clippy::large_enum_variant, reason = "parsed once")]
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Plan the conflicts of a data set: how many threads it can keep busy, and why

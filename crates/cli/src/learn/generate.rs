@@ -5,9 +5,9 @@ use crate::Status;
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text};
 use anyhow::Context;
-use isochrone_learn::generate::{Generator, Recipe, Statistics};
+use isochrone_learn::Dataset;
+use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
 use isochrone_learn::read::Compression;
-use isochrone_learn::{Dataset, with_rows};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         let mut to = BufWriter::with_capacity(1 << 16, to);
         for block in 0..generator.blocks() {
             let data = generator.block(block);
-            write_rows(&data, &mut to)?;
+            write_svmlight(&data, &mut to)?;
             if kept.len() < LOOKED_AT {
                 kept.push(data);
             }
@@ -73,17 +73,4 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         }
     }
     Ok(Status::Held)
-}
-
-/// As svmlight, whose first index is 1.
-fn write_rows(data: &Dataset<'_>, to: &mut impl Write) -> io::Result<()> {
-    with_rows!(data, rows => for row in 0..data.len() {
-        let sample = rows.sample(row);
-        write!(to, "{}", sample.label)?;
-        for (feature, value) in sample.features.iter().zip(sample.values) {
-            write!(to, " {}:{}", feature + 1, value)?;
-        }
-        to.write_all(b"\n")?;
-    });
-    Ok(())
 }

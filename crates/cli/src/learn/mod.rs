@@ -82,7 +82,7 @@ fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)>
         let progress = ProgressBar::hidden();
         return Ok((Reader::of(Path::new("standard input"), std::io::stdin(), options.clone())?, progress));
     }
-    let failed = |source| ReadError::Open { path: path.to_owned(), source };
+    let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
     let file = File::open(path).map_err(failed)?;
     let progress = bar("reading", file.metadata().map_or(0, |about| about.len()));
     let source: Box<dyn Read + Send> = Box::new(progress.wrap_read(file));

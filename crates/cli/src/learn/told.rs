@@ -65,7 +65,7 @@ impl Told {
         let mut text = String::new();
         let mut row = |name: &str, what: String| {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:<12} {what}");
+            let _ = writeln!(text, "{name:<16} {what}");
         };
         let classes = match self.classes.len() {
             0 => String::new(),

@@ -183,7 +183,9 @@ fn learn(
                 let (model, made) = one(&task, &of_plane, plan.as_ref(), begin, &setting, &loss, told)?;
                 // A plan that the first class made, in its first epoch, serves the others.
                 plan = plan.or(made);
-                objectives += task.objective(&of_plane, &model.parameters, model.intercept);
+                let objective = task.objective(&of_plane, &model.parameters, model.intercept);
+                descended(&task, &of_plane, objective)?;
+                objectives += objective;
                 models.push(model);
             }
             told.objective = Some(objectives / models.len() as f64);
@@ -312,6 +314,18 @@ pub(super) fn converged(model: &Model) -> anyhow::Result<()> {
     ))
 }
 
+/// Whether a model is not far worse than none: steps that are too large need not end in infinities.
+fn descended(task: &Linear, data: &Dataset<'_>, objective: f64) -> anyhow::Result<()> {
+    let nothing = mean_loss(task.loss, &vec![0.0; data.len()], data.labels());
+    if objective <= 10.0 * nothing + 1.0 {
+        return Ok(());
+    }
+    bail!(Usage(format!(
+        "the model diverged: its objective is {objective:.3e}, that of a model of zeros {nothing:.3}\n  take smaller steps \
+         (--step 0.01), or scale the values of the samples to about 1"
+    )))
+}
+
 /// Saves the model and prints what came of it.
 fn finish(arguments: &Arguments, told: &Told, model: &SavedModel) -> anyhow::Result<Status> {
     model.save(&arguments.model)?;
@@ -319,7 +333,7 @@ fn finish(arguments: &Arguments, told: &Told, model: &SavedModel) -> anyhow::Res
         Format::Json => print_json(&told.json())?,
         Format::Text => {
             print_text(&told.text())?;
-            print_text(&format!("model        {}\n", arguments.model.display()))?;
+            print_text(&format!("model            {}\n", arguments.model.display()))?;
         }
     }
     Ok(Status::Held)

@@ -8,6 +8,7 @@ mod full_disk;
 mod grammar;
 mod hand_over;
 mod hostile;
+mod learn;
 mod messages;
 mod processes;
 mod proxy;

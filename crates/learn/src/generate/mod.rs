@@ -9,8 +9,10 @@
 mod zipf;
 
 use crate::data::{Dataset, Values};
+use crate::with_rows;
 use isochrone_core::Random;
 use std::fmt;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use zipf::{Alias, exponent};
@@ -75,7 +77,8 @@ pub enum RecipeError {
     },
     /// No exponent gives that probability.
     #[error(
-        "no exponent makes two samples share a feature with probability {wanted}: between {least:.4} and {most:.4} there is one"
+        "no exponent makes two samples share a feature with probability {wanted}: with so few features it is at least \
+         {least:.4}, and at most {most:.4}; with more features it can be less"
     )]
     Sharing {
         /// What was asked for.
@@ -318,6 +321,20 @@ fn poisson(mean: f64, random: &mut Random) -> u32 {
         count += 1;
     }
     count
+}
+
+/// Writes samples as svmlight text, whose first index is 1.
+pub fn write_svmlight(data: &Dataset<'_>, to: &mut impl Write) -> io::Result<()> {
+    with_rows!(data, rows => for row in 0..data.len() {
+        let sample = rows.sample(row);
+        write!(to, "{}", sample.label)?;
+        for (&feature, value) in sample.features.iter().zip(sample.values) {
+            // Past the largest u32 there is still an index.
+            write!(to, " {}:{}", u64::from(feature) + 1, value)?;
+        }
+        to.write_all(b"\n")?;
+    });
+    Ok(())
 }
 
 /// What a set of samples is like: what the figures measured on it depend on.

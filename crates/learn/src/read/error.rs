@@ -61,22 +61,22 @@ impl fmt::Display for LineError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It could not be opened.
-    #[error("{}: cannot read it: {source}", path.display())]
+    #[error("{}: cannot read it: {cause}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It broke off: the disk, or what was compressed is damaged.
-    #[error("{}: cannot read on after line {line}: {source}", path.display())]
+    #[error("{}: cannot read on after line {line}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// Lines read before.
         line: u64,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It is of a form that is not read.
     #[error("{}: this is {what}\n  {instead}", path.display())]
@@ -95,6 +95,14 @@ pub enum ReadError {
         error: LineError,
         /// Wrong lines that were left out before.
         skipped: u64,
+    },
+    /// Indices from 0 up to the number of features.
+    #[error("{}: it has the index 0 and the index {width}, so more than the {width} features that were given", path.display())]
+    Width {
+        /// The file.
+        path: PathBuf,
+        /// Features that were given.
+        width: u32,
     },
     /// Not one sample.
     #[error("{}: there is no sample in it: expected lines such as `1 3:0.5 7:1`", path.display())]

@@ -118,7 +118,7 @@ impl Reader {
     /// Opens a file and finds out how it is compressed.
     pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
         let file = File::open(path);
-        let file = file.map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
+        let file = file.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
         Reader::of(path, file, options)
     }
 
@@ -239,8 +239,8 @@ impl Reader {
                     more = false;
                     break;
                 }
-                Err(source) => {
-                    return Err(ReadError::Io { path: self.path.clone(), line: self.lines.number(), source });
+                Err(cause) => {
+                    return Err(ReadError::Io { path: self.path.clone(), line: self.lines.number(), cause });
                 }
             };
             let wrong = match self.options.format {
@@ -262,6 +262,11 @@ impl Reader {
         let fresh = &mut parsed.features[first_entry..];
         if self.base.is_none() && !fresh.is_empty() {
             self.base = Some(u32::from(!fresh.contains(&0)));
+            if let (Some(0), Some(width)) = (self.base, self.options.width)
+                && fresh.contains(&width)
+            {
+                return Err(ReadError::Width { path: self.path.clone(), width });
+            }
         }
         if self.base == Some(1) {
             fresh.iter_mut().for_each(|feature| *feature -= 1);

@@ -101,7 +101,7 @@ impl Lines {
     pub(super) fn new(path: &Path, mut source: Box<dyn Read + Send>) -> Result<Lines, ReadError> {
         let mut start = Vec::new();
         let first = source.by_ref().take(6).read_to_end(&mut start);
-        first.map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
+        first.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
         let form = |what, instead| Err(ReadError::Form { path: path.to_owned(), what, instead });
         match &start[..] {
             [0xfd, b'7', b'z', b'X', b'Z', 0] => {

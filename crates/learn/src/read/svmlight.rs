@@ -37,7 +37,8 @@ pub(super) fn line(
     }
     let first = base.unwrap_or(0);
     // A first index of 1 takes a number from the top; without a width the largest u32 stays free as a mark.
-    let beyond = width.map_or(u64::from(u32::MAX), |width| u64::from(first) + u64::from(width));
+    // As long as the first index is not known, it may be 1.
+    let beyond = width.map_or(u64::from(u32::MAX), |width| u64::from(base.unwrap_or(1)) + u64::from(width));
     let start = parsed.features.len();
     let (mut last, mut sorted) = (None, true);
     while !ends(line, at) {

@@ -74,6 +74,13 @@ fn what_is_wrong_has_its_place() {
     }
     let narrow = Options { width: Some(3), base: Base::One, ..Options::default() };
     assert_eq!(told("1 3:1\n1 4:1", narrow), "data.svm:2:3: `4:1`: expected an index of at most 3");
+    // Whose first index is not known counts from 1, until a 0 shows that it does not.
+    let narrow = Options { width: Some(3), ..Options::default() };
+    assert_eq!(reader("1 3:1\n", narrow.clone()).all().unwrap().features(), [2]);
+    assert_eq!(
+        told("1 3:1\n1 0:1", narrow),
+        "data.svm: it has the index 0 and the index 3, so more than the 3 features that were given"
+    );
     assert!(reader("1 1:1e39", Options { double: true, ..Options::default() }).all().is_ok());
 }
 
