@@ -3,11 +3,12 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients proto differential deny bench fuzz seeds clean
+.PHONY: test lint unit clients python proto differential deny bench fuzz seeds clean
 
 # The live tests of `unit` have built the program that real clients then speak with.
 test: lint unit
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
+	$(PYTHON) tests/python/run.py
 
 # Style and warnings.
 lint:
@@ -27,6 +28,10 @@ clients:
 # Writes crates/proto/src/generated.rs from proto/isochrone/v1/isochrone.proto, where that has changed.
 proto:
 	$(CARGO) run --quiet --locked --manifest-path tools/proto/Cargo.toml
+
+# The Python package, built, installed and tested in an environment of its own; skipped, and said so, without Python 3.10.
+python:
+	$(PYTHON) tests/python/run.py
 
 # A million random commands for each of three protocols, answered as by redis-server (which must be on the path) while
 # leaders and masters are killed; and a million more without a protocol. SEED=7 for others.

@@ -35,6 +35,8 @@ pub enum Verb {
     Check(Check),
     /// Run a published evaluation again, and show published and measured figures side by side
     Reproduce(Reproduce),
+    /// Learn from sparse data with many threads, bit for bit what one thread would have learnt
+    Learn(crate::learn::arguments::Learn),
     /// Make the certificates of a cluster: an authority, and each node's pairs for peers and for clients
     Cert(Cert),
     /// Hash a password for the [security] section of a deployment; reads it from standard input

@@ -6,6 +6,7 @@ mod calibrated;
 mod cert;
 mod chart;
 mod check;
+mod learn;
 mod log;
 mod node;
 mod output;
@@ -47,6 +48,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<isochrone_check::HistoryError>()
         || error.is::<isochrone_check::CheckError>()
         || error.is::<isochrone_check::Unsupported>()
+        || learn::is_usage(error)
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
+        Verb::Learn(arguments) => learn::run(arguments),
         Verb::Cert(arguments) => cert::run(arguments),
         Verb::Password => cert::password(),
         Verb::Completions { shell } => {

@@ -111,6 +111,8 @@ pub(super) struct Lab {
     done: BTreeMap<String, Rc<Outcome>>,
     /// The same of transactions; nothing where a protocol is not in this program.
     pub(super) transacted: BTreeMap<String, Option<Rc<isochrone_workload::transactions::Outcome>>>,
+    /// Runs of learning.
+    pub(super) learning: super::cop::Bench,
     /// The figure that is asked for.
     figure: String,
     progress: Option<ProgressBar>,

@@ -1,6 +1,7 @@
 //! `isochrone reproduce`: published evaluations, run again; published and measured figures side by side.
 
 mod carousel;
+mod cop;
 mod curp;
 mod domino;
 mod lab;
@@ -11,7 +12,7 @@ mod traces;
 mod transactions;
 
 use crate::arguments::{Format, Reproduce};
-use crate::chart::{self, Curves};
+use crate::chart::{self, Bars, Curves};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
@@ -53,6 +54,9 @@ type Wanted<'a> = &'a dyn Fn(&str) -> bool;
 /// The name of a file, and what is drawn in it.
 type Drawing = (&'static str, Curves);
 
+/// The same of bars.
+type BarDrawing = (String, Bars);
+
 /// An evaluation: its name, what it is, and how it is run.
 struct Evaluation {
     name: &'static str,
@@ -61,6 +65,8 @@ struct Evaluation {
     run: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<Row>>,
     /// Its drawings, each with the name of its file.
     draw: fn(&mut Lab) -> anyhow::Result<Vec<Drawing>>,
+    /// The same of what is drawn as bars.
+    bars: fn(&mut Lab) -> anyhow::Result<Vec<BarDrawing>>,
 }
 
 /// All evaluations, a line each.
@@ -70,30 +76,42 @@ const ALL: &[Evaluation] = &[
         what: "Multi-Paxos in the simulator against its closed form, every leader and client of five regions",
         run: self_check::run,
         draw: |_| Ok(Vec::new()),
+        bars: |_| Ok(Vec::new()),
     },
     Evaluation {
         name: "domino",
         what: "Domino, Chapter 4 of Yan's thesis (Waterloo 2021): commit and execution latency, choices, throughput",
         run: domino::run,
         draw: domino::draw,
+        bars: |_| Ok(Vec::new()),
     },
     Evaluation {
         name: "sdpaxos",
         what: "SDPaxos (Zhao et al., SoCC 2018): latency, contention, stragglers, reads, failover",
         run: sdpaxos::run,
         draw: sdpaxos::draw,
+        bars: |_| Ok(Vec::new()),
     },
     Evaluation {
         name: "curp",
         what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside Redis: bench/peers/curp.py",
         run: curp::run,
         draw: curp::draw,
+        bars: |_| Ok(Vec::new()),
     },
     Evaluation {
         name: "carousel",
         what: "Carousel, Chapter 3 of Yan's thesis (Waterloo 2021): transaction latency, throughput, aborts, round trips",
         run: carousel::run,
         draw: carousel::draw,
+        bars: |_| Ok(Vec::new()),
+    },
+    Evaluation {
+        name: "cop",
+        what: "COP, Chapter 6 of Nawab's dissertation (UCSB 2018): throughput by scheme and threads, contention, planning",
+        run: cop::run,
+        draw: cop::draw,
+        bars: cop::bars,
     },
 ];
 
@@ -125,10 +143,12 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
     if let Some(folder) = &arguments.svg {
         let drawings = (evaluation.draw)(&mut lab)?;
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for (name, curves) in drawings {
+        let curves = drawings.into_iter().map(|(name, curves)| (name.to_owned(), chart::curves(&curves)));
+        let bars = (evaluation.bars)(&mut lab)?;
+        let bars = bars.into_iter().map(|(name, bars)| (name, chart::bars(&bars)));
+        for (name, svg) in curves.chain(bars) {
             let path = folder.join(format!("{}-{name}.svg", evaluation.name));
-            std::fs::write(&path, chart::curves(&curves))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
             eprintln!("wrote {}", path.display());
         }
     }

@@ -23,6 +23,9 @@ struct Figure {
 pub(super) enum Finding {
     /// It was measured, in the published unit.
     Measured(f64),
+    /// The same, with what is to be known beside it: a figure of time, on a machine of its own, which is explained and not
+    /// held to a tenth.
+    Told(f64, String),
     /// A protocol that it needs is not in this program: the row is left out.
     Absent,
     /// It cannot be measured, for this reason.
@@ -66,9 +69,11 @@ pub(super) fn rows(
         let measure = measures.iter().find(covers);
         let measure = measure.with_context(|| format!("{file}: nothing is said of {}", figure.id))?;
         let finding = (measure.find)(lab).with_context(|| format!("{file}, {}", figure.id))?;
+        let explained = matches!(finding, Finding::Told(..));
         let (measured, mut note) = match finding {
             Finding::Absent => continue,
             Finding::Measured(measured) => (Some(measured), measure.note.to_owned()),
+            Finding::Told(measured, note) => (Some(measured), note),
             Finding::Not(reason) => (None, format!("not measured: {reason}")),
         };
         let ratio = match (&figure.value, measured) {
@@ -76,7 +81,7 @@ pub(super) fn rows(
             _ => None,
         };
         let off = ratio.is_some_and(|ratio| (ratio - 1.0).abs() > TOLERANCE);
-        let missed = off && measure.note.is_empty();
+        let missed = off && measure.note.is_empty() && !explained;
         if !figure.note.is_empty() {
             let join = if note.is_empty() { "" } else { "; " };
             note += &format!("{join}source: {}", figure.note);

@@ -9,6 +9,7 @@ mod grammar;
 mod grpc;
 mod hand_over;
 mod hostile;
+mod learn;
 mod messages;
 mod processes;
 mod proxy;

@@ -1,0 +1,261 @@
+//! The command line of `isochrone learn`.
+
+use crate::arguments::Format;
+use clap::{Args, Subcommand, ValueEnum};
+use isochrone_learn::generate::Recipe;
+use isochrone_learn::tasks::Loss;
+use isochrone_learn::{Scheme, read};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub struct Learn {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs of learning.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Plan the conflicts of a data set: how many threads it can keep busy, and why
+    Plan(Plan),
+    /// Learn a model, with any number of threads bit for bit what one would have learnt
+    Train(Train),
+    /// Predict with a model, a line for each sample
+    Predict(Predict),
+    /// Hold a model's predictions against the labels
+    Evaluate(Evaluate),
+    /// Generate data with the conflicts of the published experiments
+    Generate(Generate),
+}
+
+/// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content.
+#[derive(Args, Debug)]
+pub struct Input {
+    /// Form of a line: svmlight (also called libsvm), or vw, whose features are hashed
+    #[arg(long, value_name = "FORM", default_value = "svmlight")]
+    pub input: read::Format,
+    /// The first index of the file; auto: 0 if it occurs early on, else 1
+    #[arg(long, value_enum, default_value_t = Base::Auto)]
+    pub base: Base,
+    /// How many features there are; a file with more is wrong [default: as many as occur]
+    #[arg(long, value_name = "N")]
+    pub features: Option<u32>,
+    /// Bits of the hash of a feature's name, for --input vw
+    #[arg(long, value_name = "N", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub bits: u32,
+    #[command(flatten)]
+    pub care: Care,
+}
+
+/// How carefully.
+#[derive(Args, Debug)]
+pub struct Care {
+    /// Keep values in double precision: eight bytes each instead of four
+    #[arg(long)]
+    pub double: bool,
+    /// Leave out up to so many lines that are wrong, and say which
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_errors: u64,
+}
+
+/// The first index of a file.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Base {
+    /// Found out.
+    Auto,
+    /// 0.
+    #[value(name = "0")]
+    Zero,
+    /// 1.
+    #[value(name = "1")]
+    One,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone learn plan kdda.svm.bz2\n  isochrone learn plan kdda.svm.bz2 --out kdda.plan --threads 16"
+)]
+pub struct Plan {
+    /// The samples; - for standard input
+    pub data: PathBuf,
+    /// Keep the plan here, for `train --plan`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Recommend for so many threads [default: the machine's cores]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<NonZeroUsize>,
+    /// Plan for a factorisation: samples are cells, their two features row and column
+    #[arg(long)]
+    pub factorisation: bool,
+    #[command(flatten)]
+    pub input: Input,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// How steps shrink.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Steps {
+    /// --step, times --decay after each epoch.
+    Geometric,
+    /// --step throughout.
+    Constant,
+    /// --step / t^power.
+    InverseScaling,
+    /// 1 / (alpha (t0 + t)), as scikit-learn's "optimal".
+    Optimal,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads."
+)]
+pub struct Train {
+    /// The samples; - for standard input
+    pub data: PathBuf,
+    /// Where the model goes
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// hinge (support vector machine), squared-hinge, logistic, squared (regression)
+    #[arg(long, default_value_t = Loss::Hinge)]
+    pub loss: Loss,
+    /// Factorise a matrix instead, with vectors of this length: samples are cells, their two features row and column
+    #[arg(long, value_name = "R", conflicts_with = "loss")]
+    pub rank: Option<NonZeroUsize>,
+    /// cop, serial, hogwild, locking, occ
+    #[arg(long, default_value_t = Scheme::Cop)]
+    pub scheme: Scheme,
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<NonZeroUsize>,
+    /// Passes over the data
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: u32,
+    /// Strength of the penalty, per sample
+    #[arg(long, value_name = "A", default_value_t = 1e-4)]
+    pub alpha: f64,
+    /// Share of the penalty that is on absolute values, which makes weights zero; the rest is on squares
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub l1_ratio: f64,
+    /// No intercept
+    #[arg(long)]
+    pub no_intercept: bool,
+    /// How steps shrink
+    #[arg(long, value_enum, default_value_t = Steps::Geometric)]
+    pub schedule: Steps,
+    /// Size of the first step
+    #[arg(long, value_name = "SIZE", default_value_t = 0.1)]
+    pub step: f64,
+    /// Factor of the step from epoch to epoch, for --schedule geometric
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.9)]
+    pub decay: f64,
+    /// Exponent, for --schedule inverse-scaling
+    #[arg(long, value_name = "POWER", default_value_t = 0.5)]
+    pub power: f64,
+    /// Keep so many percent of the samples out, stop when their loss no longer falls, and keep the best model
+    #[arg(long, value_name = "PCT")]
+    pub held_out: Option<f64>,
+    /// Epochs without a lower loss before it stops, for --held-out
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "held_out")]
+    pub patience: u32,
+    /// A plan of this data, made by `learn plan --out`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["held_out", "batch_rows", "first_epoch"])]
+    pub plan: Option<PathBuf>,
+    /// Plan during the first epoch, which then runs under locks
+    #[arg(long)]
+    pub first_epoch: bool,
+    /// Let threads run from one epoch into the next without meeting
+    #[arg(long, conflicts_with_all = ["held_out", "batch_rows"])]
+    pub carry: bool,
+    /// Data larger than memory: read, plan and learn so many samples at a time, and the file again in each epoch
+    #[arg(long, value_name = "N", conflicts_with = "held_out")]
+    pub batch_rows: Option<NonZeroUsize>,
+    /// The seed of what is kept out, and of a factorisation's first values
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub input: Input,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// What is predicted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum What {
+    /// The label of the class; of a regression the number.
+    Label,
+    /// The decision of each model: beyond 0 is the (higher) class.
+    Decision,
+    /// The probability of each class, in ascending order of their labels.
+    Probability,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone learn predict test.svm --model rcv1.model > labels.txt\n  isochrone learn predict test.svm --model rcv1.model --what probability --out told.txt"
+)]
+pub struct Predict {
+    /// The samples, whose labels are not looked at; - for standard input
+    pub data: PathBuf,
+    /// The model
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// What is predicted
+    #[arg(long, value_enum, default_value_t = What::Label)]
+    pub what: What,
+    /// Where the lines go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Keep values in double precision: eight bytes each instead of four
+    #[arg(long)]
+    pub double: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone learn evaluate test.svm --model rcv1.model")]
+pub struct Evaluate {
+    /// The samples; - for standard input
+    pub data: PathBuf,
+    /// The model
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub care: Care,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone learn generate kdda --out kdda.svm.gz\n  isochrone learn generate hotspot:10K --samples 20000 > hot.svm\n\nThe data sets of the published experiments, made up: the shape is theirs, divided by --scale; features are drawn\nunder Zipf's law, so steep that two samples share one with probability 0.20 (kdda), 0.12 (kddb), 0.02 (imdb)."
+)]
+pub struct Generate {
+    /// kdda, kddb, imdb, or hotspot:FEATURES
+    pub recipe: Recipe,
+    /// Divide samples and features by this; hot spots keep their features
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub scale: u32,
+    /// So many samples, in the place of the scaled number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub samples: Option<u32>,
+    /// Values uniform in (-1, 1) instead of all 1
+    #[arg(long)]
+    pub varied: bool,
+    /// Standard deviation of the noise in labels, as a share of what they tell
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    pub noise: f64,
+    /// The seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Where it goes; compressed if it ends in .gz, .zst or .bz2 [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// How the statistics are printed; on standard error where the data is on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}

@@ -1,0 +1,184 @@
+//! Training on data that is larger than memory: a batch of samples is learnt from while the next one is read and planned.
+
+use super::arguments::Train as Arguments;
+use super::told::Told;
+use super::train::{classes, classifies, converged, execution, factorisation, linear, planes};
+use super::{distinct, numbering, open, options, tell_skipped};
+use crate::Usage;
+use crate::output::bar;
+use anyhow::bail;
+use isochrone_learn::plan::Plan;
+use isochrone_learn::read::{Options as Reading, ReadError, Reader};
+use isochrone_learn::saved::{SavedModel, SavedTask};
+use isochrone_learn::tasks::{Factorisation, Linear};
+use isochrone_learn::{Dataset, EpochEnd, Model, Options, Report, Schedule, Scheme, train};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// What is learnt, whatever the task.
+enum Learner {
+    Linear(Linear),
+    Factorisation(Factorisation),
+}
+
+impl Learner {
+    fn train(
+        &self,
+        data: &Dataset<'_>,
+        plan: Option<&Plan>,
+        model: &mut Model,
+        options: &Options,
+    ) -> anyhow::Result<Report> {
+        let after = &mut |_: &EpochEnd<'_>| ControlFlow::Continue(());
+        Ok(match self {
+            Learner::Linear(task) => train(task, data, plan, model, options, after)?,
+            Learner::Factorisation(task) => train(task, data, plan, model, options, after)?,
+        })
+    }
+
+    fn plan(&self, data: &Dataset<'_>) -> Plan {
+        match self {
+            Learner::Linear(task) => Plan::of(task, data),
+            Learner::Factorisation(task) => Plan::of(task, data),
+        }
+    }
+}
+
+/// Reads the file once to know its shape, then once an epoch.
+pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(Told, SavedModel)> {
+    if arguments.data == Path::new("-") {
+        bail!(Usage(
+            "--batch-rows reads the data more than once, which standard input cannot be\n  give a file"
+                .to_owned()
+        ));
+    }
+    let begun = Instant::now();
+    let input = options(&arguments.input)?;
+    let (mut reader, progress) = open(&arguments.data, &input)?;
+    let mut told = Told::default();
+    let mut found = Vec::new();
+    while let Some(batch) = reader.batch(rows.get())? {
+        told.samples += batch.len() as u64;
+        told.values += batch.entries() as u64;
+        if classifies(arguments) {
+            distinct(&batch, &mut found)?;
+        }
+        if let Some(rank) = arguments.rank {
+            factorisation(arguments, rank.get(), 1).check(&batch)?;
+        }
+    }
+    progress.finish_and_clear();
+    tell_skipped(&reader);
+    if told.samples == 0 {
+        bail!(ReadError::Empty { path: arguments.data.clone() });
+    }
+    if classifies(arguments) {
+        found = classes(arguments, found)?;
+    }
+    told.features = reader.width();
+    told.reading = begun.elapsed().as_secs_f64();
+    told.classes.clone_from(&found);
+    let numbering = numbering(&input, &reader);
+    // All batches have all features, and the base that was found.
+    let width = match numbering.format {
+        isochrone_learn::read::Format::Svmlight => Some(told.features),
+        isochrone_learn::read::Format::Vw => None,
+    };
+    let input = Reading { width, base: numbering.base, ..input };
+
+    let options = execution(arguments);
+    (told.scheme, told.threads) = (options.scheme.to_string(), options.threads.get());
+    let count = if found.len() > 2 { found.len() } else { 1 };
+    let mut models = vec![begin(arguments, told.features); count];
+    let whole = u64::from(arguments.epochs) * told.samples;
+    let progress = bar("learning", whole);
+    let mut seen = 0;
+    for epoch in 0..arguments.epochs {
+        let mut learn = |batch: &Dataset<'_>, plan: Option<&Plan>| -> anyhow::Result<()> {
+            let learner = learner(arguments, batch.len());
+            let options =
+                Options { epochs: 1, seen, schedule: schedule(options.schedule, epoch), ..options.clone() };
+            for (model, labels) in models.iter_mut().zip(planes(&found, batch.labels())) {
+                let report = learner.train(&batch.with_labels(labels)?, plan, model, &options)?;
+                converged(model)?;
+                told.add(&report);
+            }
+            seen += batch.len() as u64;
+            progress.set_position(seen);
+            Ok(())
+        };
+        pass(arguments, &input, rows.get(), &mut learn)?;
+    }
+    progress.finish_and_clear();
+    told.epochs = arguments.epochs;
+    told.rate(seen * count as u64, told.values * u64::from(arguments.epochs) * count as u64);
+    let task = match learner(arguments, told.samples as usize) {
+        Learner::Linear(task) => SavedTask::Linear(task),
+        Learner::Factorisation(task) => SavedTask::Factorisation(task),
+    };
+    Ok((told, SavedModel { task, features: reader.width(), classes: found, models, seen, numbering }))
+}
+
+fn learner(arguments: &Arguments, samples: usize) -> Learner {
+    match arguments.rank {
+        Some(rank) => Learner::Factorisation(factorisation(arguments, rank.get(), samples)),
+        None => Learner::Linear(linear(arguments, samples)),
+    }
+}
+
+fn begin(arguments: &Arguments, features: u32) -> Model {
+    match learner(arguments, 1) {
+        Learner::Linear(task) => Model::zeros(&task, features),
+        Learner::Factorisation(task) => {
+            Model { parameters: task.initial(features, arguments.seed), intercept: 0.0 }
+        }
+    }
+}
+
+/// Steps by epoch are those of this epoch throughout its batches.
+fn schedule(whole: Schedule, epoch: u32) -> Schedule {
+    match whole {
+        Schedule::Geometric { initial, decay } => {
+            Schedule::Constant((0..epoch).fold(initial, |size, _| size * decay))
+        }
+        other => other,
+    }
+}
+
+/// Reads the file once; a thread reads and plans ahead of what is learnt.
+fn pass(
+    arguments: &Arguments,
+    input: &Reading,
+    rows: usize,
+    learn: &mut dyn FnMut(&Dataset<'_>, Option<&Plan>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let planned = arguments.scheme == Scheme::Cop && !arguments.first_epoch;
+    std::thread::scope(|scope| {
+        // One batch is learnt from, one waits, one is read: three in memory.
+        let (to, from) = mpsc::sync_channel(1);
+        let reading = scope.spawn(move || -> Result<(), ReadError> {
+            let mut reader = Reader::open(&arguments.data, input.clone())?;
+            while let Some(batch) = reader.batch(rows)? {
+                let plan = planned.then(|| learner(arguments, batch.len()).plan(&batch));
+                if to.send((batch, plan)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let mut done = Ok(());
+        for (batch, plan) in from {
+            done = learn(&batch, plan.as_ref());
+            if done.is_err() {
+                break;
+            }
+        }
+        match reading.join() {
+            Ok(read) => done.and(read.map_err(anyhow::Error::from)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -1,0 +1,129 @@
+//! `isochrone learn`: plan, train, predict, evaluate, generate.
+
+pub mod arguments;
+mod batches;
+mod generate;
+mod plan;
+mod predict;
+mod told;
+mod train;
+
+use crate::output::bar;
+use crate::{Status, Usage};
+use anyhow::bail;
+use arguments::{Base, Care, Input, Learn, Verb};
+use indicatif::ProgressBar;
+use isochrone_learn::read::{self, Options, ReadError, Reader};
+use isochrone_learn::saved::Numbering;
+use isochrone_learn::{DataError, Dataset};
+use std::fs::File;
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Learn) -> anyhow::Result<Status> {
+    match arguments.verb {
+        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Train(arguments) => train::run(arguments),
+        Verb::Predict(arguments) => predict::run(arguments),
+        Verb::Evaluate(arguments) => predict::evaluate(arguments),
+        Verb::Generate(arguments) => generate::run(arguments),
+    }
+}
+
+/// Whether an error is about the files that were given, and so about what was asked for.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<ReadError>()
+        || error.is::<DataError>()
+        || error.is::<isochrone_learn::saved::SavedError>()
+        || error.is::<isochrone_learn::plan::file::PlanFileError>()
+        || error.is::<isochrone_learn::plan::PlanMismatch>()
+        || error.is::<isochrone_learn::generate::RecipeError>()
+        || error.is::<isochrone_learn::tasks::NotPairs>()
+}
+
+fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+    asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn options(input: &Input) -> anyhow::Result<Options> {
+    if input.input == read::Format::Vw && input.features.is_some() {
+        bail!(Usage(
+            "--features is for svmlight; of --input vw, --bits says how many features there are".to_owned()
+        ));
+    }
+    let base = match input.base {
+        Base::Auto => read::Base::Auto,
+        Base::Zero => read::Base::Zero,
+        Base::One => read::Base::One,
+    };
+    Ok(Options { format: input.input, base, width: input.features, bits: input.bits, ..careful(&input.care) })
+}
+
+fn careful(care: &Care) -> Options {
+    Options { double: care.double, skip_errors: care.skip_errors, ..Options::default() }
+}
+
+/// Options to read a file as that of a model was. Features that the model has not seen are not wrong: they count as
+/// nothing.
+fn like(numbering: Numbering, options: Options) -> Options {
+    let Numbering { format, base, bits } = numbering;
+    Options { format, base, bits, width: None, ..options }
+}
+
+fn numbering(options: &Options, reader: &Reader) -> Numbering {
+    Numbering { format: options.format, base: reader.base(), bits: options.bits }
+}
+
+/// Opens a file of samples, or standard input; the bar follows what is read of it.
+fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)> {
+    if path == Path::new("-") {
+        let progress = ProgressBar::hidden();
+        return Ok((Reader::of(Path::new("standard input"), std::io::stdin(), options.clone())?, progress));
+    }
+    let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
+    let file = File::open(path).map_err(failed)?;
+    let progress = bar("reading", file.metadata().map_or(0, |about| about.len()));
+    let source: Box<dyn Read + Send> = Box::new(progress.wrap_read(file));
+    Ok((Reader::of(path, source, options.clone())?, progress))
+}
+
+/// Says which lines were left out.
+fn tell_skipped(reader: &Reader) {
+    let (count, shown) = reader.skipped();
+    if count > 0 {
+        eprintln!(
+            "isochrone: {count} wrong {} left out:",
+            if count == 1 { "line was" } else { "lines were" }
+        );
+        shown.iter().for_each(|error| eprintln!("  {error}"));
+        if count > shown.len() as u64 {
+            eprintln!("  and {} more", count - shown.len() as u64);
+        }
+    }
+}
+
+/// The labels that occur, ascending.
+fn distinct(data: &Dataset<'_>, into: &mut Vec<f64>) -> anyhow::Result<()> {
+    for &label in data.labels() {
+        if let Err(at) = into.binary_search_by(|known| known.total_cmp(&label)) {
+            if into.len() == CLASSES {
+                bail!(Usage(format!(
+                    "there are more than {CLASSES} different labels, which are hardly classes\n  for numbers use --loss squared"
+                )));
+            }
+            // Of the two zeros there is one.
+            into.insert(at, label + 0.0);
+        }
+    }
+    Ok(())
+}
+
+/// More classes than anyone tells apart by as many planes.
+const CLASSES: usize = 1000;
+
+/// Labels as tasks want them, for the plane of one class: 1 where it is that class, else -1.
+fn against_rest(labels: &[f64], class: f64) -> Vec<f64> {
+    labels.iter().map(|label| if *label == class { 1.0 } else { -1.0 }).collect()
+}

@@ -1,0 +1,92 @@
+//! `isochrone learn plan`.
+
+use super::arguments::Plan as Arguments;
+use super::{open, options, tell_skipped, threads};
+use crate::Status;
+use crate::arguments::Format;
+use crate::output::{print_json, print_text};
+use isochrone_learn::generate;
+use isochrone_learn::plan::Plan;
+use isochrone_learn::plan::statistics::{Shape, Statistics};
+use isochrone_learn::tasks::Factorisation;
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write;
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Told {
+    samples: u32,
+    features: u32,
+    values: usize,
+    sharing: f64,
+    operations: u64,
+    touched: u32,
+    depth: u32,
+    parallelism: f64,
+    bytes: u64,
+    bottlenecks: Vec<serde_json::Value>,
+    recommended_threads: u32,
+    shape: &'static str,
+    recommendation: String,
+}
+
+/// Runs the verb.
+pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    let options = options(&arguments.input)?;
+    let (mut reader, progress) = open(&arguments.data, &options)?;
+    let (data, plan) = if arguments.factorisation {
+        let data = reader.all()?;
+        // Its sets are those of every rank.
+        let task = Factorisation::new(1);
+        task.check(&data)?;
+        let plan = Plan::of(&task, &data);
+        (data, plan)
+    } else {
+        reader.all_planned()?
+    };
+    progress.finish_and_clear();
+    tell_skipped(&reader);
+    let statistics = Statistics::of(&plan, &data)?;
+    let recommended = statistics.recommend(threads(arguments.threads));
+    let sharing = generate::Statistics::of(&data, 1).sharing;
+    if let Some(path) = &arguments.out {
+        plan.save(path)?;
+        eprintln!("wrote {}", path.display());
+    }
+    match arguments.format {
+        Format::Json => print_json(&Told {
+            samples: statistics.samples,
+            features: data.width(),
+            values: data.entries(),
+            sharing,
+            operations: statistics.operations,
+            touched: statistics.touched,
+            depth: statistics.depth(),
+            parallelism: statistics.parallelism(),
+            bytes: statistics.bytes,
+            bottlenecks: statistics
+                .bottlenecks
+                .iter()
+                .map(|one| json!({"parameter": one.parameter, "links": one.links, "samples": one.samples}))
+                .collect(),
+            recommended_threads: recommended.threads,
+            shape: match recommended.shape {
+                Shape::Empty => "empty",
+                Shape::Chain => "chain",
+                Shape::Narrow => "narrow",
+                Shape::Wide => "wide",
+            },
+            recommendation: recommended.words,
+        })?,
+        Format::Text => {
+            let mut text = format!("{statistics}\n");
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(text, "sharing      {sharing:.4} (probability that two samples share a feature)");
+            let _ = writeln!(text, "\n{}", recommended.words);
+            print_text(&text)?;
+        }
+    }
+    Ok(Status::Held)
+}

@@ -1,0 +1,172 @@
+//! `isochrone learn predict` and `isochrone learn evaluate`.
+
+use super::arguments::{Evaluate, Predict, What};
+use super::{against_rest, careful, like, open, tell_skipped};
+use crate::arguments::Format;
+use crate::output::{print_json, print_text};
+use crate::{Status, Usage};
+use anyhow::{Context, bail};
+use isochrone_learn::read::Options;
+use isochrone_learn::saved::SavedModel;
+use isochrone_learn::tasks::{Classified, Regressed};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+/// Samples that are predicted at a time: files may be larger than memory.
+const ROWS: usize = 1 << 16;
+
+/// Runs `predict`.
+pub(super) fn run(arguments: Predict) -> anyhow::Result<Status> {
+    let model = SavedModel::load(&arguments.model)?;
+    let path = arguments.out.as_deref();
+    let done = match path {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            predict(&model, &arguments, file)
+        }
+        None => predict(&model, &arguments, io::stdout().lock()),
+    };
+    match done {
+        // Whoever reads may stop early.
+        Err(error) if path.is_none() && broken_pipe(&error) => Ok(Status::Held),
+        done => done.map(|()| Status::Held),
+    }
+}
+
+fn broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
+    let options = like(model.numbering, Options { double: arguments.double, ..Options::default() });
+    let (mut reader, progress) = open(&arguments.data, &options)?;
+    let mut to = BufWriter::new(to);
+    while let Some(data) = reader.batch(ROWS)? {
+        let decisions = model.decisions(&data);
+        match arguments.what {
+            What::Label => model.labels(&decisions).iter().try_for_each(|label| writeln!(to, "{label}"))?,
+            What::Decision => {
+                for row in 0..data.len() {
+                    line(&mut to, decisions.iter().map(|plane| plane[row]))?;
+                }
+            }
+            What::Probability => {
+                let Some(told) = model.probabilities(&decisions) else {
+                    bail!(Usage(format!(
+                        "--what probability: the decisions of {} are no log-odds\n  train with --loss logistic",
+                        arguments.model.display()
+                    )));
+                };
+                told.into_iter().try_for_each(|classes| line(&mut to, classes.into_iter()))?;
+            }
+        }
+    }
+    to.flush()?;
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn line(to: &mut impl Write, numbers: impl Iterator<Item = f64>) -> io::Result<()> {
+    for (at, number) in numbers.enumerate() {
+        write!(to, "{}{number}", if at == 0 { "" } else { " " })?;
+    }
+    to.write_all(b"\n")
+}
+
+/// Runs `evaluate`.
+pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
+    let model = SavedModel::load(&arguments.model)?;
+    let (mut reader, progress) = open(&arguments.data, &like(model.numbering, careful(&arguments.care)))?;
+    let mut decisions = vec![Vec::new(); model.models.len()];
+    let mut labels: Vec<f64> = Vec::new();
+    while let Some(data) = reader.batch(ROWS)? {
+        for (all, more) in decisions.iter_mut().zip(model.decisions(&data)) {
+            all.extend(more);
+        }
+        labels.extend(data.labels());
+    }
+    progress.finish_and_clear();
+    tell_skipped(&reader);
+    if labels.is_empty() {
+        bail!(Usage(format!(
+            "{}: there is no sample in it to hold the model against",
+            arguments.data.display()
+        )));
+    }
+    let strange = labels.iter().find(|label| !model.classes.is_empty() && !model.classes.contains(label));
+    if let Some(strange) = strange {
+        let classes: Vec<String> = model.classes.iter().take(10).map(f64::to_string).collect();
+        let more = if model.classes.len() > 10 { ", …" } else { "" };
+        bail!(Usage(format!(
+            "{}: a sample is of class {strange}, the model knows {}{more}\n  evaluate on data of the model's classes",
+            arguments.data.display(),
+            classes.join(", ")
+        )));
+    }
+    let figures = figures(&model, &decisions, &labels);
+    match arguments.format {
+        Format::Json => {
+            let samples = ("samples", labels.len() as f64);
+            // What cannot be said (NaN) is null.
+            let figures: BTreeMap<_, _> =
+                figures.iter().map(|(name, value)| (*name, *value)).chain([samples]).collect();
+            print_json(&figures)?;
+        }
+        Format::Text => {
+            let mut text = format!("{:<20} {:>12}\n", "samples", labels.len());
+            for (name, value) in figures {
+                // Writing to a string cannot fail.
+                let _ = match value.is_nan() {
+                    true => writeln!(text, "{:<20} {:>12}", name.replace('_', " "), "-"),
+                    false => writeln!(text, "{:<20} {value:>12.6}", name.replace('_', " ")),
+                };
+            }
+            print_text(&text)?;
+        }
+    }
+    Ok(Status::Held)
+}
+
+/// Names and values of what is said of predictions.
+pub(super) fn figures(
+    model: &SavedModel,
+    decisions: &[Vec<f64>],
+    labels: &[f64],
+) -> Vec<(&'static str, f64)> {
+    match (&model.classes[..], decisions) {
+        ([], [told]) => {
+            let Regressed { rmse, mean_absolute_error, r2 } = Regressed::of(told, labels);
+            vec![("rmse", rmse), ("mean_absolute_error", mean_absolute_error), ("r2", r2)]
+        }
+        (&[_, high], [told]) => {
+            let told = Classified::of(told, &against_rest(labels, high));
+            let mut figures = vec![
+                ("accuracy", told.accuracy),
+                ("precision", told.precision),
+                ("recall", told.recall),
+                ("area_under_curve", told.area_under_curve),
+            ];
+            if model.probabilities(decisions).is_some() {
+                figures.push(("log_loss", told.log_loss));
+            }
+            figures
+        }
+        (classes, _) => {
+            let told = model.labels(decisions);
+            let right = told.iter().zip(labels).filter(|(told, label)| told == label).count();
+            let mut figures = vec![("accuracy", right as f64 / labels.len() as f64)];
+            if let Some(probabilities) = model.probabilities(decisions) {
+                let of = |(told, label): (&Vec<f64>, &f64)| {
+                    let class = classes.iter().position(|class| class == label);
+                    // A probability of 0 costs what the least one costs.
+                    -class.map_or(0.0, |class| told[class]).max(f64::MIN_POSITIVE).ln()
+                };
+                let sum: f64 = probabilities.iter().zip(labels).map(of).sum();
+                figures.push(("log_loss", sum / labels.len() as f64));
+            }
+            figures
+        }
+    }
+}

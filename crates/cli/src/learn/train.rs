@@ -1,0 +1,340 @@
+//! `isochrone learn train`.
+
+use super::arguments::{Steps, Train as Arguments};
+use super::told::Told;
+use super::{against_rest, batches, distinct, numbering, open, options, predict, tell_skipped, threads};
+use crate::arguments::Format;
+use crate::output::{bar, print_json, print_text};
+use crate::{Status, Usage};
+use anyhow::bail;
+use isochrone_core::Random;
+use isochrone_learn::plan::Plan;
+use isochrone_learn::saved::{SavedModel, SavedTask};
+use isochrone_learn::tasks::{Factorisation, Linear, Loss, decisions};
+use isochrone_learn::{Dataset, Mode, Model, Options, Schedule, Scheme, Task, train};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Runs the verb.
+pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    check(&arguments)?;
+    if let Some(rows) = arguments.batch_rows {
+        let (told, model) = batches::run(&arguments, rows)?;
+        return finish(&arguments, &told, &model);
+    }
+    let input = options(&arguments.input)?;
+    let begun = Instant::now();
+    let (mut reader, progress) = open(&arguments.data, &input)?;
+    // A plan of all samples costs next to nothing while they are parsed.
+    let planned = arguments.scheme == Scheme::Cop
+        && arguments.plan.is_none()
+        && arguments.rank.is_none()
+        && arguments.held_out.is_none()
+        && !arguments.first_epoch;
+    let (data, plan) = match planned {
+        true => reader.all_planned().map(|(data, plan)| (data, Some(plan)))?,
+        false => (reader.all()?, None),
+    };
+    progress.finish_and_clear();
+    tell_skipped(&reader);
+    let mut told = Told {
+        samples: data.len() as u64,
+        features: data.width(),
+        values: data.entries() as u64,
+        reading: begun.elapsed().as_secs_f64(),
+        ..Told::default()
+    };
+    let model = learn(&arguments, &data, plan, numbering(&input, &reader), &mut told)?;
+    finish(&arguments, &told, &model)
+}
+
+/// What numbers cannot mean.
+fn check(arguments: &Arguments) -> anyhow::Result<()> {
+    let wrong = |flag: &str, number: f64, right: &str| bail!(Usage(format!("--{flag} {number}: {right}")));
+    let Arguments { alpha, l1_ratio, step, decay, .. } = *arguments;
+    if !(alpha >= 0.0 && alpha.is_finite()) {
+        return wrong("alpha", alpha, "a strength is a number from 0 on");
+    }
+    if !(0.0..=1.0).contains(&l1_ratio) {
+        return wrong("l1-ratio", l1_ratio, "a share is a number from 0 to 1");
+    }
+    if !(step > 0.0 && step.is_finite()) {
+        return wrong("step", step, "a step is a number above 0");
+    }
+    if !(decay > 0.0 && decay <= 1.0) {
+        return wrong("decay", decay, "a step shrinks by a factor above 0, up to 1");
+    }
+    if let Some(share) = arguments.held_out
+        && !(share > 0.0 && share < 100.0)
+    {
+        return wrong("held-out", share, "a share is between 0 and 100 percent");
+    }
+    if arguments.schedule == Steps::Optimal && alpha == 0.0 {
+        return wrong("alpha", alpha, "--schedule optimal takes its steps from alpha, which must be above 0");
+    }
+    if arguments.first_epoch && arguments.scheme != Scheme::Cop {
+        bail!(Usage(format!("--first-epoch is for --scheme cop; {} needs no plan", arguments.scheme)));
+    }
+    Ok(())
+}
+
+pub(super) fn linear(arguments: &Arguments, samples: usize) -> Linear {
+    let task = Linear { intercept: !arguments.no_intercept, ..Linear::new(arguments.loss) };
+    task.penalised(arguments.alpha, arguments.l1_ratio, samples)
+}
+
+pub(super) fn factorisation(arguments: &Arguments, rank: usize, samples: usize) -> Factorisation {
+    let Linear { l2, l1, intercept, .. } = linear(arguments, samples);
+    Factorisation { rank, l2, l1, intercept }
+}
+
+pub(super) fn execution(arguments: &Arguments) -> Options {
+    let schedule = match arguments.schedule {
+        Steps::Geometric => Schedule::Geometric { initial: arguments.step, decay: arguments.decay },
+        Steps::Constant => Schedule::Constant(arguments.step),
+        Steps::InverseScaling => Schedule::InverseScaling { initial: arguments.step, power: arguments.power },
+        Steps::Optimal => Linear::new(arguments.loss).optimal(arguments.alpha),
+    };
+    Options {
+        scheme: arguments.scheme,
+        threads: threads(arguments.threads),
+        epochs: arguments.epochs,
+        schedule,
+        mode: if arguments.carry { Mode::Carry } else { Mode::Reset },
+        first_epoch: arguments.first_epoch,
+        ..Options::default()
+    }
+}
+
+/// The labels of the classes; none of a regression.
+pub(super) fn classes(arguments: &Arguments, found: Vec<f64>) -> anyhow::Result<Vec<f64>> {
+    if let [only] = found[..] {
+        bail!(Usage(format!(
+            "{}: all samples are of class {only}; there must be two classes to tell apart\n  for numbers use --loss squared",
+            arguments.data.display()
+        )));
+    }
+    Ok(found)
+}
+
+/// Whether labels are classes.
+pub(super) fn classifies(arguments: &Arguments) -> bool {
+    arguments.rank.is_none() && arguments.loss != Loss::Squared
+}
+
+/// Labels for each plane: of two classes one plane, for the higher.
+pub(super) fn planes(classes: &[f64], labels: &[f64]) -> Vec<Vec<f64>> {
+    match *classes {
+        [] => vec![labels.to_vec()],
+        [_, high] => vec![against_rest(labels, high)],
+        _ => classes.iter().map(|&class| against_rest(labels, class)).collect(),
+    }
+}
+
+/// Learns all planes from data in memory.
+fn learn(
+    arguments: &Arguments,
+    data: &Dataset<'_>,
+    plan: Option<Plan>,
+    numbering: isochrone_learn::saved::Numbering,
+    told: &mut Told,
+) -> anyhow::Result<SavedModel> {
+    let mut found = Vec::new();
+    if classifies(arguments) {
+        distinct(data, &mut found)?;
+        found = classes(arguments, found)?;
+    }
+    let (training, held) = split(arguments, data)?;
+    let options = execution(arguments);
+    (told.scheme, told.threads) = (options.scheme.to_string(), options.threads.get());
+    let setting = Setting { arguments, options };
+    told.classes.clone_from(&found);
+    let (task, models) = match arguments.rank {
+        Some(rank) => {
+            let task = factorisation(arguments, rank.get(), training.len());
+            task.check(data)?;
+            let plan = prepared(arguments, &task, &training, plan, told)?;
+            let begin = Model { parameters: task.initial(data.width(), arguments.seed), intercept: 0.0 };
+            let held = held.as_ref().map(|held| held.borrowed());
+            let loss = |model: &Model| {
+                let held = held.as_ref()?;
+                let predictions = task.predictions(held, &model.parameters, model.intercept);
+                Some(mean_loss(Loss::Squared, &predictions, held.labels()))
+            };
+            let (model, _) = one(&task, &training, plan.as_ref(), begin, &setting, &loss, told)?;
+            told.objective = Some(task.objective(&training, &model.parameters, model.intercept));
+            (SavedTask::Factorisation(task), vec![model])
+        }
+        None => {
+            let task = linear(arguments, training.len());
+            let mut plan = prepared(arguments, &task, &training, plan, told)?;
+            let held_planes = held.as_ref().map(|held| planes(&found, held.labels()));
+            let mut models = Vec::new();
+            let mut objectives = 0.0;
+            for (plane, labels) in planes(&found, training.labels()).into_iter().enumerate() {
+                let of_plane = training.with_labels(labels)?;
+                let held = held.as_ref().zip(held_planes.as_ref().map(|planes| &planes[plane]));
+                let loss = |model: &Model| {
+                    let (held, labels) = held?;
+                    let predictions = decisions(held, &model.parameters, model.intercept);
+                    Some(mean_loss(task.loss, &predictions, labels))
+                };
+                let begin = Model::zeros(&task, data.width());
+                let (model, made) = one(&task, &of_plane, plan.as_ref(), begin, &setting, &loss, told)?;
+                // A plan that the first class made, in its first epoch, serves the others.
+                plan = plan.or(made);
+                let objective = task.objective(&of_plane, &model.parameters, model.intercept);
+                descended(&task, &of_plane, objective)?;
+                objectives += objective;
+                models.push(model);
+            }
+            told.objective = Some(objectives / models.len() as f64);
+            (SavedTask::Linear(task), models)
+        }
+    };
+    let epochs = u64::from(told.epochs);
+    let count = models.len() as u64;
+    told.rate(training.len() as u64 * epochs * count, training.entries() as u64 * epochs * count);
+    let model = SavedModel {
+        task,
+        features: data.width(),
+        classes: found,
+        models,
+        seen: training.len() as u64 * epochs,
+        numbering,
+    };
+    told.figures = predict::figures(&model, &model.decisions(&training), training.labels());
+    Ok(model)
+}
+
+/// What was asked for, in two forms.
+struct Setting<'a> {
+    arguments: &'a Arguments,
+    options: Options,
+}
+
+/// The samples to learn from, and those kept out.
+fn split<'a>(
+    arguments: &Arguments,
+    data: &'a Dataset<'_>,
+) -> anyhow::Result<(Dataset<'a>, Option<Dataset<'static>>)> {
+    let Some(share) = arguments.held_out else { return Ok((data.borrowed(), None)) };
+    let mut random = Random::seeded(arguments.seed);
+    let (mut kept, mut out) = (Vec::new(), Vec::new());
+    for row in 0..data.len() {
+        if random.chance(share / 100.0) { out.push(row) } else { kept.push(row) }
+    }
+    if kept.is_empty() || out.is_empty() {
+        let samples = data.len();
+        bail!(Usage(format!(
+            "--held-out {share}: of {samples} samples that leaves {} to learn from and {} to keep out",
+            kept.len(),
+            out.len()
+        )));
+    }
+    Ok((data.select(&kept), Some(data.select(&out))))
+}
+
+/// The plan that a file holds, that was made while reading, or that is made now; none where the scheme needs none.
+fn prepared<T: Task>(
+    arguments: &Arguments,
+    task: &T,
+    data: &Dataset<'_>,
+    plan: Option<Plan>,
+    told: &mut Told,
+) -> anyhow::Result<Option<Plan>> {
+    if let Some(path) = &arguments.plan {
+        return match Plan::load_for(path, task, data) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(error) => Err(anyhow::Error::from(error).context(path.display().to_string())),
+        };
+    }
+    if plan.is_some() || arguments.scheme != Scheme::Cop || arguments.first_epoch {
+        return Ok(plan);
+    }
+    let begun = Instant::now();
+    let plan = Plan::in_blocks(task, data, threads(arguments.threads))?;
+    told.planning += begun.elapsed().as_secs_f64();
+    Ok(Some(plan))
+}
+
+fn mean_loss(loss: Loss, predictions: &[f64], labels: &[f64]) -> f64 {
+    let sum: f64 = predictions.iter().zip(labels).map(|(told, label)| loss.value(*told, *label)).sum();
+    sum / labels.len() as f64
+}
+
+/// Learns one plane. With samples kept out, the best model by their loss is what stays.
+fn one<T: Task>(
+    task: &T,
+    data: &Dataset<'_>,
+    plan: Option<&Plan>,
+    begin: Model,
+    setting: &Setting<'_>,
+    held_loss: &dyn Fn(&Model) -> Option<f64>,
+    told: &mut Told,
+) -> anyhow::Result<(Model, Option<Plan>)> {
+    let Setting { arguments, options } = setting;
+    let progress = bar("learning", u64::from(options.epochs));
+    let mut model = begin;
+    let mut best: Option<(f64, Model)> = None;
+    let mut since = 0;
+    let mut report = train(task, data, plan, &mut model, options, &mut |end| {
+        progress.set_position(u64::from(end.epoch));
+        if arguments.held_out.is_none() {
+            return ControlFlow::Continue(());
+        }
+        let Some(loss) = held_loss(end.model()) else { return ControlFlow::Continue(()) };
+        if best.as_ref().is_none_or(|(least, _)| loss < *least) {
+            best = Some((loss, end.model().clone()));
+            since = 0;
+        } else {
+            since += 1;
+        }
+        if since >= arguments.patience { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    progress.finish_and_clear();
+    if let Some((loss, kept)) = best {
+        told.held_out_loss = Some(told.held_out_loss.map_or(loss, |other| other.max(loss)));
+        model = kept;
+    }
+    converged(&model)?;
+    told.add(&report);
+    Ok((model, report.plan.take()))
+}
+
+/// Whether all numbers of a model are finite.
+pub(super) fn converged(model: &Model) -> anyhow::Result<()> {
+    if model.parameters.iter().chain([&model.intercept]).all(|number| number.is_finite()) {
+        return Ok(());
+    }
+    bail!(Usage(
+        "the model diverged: its numbers grew beyond all bounds\n  take smaller steps (--step 0.01), or scale the values of \
+         the samples to about 1"
+            .to_owned()
+    ))
+}
+
+/// Whether a model is not far worse than none: steps that are too large need not end in infinities.
+fn descended(task: &Linear, data: &Dataset<'_>, objective: f64) -> anyhow::Result<()> {
+    let nothing = mean_loss(task.loss, &vec![0.0; data.len()], data.labels());
+    if objective <= 10.0 * nothing + 1.0 {
+        return Ok(());
+    }
+    bail!(Usage(format!(
+        "the model diverged: its objective is {objective:.3e}, that of a model of zeros {nothing:.3}\n  take smaller steps \
+         (--step 0.01), or scale the values of the samples to about 1"
+    )))
+}
+
+/// Saves the model and prints what came of it.
+fn finish(arguments: &Arguments, told: &Told, model: &SavedModel) -> anyhow::Result<Status> {
+    model.save(&arguments.model)?;
+    match arguments.format {
+        Format::Json => print_json(&told.json())?,
+        Format::Text => {
+            print_text(&told.text())?;
+            print_text(&format!("model            {}\n", arguments.model.display()))?;
+        }
+    }
+    Ok(Status::Held)
+}

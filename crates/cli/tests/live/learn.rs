@@ -1,0 +1,314 @@
+//! `isochrone learn`: what is printed, what files hold, and what is said of wrong input.
+
+use super::processes::outcome;
+use expect_test::{Expect, expect};
+use std::fs;
+use std::path::Path;
+
+/// Two classes that one feature tells apart, in a file that counts from 1.
+fn samples(folder: &Path) -> String {
+    let text: String = (0..60)
+        .map(|row| {
+            let (label, sign) = if row % 3 == 0 { (4, -1.0) } else { (7, 1.0) };
+            format!("{label} 1:{} {}:1 # row {row}\n", sign * (1.0 + f64::from(row % 5)), row % 4 + 2)
+        })
+        .collect();
+    let path = folder.join("data.svm");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn at(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// Runs `isochrone learn`; its status, and what it printed without the folder's path and without times.
+fn learn(folder: &Path, words: &[&str]) -> (i32, String) {
+    let (status, out, err) = outcome([&["learn"], words].concat());
+    let timed = ["reading ", "planning ", "learning ", "waits "];
+    let all = (out + &err).replace(folder.to_str().unwrap(), "FOLDER");
+    let lines = all.lines().filter(|line| !timed.iter().any(|name| line.starts_with(name)));
+    (status, lines.map(|line| format!("{}\n", line.trim_end())).collect())
+}
+
+fn says(folder: &Path, words: &[&str], status: i32, expected: Expect) {
+    let (found, said) = learn(folder, words);
+    expected.assert_eq(&said);
+    assert_eq!(found, status, "{said}");
+}
+
+#[test]
+fn from_a_file_to_a_model_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model, plan) = (samples(folder), at(folder, "a.model"), at(folder, "a.plan"));
+    says(
+        folder,
+        &["plan", &data, "--out", &plan, "--threads", "4"],
+        0,
+        expect![[r#"
+        samples      60
+        operations   240 (reads and writes)
+        parameters   5 touched, of 5
+        depth        60 (the longest chain of samples that wait for one another)
+        parallelism  1.00 (samples / depth)
+        plan         480 bytes, 4.00 for a read and a write
+        sharing      1.0000 (probability that two samples share a feature)
+
+        this data is a chain: 60 of its 60 samples must be learnt from one after the other, so one thread is as fast as it gets; feature 0 is in 100% of the samples and makes 100% of the chain's waits: if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting
+        wrote FOLDER/a.plan
+    "#]],
+    );
+    says(
+        folder,
+        &["train", &data, "--model", &model, "--loss", "logistic", "--threads", "2", "--plan", &plan],
+        0,
+        expect![[r#"
+            data             60 samples, 5 features, 120 values, 2 classes
+            scheme           cop, 2 threads, 20 epochs
+            objective        0.014117
+            accuracy         1.000000
+            precision        1.000000
+            recall           1.000000
+            area under curve 1.000000
+            log loss         0.013754
+            model            FOLDER/a.model
+        "#]],
+    );
+    says(
+        folder,
+        &["evaluate", &data, "--model", &model],
+        0,
+        expect![[r#"
+        samples                        60
+        accuracy                 1.000000
+        precision                1.000000
+        recall                   1.000000
+        area under curve         1.000000
+        log loss                 0.013754
+    "#]],
+    );
+    let (status, told) = learn(folder, &["predict", &data, "--model", &model]);
+    assert_eq!((status, told.lines().take(4).collect::<Vec<_>>()), (0, vec!["4", "7", "7", "4"]));
+    let words = ["predict", &data, "--model", &model, "--what", "probability", "--out", &at(folder, "told")];
+    assert_eq!(learn(folder, &words), (0, String::new()));
+    let told = fs::read_to_string(folder.join("told")).unwrap();
+    let first: Vec<f64> = told.lines().next().unwrap().split(' ').map(|word| word.parse().unwrap()).collect();
+    assert!(
+        told.lines().count() == 60 && first[0] > 0.5 && (first[0] + first[1] - 1.0).abs() < 1e-12,
+        "{told}"
+    );
+    let (status, json) = learn(folder, &["evaluate", &data, "--model", &model, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, &json["accuracy"], &json["samples"]), (0, &1.0.into(), &60.0.into()));
+}
+
+/// The same file, byte for byte, whatever learnt it: the command's half of T-COP-10.
+#[test]
+fn schemes_and_threads_do_not_show_in_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let data = at(folder, "kdda.svm.zst");
+    let (status, said) = learn(folder, &["generate", "kdda", "--scale", "1024", "--out", &data]);
+    assert!(
+        status == 0 && said.contains("sharing") && said.contains("samples                      8210"),
+        "{said}"
+    );
+    let model = |words: &[&str]| {
+        let path = at(folder, "some.model");
+        let words = [&["train", &data, "--model", &path, "--epochs", "3"], words].concat();
+        let (status, said) = learn(folder, &words);
+        assert_eq!(status, 0, "{said}");
+        fs::read(path).unwrap()
+    };
+    let one = model(&["--scheme", "serial"]);
+    for words in [&["--threads", "1"][..], &["--threads", "4"], &["--scheme", "hogwild", "--threads", "1"]] {
+        assert!(model(words) == one, "{words:?}");
+    }
+    let lots = ["--no-intercept", "--l1-ratio", "0.5", "--schedule", "optimal", "--held-out", "20"];
+    let serial = model(&[&lots[..], &["--scheme", "serial"]].concat());
+    assert!(model(&[&lots[..], &["--threads", "3"]].concat()) == serial);
+    let batched = model(&["--batch-rows", "500", "--scheme", "serial"]);
+    assert!(model(&["--batch-rows", "500", "--threads", "3"]) == batched);
+    assert!(batched != one, "penalties and intercept are those of each batch");
+}
+
+#[test]
+fn classes_cells_and_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = at(folder, "a.model");
+    let three: String = (0..90).map(|row| format!("{} {}:1 9:0.1\n", row % 3, row % 3 + 1)).collect();
+    let data = at(folder, "three.svm");
+    fs::write(&data, three).unwrap();
+    says(
+        folder,
+        &["train", &data, "--model", &model, "--threads", "2"],
+        0,
+        expect![[r#"
+            data             90 samples, 9 features, 180 values, 3 classes
+            scheme           cop, 2 threads, 20 epochs
+            objective        0.000158
+            accuracy         1.000000
+            model            FOLDER/a.model
+        "#]],
+    );
+    let cells: String = (0..200)
+        .map(|cell| {
+            let (row, column) = (cell % 10, cell * 7 % 13);
+            format!(
+                "{} {}:1 {}:1\n",
+                f64::from(row % 3 + 1) * f64::from(column % 2 + 1),
+                row + 1,
+                column + 11
+            )
+        })
+        .collect();
+    let data = at(folder, "cells.svm");
+    fs::write(&data, cells).unwrap();
+    let words = ["train", &data, "--model", &model, "--rank", "3", "--alpha", "1e-5", "--epochs", "200"];
+    let (status, said) =
+        learn(folder, &[&words[..], &["--decay", "1", "--format", "json", "--threads", "2"]].concat());
+    assert_eq!(status, 0, "{said}");
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(told["figures"]["rmse"].as_f64().unwrap() < 0.1, "{said}");
+    let (status, said) = learn(folder, &["evaluate", &data, "--model", &model]);
+    assert!(status == 0 && said.contains("rmse") && said.contains("r2"), "{said}");
+}
+
+#[test]
+fn wrong_input_is_told_with_what_would_be_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (samples(folder), at(folder, "a.model"));
+    let train = |words: &[&str], expected| {
+        says(folder, &[&["train", &data, "--model", &model], words].concat(), 2, expected);
+    };
+    train(
+        &["--loss", "huber"],
+        expect![[r#"
+        error: invalid value 'huber' for '--loss <LOSS>': no loss is called `huber`; there are hinge, squared-hinge, logistic and squared
+
+        For more information, try '--help'.
+    "#]],
+    );
+    train(
+        &["--scheme", "ideal"],
+        expect![[r#"
+        error: invalid value 'ideal' for '--scheme <SCHEME>': there is no scheme "ideal": use serial, cop, hogwild, locking or occ
+
+        For more information, try '--help'.
+    "#]],
+    );
+    train(
+        &["--l1-ratio", "2"],
+        expect![[r#"
+        isochrone: --l1-ratio 2: a share is a number from 0 to 1
+    "#]],
+    );
+    train(
+        &["--rank", "2"],
+        expect![[r#"
+        isochrone: the model diverged: its numbers grew beyond all bounds
+          take smaller steps (--step 0.01), or scale the values of the samples to about 1
+    "#]],
+    );
+    train(
+        &["--features", "3"],
+        expect![[r#"
+            isochrone: FOLDER/data.svm:3:7: `4:1`: expected an index of at most 3
+        "#]],
+    );
+    train(
+        &["--loss", "squared", "--step", "1000"],
+        expect![[r#"
+            isochrone: the model diverged: its objective is 1.760e30, that of a model of zeros 19.000
+              take smaller steps (--step 0.01), or scale the values of the samples to about 1
+        "#]],
+    );
+    let bad = at(folder, "bad.svm");
+    fs::write(&bad, "1 1:1\n1 1:1 x\n-1 2:1 2:3\n-1 3:1\n").unwrap();
+    says(
+        folder,
+        &["train", &bad, "--model", &model],
+        2,
+        expect![[r#"
+        isochrone: FOLDER/bad.svm:2:7: `x`: expected INDEX:VALUE, e.g. 3:0.5
+    "#]],
+    );
+    says(
+        folder,
+        &["train", &bad, "--model", &model, "--skip-errors", "2", "--threads", "1"],
+        0,
+        expect![[r#"
+            data             2 samples, 3 features, 2 values, 2 classes
+            scheme           cop, 1 thread, 20 epochs
+            objective        0.121726
+            accuracy         1.000000
+            precision        1.000000
+            recall           1.000000
+            area under curve 1.000000
+            model            FOLDER/a.model
+            isochrone: 2 wrong lines were left out:
+              FOLDER/bad.svm:2:7: `x`: expected INDEX:VALUE, e.g. 3:0.5
+              FOLDER/bad.svm:3:8: `2:3`: expected each index once in a line
+        "#]],
+    );
+    says(
+        folder,
+        &["plan", &at(folder, "none.svm")],
+        2,
+        expect![[r#"
+        isochrone: FOLDER/none.svm: cannot read it: No such file or directory (os error 2)
+    "#]],
+    );
+    let plan = at(folder, "a.plan");
+    assert_eq!(learn(folder, &["plan", &data, "--out", &plan]).0, 0);
+    says(
+        folder,
+        &["train", &bad, "--skip-errors", "2", "--model", &model, "--plan", &plan],
+        2,
+        expect![[r#"
+            isochrone: 2 wrong lines were left out:
+              FOLDER/bad.svm:2:7: `x`: expected INDEX:VALUE, e.g. 3:0.5
+              FOLDER/bad.svm:3:8: `2:3`: expected each index once in a line
+            isochrone: FOLDER/a.plan: the plan is of other data (it has 60 samples, the data 2): plan this data
+        "#]],
+    );
+    says(
+        folder,
+        &["predict", &data, "--model", &data],
+        2,
+        expect![[r#"
+        isochrone: FOLDER/data.svm: this is not a model: models begin with `isomodel`, and `isochrone learn train` writes them
+    "#]],
+    );
+    says(
+        folder,
+        &["predict", &data, "--model", &model, "--what", "probability"],
+        2,
+        expect![[r#"
+        isochrone: --what probability: the decisions of FOLDER/a.model are no log-odds
+          train with --loss logistic
+    "#]],
+    );
+    says(
+        folder,
+        &["evaluate", &data, "--model", &model],
+        2,
+        expect![[r#"
+        isochrone: FOLDER/data.svm: a sample is of class 4, the model knows -1, 1
+          evaluate on data of the model's classes
+    "#]],
+    );
+    says(
+        folder,
+        &["generate", "rcv1"],
+        2,
+        expect![[r#"
+        error: invalid value 'rcv1' for '<RECIPE>': no data is called `rcv1`; there are kdda, kddb, imdb, and hotspot:FEATURES, e.g. hotspot:10000
+
+        For more information, try '--help'.
+    "#]],
+    );
+}

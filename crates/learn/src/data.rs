@@ -1,0 +1,599 @@
+//! Samples in compressed sparse rows, owned or borrowed from whoever has them.
+
+use std::borrow::Cow;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A number of a sample as it is stored: `f32` or `f64`.
+pub trait Value: Copy + Send + Sync + 'static {
+    /// The number that is computed with.
+    fn wide(self) -> f64;
+}
+
+impl Value for f32 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Value for f64 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+}
+
+/// The numbers of all samples, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values<'a> {
+    /// Single precision: four bytes a number.
+    F32(Cow<'a, [f32]>),
+    /// Double precision: eight bytes a number.
+    F64(Cow<'a, [f64]>),
+}
+
+impl Values<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::F32(values) => values.len(),
+            Values::F64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn at(&self, entry: usize) -> f64 {
+        match self {
+            Values::F32(values) => values[entry].wide(),
+            Values::F64(values) => values[entry],
+        }
+    }
+}
+
+/// Numbers that are looked at before it is asked whether one was wrong.
+const RUN: usize = 1024;
+
+fn all_finite<V: Value>(values: &[V]) -> bool {
+    // 0 times what is not finite is not 0.
+    values.chunks(RUN).all(|run| run.iter().fold(true, |all, value| all & (value.wide() * 0.0 == 0.0)))
+}
+
+/// What is wrong with samples. Rows and entries count from 0.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DataError {
+    /// The offsets do not describe rows.
+    #[error(
+        "offsets[{at}] is {found}: offsets begin with 0, never fall, and end with the number of entries, {entries}"
+    )]
+    Offsets {
+        /// Place among the offsets.
+        at: usize,
+        /// What stands there.
+        found: u64,
+        /// Number of entries.
+        entries: usize,
+    },
+    /// The parts do not fit one another.
+    #[error("{what}: {found}, where {wanted} are wanted")]
+    Length {
+        /// Which part.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length it must have.
+        wanted: usize,
+    },
+    /// A feature beyond the last one.
+    #[error("row {row} has feature {feature}, but there are {width} features (0 to {})", width.saturating_sub(1))]
+    Feature {
+        /// The sample.
+        row: usize,
+        /// Its feature.
+        feature: u32,
+        /// Number of features.
+        width: u32,
+    },
+    /// A feature twice in a sample.
+    #[error("row {row} has feature {feature} more than once: sum or drop the repetitions first")]
+    Repeated {
+        /// The sample.
+        row: usize,
+        /// The feature.
+        feature: u32,
+    },
+    /// A value or label that is not a finite number.
+    #[error("row {row}: {what} is {found}, which cannot be learnt from")]
+    NotFinite {
+        /// The sample.
+        row: usize,
+        /// `the label`, or `the value of feature …`.
+        what: String,
+        /// What it is.
+        found: f64,
+    },
+    /// More samples than transactions can be counted.
+    #[error("{0} samples are more than the 4294967294 that one set can have")]
+    TooMany(usize),
+}
+
+/// A set of labelled sparse samples: n rows over `width` features (the d of the literature), in CSR form.
+///
+/// Whatever made it, each row names a feature at most once, all features are below `width`, and all numbers are finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset<'a> {
+    offsets: Cow<'a, [u64]>,
+    features: Cow<'a, [u32]>,
+    values: Values<'a>,
+    labels: Cow<'a, [f64]>,
+    width: u32,
+}
+
+impl<'a> Dataset<'a> {
+    /// Checks the parts and takes them: `offsets` has n + 1 numbers, row `i` has the entries `offsets[i]..offsets[i + 1]`
+    /// of `features` and `values`, and `labels[i]`.
+    pub fn new(
+        offsets: impl Into<Cow<'a, [u64]>>,
+        features: impl Into<Cow<'a, [u32]>>,
+        values: Values<'a>,
+        labels: impl Into<Cow<'a, [f64]>>,
+        width: u32,
+    ) -> Result<Dataset<'a>, DataError> {
+        let data = Dataset {
+            offsets: offsets.into(),
+            features: features.into(),
+            values,
+            labels: labels.into(),
+            width,
+        };
+        data.check()?;
+        Ok(data)
+    }
+
+    /// Of parts that are sound by how they were made.
+    pub(crate) fn sound(
+        offsets: Vec<u64>,
+        features: Vec<u32>,
+        values: Values<'a>,
+        labels: Vec<f64>,
+        width: u32,
+    ) -> Dataset<'a> {
+        let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
+        let data = Dataset { offsets, features, values, labels, width };
+        debug_assert_eq!(data.check(), Ok(()));
+        data
+    }
+
+    /// One after the other, over `width` features, which none of them exceeds. Values are of single precision if all are.
+    ///
+    /// # Panics
+    ///
+    /// Where `width` is less than that of a part.
+    pub fn concatenated(parts: &[Dataset<'_>], width: u32) -> Dataset<'static> {
+        let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
+        features.reserve_exact(parts.iter().map(Dataset::entries).sum());
+        for part in parts {
+            assert!(part.width <= width, "{width} features are fewer than the {} of a part", part.width);
+            let base = features.len() as u64;
+            offsets.extend(part.offsets[1..].iter().map(|offset| base + offset));
+            features.extend_from_slice(&part.features);
+            labels.extend_from_slice(&part.labels);
+        }
+        let single = parts.iter().all(|part| matches!(part.values, Values::F32(_)));
+        let values = if single {
+            let mut all = Vec::with_capacity(features.len());
+            for part in parts {
+                if let Values::F32(values) = &part.values {
+                    all.extend_from_slice(values);
+                }
+            }
+            Values::F32(all.into())
+        } else {
+            let mut all = Vec::with_capacity(features.len());
+            for part in parts {
+                all.extend((0..part.entries()).map(|entry| part.values.at(entry)));
+            }
+            Values::F64(all.into())
+        };
+        Dataset::sound(offsets, features, values, labels, width)
+    }
+
+    fn check(&self) -> Result<(), DataError> {
+        let (entries, offsets) = (self.features.len(), &self.offsets);
+        if offsets.first() != Some(&0) {
+            return Err(DataError::Offsets { at: 0, found: offsets.first().copied().unwrap_or(0), entries });
+        }
+        let falls = offsets.windows(2).position(|pair| pair[1] < pair[0] || pair[1] > entries as u64);
+        if let Some(at) = falls {
+            return Err(DataError::Offsets { at: at + 1, found: offsets[at + 1], entries });
+        }
+        let last = offsets.len() - 1;
+        if offsets[last] != entries as u64 {
+            return Err(DataError::Offsets { at: last, found: offsets[last], entries });
+        }
+        if last >= u32::MAX as usize {
+            return Err(DataError::TooMany(last));
+        }
+        if self.values.len() != entries {
+            return Err(DataError::Length { what: "values", found: self.values.len(), wanted: entries });
+        }
+        if self.labels.len() != last {
+            return Err(DataError::Length { what: "labels", found: self.labels.len(), wanted: last });
+        }
+        if self.in_order() {
+            return Ok(());
+        }
+        // The row that last named a feature, counted from 1: finds repetitions in rows that are not sorted.
+        let mut seen = Vec::new();
+        for row in 0..last {
+            let range = self.range(row);
+            if !self.labels[row].is_finite() {
+                let what = "the label".to_string();
+                return Err(DataError::NotFinite { row, what, found: self.labels[row] });
+            }
+            let features = &self.features[range.clone()];
+            let sorted = features.windows(2).all(|pair| pair[0] < pair[1]);
+            for (place, &feature) in features.iter().enumerate() {
+                if feature >= self.width {
+                    return Err(DataError::Feature { row, feature, width: self.width });
+                }
+                let value = self.values.at(range.start + place);
+                if !value.is_finite() {
+                    let what = format!("the value of feature {feature}");
+                    return Err(DataError::NotFinite { row, what, found: value });
+                }
+                if !sorted {
+                    if seen.is_empty() {
+                        seen = vec![0_u32; self.width as usize];
+                    }
+                    if std::mem::replace(&mut seen[feature as usize], row as u32 + 1) == row as u32 + 1 {
+                        return Err(DataError::Repeated { row, feature });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the features of each row ascend, all features exist and all numbers are finite: looked at in long runs, which
+    /// processors are good at, since nearly all data passes. Where each row begins and ends has been checked.
+    fn in_order(&self) -> bool {
+        let finite = match &self.values {
+            Values::F32(values) => all_finite(values),
+            Values::F64(values) => all_finite(values),
+        };
+        if !finite || !all_finite(&self.labels) {
+            return false;
+        }
+        // A feature that does not exceed the one before it may only be the first of its row.
+        let (mut falls, mut before) = (0, u32::MAX);
+        for run in self.features.chunks(RUN) {
+            let pairs = run.iter().zip(run.iter().skip(1));
+            let within: u32 = pairs.map(|(one, next)| u32::from(one >= next)).sum();
+            if !run.iter().fold(true, |all, &feature| all & (feature < self.width)) {
+                return false;
+            }
+            falls += within as usize + usize::from(before != u32::MAX && before >= run[0]);
+            before = run[run.len() - 1];
+        }
+        let mut starts = 0;
+        for pair in self.offsets.windows(2).filter(|pair| pair[0] > 0 && pair[0] < pair[1]) {
+            let at = pair[0] as usize;
+            starts += usize::from(self.features[at - 1] >= self.features[at]);
+        }
+        falls == starts
+    }
+
+    /// Number of samples, n.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Number of features, d.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Number of values stored in all samples together.
+    pub fn entries(&self) -> usize {
+        self.features.len()
+    }
+
+    /// Where each row begins, and where the last one ends: n + 1 numbers.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The features of all rows, one row after the other.
+    pub fn features(&self) -> &[u32] {
+        &self.features
+    }
+
+    /// The values of all rows, one row after the other.
+    pub fn values(&self) -> &Values<'a> {
+        &self.values
+    }
+
+    /// A label for each row.
+    pub fn labels(&self) -> &[f64] {
+        &self.labels
+    }
+
+    /// The entries of a row.
+    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// The features of a row.
+    pub fn row(&self, row: usize) -> &[u32] {
+        &self.features[self.range(row)]
+    }
+
+    /// Some of the samples: these rows, without a copy of their entries.
+    ///
+    /// # Panics
+    /// If there are not that many rows.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Dataset<'_> {
+        let entries = self.offsets[rows.start] as usize..self.offsets[rows.end] as usize;
+        let first = self.offsets[rows.start];
+        let offsets: Vec<u64> =
+            self.offsets[rows.start..=rows.end].iter().map(|offset| offset - first).collect();
+        Dataset {
+            offsets: Cow::Owned(offsets),
+            features: Cow::Borrowed(&self.features[entries.clone()]),
+            values: match &self.values {
+                Values::F32(values) => Values::F32(Cow::Borrowed(&values[entries])),
+                Values::F64(values) => Values::F64(Cow::Borrowed(&values[entries])),
+            },
+            labels: Cow::Borrowed(&self.labels[rows]),
+            width: self.width,
+        }
+    }
+
+    /// In how many samples each feature occurs (the degrees d_u of the specification): `width` numbers.
+    pub fn degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0; self.width as usize];
+        for &feature in self.features.iter() {
+            degrees[feature as usize] += 1;
+        }
+        degrees
+    }
+
+    /// Some of the samples, in this order, copied; rows count from 0.
+    ///
+    /// # Panics
+    ///
+    /// Where a row is beyond the last one.
+    pub fn select(&self, rows: &[usize]) -> Dataset<'static> {
+        let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
+        for &row in rows {
+            features.extend_from_slice(self.row(row));
+            offsets.push(features.len() as u64);
+            labels.push(self.labels[row]);
+        }
+        let entries = rows.iter().flat_map(|&row| self.range(row));
+        let values = match &self.values {
+            Values::F32(values) => Values::F32(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
+            Values::F64(values) => Values::F64(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
+        };
+        Dataset::sound(offsets, features, values, labels, self.width)
+    }
+
+    /// The same samples with other labels.
+    pub fn with_labels<'b>(&'b self, labels: impl Into<Cow<'b, [f64]>>) -> Result<Dataset<'b>, DataError> {
+        let labels = labels.into();
+        if labels.len() != self.len() {
+            return Err(DataError::Length { what: "labels", found: labels.len(), wanted: self.len() });
+        }
+        if let Some(row) = labels.iter().position(|label| !label.is_finite()) {
+            return Err(DataError::NotFinite { row, what: "the label".to_string(), found: labels[row] });
+        }
+        Ok(Dataset { labels, ..self.borrowed() })
+    }
+
+    /// The same samples without a copy of them.
+    pub fn borrowed(&self) -> Dataset<'_> {
+        Dataset {
+            offsets: Cow::Borrowed(&self.offsets),
+            features: Cow::Borrowed(&self.features),
+            values: match &self.values {
+                Values::F32(values) => Values::F32(Cow::Borrowed(values)),
+                Values::F64(values) => Values::F64(Cow::Borrowed(values)),
+            },
+            labels: Cow::Borrowed(&self.labels),
+            width: self.width,
+        }
+    }
+
+    /// The parts that [`Dataset::new`] takes. Nothing is copied that was owned.
+    pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Values<'a>, Vec<f64>, u32) {
+        (
+            self.offsets.into_owned(),
+            self.features.into_owned(),
+            self.values,
+            self.labels.into_owned(),
+            self.width,
+        )
+    }
+
+    /// What a plan of these samples depends on: rows, features and the number of features, not values nor labels.
+    /// So a plan serves every algorithm that touches the same parameters, and every class of a one-against-rest.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        hash.update(&self.width.to_le_bytes());
+        hash.update(&(self.len() as u64).to_le_bytes());
+        if cfg!(target_endian = "little") {
+            hash.update(bytemuck::cast_slice(&self.offsets));
+            hash.update(bytemuck::cast_slice(&self.features));
+        } else {
+            self.offsets.iter().for_each(|offset| hash.update(&offset.to_le_bytes()));
+            self.features.iter().for_each(|feature| hash.update(&feature.to_le_bytes()));
+        }
+        hash.digest()
+    }
+}
+
+/// The rows of a [`Dataset`] with the type of its values known: what executors and tasks read.
+#[derive(Copy, Clone, Debug)]
+pub struct Rows<'a, V> {
+    /// n + 1 offsets.
+    pub offsets: &'a [u64],
+    /// Features of all rows.
+    pub features: &'a [u32],
+    /// Values of all rows.
+    pub values: &'a [V],
+    /// Labels.
+    pub labels: &'a [f64],
+}
+
+impl<'a, V: Value> Rows<'a, V> {
+    /// The entries of this row.
+    #[inline(always)]
+    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// The sample of this row, counted from 0.
+    #[inline(always)]
+    pub fn sample(&self, row: usize) -> Sample<'a, V> {
+        let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        Sample {
+            features: &self.features[range.clone()],
+            values: &self.values[range],
+            label: self.labels[row],
+        }
+    }
+}
+
+/// One sample.
+#[derive(Copy, Clone, Debug)]
+pub struct Sample<'a, V> {
+    /// Its features, each once, in the order of the data.
+    pub features: &'a [u32],
+    /// Their values.
+    pub values: &'a [V],
+    /// What it is: a class of -1 or 1, or a number.
+    pub label: f64,
+}
+
+/// Runs `$body` with `$rows` bound to the [`Rows`] of a data set, whichever type its values have.
+#[macro_export]
+macro_rules! with_rows {
+    ($data:expr, $rows:ident => $body:expr) => {{
+        let data = $data;
+        match data.values() {
+            $crate::Values::F32(values) => {
+                let $rows = $crate::Rows {
+                    offsets: data.offsets(),
+                    features: data.features(),
+                    values: &values[..],
+                    labels: data.labels(),
+                };
+                $body
+            }
+            $crate::Values::F64(values) => {
+                let $rows = $crate::Rows {
+                    offsets: data.offsets(),
+                    features: data.features(),
+                    values: &values[..],
+                    labels: data.labels(),
+                };
+                $body
+            }
+        }
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(
+        offsets: &[u64],
+        features: &[u32],
+        values: &[f64],
+        labels: &[f64],
+    ) -> Result<Dataset<'static>, DataError> {
+        let values = Values::F64(values.to_vec().into());
+        Dataset::new(offsets.to_vec(), features.to_vec(), values, labels.to_vec(), 4)
+    }
+
+    #[test]
+    fn rows_are_what_was_given() {
+        let data = data(&[0, 2, 2, 3], &[3, 1, 0], &[1.0, 2.0, 3.0], &[1.0, -1.0, 1.0]).unwrap();
+        assert_eq!((data.len(), data.entries(), data.width()), (3, 3, 4));
+        assert_eq!((data.row(0), data.row(1), data.row(2)), (&[3, 1][..], &[][..], &[0][..]));
+        assert_eq!(data.degrees(), [1, 1, 0, 1]);
+        with_rows!(&data, rows => {
+            assert_eq!(rows.sample(2).values[0].wide(), 3.0);
+            assert_eq!(rows.sample(1).label, -1.0);
+        });
+    }
+
+    #[test]
+    fn samples_can_be_chosen() {
+        let whole = data(&[0, 2, 2, 3], &[3, 1, 0], &[1.0, 2.0, 3.0], &[1.0, -1.0, 0.5]).unwrap();
+        let chosen = data(&[0, 1, 3], &[0, 3, 1], &[3.0, 1.0, 2.0], &[0.5, 1.0]).unwrap();
+        assert_eq!(whole.select(&[2, 0]), chosen);
+        assert_eq!(Dataset::concatenated(&[whole.select(&[0]), whole.select(&[1, 2])], 4), whole);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let told = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
+        assert_eq!(
+            told(data(&[0, 3, 2], &[0, 1], &[1.0, 1.0], &[1.0, 1.0])),
+            "offsets[1] is 3: offsets begin with 0, never fall, and end with the number of entries, 2"
+        );
+        assert_eq!(
+            told(data(&[0, 1], &[4], &[1.0], &[1.0])),
+            "row 0 has feature 4, but there are 4 features (0 to 3)"
+        );
+        assert_eq!(
+            told(data(&[0, 1, 4], &[2, 3, 0, 3], &[1.0; 4], &[1.0; 2])),
+            "row 1 has feature 3 more than once: sum or drop the repetitions first"
+        );
+        assert_eq!(
+            told(data(&[0, 1], &[2], &[f64::NAN], &[1.0])),
+            "row 0: the value of feature 2 is NaN, which cannot be learnt from"
+        );
+        assert_eq!(told(data(&[0, 1], &[2], &[1.0], &[])), "labels: 0, where 1 are wanted");
+    }
+
+    /// The quick look and the slow one agree.
+    #[test]
+    fn rows_that_touch_and_rows_that_do_not_ascend() {
+        let ones = [1.0; 4];
+        let labels = [1.0; 4];
+        for (offsets, features, good) in [
+            (&[0, 2, 2, 4, 4][..], &[0, 3, 0, 1][..], true),
+            (&[0, 0, 2, 3, 4], &[2, 3, 3, 3], true),
+            (&[0, 4, 4, 4, 4], &[3, 2, 1, 0], true),
+            (&[0, 1, 4, 4, 4], &[3, 1, 0, 1], false),
+            (&[0, 0, 0, 0, 4], &[0, 1, 1, 2], false),
+        ] {
+            assert_eq!(data(offsets, features, &ones, &labels).is_ok(), good, "{offsets:?} {features:?}");
+        }
+        for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(data(&[0, 1, 2], &[1, 2], &[1.0, wrong], &[1.0, 1.0]).is_err());
+            assert!(data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, wrong]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_plan_depends_on_rows_and_features_only() {
+        let one = data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap();
+        let other = data(&[0, 1, 2], &[1, 2], &[5.0, 7.0], &[-1.0, 1.0]).unwrap();
+        let moved = data(&[0, 2, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap();
+        assert_eq!(one.fingerprint(), other.fingerprint());
+        assert_ne!(one.fingerprint(), moved.fingerprint());
+    }
+}

@@ -1,0 +1,460 @@
+//! How parameters lie in memory while threads work on them: a layout for each need.
+
+use super::prefetch::prefetch;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Values that all threads may read and write at any time, none of them torn.
+pub(crate) trait Cells: Sync {
+    /// Copies the values of a parameter to `out`, at the place of the `at`th parameter there.
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize);
+
+    /// Takes the values of a parameter from `from`, at the place of the `at`th parameter there.
+    fn store(&self, parameter: u32, from: &[f64], at: usize);
+
+    /// One over the number of samples that touch the parameter; 0 where the task did not ask.
+    fn weight(&self, parameter: u32) -> f32;
+
+    /// Asks for the parameter's memory.
+    fn prefetch(&self, parameter: u32);
+
+    /// Copies all values to `out`.
+    fn export(&self, out: &mut [f64]);
+}
+
+/// Cells with a word beside the values: a version, a lock, or both.
+pub(crate) trait Words: Cells {
+    /// The word of a parameter.
+    fn word(&self, parameter: u32) -> &AtomicU32;
+}
+
+/// What conflict order planning needs of cells (specs/cop.md 4.1). The order in which a transaction makes these calls is the
+/// protocol; the memory ordering of each is fixed here.
+pub(crate) trait Planned {
+    /// Number of the transaction that wrote the value. Acquires what it published.
+    fn version(&self, parameter: u32) -> u32;
+
+    /// Copies the values, as [`Cells::load`].
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize);
+
+    /// Counts a reader of this version, once it has taken the value: releases that read to the writer that waits for it.
+    fn count(&self, parameter: u32);
+
+    /// Readers of this version so far. Acquires their reads.
+    fn readers(&self, parameter: u32) -> u32;
+
+    /// Starts the count again for the next version.
+    fn restart(&self, parameter: u32);
+
+    /// Stores the values, as [`Cells::store`].
+    fn write(&self, parameter: u32, from: &[f64], at: usize);
+
+    /// Makes value and count visible as this version.
+    fn publish(&self, parameter: u32, version: u32);
+
+    /// Whether the values are those already: for a planted mistake only.
+    fn unchanged(&self, _parameter: u32, _from: &[f64], _at: usize) -> bool {
+        false
+    }
+}
+
+/// Planned cells as a run begins, resets and checks them.
+pub(crate) trait Heads: Cells + Planned {
+    /// Sets version and count of every parameter to what `head` says of it, where no thread is at work.
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync);
+}
+
+/// A value alone: eight bytes. For one number a parameter, without coordination and without weights.
+#[derive(Debug)]
+pub(crate) struct Bare(Vec<AtomicU64>);
+
+impl Bare {
+    pub(crate) fn new(values: &[f64]) -> Bare {
+        Bare(values.iter().map(|value| AtomicU64::new(value.to_bits())).collect())
+    }
+}
+
+impl Cells for Bare {
+    #[inline(always)]
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        out[at] = f64::from_bits(self.0[parameter as usize].load(Relaxed));
+    }
+
+    #[inline(always)]
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        self.0[parameter as usize].store(from[at].to_bits(), Relaxed);
+    }
+
+    fn weight(&self, _: u32) -> f32 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, parameter: u32) {
+        prefetch(&self.0[parameter as usize]);
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        for (out, cell) in out.iter_mut().zip(&self.0) {
+            *out = f64::from_bits(cell.load(Relaxed));
+        }
+    }
+}
+
+/// A value with a word beside it, and four more bytes: one number a parameter, four of them a cache line.
+#[repr(C, align(16))]
+#[derive(Debug)]
+struct Single {
+    value: AtomicU64,
+    word: AtomicU32,
+    /// The weight, or the number of readers.
+    beside: AtomicU32,
+}
+
+fn singles(values: &[f64], beside: impl Fn(usize) -> u32) -> Vec<Single> {
+    let cell = |(at, value): (usize, &f64)| Single {
+        value: AtomicU64::new(value.to_bits()),
+        word: AtomicU32::new(0),
+        beside: AtomicU32::new(beside(at)),
+    };
+    values.iter().enumerate().map(cell).collect()
+}
+
+/// Parameters of one number each, with the weight beside it: what it takes to regularise costs no second way to memory.
+#[derive(Debug)]
+pub(crate) struct Singles(Vec<Single>);
+
+impl Singles {
+    /// With these values and weights (none: all 0); words are 0.
+    pub(crate) fn new(values: &[f64], weights: &[f32]) -> Singles {
+        Singles(singles(values, |at| weights.get(at).copied().unwrap_or(0.0).to_bits()))
+    }
+
+    /// Gathers the values of `parameters`; whether each was of the version planned for it.
+    #[inline(always)]
+    pub(crate) fn gather(&self, parameters: &[u32], planned: &[u32], base: u32, out: &mut [f64]) -> bool {
+        let mut differences = 0;
+        for ((&parameter, &version), out) in parameters.iter().zip(planned).zip(out) {
+            let cell = &self.0[parameter as usize];
+            // Version first, then value: what was published with the version, or later.
+            differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
+            *out = f64::from_bits(cell.value.load(Relaxed));
+        }
+        differences == 0
+    }
+
+    /// Stores the values of `parameters` and publishes them as this version.
+    #[inline(always)]
+    pub(crate) fn scatter(&self, parameters: &[u32], values: &[f64], version: u32) {
+        for (&parameter, value) in parameters.iter().zip(values) {
+            let cell = &self.0[parameter as usize];
+            cell.value.store(value.to_bits(), Relaxed);
+            cell.word.store(version, Release);
+        }
+    }
+}
+
+impl Cells for Singles {
+    #[inline(always)]
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        out[at] = f64::from_bits(self.0[parameter as usize].value.load(Relaxed));
+    }
+
+    #[inline(always)]
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        self.0[parameter as usize].value.store(from[at].to_bits(), Relaxed);
+    }
+
+    #[inline(always)]
+    fn weight(&self, parameter: u32) -> f32 {
+        f32::from_bits(self.0[parameter as usize].beside.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, parameter: u32) {
+        prefetch(&self.0[parameter as usize]);
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        for (out, cell) in out.iter_mut().zip(&self.0) {
+            *out = f64::from_bits(cell.value.load(Relaxed));
+        }
+    }
+}
+
+impl Words for Singles {
+    #[inline(always)]
+    fn word(&self, parameter: u32) -> &AtomicU32 {
+        &self.0[parameter as usize].word
+    }
+}
+
+/// Without counters: for plans in which all reads are their transaction's own.
+impl Planned for Singles {
+    #[inline(always)]
+    fn version(&self, parameter: u32) -> u32 {
+        self.0[parameter as usize].word.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.load(parameter, out, at);
+    }
+
+    fn count(&self, _: u32) {}
+
+    fn readers(&self, _: u32) -> u32 {
+        0
+    }
+
+    fn restart(&self, _: u32) {}
+
+    #[inline(always)]
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn publish(&self, parameter: u32, version: u32) {
+        self.0[parameter as usize].word.store(version, Release);
+    }
+}
+
+impl Heads for Singles {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.0, threads, |at, cell| cell.word.store(head(at).0, Relaxed));
+    }
+}
+
+/// Parameters of one number each, with a counter of readers beside it.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    cells: Singles,
+    weights: Vec<f32>,
+}
+
+impl Counted {
+    /// With these values and weights (none: all 0); versions and counters are 0.
+    pub(crate) fn new(values: &[f64], weights: &[f32]) -> Counted {
+        Counted { cells: Singles(singles(values, |_| 0)), weights: weights.to_vec() }
+    }
+}
+
+impl Cells for Counted {
+    #[inline(always)]
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.cells.load(parameter, out, at);
+    }
+
+    #[inline(always)]
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        self.cells.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn weight(&self, parameter: u32) -> f32 {
+        self.weights.get(parameter as usize).copied().unwrap_or(0.0)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, parameter: u32) {
+        self.cells.prefetch(parameter);
+        if let Some(weight) = self.weights.get(parameter as usize) {
+            prefetch(weight);
+        }
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        self.cells.export(out);
+    }
+}
+
+impl Planned for Counted {
+    #[inline(always)]
+    fn version(&self, parameter: u32) -> u32 {
+        self.cells.version(parameter)
+    }
+
+    #[inline(always)]
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.cells.load(parameter, out, at);
+    }
+
+    #[inline(always)]
+    fn count(&self, parameter: u32) {
+        self.cells.0[parameter as usize].beside.fetch_add(1, Release);
+    }
+
+    #[inline(always)]
+    fn readers(&self, parameter: u32) -> u32 {
+        self.cells.0[parameter as usize].beside.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn restart(&self, parameter: u32) {
+        self.cells.0[parameter as usize].beside.store(0, Relaxed);
+    }
+
+    #[inline(always)]
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.cells.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn publish(&self, parameter: u32, version: u32) {
+        self.cells.publish(parameter, version);
+    }
+}
+
+impl Heads for Counted {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.cells.0, threads, |at, cell| {
+            let (version, readers) = head(at);
+            cell.word.store(version, Relaxed);
+            cell.beside.store(readers, Relaxed);
+        });
+    }
+}
+
+/// Version and readers of a parameter whose values lie elsewhere.
+#[derive(Default, Debug)]
+struct Head {
+    word: AtomicU32,
+    readers: AtomicU32,
+}
+
+/// Parameters of any number of numbers each.
+#[derive(Debug)]
+pub(crate) struct Wide {
+    width: usize,
+    values: Vec<AtomicU64>,
+    heads: Vec<Head>,
+    weights: Vec<f32>,
+}
+
+impl Wide {
+    /// With these values, `width` for each parameter, and weights (none: all 0); words and counters are 0.
+    pub(crate) fn new(values: &[f64], width: usize, weights: &[f32]) -> Wide {
+        Wide {
+            width,
+            values: values.iter().map(|value| AtomicU64::new(value.to_bits())).collect(),
+            heads: (0..values.len() / width.max(1)).map(|_| Head::default()).collect(),
+            weights: weights.to_vec(),
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, parameter: u32) -> &[AtomicU64] {
+        &self.values[parameter as usize * self.width..][..self.width]
+    }
+}
+
+impl Cells for Wide {
+    #[inline(always)]
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        let out = &mut out[at * self.width..][..self.width];
+        for (out, value) in out.iter_mut().zip(self.of(parameter)) {
+            *out = f64::from_bits(value.load(Relaxed));
+        }
+    }
+
+    #[inline(always)]
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        let from = &from[at * self.width..][..self.width];
+        for (value, from) in self.of(parameter).iter().zip(from) {
+            value.store(from.to_bits(), Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn weight(&self, parameter: u32) -> f32 {
+        self.weights.get(parameter as usize).copied().unwrap_or(0.0)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, parameter: u32) {
+        prefetch(&self.heads[parameter as usize]);
+        // Eight numbers are a line; the processor finds the next ones by itself where there are many.
+        for line in self.of(parameter).chunks(8).take(4) {
+            prefetch(&line[0]);
+        }
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        for (out, value) in out.iter_mut().zip(&self.values) {
+            *out = f64::from_bits(value.load(Relaxed));
+        }
+    }
+}
+
+impl Words for Wide {
+    #[inline(always)]
+    fn word(&self, parameter: u32) -> &AtomicU32 {
+        &self.heads[parameter as usize].word
+    }
+}
+
+impl Planned for Wide {
+    #[inline(always)]
+    fn version(&self, parameter: u32) -> u32 {
+        self.heads[parameter as usize].word.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.load(parameter, out, at);
+    }
+
+    #[inline(always)]
+    fn count(&self, parameter: u32) {
+        self.heads[parameter as usize].readers.fetch_add(1, Release);
+    }
+
+    #[inline(always)]
+    fn readers(&self, parameter: u32) -> u32 {
+        self.heads[parameter as usize].readers.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn restart(&self, parameter: u32) {
+        self.heads[parameter as usize].readers.store(0, Relaxed);
+    }
+
+    #[inline(always)]
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.store(parameter, from, at);
+    }
+
+    #[inline(always)]
+    fn publish(&self, parameter: u32, version: u32) {
+        self.heads[parameter as usize].word.store(version, Release);
+    }
+}
+
+impl Heads for Wide {
+    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
+        in_parallel(&self.heads, threads, |at, cell| {
+            let (version, readers) = head(at);
+            cell.word.store(version, Relaxed);
+            cell.readers.store(readers, Relaxed);
+        });
+    }
+}
+
+/// Changes all cells, each thread a share of them.
+fn in_parallel<C: Sync>(cells: &[C], threads: usize, change: impl Fn(usize, &C) + Sync) {
+    // Below this a thread costs more to start than it saves.
+    const WORTH_A_THREAD: usize = 1 << 16;
+    let share = cells.len().div_ceil(threads.max(1)).max(WORTH_A_THREAD);
+    let change = &change;
+    let sweep = move |first: usize, cells: &[C]| {
+        cells.iter().enumerate().for_each(|(at, cell)| change(first + at, cell));
+    };
+    if cells.len() <= share {
+        return sweep(0, cells);
+    }
+    std::thread::scope(|scope| {
+        for (number, cells) in cells.chunks(share).enumerate() {
+            scope.spawn(move || sweep(number * share, cells));
+        }
+    });
+}

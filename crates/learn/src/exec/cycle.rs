@@ -1,0 +1,80 @@
+//! Epochs one behind the other without a barrier: carry mode over the same plan again and again (specs/cop.md 3.4).
+//!
+//! Stitched behind itself, a plan changes at first touches only, and always by the same: what was "version 0" is the last
+//! writer of the lap before. Written relative to the lap's base that is one plan for all laps but the first; and the first
+//! is like the others if cells begin as a lap would have left them.
+
+use super::source::NEVER;
+use crate::data::Rows;
+use crate::plan::{Annotations, Plan};
+
+/// A plan for every lap of a cycle.
+#[derive(Debug)]
+pub(crate) struct Cycle {
+    /// Relative to the base of the lap.
+    pub(crate) annotations: Annotations,
+    transactions: u32,
+    /// The last transaction that writes each parameter; 0 where none does.
+    writers: Vec<u32>,
+    /// Planned readers after it; empty for compact plans, which leave none.
+    readers: Vec<u32>,
+}
+
+/// Transactions of a lap: so many that differences over two laps fit 32 bits, and none is [`NEVER`].
+pub(crate) const MOST: u32 = (1 << 31) - 1;
+
+impl Cycle {
+    /// Stitches a plan behind itself.
+    pub(crate) fn of<V: crate::data::Value>(plan: &Plan, rows: &Rows<'_, V>) -> Cycle {
+        let transactions = plan.transactions;
+        let mut annotations = plan.annotations.clone();
+        let mut writers = vec![0; plan.parameters as usize];
+        let mut readers = Vec::new();
+        // What is meant by version 0 in a lap.
+        let before = |writer: u32| if writer == 0 { NEVER } else { writer.wrapping_sub(transactions) };
+        match &mut annotations {
+            Annotations::Compact(versions) => {
+                for position in 0..transactions {
+                    let row = plan.order.as_ref().map_or(position, |order| order[position as usize]);
+                    for &feature in &rows.features[rows.range(row as usize)] {
+                        writers[feature as usize] = position + 1;
+                    }
+                }
+                for (version, &feature) in versions.iter_mut().zip(rows.features) {
+                    if *version == 0 {
+                        *version = before(writers[feature as usize]);
+                    }
+                }
+            }
+            Annotations::General { reads_at, reads, writes_at, writes } => {
+                readers = vec![0; plan.parameters as usize];
+                for at in 0..transactions as usize {
+                    for op in &reads[reads_at[at] as usize..reads_at[at + 1] as usize] {
+                        readers[op.parameter as usize] += 1;
+                    }
+                    for op in &writes[writes_at[at] as usize..writes_at[at + 1] as usize] {
+                        writers[op.parameter as usize] = at as u32 + 1;
+                        readers[op.parameter as usize] = 0;
+                    }
+                }
+                for op in reads.iter_mut().filter(|op| op.version == 0) {
+                    op.version = before(writers[op.parameter as usize]);
+                }
+                for op in writes.iter_mut().filter(|op| op.writer == 0) {
+                    op.writer = before(writers[op.parameter as usize]);
+                    op.readers += readers[op.parameter as usize];
+                }
+            }
+        }
+        Cycle { annotations, transactions, writers, readers }
+    }
+
+    /// Version and count of a parameter before the lap of this base.
+    pub(crate) fn head(&self, base: u32, parameter: usize) -> (u32, u32) {
+        let version = match self.writers[parameter] {
+            0 => 0,
+            writer => base.wrapping_add(writer).wrapping_sub(self.transactions),
+        };
+        (version, self.readers.get(parameter).copied().unwrap_or(0))
+    }
+}

@@ -1,0 +1,40 @@
+//! No coordination at all: read, compute, store. Updates may overwrite each other, so with two threads and more it is not
+//! serializable; an upper bound on speed. Specification: `specs/cop.md` 6.2.
+
+use super::cells::Cells;
+use super::pool::Stopped;
+use super::run::{Executor, Run, Turn, Worker, room};
+use crate::data::Value;
+use crate::task::{Sets, Step, Task};
+
+/// Over cells of any layout.
+pub(crate) struct Hogwild<'a, C>(pub(crate) &'a C);
+
+impl<T: Task, V: Value, C: Cells> Executor<T, V> for Hogwild<'_, C> {
+    #[inline(always)]
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+        let sets = worker.take_sets(turn);
+        let Worker { read, write, weights, lag, report, .. } = worker;
+        let sample = run.rows.sample(turn.row);
+        let size = run.steps.size(&turn.lap.epoch, turn.position);
+        let intercept = run.intercept(turn.place(), lag, report)?;
+        let (reads, writes) = run.sets(&sample, &sets);
+        let read = room(read, reads.len() * run.width);
+        for (at, &parameter) in reads.iter().enumerate() {
+            self.0.load(parameter, read, at);
+        }
+        let weights = run.weights(self.0, reads.iter().copied(), weights);
+        let write = room(write, writes.len() * run.width);
+        run.compute(&sample, &Step { size, intercept, weights }, turn.place(), read, write);
+        for (at, &parameter) in writes.iter().enumerate() {
+            self.0.store(parameter, write, at);
+        }
+        worker.put_back(turn, sets);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn prepare(&self, run: &Run<'_, T, V>, position: u32, sets: &mut Sets) {
+        run.prepare(self.0, position, sets);
+    }
+}

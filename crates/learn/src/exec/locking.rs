@@ -1,0 +1,122 @@
+//! A lock for each parameter: all locks of a transaction are taken in ascending order of parameters, and released together.
+//! Specification: `specs/cop.md` 6.3. With a [`FirstEpoch`], the order found is written down as a plan (3.3).
+
+use super::TrainError;
+use super::cells::Words;
+use super::first::FirstEpoch;
+use super::pool::{Stopped, WorkerReport};
+use super::run::{Executor, Run, Turn, Worker, room};
+use crate::data::Value;
+use crate::task::{Sets, Step, Task};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Over cells whose word is a lock: 0 free, 1 taken.
+pub(crate) struct Locking<'a, C> {
+    pub(crate) cells: &'a C,
+    /// Whether each transaction is to get its place among the commits, while it holds all its locks. That place, and not the
+    /// one in the data, then decides its step and intercept, so that a serial run in the order of commits gives the same.
+    pub(crate) record: bool,
+    pub(crate) first: Option<&'a FirstEpoch>,
+}
+
+impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
+    #[inline(always)]
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+        let sets = worker.take_sets(turn);
+        let Worker { read, write, weights, lag, report, locks, commits, planned, .. } = worker;
+        let sample = run.rows.sample(turn.row);
+        let (reads, writes) = run.sets(&sample, &sets);
+        let mut position = turn.position;
+        let mut intercept = 0.0;
+        if !self.record {
+            // Before any lock is held: nobody waits for somebody who waits here.
+            intercept = run.intercept(turn.lap.place + u64::from(position), lag, report)?;
+        }
+        let locks = ascending(reads, writes, locks);
+        for &parameter in locks {
+            if !self.try_lock(parameter) {
+                self.lock(run, turn, parameter, report)?;
+            }
+        }
+        if self.record {
+            let number = turn.lap.sequence.fetch_add(1, Relaxed);
+            position = number as u32;
+            commits.push((number, turn.row as u32));
+            // Every transaction before this one holds all its locks too, and so needs nothing of this one.
+            intercept = run.intercept(turn.lap.place + number, lag, report)?;
+        }
+        if let Some(first) = self.first {
+            first.plan(position + 1, run.rows.range(turn.row), reads, writes, planned);
+        }
+        let read = room(read, reads.len() * run.width);
+        for (at, &parameter) in reads.iter().enumerate() {
+            self.cells.load(parameter, read, at);
+        }
+        let weights = run.weights(self.cells, reads.iter().copied(), weights);
+        let write = room(write, writes.len() * run.width);
+        let step = Step { size: run.steps.size(&turn.lap.epoch, position), intercept, weights };
+        run.compute(&sample, &step, turn.lap.place + u64::from(position), read, write);
+        for (at, &parameter) in writes.iter().enumerate() {
+            self.cells.store(parameter, write, at);
+        }
+        for &parameter in locks {
+            self.cells.word(parameter).store(0, Release);
+        }
+        worker.put_back(turn, sets);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn prepare(&self, run: &Run<'_, T, V>, position: u32, sets: &mut Sets) {
+        run.prepare(self.cells, position, sets);
+    }
+}
+
+impl<C: Words> Locking<'_, C> {
+    #[inline(always)]
+    fn try_lock(&self, parameter: u32) -> bool {
+        // Looks before it swaps: a failed swap would take the line from whoever is to release it.
+        let lock = self.cells.word(parameter);
+        lock.load(Relaxed) == 0 && lock.swap(1, Acquire) == 0
+    }
+
+    #[cold]
+    fn lock<T: Task, V: Value>(
+        &self,
+        run: &Run<'_, T, V>,
+        turn: &Turn<'_>,
+        parameter: u32,
+        report: &mut WorkerReport,
+    ) -> Result<(), Stopped> {
+        let mut wait = run.pool.wait();
+        while !self.try_lock(parameter) {
+            wait.back_off(|| TrainError::Stuck {
+                transaction: turn.place() + 1,
+                what: "the lock of parameter",
+                number: u64::from(parameter),
+                expected: 0,
+                observed: 1,
+            })?;
+        }
+        report.write_polls += wait.polls;
+        report.blocked += wait.blocked();
+        Ok(())
+    }
+}
+
+/// All parameters of two sets, ascending, each once; in `buffer` where neither set is that already.
+#[inline(always)]
+pub(crate) fn ascending<'s>(reads: &'s [u32], writes: &'s [u32], buffer: &'s mut Vec<u32>) -> &'s [u32] {
+    let same = std::ptr::eq(reads, writes);
+    if same && reads.is_sorted() {
+        return reads;
+    }
+    buffer.clear();
+    buffer.extend_from_slice(reads);
+    if !same {
+        buffer.extend_from_slice(writes);
+    }
+    buffer.sort_unstable();
+    buffer.dedup();
+    buffer
+}

@@ -1,0 +1,244 @@
+//! What a run is told: scheme, threads, epochs, sizes of steps.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How the threads keep out of each other's way.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Scheme {
+    /// One thread, in the planned order: the reference for all others.
+    Serial,
+    /// Conflict order planning: every thread waits for the planned versions. Bit for bit what [`Scheme::Serial`] gives.
+    #[default]
+    Cop,
+    /// No coordination: updates may overwrite each other. As fast as it gets, and not serializable with two threads.
+    Hogwild,
+    /// Every parameter of a sample is locked, in ascending order. Serializable in an order found at run time.
+    Locking,
+    /// Optimistic: values are read without locks and validated when they are written. Serializable like locking.
+    Occ,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Scheme; 5] = [Scheme::Serial, Scheme::Cop, Scheme::Hogwild, Scheme::Locking, Scheme::Occ];
+
+    /// Its name on command lines and in Python.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Serial => "serial",
+            Scheme::Cop => "cop",
+            Scheme::Hogwild => "hogwild",
+            Scheme::Locking => "locking",
+            Scheme::Occ => "occ",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A scheme by a name that none has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no scheme \"{0}\": use serial, cop, hogwild, locking or occ")]
+pub struct UnknownScheme(pub String);
+
+impl FromStr for Scheme {
+    type Err = UnknownScheme;
+
+    fn from_str(name: &str) -> Result<Scheme, UnknownScheme> {
+        let found = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
+        found.ok_or_else(|| UnknownScheme(name.to_string()))
+    }
+}
+
+/// Size of the step for a sample: by its epoch and by how many samples were learnt from before. Both follow from the
+/// planned order, so every scheme takes the same steps.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Schedule {
+    /// `initial` in the first epoch, multiplied by `decay` after each.
+    Geometric {
+        /// Size in the first epoch.
+        initial: f64,
+        /// Factor from epoch to epoch.
+        decay: f64,
+    },
+    /// Always the same.
+    Constant(f64),
+    /// `initial / t^power`, where `t` counts samples from 1.
+    InverseScaling {
+        /// Size for the first sample.
+        initial: f64,
+        /// Exponent.
+        power: f64,
+    },
+    /// `1 / (alpha (t0 + t))`, where `t` counts samples from 0.
+    Optimal {
+        /// Strength of the regularisation.
+        alpha: f64,
+        /// Samples that the first size pretends to have been learnt from; above 0.
+        t0: f64,
+    },
+}
+
+impl Default for Schedule {
+    /// The published one: 0.1, multiplied by 0.9 after each epoch.
+    fn default() -> Schedule {
+        Schedule::Geometric { initial: 0.1, decay: 0.9 }
+    }
+}
+
+/// What happens between two epochs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// All threads meet at the end of an epoch, and versions start again at 0.
+    #[default]
+    Reset,
+    /// No meeting: versions go on, and a thread may be in the next epoch while another is still in this one. An intercept
+    /// lags over the border of the epochs too, so its value is not exactly that of [`Mode::Reset`].
+    Carry,
+}
+
+/// How to train.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// How the threads keep out of each other's way.
+    pub scheme: Scheme,
+    /// Number of threads. [`Scheme::Serial`] always uses one.
+    pub threads: NonZeroUsize,
+    /// Passes over the data.
+    pub epochs: u32,
+    /// Sizes of steps.
+    pub schedule: Schedule,
+    /// Samples learnt from before this run, from which the schedule goes on.
+    pub seen: u64,
+    /// What happens between two epochs.
+    pub mode: Mode,
+    /// Whether reads whose version only their own transaction replaces go uncounted. Changes speed, never results.
+    pub elide: bool,
+    /// Consecutive transactions that a thread takes at a time; at least 1.
+    pub chunk: u32,
+    /// How long the whole pool may stand still before the run is given up as stuck.
+    pub patience: Duration,
+    /// Whether [`Scheme::Cop`] without a plan makes it during the first epoch, which then runs under locks.
+    pub first_epoch: bool,
+    /// Whether [`Scheme::Locking`] and [`Scheme::Occ`] record the order in which samples were committed.
+    pub record: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            scheme: Scheme::Cop,
+            threads: NonZeroUsize::MIN,
+            epochs: 20,
+            schedule: Schedule::default(),
+            seen: 0,
+            mode: Mode::Reset,
+            elide: true,
+            chunk: 16,
+            patience: Duration::from_secs(30),
+            first_epoch: false,
+            record: false,
+        }
+    }
+}
+
+/// A schedule for a run over a given number of samples.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Steps {
+    schedule: Schedule,
+    seen: u64,
+    samples: u64,
+}
+
+impl Steps {
+    pub(crate) fn new(options: &Options, samples: u32) -> Steps {
+        Steps { schedule: options.schedule, seen: options.seen, samples: u64::from(samples.max(1)) }
+    }
+
+    /// For samples of which nobody knows how many there will be: all of one epoch.
+    pub(crate) fn endless(options: &Options) -> Steps {
+        Steps { schedule: options.schedule, seen: options.seen, samples: u64::MAX }
+    }
+
+    /// Goes on after this many more samples.
+    pub(crate) fn go_on(&mut self, samples: u64) {
+        self.seen += samples;
+    }
+
+    /// Samples learnt from before.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// What all samples of an epoch share, so that [`Steps::size`] need not work it out for each.
+    pub(crate) fn epoch(&self, epoch: u32) -> Epoch {
+        let size = match self.schedule {
+            Schedule::Geometric { initial, decay } => {
+                // By multiplication, as the specification has it: a power may differ in the last bit.
+                let times = self.seen / self.samples + u64::from(epoch);
+                match times {
+                    0..1000 => (0..times).fold(initial, |size, _| size * decay),
+                    _ => initial * decay.powi(times.min(i32::MAX as u64) as i32),
+                }
+            }
+            Schedule::Constant(size) => size,
+            Schedule::InverseScaling { .. } | Schedule::Optimal { .. } => 0.0,
+        };
+        Epoch { size, before: self.seen.wrapping_add(u64::from(epoch).wrapping_mul(self.samples)) }
+    }
+
+    /// Size of the step for the sample at this place (from 0) of the planned order.
+    #[inline(always)]
+    pub(crate) fn size(&self, epoch: &Epoch, position: u32) -> f64 {
+        let t = (epoch.before + u64::from(position)) as f64;
+        match self.schedule {
+            Schedule::Geometric { .. } | Schedule::Constant(_) => epoch.size,
+            Schedule::InverseScaling { initial, power } => initial / (t + 1.0).powf(power),
+            Schedule::Optimal { alpha, t0 } => 1.0 / (alpha * (t0 + t)),
+        }
+    }
+}
+
+/// See [`Steps::epoch`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Epoch {
+    size: f64,
+    before: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_are_known_by_their_names() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+        }
+        let unknown = "ideal".parse::<Scheme>().unwrap_err().to_string();
+        assert_eq!(unknown, "there is no scheme \"ideal\": use serial, cop, hogwild, locking or occ");
+    }
+
+    #[test]
+    fn sizes_of_steps_go_on_where_the_last_run_ended() {
+        let sizes = |schedule, seen| {
+            let steps = Steps::new(&Options { schedule, seen, ..Options::default() }, 10);
+            [(0, 0), (0, 9), (1, 0), (2, 3)]
+                .map(|(epoch, position)| steps.size(&steps.epoch(epoch), position))
+        };
+        assert_eq!(sizes(Schedule::default(), 0), [0.1, 0.1, 0.1 * 0.9, 0.1 * 0.9 * 0.9]);
+        assert_eq!(sizes(Schedule::default(), 10)[0], 0.1 * 0.9);
+        let inverse = Schedule::InverseScaling { initial: 1.0, power: 1.0 };
+        assert_eq!(sizes(inverse, 0), [1.0, 0.1, 1.0 / 11.0, 1.0 / 24.0]);
+        assert_eq!(sizes(inverse, 10)[0], sizes(inverse, 0)[2]);
+        let optimal = Schedule::Optimal { alpha: 0.5, t0: 2.0 };
+        assert_eq!(sizes(optimal, 0)[..2], [1.0, 1.0 / 5.5]);
+    }
+}

@@ -1,0 +1,130 @@
+//! One thread, in planned order, without anything between the task and its numbers: the reference that the other schemes are
+//! held to. Specification: `specs/cop.md` 6.1. It shares no code with them but the task.
+
+use super::intercept::BLOCK;
+use super::options::{Epoch, Mode, Options, Steps};
+use super::prefetch::prefetch;
+use super::run::room;
+use crate::data::{Rows, Value};
+use crate::task::{Rule, Sets, Step, Task};
+use std::collections::VecDeque;
+
+/// The state of a serial run.
+pub(crate) struct Serial<'a, T, V> {
+    pub(crate) task: &'a T,
+    pub(crate) rows: Rows<'a, V>,
+    pub(crate) order: Option<&'a [u32]>,
+    pub(crate) weights: &'a [f32],
+    pub(crate) values: Vec<f64>,
+    pub(crate) intercept: f64,
+    steps: Steps,
+    mode: Mode,
+    lag: VecDeque<Vec<f64>>,
+    sets: Sets,
+    read: Vec<f64>,
+    write: Vec<f64>,
+    shares: Vec<f32>,
+}
+
+/// Samples ahead that are prefetched.
+const AHEAD: usize = 2;
+
+impl<'a, T: Task, V: Value> Serial<'a, T, V> {
+    pub(crate) fn new(
+        task: &'a T,
+        rows: Rows<'a, V>,
+        order: Option<&'a [u32]>,
+        weights: &'a [f32],
+        values: &[f64],
+        intercept: f64,
+        options: &Options,
+    ) -> Self {
+        Serial {
+            task,
+            rows,
+            order,
+            weights,
+            values: values.to_vec(),
+            intercept,
+            steps: Steps::new(options, rows.labels.len() as u32),
+            mode: options.mode,
+            lag: VecDeque::new(),
+            sets: Sets::default(),
+            read: Vec::new(),
+            write: Vec::new(),
+            shares: Vec::new(),
+        }
+    }
+
+    fn row(&self, position: usize) -> usize {
+        self.order.map_or(position, |order| order[position] as usize)
+    }
+
+    /// One pass over all samples.
+    pub(crate) fn epoch(&mut self, number: u32) {
+        let epoch = self.steps.epoch(number);
+        let samples = self.rows.labels.len();
+        for position in 0..samples {
+            if position + AHEAD < samples && self.task.rule() == Rule::Features && self.task.width() == 1 {
+                for &feature in self.rows.sample(self.row(position + AHEAD)).features {
+                    prefetch(&self.values[feature as usize]);
+                }
+            }
+            self.sample(&epoch, position);
+        }
+        if self.mode == Mode::Reset {
+            self.finish();
+        }
+    }
+
+    /// Adds what lags behind to the intercept.
+    pub(crate) fn finish(&mut self) {
+        for by in self.lag.drain(..).flatten() {
+            self.intercept -= by;
+        }
+    }
+
+    fn sample(&mut self, epoch: &Epoch, position: usize) {
+        let row = self.row(position);
+        let sample = self.rows.sample(row);
+        let size = self.steps.size(epoch, position as u32);
+        if self.task.intercept() {
+            if self.lag.back().is_none_or(|block| block.len() == BLOCK as usize) {
+                self.lag.push_back(Vec::with_capacity(BLOCK as usize));
+            }
+            // This block, and the one before it, are not in the intercept yet.
+            if self.lag.len() > 2 {
+                for by in self.lag.pop_front().into_iter().flatten() {
+                    self.intercept -= by;
+                }
+            }
+        }
+        let width = self.task.width();
+        let (reads, writes) = match self.task.rule() {
+            Rule::Features => (sample.features, sample.features),
+            Rule::Own(_) => {
+                self.sets.reads.clear();
+                self.sets.writes.clear();
+                self.task.sets(&sample, &mut self.sets);
+                (&self.sets.reads[..], &self.sets.writes[..])
+            }
+        };
+        let read = room(&mut self.read, reads.len() * width);
+        for (out, &parameter) in read.chunks_exact_mut(width.max(1)).zip(reads) {
+            out.copy_from_slice(&self.values[parameter as usize * width..][..width]);
+        }
+        let shares = room(&mut self.shares, if self.weights.is_empty() { 0 } else { reads.len() });
+        for (share, &parameter) in shares.iter_mut().zip(reads) {
+            *share = self.weights[parameter as usize];
+        }
+        let write = room(&mut self.write, writes.len() * width);
+        let step = Step { size, intercept: self.intercept, weights: shares };
+        let derivative = self.task.compute(&sample, &step, read, write);
+        for (new, &parameter) in write.chunks_exact(width.max(1)).zip(writes) {
+            self.values[parameter as usize * width..][..width].copy_from_slice(new);
+        }
+        if let Some(block) = self.lag.back_mut() {
+            block.push(size * derivative);
+        }
+    }
+}

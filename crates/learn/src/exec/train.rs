@@ -1,0 +1,445 @@
+//! From options to a run: which layout and which executor, epochs and the barriers between them.
+
+use super::cells::{Bare, Cells, Counted, Heads, Singles, Wide};
+use super::cop::{Compact, Cop};
+use super::cycle::{self, Cycle};
+use super::first::FirstEpoch;
+use super::hogwild::Hogwild;
+use super::intercept::Intercept;
+use super::locking::Locking;
+use super::occ::{self, Occ};
+use super::options::{Mode, Options, Scheme, Steps};
+use super::pool::Pool;
+use super::run::{Executor, Lap, Run, Worker, panicked};
+use super::serial::Serial;
+use super::source::{Alone, CompactSource, GeneralSource};
+use super::{EpochEnd, Model, Report, TrainError, WorkerReport, weights};
+use crate::data::{Dataset, Rows, Value};
+use crate::plan::{Annotations, Plan};
+use crate::task::Task;
+use crate::with_rows;
+use std::cell::{Cell, OnceCell};
+use std::ops::{ControlFlow, Range};
+use std::time::{Duration, Instant};
+
+/// Called between epochs: see [`train`].
+pub type After<'a> = dyn FnMut(&EpochEnd<'_>) -> ControlFlow<()> + 'a;
+
+/// Learns from `data`, beginning with `model`, which holds what was learnt when this returns.
+///
+/// `plan` tells the order of the samples, for every scheme, and what [`Scheme::Cop`] waits for; without one, the order is
+/// that of the data, and [`Scheme::Cop`] plans first. `after` is called at the barrier after each epoch (once at the end
+/// under [`Scheme::Cop`] and [`Scheme::Serial`] in [`Mode::Carry`]); breaking stops early.
+///
+/// # Errors
+/// If plan or model do not fit the data, if a thread panics, or if all of them stand still. `model` has not changed then.
+pub fn train<T: Task>(
+    task: &T,
+    data: &Dataset<'_>,
+    plan: Option<&Plan>,
+    model: &mut Model,
+    options: &Options,
+    after: &mut After<'_>,
+) -> Result<Report, TrainError> {
+    let wanted = task.parameters(data.width()) as usize * task.width();
+    if model.parameters.len() != wanted {
+        return Err(TrainError::Model { found: model.parameters.len(), wanted });
+    }
+    let numbers = model.parameters.iter().chain([&model.intercept]);
+    if let Some((at, &found)) = numbers.enumerate().find(|(_, number)| !number.is_finite()) {
+        return Err(TrainError::NotFinite { at, found });
+    }
+    if let Some(plan) = plan {
+        plan.check(task, data)?;
+    }
+    with_rows!(data, rows => {
+        let weights = weights(task, data, &rows);
+        let pool = Pool::new(options.threads.get(), options.patience);
+        let steps = Steps::new(options, data.len() as u32);
+        let report = Report::default();
+        let training =
+            Training { task, data, rows, options, weights: &weights, pool: &pool, steps, report, after, stopped: false };
+        training.run(plan, model)
+    })
+}
+
+struct Training<'a, 'f, T, V> {
+    task: &'a T,
+    data: &'a Dataset<'a>,
+    rows: Rows<'a, V>,
+    options: &'a Options,
+    weights: &'a [f32],
+    pool: &'a Pool,
+    steps: Steps,
+    report: Report,
+    after: &'a mut After<'f>,
+    /// Whether `after` has broken off the run.
+    stopped: bool,
+}
+
+/// What a part of the training begins with, and leaves behind.
+struct State {
+    parameters: Vec<f64>,
+    intercept: f64,
+    /// Where the task has an intercept; it may still lag behind.
+    lagging: Option<Intercept>,
+}
+
+/// Epochs under one executor.
+struct Part<'a> {
+    order: Option<&'a [u32]>,
+    epochs: Range<u32>,
+    /// Whether versions and the lag of the intercept go on from epoch to epoch, without a barrier.
+    carry: bool,
+}
+
+/// Versions in cells, and whether the next lap may begin with them (T-COP-22).
+pub(crate) trait Versions {
+    /// Whether a lap of this base may begin.
+    fn may_begin(&self, base: u32) -> Result<(), TrainError>;
+    /// Laps were run, up to the transaction of this number.
+    fn left_at(&self, transaction: u32);
+    /// Prepares for another lap of base 0.
+    fn reset(&self);
+    /// The base of an epoch: 0 where versions are reset.
+    fn base(&self, before: u64) -> u32;
+}
+
+/// Of schemes that plan nothing: any lap may begin, and versions go on.
+struct Unplanned;
+
+impl Versions for Unplanned {
+    fn may_begin(&self, _: u32) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    fn left_at(&self, _: u32) {}
+
+    fn reset(&self) {}
+
+    fn base(&self, before: u64) -> u32 {
+        before as u32
+    }
+}
+
+/// Of planned cells.
+pub(crate) struct PlannedVersions<'a, C> {
+    cells: &'a C,
+    threads: usize,
+    carry: bool,
+    /// The transaction at which the cells stand.
+    at: Cell<u32>,
+}
+
+impl<'a, C: Heads> PlannedVersions<'a, C> {
+    /// Cells that stand at this transaction.
+    pub(crate) fn new(cells: &'a C, threads: usize, carry: bool, at: u32) -> Self {
+        PlannedVersions { cells, threads, carry, at: Cell::new(at) }
+    }
+}
+
+impl<C: Heads> Versions for PlannedVersions<'_, C> {
+    fn may_begin(&self, base: u32) -> Result<(), TrainError> {
+        if self.at.get() == base { Ok(()) } else { Err(TrainError::NotReset) }
+    }
+
+    fn left_at(&self, transaction: u32) {
+        self.at.set(transaction);
+    }
+
+    fn reset(&self) {
+        self.cells.set_heads(self.threads, |_| (0, 0));
+        self.at.set(0);
+    }
+
+    fn base(&self, before: u64) -> u32 {
+        if self.carry { before as u32 } else { 0 }
+    }
+}
+
+impl<T: Task, V: Value> Training<'_, '_, T, V> {
+    fn run(mut self, plan: Option<&Plan>, model: &mut Model) -> Result<Report, TrainError> {
+        let order = plan.and_then(|plan| plan.order.as_deref());
+        let lagging = self.task.intercept().then(|| Intercept::new(model.intercept));
+        let mut state = State { parameters: Vec::new(), intercept: model.intercept, lagging };
+        let values = &model.parameters;
+        let width = self.task.width();
+        let whole = Part { order, epochs: 0..self.options.epochs, carry: false };
+        match self.options.scheme {
+            Scheme::Serial => self.serial(order, values, &mut state)?,
+            Scheme::Hogwild if width != 1 => {
+                self.hogwild(whole, &Wide::new(values, width, self.weights), &mut state)?;
+            }
+            Scheme::Hogwild if self.weights.is_empty() => {
+                self.hogwild(whole, &Bare::new(values), &mut state)?
+            }
+            Scheme::Hogwild => self.hogwild(whole, &Singles::new(values, self.weights), &mut state)?,
+            Scheme::Locking => {
+                self.locking(whole, values, &mut state, None)?;
+            }
+            Scheme::Occ => {
+                self.room_for_versions(occ::MOST)?;
+                if width == 1 {
+                    self.occ(whole, &Singles::new(values, self.weights), &mut state)?;
+                } else {
+                    self.occ(whole, &Wide::new(values, width, self.weights), &mut state)?;
+                }
+            }
+            Scheme::Cop => self.planned(plan, values, &mut state)?,
+        }
+        *model = Model { parameters: state.parameters, intercept: state.intercept };
+        Ok(self.report)
+    }
+
+    fn room_for_versions(&self, most: u32) -> Result<(), TrainError> {
+        let samples = self.data.len() as u32;
+        if samples > most { Err(TrainError::TooMany { samples, most }) } else { Ok(()) }
+    }
+
+    fn hogwild<C: Cells>(&mut self, part: Part<'_>, cells: &C, state: &mut State) -> Result<(), TrainError> {
+        self.part(part, &Hogwild(cells), cells, &Unplanned, state)?;
+        Ok(())
+    }
+
+    fn locking(
+        &mut self,
+        part: Part<'_>,
+        values: &[f64],
+        state: &mut State,
+        first: Option<&FirstEpoch>,
+    ) -> Result<Vec<Worker>, TrainError> {
+        let record = self.options.record || first.is_some();
+        if self.task.width() == 1 {
+            let cells = &Singles::new(values, self.weights);
+            self.part(part, &Locking { cells, record, first }, cells, &Unplanned, state)
+        } else {
+            let cells = &Wide::new(values, self.task.width(), self.weights);
+            self.part(part, &Locking { cells, record, first }, cells, &Unplanned, state)
+        }
+    }
+
+    fn occ<C: super::cells::Words>(
+        &mut self,
+        part: Part<'_>,
+        cells: &C,
+        state: &mut State,
+    ) -> Result<(), TrainError> {
+        let record = self.options.record;
+        self.part(part, &Occ { cells, record }, cells, &Unplanned, state)?;
+        Ok(())
+    }
+
+    /// All epochs in planned order; the first one under locks if it is to make the plan.
+    fn planned(&mut self, plan: Option<&Plan>, values: &[f64], state: &mut State) -> Result<(), TrainError> {
+        let carry = self.options.mode == Mode::Carry;
+        if carry {
+            self.room_for_versions(cycle::MOST)?;
+        }
+        let epochs = self.options.epochs;
+        if let Some(plan) = plan {
+            return self.cop(plan, 0..epochs, values, state);
+        }
+        if !self.options.first_epoch || epochs == 0 {
+            let begun = Instant::now();
+            let plan = Plan::of(self.task, self.data);
+            self.report.planning = begun.elapsed();
+            self.cop(&plan, 0..epochs, values, state)?;
+            self.report.plan = Some(plan);
+            return Ok(());
+        }
+        let first = FirstEpoch::new(self.task, self.data);
+        let workers = self.locking(Part { order: None, epochs: 0..1, carry }, values, state, Some(&first))?;
+        let begun = Instant::now();
+        let order = order_of(&workers);
+        let plan = first.finish(self.task, self.data, order, &workers);
+        drop(workers);
+        self.report.planning = begun.elapsed();
+        if !self.stopped {
+            let values = std::mem::take(&mut state.parameters);
+            self.cop(&plan, 1..epochs, &values, state)?;
+        }
+        self.report.plan = Some(plan);
+        Ok(())
+    }
+
+    /// Epochs under a plan.
+    fn cop(
+        &mut self,
+        plan: &Plan,
+        epochs: Range<u32>,
+        values: &[f64],
+        state: &mut State,
+    ) -> Result<(), TrainError> {
+        let begun = Instant::now();
+        let carry = self.options.mode == Mode::Carry;
+        let cycle = carry.then(|| Cycle::of(plan, &self.rows));
+        let annotations = cycle.as_ref().map_or(&plan.annotations, |cycle| &cycle.annotations);
+        let (width, elide) = (self.task.width(), self.options.elide);
+        let part = Part { order: plan.order.as_deref(), epochs, carry };
+        let alone = elide.then(|| Alone::of(annotations, plan.parameters));
+        let source = GeneralSource::of(annotations, alone.as_ref(), carry);
+        self.report.planning += begun.elapsed();
+        match (annotations, source) {
+            (Annotations::Compact(planned), _) if width == 1 && elide => {
+                let cells = &Singles::new(values, self.weights);
+                let executor = Compact { cells, planned, shares: &[] };
+                self.cop_part(part, &executor, cells, cycle.as_ref(), state)
+            }
+            (Annotations::Compact(versions), _) => {
+                let source = CompactSource { versions, elide };
+                if width == 1 {
+                    let cells = &Counted::new(values, self.weights);
+                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                } else {
+                    let cells = &Wide::new(values, width, self.weights);
+                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                }
+            }
+            (_, Some(source)) if width == 1 => {
+                let cells = &Counted::new(values, self.weights);
+                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+            }
+            (_, Some(source)) => {
+                let cells = &Wide::new(values, width, self.weights);
+                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+            }
+            (_, None) => unreachable!("what is not compact is general"),
+        }
+    }
+
+    fn cop_part<E: Executor<T, V>, C: Heads>(
+        &mut self,
+        part: Part<'_>,
+        executor: &E,
+        cells: &C,
+        cycle: Option<&Cycle>,
+        state: &mut State,
+    ) -> Result<(), TrainError> {
+        let threads = self.options.threads.get();
+        let base = match cycle {
+            Some(cycle) => {
+                let base = (u64::from(part.epochs.start) * self.data.len() as u64) as u32;
+                cells.set_heads(threads, |parameter| cycle.head(base, parameter));
+                base
+            }
+            None => 0,
+        };
+        let versions = PlannedVersions::new(cells, threads, cycle.is_some(), base);
+        self.part(part, executor, cells, &versions, state)?;
+        Ok(())
+    }
+
+    /// Runs epochs under an executor: with a barrier and a reset between two of them, or without either. Returns the
+    /// workers of the last segment.
+    fn part<E: Executor<T, V>, C: Cells>(
+        &mut self,
+        part: Part<'_>,
+        executor: &E,
+        cells: &C,
+        versions: &dyn Versions,
+        state: &mut State,
+    ) -> Result<Vec<Worker>, TrainError> {
+        let parameters = self.task.parameters(self.data.width()) as usize * self.task.width();
+        let samples = self.data.len() as u64;
+        let Part { order, epochs, carry } = part;
+        let together = if carry { epochs.len() as u32 } else { 1 };
+        let mut workers = Vec::new();
+        let mut epoch = epochs.start;
+        while epoch < epochs.end && !self.stopped {
+            let begun = Instant::now();
+            if epoch > epochs.start {
+                versions.reset();
+            }
+            let laps: Vec<_> = (epoch..epoch + together)
+                .map(|epoch| {
+                    let before = u64::from(epoch) * samples;
+                    let place = if carry { before } else { 0 };
+                    Lap::new(self.steps.epoch(epoch), versions.base(before), place)
+                })
+                .collect();
+            epoch += together;
+            versions.may_begin(laps[0].base)?;
+            let shared = (self.pool, state.lagging.as_ref());
+            let run = Run::new(self.task, self.rows, order, self.steps, shared, self.options);
+            workers = run.segment(executor, self.options.threads.get(), &laps)?;
+            versions.left_at(laps[laps.len() - 1].base.wrapping_add(samples as u32));
+            let over = !carry || epoch == self.options.epochs;
+            if let (true, Some(lagging)) = (over, &mut state.lagging) {
+                state.intercept = lagging.finish(if carry { u64::from(epoch) * samples } else { samples });
+            }
+            if self.options.record && workers.iter().any(|worker| !worker.commits.is_empty()) {
+                self.report.commits.push(order_of(&workers));
+            }
+            self.note(begun.elapsed(), together, workers.iter().map(|worker| worker.report));
+            if over {
+                self.end(&|out| cells.export(out), parameters, state.intercept);
+            }
+        }
+        state.parameters = vec![0.0; parameters];
+        cells.export(&mut state.parameters);
+        Ok(workers)
+    }
+
+    fn serial(&mut self, order: Option<&[u32]>, values: &[f64], state: &mut State) -> Result<(), TrainError> {
+        let (task, rows, options) = (self.task, self.rows, self.options);
+        let mut serial = Serial::new(task, rows, order, self.weights, values, state.intercept, options);
+        let carry = options.mode == Mode::Carry;
+        for epoch in 0..options.epochs {
+            let begun = Instant::now();
+            let last = epoch + 1 == options.epochs;
+            let run = std::panic::AssertUnwindSafe(|| {
+                serial.epoch(epoch);
+                if last {
+                    serial.finish();
+                }
+            });
+            std::panic::catch_unwind(run).map_err(|panic| panicked(0, &*panic))?;
+            let did = WorkerReport { transactions: self.data.len() as u64, ..WorkerReport::default() };
+            self.note(begun.elapsed(), 1, [did].into_iter());
+            if last || !carry {
+                let export = |out: &mut [f64]| out.copy_from_slice(&serial.values);
+                self.end(&export, serial.values.len(), serial.intercept);
+            }
+            if self.stopped {
+                break;
+            }
+        }
+        state.intercept = serial.intercept;
+        state.parameters = serial.values;
+        Ok(())
+    }
+
+    /// Adds a segment to the report.
+    fn note(&mut self, elapsed: Duration, epochs: u32, workers: impl Iterator<Item = WorkerReport>) {
+        self.report.epochs += epochs;
+        self.report.elapsed += elapsed;
+        self.report.epoch_times.push(elapsed);
+        for (number, did) in workers.enumerate() {
+            match self.report.workers.get_mut(number) {
+                Some(worker) => worker.add(&did),
+                None => self.report.workers.push(did),
+            }
+        }
+    }
+
+    /// Tells whoever wants to know that an epoch is over.
+    fn end(&mut self, export: &dyn Fn(&mut [f64]), parameters: usize, intercept: f64) {
+        let flow = (self.after)(&EpochEnd {
+            epoch: self.report.epochs,
+            elapsed: self.report.elapsed,
+            planning: self.report.planning,
+            parameters,
+            intercept,
+            export,
+            model: OnceCell::new(),
+        });
+        self.stopped = flow.is_break();
+    }
+}
+
+/// Rows in the order of their commits.
+fn order_of(workers: &[Worker]) -> Vec<u32> {
+    let mut commits: Vec<_> = workers.iter().flat_map(|worker| worker.commits.iter().copied()).collect();
+    commits.sort_unstable();
+    commits.into_iter().map(|(_, row)| row).collect()
+}

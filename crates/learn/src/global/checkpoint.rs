@@ -1,0 +1,140 @@
+//! The model at a mark of the order log: where a centre that restarts begins.
+//!
+//! All numbers are little-endian: `isocheck`, format (u32), rule, number of features, numbers a parameter (u32 each), the
+//! mark's place (position and offset, u64 each), samples learnt from (u64), sources (u64), parameters (u64), degrees (u64),
+//! the intercept (f64); of each source its number, next batch and next sample (u64 each); the parameters (f64 each); the
+//! degrees (u32 each); the checksum of all that (u64, xxh3).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::exec::Model;
+use crate::global::batch::{u32_at, u64_at};
+use crate::global::collector::Next;
+use crate::global::log::{Kind, Place};
+use crate::global::storage::Storage;
+
+/// Name of the checkpoint's file.
+pub const CHECKPOINT: &str = "checkpoint";
+
+const MAGIC: [u8; 8] = *b"isocheck";
+const VERSION: u32 = 1;
+const HEADER: usize = 8 + 4 * 4 + 7 * 8;
+
+/// All that the centre knows at a mark. Versions are not among it: at a mark they begin again at 0.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Checkpoint {
+    /// Behind the mark.
+    pub place: Place,
+    /// What was learnt.
+    pub model: Model,
+    /// Samples learnt from.
+    pub seen: u64,
+    /// In how many samples each parameter was touched, if the task weighs by it; else empty.
+    pub degrees: Vec<u32>,
+    /// Where each source goes on.
+    pub sources: BTreeMap<u32, Next>,
+}
+
+impl Checkpoint {
+    /// Replaces the checkpoint, durably.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn save<S: Storage>(&self, storage: &mut S, kind: Kind) -> io::Result<()> {
+        let sizes = [self.sources.len(), self.model.parameters.len(), self.degrees.len()];
+        let mut bytes = Vec::with_capacity(HEADER + 24 * sizes[0] + 8 * sizes[1] + 4 * sizes[2] + 8);
+        bytes.extend_from_slice(&MAGIC);
+        for number in [VERSION, kind.rule, kind.features, kind.width] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let sizes = sizes.map(|size| size as u64);
+        for number in [self.place.position, self.place.offset, self.seen, sizes[0], sizes[1], sizes[2]] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.model.intercept.to_le_bytes());
+        for (&source, next) in &self.sources {
+            for number in [u64::from(source), next.seq, next.sample] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        self.model.parameters.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        self.degrees.iter().for_each(|degree| bytes.extend_from_slice(&degree.to_le_bytes()));
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        storage.replace(CHECKPOINT, &bytes)
+    }
+
+    /// Reads the checkpoint; `Ok(None)` if there is none, or none that can be used: what it held is in the order log.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn load<S: Storage>(storage: &mut S, kind: Kind) -> io::Result<Option<Checkpoint>> {
+        let Some(length) = storage.len(CHECKPOINT)? else { return Ok(None) };
+        let mut bytes = vec![0; length as usize];
+        storage.read(CHECKPOINT, 0, &mut bytes)?;
+        Ok(Checkpoint::decode(&bytes, kind))
+    }
+
+    fn decode(bytes: &[u8], kind: Kind) -> Option<Checkpoint> {
+        let end = bytes.len().checked_sub(8).filter(|&end| end >= HEADER)?;
+        let numbers = [8, 12, 16, 20].map(|at| u32_at(bytes, at));
+        if bytes[..8] != MAGIC
+            || numbers != [VERSION, kind.rule, kind.features, kind.width]
+            || u64_at(bytes, end) != xxh3_64(&bytes[..end])
+        {
+            return None;
+        }
+        let [position, offset, seen, sources, parameters, degrees] =
+            [24, 32, 40, 48, 56, 64].map(|at| u64_at(bytes, at));
+        let float = |at: usize| f64::from_bits(u64_at(bytes, at));
+        let (sources, parameters, degrees) = (sources as usize, parameters as usize, degrees as usize);
+        let parameters_at = HEADER + 24 * sources;
+        let degrees_at = parameters_at + 8 * parameters;
+        assert_eq!(degrees_at + 4 * degrees, end, "a sound checkpoint has the length its header says");
+        let source = |at: usize| {
+            let next = Next { seq: u64_at(bytes, at + 8), sample: u64_at(bytes, at + 16) };
+            (u64_at(bytes, at) as u32, next)
+        };
+        Some(Checkpoint {
+            place: Place { position, offset },
+            model: Model {
+                parameters: (0..parameters).map(|number| float(parameters_at + 8 * number)).collect(),
+                intercept: float(72),
+            },
+            seen,
+            degrees: (0..degrees).map(|number| u32_at(bytes, degrees_at + 4 * number)).collect(),
+            sources: (0..sources).map(|number| source(HEADER + 24 * number)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::global::storage::Memory;
+
+    #[test]
+    fn checkpoints_come_back_as_they_were_or_not_at_all() {
+        let kind = Kind { rule: 0, features: 3, width: 1 };
+        let checkpoint = Checkpoint {
+            place: Place { position: 5, offset: 1 << 33 },
+            model: Model { parameters: vec![1.5, -0.0, f64::MIN_POSITIVE], intercept: 0.1 },
+            seen: 1 << 40,
+            degrees: vec![1, 2],
+            sources: [(4, Next { seq: 3, sample: 99 }), (9, Next::default())].into(),
+        };
+        let mut storage = Memory::default();
+        assert_eq!(Checkpoint::load(&mut storage, kind).unwrap(), None);
+        checkpoint.save(&mut storage, kind).unwrap();
+        assert_eq!(Checkpoint::load(&mut storage, kind).unwrap(), Some(checkpoint.clone()));
+        assert_eq!(Checkpoint::load(&mut storage, Kind { rule: 7, ..kind }).unwrap(), None);
+        let length = storage.bytes(CHECKPOINT).unwrap().len();
+        for at in 0..length {
+            let mut damaged = storage.clone();
+            damaged.bytes(CHECKPOINT).unwrap()[at] ^= 4;
+            assert_eq!(Checkpoint::load(&mut damaged, kind).unwrap(), None, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One plan of all samples, planned in blocks by several threads and stitched: equal to the plan of one pass.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::thread;
+
+use crate::data::Dataset;
+use crate::plan::batch::BatchPlanner;
+use crate::plan::stitch::Stitcher;
+use crate::plan::{Annotations, BatchTooLong, Plan, replace_all};
+use crate::task::{Rule, Task};
+
+impl Plan {
+    /// [`Plan::of`] with several threads: each plans a block of rows, then the blocks are stitched. The plan is the same
+    /// for any number of threads. Takes eight bytes of scratch memory for each parameter and thread.
+    ///
+    /// # Errors
+    /// If a block has more entries than one can have: only in the general form.
+    pub fn in_blocks<T: Task>(
+        task: &T,
+        data: &Dataset<'_>,
+        threads: NonZeroUsize,
+    ) -> Result<Plan, BatchTooLong> {
+        // A block must be worth its thread and its scratch memory.
+        let blocks = threads.get().min(data.entries() / BLOCK_MIN).max(1);
+        Plan::in_exactly(task, data, blocks)
+    }
+
+    fn in_exactly<T: Task>(task: &T, data: &Dataset<'_>, blocks: usize) -> Result<Plan, BatchTooLong> {
+        let blocks = cut(data, blocks);
+        match task.rule() {
+            Rule::Features => Ok(compact(data, &blocks)),
+            Rule::Own(_) => general(task, data, &blocks),
+        }
+    }
+}
+
+/// Entries below which a second thread costs more than it brings: about a tenth of a millisecond of planning.
+const BLOCK_MIN: usize = 1 << 16;
+
+/// Rows of blocks with about as many entries each.
+fn cut(data: &Dataset<'_>, blocks: usize) -> Vec<Range<usize>> {
+    let edge = |block: usize| match block == blocks {
+        true => data.len(),
+        false => {
+            let entry = (data.entries() as u128 * block as u128 / blocks as u128) as u64;
+            data.offsets().partition_point(|&offset| offset < entry).min(data.len())
+        }
+    };
+    (0..blocks).map(|block| edge(block)..edge(block + 1)).collect()
+}
+
+/// A block's first touches (parameter, entry), and the last transaction of the block that touches each parameter.
+struct Touched {
+    first: Vec<(u32, usize)>,
+    last: Vec<u32>,
+}
+
+fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
+    let mut versions = vec![0_u32; data.entries()];
+    let mut rest = &mut versions[..];
+    let touched: Vec<Touched> = thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(blocks.len());
+        for (block, rows) in blocks.iter().enumerate() {
+            let entries = (data.offsets()[rows.end] - data.offsets()[rows.start]) as usize;
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(entries);
+            rest = others;
+            workers.push(scope.spawn(move || plan_block(data, rows.clone(), own, block > 0)));
+        }
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume(panic))).collect()
+    });
+    let mut touched = touched.into_iter();
+    if let Some(Touched { last: mut carried, .. }) = touched.next() {
+        for block in touched {
+            for (parameter, entry) in block.first {
+                versions[entry] =
+                    std::mem::replace(&mut carried[parameter as usize], block.last[parameter as usize]);
+            }
+        }
+    }
+    Plan::of_data(data, data.width(), Rule::Features, Annotations::Compact(versions))
+}
+
+/// Numbers of transactions are those of the whole plan, so only first touches are left to be stitched. The first block
+/// needs none (`stitched`): what was there before it is version 0.
+fn plan_block(data: &Dataset<'_>, rows: Range<usize>, versions: &mut [u32], stitched: bool) -> Touched {
+    let mut last = vec![0_u32; data.width() as usize];
+    let mut first = Vec::new();
+    let from = data.offsets()[rows.start] as usize;
+    for row in rows {
+        let transaction = row as u32 + 1;
+        replace_all(&mut last, transaction, data.range(row), data.features(), |entry, version| {
+            versions[entry - from] = version;
+            if stitched && version == 0 {
+                first.push((data.features()[entry], entry));
+            }
+        });
+    }
+    Touched { first, last }
+}
+
+fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Result<Plan, BatchTooLong> {
+    let planned = thread::scope(|scope| {
+        let workers: Vec<_> = blocks
+            .iter()
+            .map(|rows| scope.spawn(|| BatchPlanner::new().plan(task, &data.slice(rows.clone()))))
+            .collect();
+        let joined = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume(panic)));
+        joined.collect::<Result<Vec<_>, _>>()
+    })?;
+    let parameters = task.parameters(data.width());
+    let mut stitcher = Stitcher::new(task.rule().id(), parameters);
+    let (mut all_reads_at, mut all_writes_at) = (vec![0_u64], vec![0_u64]);
+    let (mut all_reads, mut all_writes) = (Vec::new(), Vec::new());
+    for batch in planned {
+        #[allow(clippy::expect_used)] // One task planned all blocks, and data has fewer than 2^32 samples.
+        let plan = stitcher.stitch(batch).expect("blocks of one plan fit one another").absolute();
+        let Annotations::General { reads_at, reads, writes_at, writes } = plan.annotations else {
+            unreachable!("a rule of its own is planned in the general form")
+        };
+        all_reads_at.extend(reads_at[1..].iter().map(|at| at + all_reads.len() as u64));
+        all_writes_at.extend(writes_at[1..].iter().map(|at| at + all_writes.len() as u64));
+        all_reads.extend(reads);
+        all_writes.extend(writes);
+    }
+    let annotations = Annotations::General {
+        reads_at: all_reads_at,
+        reads: all_reads,
+        writes_at: all_writes_at,
+        writes: all_writes,
+    };
+    Ok(Plan::of_data(data, parameters, task.rule(), annotations))
+}
+
+/// A task that panics while it tells its sets does so here too.
+fn resume(panic: Box<dyn std::any::Any + Send>) -> ! {
+    std::panic::resume_unwind(panic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::mixed::{self, Mixed};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// T-COP-04: whatever the number of blocks, also more blocks than samples.
+        #[test]
+        fn blocks_in_parallel_are_one_plan(rows in mixed::rows(), blocks in 1..9_usize) {
+            let data = mixed::data(&rows);
+            prop_assert_eq!(Plan::in_exactly(&Mixed(Rule::Features), &data, blocks).unwrap(), Plan::compact(&data));
+            let own = Mixed(Rule::Own(7));
+            prop_assert_eq!(Plan::in_exactly(&own, &data, blocks).unwrap(), Plan::general(&own, &data));
+        }
+    }
+
+    #[test]
+    fn blocks_have_about_as_many_entries() {
+        let rows: Vec<_> = (0..100).map(|row| (0..row % 8).map(|feature| (feature, 1.0)).collect()).collect();
+        let data = mixed::data(&rows);
+        let blocks = cut(&data, 4);
+        assert_eq!((blocks[0].start, blocks[3].end), (0, 100));
+        for rows in blocks {
+            let entries = data.offsets()[rows.end] - data.offsets()[rows.start];
+            assert!(entries.abs_diff(data.entries() as u64 / 4) <= 8, "{rows:?} has {entries}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Planning while something else touches the data anyway: while a reader parses it. Specification: 3.2.
+
+use crate::data::Dataset;
+use crate::plan::{Annotations, Plan, PlanMismatch, replace_all};
+use crate::task::Rule;
+
+/// Plans under [`Rule::Features`] row by row, as a reader hands them on: the cost a row is one look-up for each of its
+/// features, beside what parsing them costs. The number of features need not be known before.
+///
+/// Rows come in the order of the data, and those of the finished [`Dataset`] must be the same.
+#[derive(Clone, Default, Debug)]
+pub struct Planner {
+    /// The last row that named each feature, counted from 1.
+    last: Vec<u32>,
+    versions: Vec<u32>,
+    rows: u32,
+}
+
+impl Planner {
+    /// One that has seen no row.
+    pub fn new() -> Planner {
+        Planner::default()
+    }
+
+    /// One with room for this many entries and features: saves growing where they are known.
+    pub fn with_capacity(entries: usize, features: u32) -> Planner {
+        Planner { last: vec![0; features as usize], versions: Vec::with_capacity(entries), rows: 0 }
+    }
+
+    /// Plans the next row: its features, each once.
+    ///
+    /// # Panics
+    /// After 4294967295 rows.
+    #[inline]
+    pub fn row(&mut self, features: &[u32]) {
+        assert!(self.rows < u32::MAX, "a data set has fewer rows than 32 bits can number");
+        self.rows += 1;
+        let (last, transaction) = (&mut self.last, self.rows);
+        self.versions.reserve(features.len());
+        for &feature in features {
+            let feature = feature as usize;
+            if feature >= last.len() {
+                grow(last, feature);
+            }
+            self.versions.push(std::mem::replace(&mut last[feature], transaction));
+        }
+    }
+
+    /// Plans the next rows: `offsets` has one number more than there are rows, and row `i` has the features
+    /// `offsets[i]..offsets[i + 1]` of `features`. Faster than row by row, as it is known what comes next.
+    ///
+    /// # Panics
+    /// As [`Planner::row`].
+    pub fn rows_of(&mut self, offsets: &[u64], features: &[u32]) {
+        let rows = offsets.len().saturating_sub(1);
+        assert!(rows < (u32::MAX - self.rows) as usize, "a data set has fewer rows than 32 bits can number");
+        if let Some(&highest) = features.iter().max()
+            && highest as usize >= self.last.len()
+        {
+            grow(&mut self.last, highest as usize);
+        }
+        self.versions.reserve(features.len());
+        for ends in offsets.windows(2) {
+            self.rows += 1;
+            let versions = &mut self.versions;
+            replace_all(
+                &mut self.last,
+                self.rows,
+                ends[0] as usize..ends[1] as usize,
+                features,
+                |_, version| {
+                    versions.push(version);
+                },
+            );
+        }
+    }
+
+    /// How many rows were planned.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The plan of all rows, which are those of `data`.
+    ///
+    /// # Errors
+    /// If there are more or fewer of them, or they have more or fewer entries together.
+    pub fn finish(self, data: &Dataset<'_>) -> Result<Plan, PlanMismatch> {
+        if self.rows as usize != data.len() || self.versions.len() != data.entries() {
+            return Err(PlanMismatch::Data { plan: self.rows, data: data.len() });
+        }
+        let annotations = Annotations::Compact(self.versions);
+        Ok(Plan::of_data(data, data.width(), Rule::Features, annotations))
+    }
+}
+
+/// Doubling, so that growing costs a constant for each feature, whatever order features come in.
+#[cold]
+fn grow(last: &mut Vec<u32>, feature: usize) {
+    last.resize((feature + 1).next_power_of_two(), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::mixed;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn planned_while_loading_is_planned_afterwards(rows in mixed::rows()) {
+            let data = mixed::data(&rows);
+            let mut planner = Planner::new();
+            for row in &rows {
+                planner.row(&row.iter().map(|entry| entry.0).collect::<Vec<_>>());
+            }
+            prop_assert_eq!(planner.finish(&data).unwrap(), Plan::compact(&data));
+            let mut planner = Planner::new();
+            for start in (0..rows.len()).step_by(7) {
+                let part = data.slice(start..rows.len().min(start + 7));
+                planner.rows_of(part.offsets(), part.features());
+            }
+            prop_assert_eq!(planner.finish(&data).unwrap(), Plan::compact(&data));
+        }
+    }
+
+    #[test]
+    fn rows_that_were_not_planned_are_refused() {
+        let data = mixed::data(&[vec![(0, 1.0)], vec![(1, 1.0)]]);
+        let mut planner = Planner::with_capacity(2, 2);
+        planner.row(&[0]);
+        assert_eq!(
+            planner.finish(&data).unwrap_err().to_string(),
+            "the plan is of other data (it has 1 samples, the data 2): plan this data"
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! The planned order of conflicts: for each read the version it must see, for each write the version it replaces and how
+//! many must have read that one before. Specification: `specs/cop.md` 2 and 3.
+//!
+//! Transactions are numbered from 1 in the planned order; version 0 is what a parameter holds before any of them.
+
+pub mod batch;
+mod blocks;
+pub mod file;
+pub mod loading;
+#[cfg(test)]
+pub(crate) mod mixed;
+pub mod statistics;
+pub mod stitch;
+
+pub use batch::{BatchPlanner, BatchTooLong, PlannedBatch};
+pub use file::PlanFileError;
+pub use loading::Planner;
+pub use statistics::Statistics;
+pub use stitch::{Stitched, Stitcher};
+
+use crate::data::{Dataset, Sample, Value};
+use crate::exec::prefetch::prefetch;
+use crate::task::{Rule, Sets, Task};
+use crate::with_rows;
+
+/// A read of the version that transaction `version` wrote.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReadOp {
+    /// The parameter.
+    pub parameter: u32,
+    /// The transaction whose value must be seen; 0 for the initial one.
+    pub version: u32,
+}
+
+/// A write that replaces what transaction `writer` wrote once `readers` reads of it were made.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WriteOp {
+    /// The parameter.
+    pub parameter: u32,
+    /// The transaction whose value is replaced; 0 for the initial one.
+    pub writer: u32,
+    /// Planned reads of that value, the transaction's own among them.
+    pub readers: u32,
+}
+
+/// The annotations of all transactions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Annotations {
+    /// Under [`Rule::Features`]: for each entry of the data, in its order, the version that is read and then replaced. The
+    /// number of readers is always 1, the transaction itself. Four bytes an entry.
+    Compact(Vec<u32>),
+    /// For any rule. Transaction `i` (from 1) has the reads `reads_at[i - 1]..reads_at[i]`, and writes alike.
+    General {
+        /// n + 1 offsets into `reads`.
+        reads_at: Vec<u64>,
+        /// All reads.
+        reads: Vec<ReadOp>,
+        /// n + 1 offsets into `writes`.
+        writes_at: Vec<u64>,
+        /// All writes.
+        writes: Vec<WriteOp>,
+    },
+}
+
+/// A plan: valid for the data and the rule that it was made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Number of transactions, n.
+    pub transactions: u32,
+    /// Number of parameters.
+    pub parameters: u32,
+    /// Whose sets were planned: [`Rule::id`].
+    pub rule: u32,
+    /// [`Dataset::fingerprint`] of the data.
+    pub fingerprint: u64,
+    /// Row of each transaction in the planned order; `None` where that is the order of the data.
+    pub order: Option<Vec<u32>>,
+    /// What each transaction waits for.
+    pub annotations: Annotations,
+}
+
+impl Plan {
+    /// Plans the samples in the order of the data, in one pass, in the form that is smallest for the task's rule.
+    pub fn of<T: Task>(task: &T, data: &Dataset<'_>) -> Plan {
+        match task.rule() {
+            Rule::Features => Plan::compact(data),
+            Rule::Own(_) => Plan::general(task, data),
+        }
+    }
+
+    /// The compact plan under [`Rule::Features`].
+    pub fn compact(data: &Dataset<'_>) -> Plan {
+        let mut last = vec![0_u32; data.width() as usize];
+        let mut versions = Vec::with_capacity(data.entries());
+        for row in 0..data.len() {
+            replace_all(&mut last, row as u32 + 1, data.range(row), data.features(), |_, version| {
+                versions.push(version);
+            });
+        }
+        Plan::of_data(data, data.width(), Rule::Features, Annotations::Compact(versions))
+    }
+
+    /// The plan in the general form, for any rule: the reference that the compact one is held to.
+    pub fn general<T: Task>(task: &T, data: &Dataset<'_>) -> Plan {
+        let parameters = task.parameters(data.width());
+        let mut last = vec![0_u32; parameters as usize];
+        let mut readers = vec![0_u32; parameters as usize];
+        let (mut reads_at, mut writes_at) = (vec![0], vec![0]);
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut sets = Sets::default();
+        with_rows!(data, rows => for row in 0..data.len() {
+            sets_of(task, &rows.sample(row), &mut sets);
+            for &parameter in &sets.reads {
+                reads.push(ReadOp { parameter, version: last[parameter as usize] });
+                readers[parameter as usize] += 1;
+            }
+            for &parameter in &sets.writes {
+                let writer = std::mem::replace(&mut last[parameter as usize], row as u32 + 1);
+                let readers = std::mem::take(&mut readers[parameter as usize]);
+                writes.push(WriteOp { parameter, writer, readers });
+            }
+            reads_at.push(reads.len() as u64);
+            writes_at.push(writes.len() as u64);
+        });
+        let annotations = Annotations::General { reads_at, reads, writes_at, writes };
+        Plan::of_data(data, parameters, task.rule(), annotations)
+    }
+
+    /// A plan of these samples in the order of the data.
+    pub(crate) fn of_data(data: &Dataset<'_>, parameters: u32, rule: Rule, annotations: Annotations) -> Plan {
+        Plan {
+            transactions: data.len() as u32,
+            parameters,
+            rule: rule.id(),
+            fingerprint: data.fingerprint(),
+            order: None,
+            annotations,
+        }
+    }
+
+    /// Whether it was made of these samples for a task of this rule; else what differs.
+    pub fn check<T: Task>(&self, task: &T, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
+        if self.rule != task.rule().id() {
+            return Err(PlanMismatch::Rule { plan: self.rule, task: task.rule().id() });
+        }
+        self.check_data(data)
+    }
+
+    /// Whether it was made of these samples.
+    pub(crate) fn check_data(&self, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
+        if self.transactions as usize != data.len() || self.fingerprint != data.fingerprint() {
+            return Err(PlanMismatch::Data { plan: self.transactions, data: data.len() });
+        }
+        Ok(())
+    }
+
+    /// Its size in bytes: annotations, and the order where there is one.
+    pub fn bytes(&self) -> u64 {
+        let annotations = match &self.annotations {
+            Annotations::Compact(versions) => size_of_val(&versions[..]),
+            Annotations::General { reads_at, reads, writes_at, writes } => {
+                size_of_val(&reads_at[..])
+                    + size_of_val(&reads[..])
+                    + size_of_val(&writes_at[..])
+                    + size_of_val(&writes[..])
+            }
+        };
+        (annotations + self.order.as_ref().map_or(0, |order| size_of_val(&order[..]))) as u64
+    }
+}
+
+/// Has `transaction` be the last one for the features of these entries, and hands `each` the entry and the one before.
+/// The numbers of later entries are asked for early: which they are is known, and they lie all over the memory.
+#[inline(always)]
+pub(crate) fn replace_all(
+    last: &mut [u32],
+    transaction: u32,
+    entries: std::ops::Range<usize>,
+    features: &[u32],
+    mut each: impl FnMut(usize, u32),
+) {
+    for entry in entries {
+        if let Some(&ahead) = features.get(entry + AHEAD) {
+            prefetch(&last[ahead as usize]);
+        }
+        each(entry, std::mem::replace(&mut last[features[entry] as usize], transaction));
+    }
+}
+
+/// Entries between a number's being asked for and its use: some hundred nanoseconds of planning.
+pub(crate) const AHEAD: usize = 48;
+
+/// The read and write sets of a sample under the task's rule.
+pub(crate) fn sets_of<T: Task, V: Value>(task: &T, sample: &Sample<'_, V>, sets: &mut Sets) {
+    sets.reads.clear();
+    sets.writes.clear();
+    match task.rule() {
+        Rule::Features => {
+            sets.reads.extend_from_slice(sample.features);
+            sets.writes.extend_from_slice(sample.features);
+        }
+        Rule::Own(_) => task.sets(sample, sets),
+    }
+}
+
+/// Why a plan does not fit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanMismatch {
+    /// It was made for other read and write sets.
+    #[error("the plan is for rule {plan}, the task's rule is {task}: plan the data for this task")]
+    Rule {
+        /// Rule of the plan.
+        plan: u32,
+        /// Rule of the task.
+        task: u32,
+    },
+    /// It was made of other samples.
+    #[error("the plan is of other data (it has {plan} samples, the data {data}): plan this data")]
+    Data {
+        /// Samples of the plan.
+        plan: u32,
+        /// Samples at hand.
+        data: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Values;
+    use crate::task::Step;
+
+    struct Touch;
+
+    impl Task for Touch {
+        fn compute<V: Value>(&self, _: &Sample<'_, V>, _: &Step<'_>, read: &[f64], write: &mut [f64]) -> f64 {
+            write.copy_from_slice(read);
+            0.0
+        }
+    }
+
+    /// T-COP-01: Figure 6.3: the first and the third transaction touch p, the second q.
+    #[test]
+    fn the_published_example() {
+        let values = Values::F32(vec![1.0; 3].into());
+        let data = Dataset::new(vec![0, 1, 2, 3], vec![0, 1, 0], values, vec![1.0; 3], 2).unwrap();
+        let plan = Plan::of(&Touch, &data);
+        assert_eq!(plan.annotations, Annotations::Compact(vec![0, 0, 1]));
+        let Annotations::General { reads, writes, .. } = Plan::general(&Touch, &data).annotations else {
+            unreachable!("it was asked for")
+        };
+        let versions: Vec<_> = reads.iter().map(|read| (read.parameter, read.version)).collect();
+        assert_eq!(versions, [(0, 0), (1, 0), (0, 1)]);
+        let replaced: Vec<_> =
+            writes.iter().map(|write| (write.parameter, write.writer, write.readers)).collect();
+        assert_eq!(replaced, [(0, 0, 1), (1, 0, 1), (0, 1, 1)]);
+    }
+}

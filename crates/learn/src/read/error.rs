@@ -1,0 +1,113 @@
+//! What can be wrong with a file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What is wrong in a line: where, what stands there, and what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Problem {
+    /// Byte of the line, counted from 0.
+    pub(super) at: usize,
+    /// What stands there, shortened.
+    pub(super) found: String,
+    /// What would be right.
+    pub(super) expected: String,
+}
+
+impl Problem {
+    /// About the word of `line` that has the byte `at` in it or after it.
+    pub(super) fn word(line: &[u8], at: usize, expected: impl Into<String>) -> Problem {
+        let blank = |byte: &u8| byte.is_ascii_whitespace();
+        let from = line[..at.min(line.len())].iter().rposition(blank).map_or(0, |blank| blank + 1);
+        let until = line[from..].iter().position(blank).map_or(line.len(), |length| from + length);
+        let mut found = String::from_utf8_lossy(&line[from..until]).into_owned();
+        if found.chars().count() > 40 {
+            found = found.chars().take(40).collect::<String>() + "…";
+        }
+        Problem { at: from, found, expected: expected.into() }
+    }
+}
+
+/// A line that is no sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1.
+    pub line: u64,
+    pub(super) problem: Problem,
+}
+
+impl LineError {
+    /// The byte of the line at which it goes wrong, counted from 1.
+    pub fn column(&self) -> usize {
+        self.problem.at + 1
+    }
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = match self.problem.found.as_str() {
+            "" => "the line ends".to_owned(),
+            found => format!("`{found}`"),
+        };
+        let (file, expected) = (self.file.display(), &self.problem.expected);
+        write!(to, "{file}:{}:{}: {found}: expected {expected}", self.line, self.column())
+    }
+}
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It could not be opened.
+    #[error("{}: cannot read it: {cause}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It broke off: the disk, or what was compressed is damaged.
+    #[error("{}: cannot read on after line {line}: {cause}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Lines read before.
+        line: u64,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It is of a form that is not read.
+    #[error("{}: this is {what}\n  {instead}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// A line is wrong, and no more may be.
+    #[error("{error}{}", if *skipped > 0 { format!("\n  {skipped} wrong lines before it were left out") } else { String::new() })]
+    Line {
+        /// What is wrong.
+        error: LineError,
+        /// Wrong lines that were left out before.
+        skipped: u64,
+    },
+    /// Indices from 0 up to the number of features.
+    #[error("{}: it has the index 0 and the index {width}, so more than the {width} features that were given", path.display())]
+    Width {
+        /// The file.
+        path: PathBuf,
+        /// Features that were given.
+        width: u32,
+    },
+    /// Not one sample.
+    #[error("{}: there is no sample in it: expected lines such as `1 3:0.5 7:1`", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}

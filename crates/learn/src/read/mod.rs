@@ -1,0 +1,368 @@
+//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, whole or in batches of rows
+//! where a file is larger than memory.
+//!
+//! | format | a line |
+//! |---|---|
+//! | [`Format::Svmlight`] | `LABEL INDEX:VALUE INDEX:VALUE … # comment` |
+//! | [`Format::Vw`] | `LABEL 'tag \|namespace feature feature:VALUE …`; features are hashed |
+//!
+//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. A line that is wrong ends the
+//! reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
+
+mod error;
+mod number;
+mod source;
+mod svmlight;
+mod vw;
+
+pub use error::{LineError, ReadError};
+pub use source::Compression;
+
+use crate::data::{Dataset, Values};
+use crate::plan::Plan;
+use crate::plan::loading::Planner;
+use source::Lines;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc;
+
+/// The form of a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// svmlight's, which libsvm, LIBLINEAR and XGBoost write as well.
+    #[default]
+    Svmlight,
+    /// Vowpal Wabbit's.
+    Vw,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Format, String> {
+        match name {
+            "svmlight" | "libsvm" => Ok(Format::Svmlight),
+            "vw" => Ok(Format::Vw),
+            _ => Err(format!("no format is called `{name}`; there are svmlight (libsvm) and vw")),
+        }
+    }
+}
+
+/// The number that a file calls its first feature.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Base {
+    /// 0 if an index 0 occurs in the first batch (of a whole file, its first 4,096 samples), else 1.
+    #[default]
+    Auto,
+    /// 0, as scikit-learn writes by default.
+    Zero,
+    /// 1, as libsvm's own files have it.
+    One,
+}
+
+/// How to read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// The form of a line.
+    pub format: Format,
+    /// The first index; of svmlight files.
+    pub base: Base,
+    /// Number of features, where it is known; a file that has more is wrong. Else the largest index decides. Batches of a
+    /// file without it may grow wider from one to the next.
+    pub width: Option<u32>,
+    /// Keep values in eight bytes rather than four.
+    pub double: bool,
+    /// Lines that may be wrong, and are left out.
+    pub skip_errors: u64,
+    /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
+    pub bits: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            format: Format::default(),
+            base: Base::default(),
+            width: None,
+            double: false,
+            skip_errors: 0,
+            bits: 18,
+        }
+    }
+}
+
+/// Wrong lines that are kept to be shown; all are counted.
+const SHOWN: usize = 10;
+
+/// Rows that are parsed and handed on together.
+const CHUNK: usize = 4096;
+
+/// Chunks that may wait to be stored.
+const WAITING: usize = 4;
+
+/// Reads a file batch by batch.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    lines: Lines,
+    options: Options,
+    base: Option<u32>,
+    width: u32,
+    rows: u64,
+    skipped: u64,
+    shown: Vec<LineError>,
+}
+
+impl Reader {
+    /// Opens a file and finds out how it is compressed.
+    pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
+        let file = File::open(path);
+        let file = file.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
+        Reader::of(path, file, options)
+    }
+
+    /// The same of any source of bytes; `path` stands for it in errors.
+    pub fn of(
+        path: &Path,
+        source: impl std::io::Read + Send + 'static,
+        options: Options,
+    ) -> Result<Reader, ReadError> {
+        let lines = Lines::new(path, Box::new(source))?;
+        let base = match (options.format, options.base) {
+            (Format::Vw, _) | (_, Base::Zero) => Some(0),
+            (_, Base::One) => Some(1),
+            (_, Base::Auto) => None,
+        };
+        let width = match options.format {
+            Format::Vw => 1 << options.bits.min(31),
+            Format::Svmlight => options.width.unwrap_or(0),
+        };
+        let path = path.to_owned();
+        Ok(Reader { path, lines, options, base, width, rows: 0, skipped: 0, shown: Vec::new() })
+    }
+
+    /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
+    pub fn batch(&mut self, rows: usize) -> Result<Option<Dataset<'static>>, ReadError> {
+        let mut parsed = Parsed::new(self.options.double);
+        self.parse(&mut parsed, rows.max(1))?;
+        if parsed.labels.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(parsed.data(self.width)))
+    }
+
+    /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
+    pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
+        let mut stored = Parsed::new(self.options.double);
+        self.pour(|parsed| stored.append(parsed))?;
+        self.whole(stored)
+    }
+
+    /// All samples that are left, and their plan, made while they are read: for tasks under
+    /// [`Rule::Features`](crate::Rule::Features). Specification: 3.2.
+    pub fn all_planned(&mut self) -> Result<(Dataset<'static>, Plan), ReadError> {
+        let mut stored = Parsed::new(self.options.double);
+        let mut planner = Planner::new();
+        self.pour(|parsed| {
+            stored.append(parsed);
+            planner.rows_of(&parsed.offsets, &parsed.features);
+        })?;
+        let data = self.whole(stored)?;
+        let plan = planner.finish(&data);
+        let plan = plan.unwrap_or_else(|mismatch| unreachable!("each row was planned: {mismatch}"));
+        Ok((data, plan))
+    }
+
+    fn whole(&self, stored: Parsed) -> Result<Dataset<'static>, ReadError> {
+        if self.rows == 0 {
+            return Err(ReadError::Empty { path: self.path.clone() });
+        }
+        Ok(stored.data(self.width))
+    }
+
+    /// Parses to the end of the file in a thread, and hands chunks of rows on as they are ready.
+    fn pour(&mut self, mut each: impl FnMut(&Parsed)) -> Result<(), ReadError> {
+        let double = self.options.double;
+        std::thread::scope(|scope| {
+            let (full, parsed) = mpsc::sync_channel(WAITING);
+            let (empty, used) = mpsc::channel();
+            let parsing = scope.spawn(move || {
+                let mut more = true;
+                while more {
+                    let mut chunk = used.try_recv().unwrap_or_else(|_| Parsed::new(double));
+                    more = self.parse(&mut chunk, CHUNK)?;
+                    if full.send(chunk).is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            });
+            for mut chunk in parsed {
+                each(&chunk);
+                chunk.clear();
+                // Where parsing has ended, nobody wants it.
+                let _ = empty.send(chunk);
+            }
+            parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Samples read so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Features seen so far: one more than the largest index, counted from 0; or the number that was given.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The first index of the file, 0 or 1, as it was given or found; 1 as long as nothing was read.
+    pub fn base(&self) -> Base {
+        if self.base == Some(0) { Base::Zero } else { Base::One }
+    }
+
+    /// Wrong lines that were left out: how many, and the first ten.
+    pub fn skipped(&self) -> (u64, &[LineError]) {
+        (self.skipped, &self.shown)
+    }
+
+    /// Parses up to `rows` samples more; whether the file may have others.
+    fn parse(&mut self, parsed: &mut Parsed, rows: usize) -> Result<bool, ReadError> {
+        let (first_row, first_entry) = (parsed.labels.len(), parsed.features.len());
+        let mut more = true;
+        while parsed.labels.len() - first_row < rows {
+            let (number, line) = match self.lines.next() {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
+                Err(cause) => {
+                    return Err(ReadError::Io { path: self.path.clone(), line: self.lines.number(), cause });
+                }
+            };
+            let wrong = match self.options.format {
+                Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
+                Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
+            };
+            let Err(wrong) = wrong else { continue };
+            parsed.undo();
+            let error = LineError { file: self.path.clone(), line: number, problem: wrong };
+            self.skipped += 1;
+            if self.skipped > self.options.skip_errors {
+                return Err(ReadError::Line { error, skipped: self.skipped - 1 });
+            }
+            if self.shown.len() < SHOWN {
+                self.shown.push(error);
+            }
+        }
+        self.rows += (parsed.labels.len() - first_row) as u64;
+        let fresh = &mut parsed.features[first_entry..];
+        if self.base.is_none() && !fresh.is_empty() {
+            self.base = Some(u32::from(!fresh.contains(&0)));
+            if let (Some(0), Some(width)) = (self.base, self.options.width)
+                && fresh.contains(&width)
+            {
+                return Err(ReadError::Width { path: self.path.clone(), width });
+            }
+        }
+        if self.base == Some(1) {
+            fresh.iter_mut().for_each(|feature| *feature -= 1);
+        }
+        if self.options.width.is_none() && self.options.format == Format::Svmlight {
+            let largest = fresh.iter().copied().max();
+            self.width = self.width.max(largest.map_or(0, |largest| largest + 1));
+        }
+        Ok(more)
+    }
+}
+
+/// Reads a whole file.
+pub fn read(path: &Path, options: Options) -> Result<Dataset<'static>, ReadError> {
+    Reader::open(path, options)?.all()
+}
+
+/// Samples as they are parsed. Whole rows only, but for the one under way.
+#[derive(Debug)]
+struct Parsed {
+    offsets: Vec<u64>,
+    features: Vec<u32>,
+    single: Vec<f32>,
+    double: Option<Vec<f64>>,
+    labels: Vec<f64>,
+}
+
+impl Parsed {
+    fn new(double: bool) -> Parsed {
+        Parsed {
+            offsets: vec![0],
+            features: Vec::new(),
+            single: Vec::new(),
+            double: double.then(Vec::new),
+            labels: Vec::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, feature: u32, value: f64) {
+        self.features.push(feature);
+        match &mut self.double {
+            None => self.single.push(value as f32),
+            Some(values) => values.push(value),
+        }
+    }
+
+    /// Ends the row under way.
+    fn end(&mut self, label: f64) {
+        self.labels.push(label);
+        self.offsets.push(self.features.len() as u64);
+    }
+
+    fn clear(&mut self) {
+        self.offsets.truncate(1);
+        self.features.clear();
+        self.single.clear();
+        self.double.iter_mut().for_each(Vec::clear);
+        self.labels.clear();
+    }
+
+    /// Adds the rows of another.
+    fn append(&mut self, other: &Parsed) {
+        let base = self.features.len() as u64;
+        self.offsets.extend(other.offsets[1..].iter().map(|offset| base + offset));
+        self.features.extend_from_slice(&other.features);
+        self.single.extend_from_slice(&other.single);
+        if let (Some(values), Some(more)) = (&mut self.double, &other.double) {
+            values.extend_from_slice(more);
+        }
+        self.labels.extend_from_slice(&other.labels);
+    }
+
+    /// Where the row under way begins.
+    fn start(&self) -> usize {
+        self.offsets.last().map_or(0, |offset| *offset as usize)
+    }
+
+    /// Forgets the row under way.
+    fn undo(&mut self) {
+        let start = self.start();
+        self.features.truncate(start);
+        match &mut self.double {
+            None => self.single.truncate(start),
+            Some(values) => values.truncate(start),
+        }
+    }
+
+    fn data(self, width: u32) -> Dataset<'static> {
+        let values = match self.double {
+            None => Values::F32(self.single.into()),
+            Some(values) => Values::F64(values.into()),
+        };
+        Dataset::sound(self.offsets, self.features, values, self.labels, width)
+    }
+}
+
+#[cfg(test)]
+mod tests;

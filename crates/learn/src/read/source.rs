@@ -1,0 +1,207 @@
+//! Lines of a file, whatever it is compressed by.
+
+use super::error::ReadError;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// How a file is compressed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// gzip, of one member or several.
+    Gzip,
+    /// zstd, of one frame or several.
+    Zstd,
+    /// bzip2, of one stream or several.
+    Bzip2,
+}
+
+impl Compression {
+    /// By the first bytes of the content.
+    pub fn of_content(start: &[u8]) -> Compression {
+        match start {
+            [0x1f, 0x8b, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Compression::Bzip2,
+            _ => Compression::Plain,
+        }
+    }
+
+    /// By the end of a name: what a file to be written is to be.
+    pub fn of_name(path: &Path) -> Compression {
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst" | "zstd") => Compression::Zstd,
+            Some("bz2") => Compression::Bzip2,
+            _ => Compression::Plain,
+        }
+    }
+
+    /// Writes into `target` so compressed, whatever `body` writes.
+    pub fn write<T: Write + Send>(
+        self,
+        mut target: T,
+        body: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send,
+    ) -> io::Result<()> {
+        match self {
+            Compression::Plain => body(&mut target)?,
+            Compression::Gzip => {
+                let mut gzip = flate2::write::GzEncoder::new(&mut target, flate2::Compression::fast());
+                body(&mut gzip)?;
+                gzip.finish()?;
+            }
+            Compression::Bzip2 => {
+                let mut bzip2 = bzip2::write::BzEncoder::new(&mut target, bzip2::Compression::fast());
+                body(&mut bzip2)?;
+                bzip2.finish()?;
+            }
+            // Its encoder pulls, so that what is written goes through a pipe.
+            Compression::Zstd => {
+                let (from, mut to) = io::pipe()?;
+                std::thread::scope(|scope| {
+                    let target = &mut target;
+                    let packing = scope.spawn(move || {
+                        let level = ruzstd::encoding::CompressionLevel::Fastest;
+                        ruzstd::encoding::compress(io::BufReader::with_capacity(BLOCK, from), target, level);
+                    });
+                    let done = body(&mut to).and_then(|()| to.flush());
+                    drop(to);
+                    packing.join().map_err(|_| io::Error::other("the zstd encoder could not write"))?;
+                    done
+                })?;
+            }
+        }
+        target.flush()
+    }
+}
+
+/// What is read at once.
+const BLOCK: usize = 1 << 20;
+
+/// Lines, each without its end.
+pub(super) struct Lines {
+    source: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    /// What of the buffer has not been handed out.
+    from: usize,
+    until: usize,
+    ended: bool,
+    line: u64,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Lines").field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// `path` stands for the source in errors.
+    pub(super) fn new(path: &Path, mut source: Box<dyn Read + Send>) -> Result<Lines, ReadError> {
+        let mut start = Vec::new();
+        let first = source.by_ref().take(6).read_to_end(&mut start);
+        first.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
+        let form = |what, instead| Err(ReadError::Form { path: path.to_owned(), what, instead });
+        match &start[..] {
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+                return form("compressed by xz", "unpack it first: unxz FILE");
+            }
+            [b'P', b'A', b'R', b'1', ..] => {
+                return form(
+                    "Parquet",
+                    "read it with pyarrow and train from Python, or write it as svmlight",
+                );
+            }
+            [b'P', b'K', 3, 4, ..] => return form("a zip archive", "unpack it first: unzip FILE"),
+            [0x93, b'N', b'U', b'M', ..] => {
+                return form("a NumPy array", "train from Python, or write it as svmlight");
+            }
+            _ => {}
+        }
+        let compression = Compression::of_content(&start);
+        let whole = io::BufReader::with_capacity(BLOCK, io::Cursor::new(start).chain(source));
+        let source: Box<dyn Read + Send> = match compression {
+            Compression::Plain => Box::new(whole),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+            Compression::Zstd => Box::new(Frames { next: Some(whole), frame: None }),
+        };
+        Ok(Lines { source, buffer: vec![0; 2 * BLOCK], from: 0, until: 0, ended: false, line: 0 })
+    }
+
+    /// The next line and its number, counted from 1.
+    pub(super) fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        let mut looked = 0;
+        loop {
+            let rest = &self.buffer[self.from + looked..self.until];
+            if let Some(length) = memchr::memchr(b'\n', rest) {
+                let start = self.from;
+                self.from += looked + length + 1;
+                self.line += 1;
+                return Ok(Some((self.line, &self.buffer[start..start + looked + length])));
+            }
+            looked += rest.len();
+            if self.ended {
+                let start = std::mem::replace(&mut self.from, self.until);
+                if looked == 0 {
+                    return Ok(None);
+                }
+                self.line += 1;
+                return Ok(Some((self.line, &self.buffer[start..self.until])));
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The last line handed out.
+    pub(super) fn number(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads a block behind what is left of the last one.
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.copy_within(self.from..self.until, 0);
+        self.until -= self.from;
+        self.from = 0;
+        if self.buffer.len() < self.until + BLOCK {
+            self.buffer.resize(self.until + 2 * BLOCK, 0);
+        }
+        let read = loop {
+            match self.source.read(&mut self.buffer[self.until..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.until += read;
+        self.ended = read == 0;
+        Ok(())
+    }
+}
+
+/// The frames of a zstd file, one after the other.
+struct Frames<S: io::BufRead> {
+    /// Between frames.
+    next: Option<S>,
+    frame: Option<Box<ruzstd::decoding::StreamingDecoder<S, ruzstd::decoding::FrameDecoder>>>,
+}
+
+impl<S: io::BufRead> Read for Frames<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(frame) = &mut self.frame {
+                let read = frame.read(into)?;
+                if read > 0 || into.is_empty() {
+                    return Ok(read);
+                }
+                self.next = self.frame.take().map(|frame| frame.into_inner());
+            }
+            let Some(mut source) = self.next.take() else { return Ok(0) };
+            if source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let frame = ruzstd::decoding::StreamingDecoder::new(source).map_err(io::Error::other)?;
+            self.frame = Some(Box::new(frame));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A line of svmlight's format.
+
+use super::Parsed;
+use super::error::Problem;
+use super::number::{index, number};
+
+const FEATURE: &str = "INDEX:VALUE, e.g. 3:0.5";
+const LABEL: &str = "a label, a number such as 1 or -1";
+
+/// Adds the sample of a line, if there is one: neither a line of blanks nor a comment. Features keep the line's numbers;
+/// `base` is the first that may occur, where it is known, and from `base + width` on none may.
+pub(super) fn line(
+    line: &[u8],
+    base: Option<u32>,
+    width: Option<u32>,
+    parsed: &mut Parsed,
+) -> Result<(), Problem> {
+    let mut at = skip(line, 0);
+    if ends(line, at) {
+        return Ok(());
+    }
+    let Some((label, end)) = number(line, at) else { return Err(Problem::word(line, at, LABEL)) };
+    if line.get(end) == Some(&b',') {
+        return Err(Problem::word(line, at, "one label: samples of several classes are not read"));
+    }
+    if !blank(line, end) {
+        return Err(Problem::word(line, at, LABEL));
+    }
+    if !label.is_finite() {
+        return Err(Problem::word(line, at, "a label that is a finite number"));
+    }
+    at = skip(line, end);
+    if line[at..].starts_with(b"qid:") {
+        // Groups of a ranking: the samples are those of a query, but each is learnt from by itself.
+        at += line[at..].iter().position(u8::is_ascii_whitespace).unwrap_or(line.len() - at);
+        at = skip(line, at);
+    }
+    let first = base.unwrap_or(0);
+    // A first index of 1 takes a number from the top; without a width the largest u32 stays free as a mark.
+    // As long as the first index is not known, it may be 1.
+    let beyond = width.map_or(u64::from(u32::MAX), |width| u64::from(base.unwrap_or(1)) + u64::from(width));
+    let start = parsed.features.len();
+    let (mut last, mut sorted) = (None, true);
+    while !ends(line, at) {
+        let Some((feature, end)) = index(line, at) else { return Err(Problem::word(line, at, FEATURE)) };
+        if line.get(end) != Some(&b':') {
+            return Err(Problem::word(line, at, FEATURE));
+        }
+        let Some((value, end)) = number(line, end + 1) else { return Err(Problem::word(line, at, FEATURE)) };
+        if !blank(line, end) {
+            return Err(Problem::word(line, at, FEATURE));
+        }
+        // Overflow of a single shows as an infinity of the value that is kept.
+        let kept = if parsed.double.is_none() { f64::from(value as f32) } else { value };
+        if !kept.is_finite() {
+            return Err(Problem::word(line, at, "a value that is a finite number"));
+        }
+        if feature < first {
+            let expected =
+                "an index from 1 on: the file's first lines, or the given base, say that it counts from 1";
+            return Err(Problem::word(line, at, expected));
+        }
+        if u64::from(feature) >= beyond {
+            return Err(Problem::word(line, at, format!("an index of at most {}", beyond - 1)));
+        }
+        sorted &= last.is_none_or(|last| last < feature);
+        last = Some(feature);
+        parsed.push(feature, value);
+        at = skip(line, end);
+    }
+    if !sorted && let Some(twice) = repeated(&parsed.features[start..]) {
+        let word = place(line, twice).unwrap_or(0);
+        return Err(Problem::word(line, word, "each index once in a line"));
+    }
+    parsed.end(label);
+    Ok(())
+}
+
+/// From `at` on, the first byte that is no blank.
+#[inline(always)]
+fn skip(line: &[u8], mut at: usize) -> usize {
+    while line.get(at).is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+/// Whether a word ends here.
+#[inline(always)]
+fn blank(line: &[u8], at: usize) -> bool {
+    line.get(at).is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'#'))
+}
+
+/// Whether what is to be read of the line ends here.
+#[inline(always)]
+fn ends(line: &[u8], at: usize) -> bool {
+    line.get(at).is_none_or(|byte| *byte == b'#')
+}
+
+/// A feature that occurs more than once.
+#[cold]
+fn repeated(features: &[u32]) -> Option<u32> {
+    let mut sorted = features.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+/// Where a line names a feature for the second time.
+#[cold]
+fn place(line: &[u8], feature: u32) -> Option<usize> {
+    let mut starts = (0..line.len()).filter(|&at| {
+        let begins = at > 0 && line[at - 1].is_ascii_whitespace();
+        begins && index(line, at).is_some_and(|(found, end)| found == feature && line.get(end) == Some(&b':'))
+    });
+    starts.nth(1)
+}

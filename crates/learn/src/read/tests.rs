@@ -1,0 +1,202 @@
+use super::*;
+use proptest::prelude::*;
+use std::io::Cursor;
+
+fn reader(text: impl Into<Vec<u8>>, options: Options) -> Reader {
+    Reader::of(Path::new("data.svm"), Cursor::new(text.into()), options).unwrap()
+}
+
+fn told(text: &str, options: Options) -> String {
+    reader(text, options).all().unwrap_err().to_string()
+}
+
+fn values(data: &Dataset<'_>) -> Vec<f64> {
+    match data.values() {
+        Values::F32(values) => values.iter().map(|value| f64::from(*value)).collect(),
+        Values::F64(values) => values.to_vec(),
+    }
+}
+
+const TEXT: &str = "# a file\n+1 1:0.5 3:-2\n\n-1 qid:7 2:1e-1 # second\r\n0.25\n2 4:4";
+
+#[test]
+fn a_file_of_all_that_may_occur() {
+    let data = reader(TEXT, Options { double: true, ..Options::default() }).all().unwrap();
+    assert_eq!((data.len(), data.width()), (4, 4));
+    assert_eq!(data.labels(), [1.0, -1.0, 0.25, 2.0]);
+    assert_eq!(data.features(), [0, 2, 1, 3]);
+    assert_eq!(values(&data), [0.5, -2.0, 0.1, 4.0]);
+    assert_eq!(data.offsets(), [0, 2, 3, 3, 4]);
+}
+
+#[test]
+fn the_first_index_is_found_or_given() {
+    let features =
+        |text, base| reader(text, Options { base, ..Options::default() }).all().unwrap().features().to_vec();
+    assert_eq!(features("1 1:1 2:1\n1 3:1\n", Base::Auto), [0, 1, 2]);
+    assert_eq!(features("1 1:1 2:1\n1 0:1\n", Base::Auto), [1, 2, 0]);
+    assert_eq!(features("1 1:1 2:1\n", Base::Zero), [1, 2]);
+    assert_eq!(
+        told("1 1:1\n1 0:1\n", Options { base: Base::One, ..Options::default() }),
+        "data.svm:2:3: `0:1`: expected an index from 1 on: the file's first lines, or the given base, say that it counts from 1"
+    );
+    // In batches, the first one decides.
+    let mut batches = reader("1 1:1\n1 0:1\n", Options::default());
+    assert_eq!(batches.batch(1).unwrap().unwrap().features(), [0]);
+    assert!(
+        batches
+            .batch(1)
+            .unwrap_err()
+            .to_string()
+            .starts_with("data.svm:2:3: `0:1`: expected an index from 1 on")
+    );
+}
+
+#[test]
+fn what_is_wrong_has_its_place() {
+    for (text, message) in [
+        ("x 1:1", "data.svm:1:1: `x`: expected a label, a number such as 1 or -1"),
+        ("1 1:1\n1 2", "data.svm:2:3: `2`: expected INDEX:VALUE, e.g. 3:0.5"),
+        ("1 1:1 2:x", "data.svm:1:7: `2:x`: expected INDEX:VALUE, e.g. 3:0.5"),
+        ("1 1:1 2:", "data.svm:1:7: `2:`: expected INDEX:VALUE, e.g. 3:0.5"),
+        ("1 1:1:1", "data.svm:1:3: `1:1:1`: expected INDEX:VALUE, e.g. 3:0.5"),
+        ("1 -1:1", "data.svm:1:3: `-1:1`: expected INDEX:VALUE, e.g. 3:0.5"),
+        ("1 1:nan", "data.svm:1:3: `1:nan`: expected a value that is a finite number"),
+        ("1 1:1e39", "data.svm:1:3: `1:1e39`: expected a value that is a finite number"),
+        ("inf 1:1", "data.svm:1:1: `inf`: expected a label that is a finite number"),
+        ("1,2 1:1", "data.svm:1:1: `1,2`: expected one label: samples of several classes are not read"),
+        ("1 3:1 2:1 3:2", "data.svm:1:11: `3:2`: expected each index once in a line"),
+        ("1 2:1 2:1", "data.svm:1:7: `2:1`: expected each index once in a line"),
+        ("1 4294967295:1", "data.svm:1:3: `4294967295:1`: expected an index of at most 4294967294"),
+        ("", "data.svm: there is no sample in it: expected lines such as `1 3:0.5 7:1`"),
+    ] {
+        assert_eq!(told(text, Options::default()), message, "{text}");
+    }
+    let narrow = Options { width: Some(3), base: Base::One, ..Options::default() };
+    assert_eq!(told("1 3:1\n1 4:1", narrow), "data.svm:2:3: `4:1`: expected an index of at most 3");
+    // Whose first index is not known counts from 1, until a 0 shows that it does not.
+    let narrow = Options { width: Some(3), ..Options::default() };
+    assert_eq!(reader("1 3:1\n", narrow.clone()).all().unwrap().features(), [2]);
+    assert_eq!(
+        told("1 3:1\n1 0:1", narrow),
+        "data.svm: it has the index 0 and the index 3, so more than the 3 features that were given"
+    );
+    assert!(reader("1 1:1e39", Options { double: true, ..Options::default() }).all().is_ok());
+}
+
+#[test]
+fn wrong_lines_are_left_out_only_when_asked() {
+    let text = "1 1:1\n1 x\n1 2:1 2:1\n-1 3:1\n?\n";
+    let mut some = reader(text, Options { skip_errors: 3, ..Options::default() });
+    let data = some.all().unwrap();
+    assert_eq!((data.labels(), data.features()), (&[1.0, -1.0][..], &[0, 2][..]));
+    let (count, shown) = some.skipped();
+    assert_eq!((count, shown.len()), (3, 3));
+    assert_eq!(shown[1].to_string(), "data.svm:3:7: `2:1`: expected each index once in a line");
+    assert_eq!(
+        told(text, Options { skip_errors: 2, ..Options::default() }),
+        "data.svm:5:1: `?`: expected a label, a number such as 1 or -1\n  2 wrong lines before it were left out"
+    );
+}
+
+#[test]
+fn batches_are_the_whole_in_pieces() {
+    let text: String = (1..=1000).map(|row| format!("{} {}:1 {}:2\n", row % 3, row, row + 7)).collect();
+    let whole = reader(text.clone(), Options::default()).all().unwrap();
+    let mut batches = reader(text, Options::default());
+    let mut parts = Vec::new();
+    while let Some(part) = batches.batch(77).unwrap() {
+        parts.push(part);
+    }
+    assert_eq!(parts.len(), 13);
+    assert_eq!((batches.rows(), batches.width()), (1000, 1007));
+    assert_eq!(Dataset::concatenated(&parts, batches.width()), whole);
+}
+
+#[test]
+fn a_plan_made_while_reading_is_that_of_the_data() {
+    let text: String = (0..3000).map(|row| format!("1 {}:1 {}:1\n", row % 17 + 1, 20 + row % 1001)).collect();
+    let (data, plan) = reader(text.clone(), Options::default()).all_planned().unwrap();
+    assert_eq!(data, reader(text, Options::default()).all().unwrap());
+    assert_eq!(plan, Plan::compact(&data));
+}
+
+fn packed(text: &str, how: Compression) -> Vec<u8> {
+    let mut packed = Vec::new();
+    how.write(&mut packed, |to| to.write_all(text.as_bytes())).unwrap();
+    packed
+}
+
+#[test]
+fn compression_is_known_by_content() {
+    let text: String = (0..40_000).map(|row| format!("1 {}:0.{row}\n", row + 1)).collect();
+    let plain = reader(text.clone(), Options::default()).all().unwrap();
+    for how in [Compression::Gzip, Compression::Zstd, Compression::Bzip2] {
+        let mut bytes = packed(&text, how);
+        assert!(bytes.len() < text.len(), "{how:?}");
+        assert_eq!(reader(bytes.clone(), Options::default()).all().unwrap(), plain, "{how:?}");
+        // Several members, frames or streams in one file are its content one after the other.
+        bytes.extend(packed(&text, how));
+        let twice = reader(bytes.clone(), Options::default()).all().unwrap();
+        assert_eq!((twice.len(), twice.entries()), (80_000, 80_000), "{how:?}");
+        bytes.truncate(bytes.len() - 60);
+        let broken = reader(bytes, Options::default()).all().unwrap_err();
+        assert!(matches!(broken, ReadError::Io { line: 40_000.., .. }), "{how:?}: {broken}");
+    }
+    let xz = Reader::of(Path::new("data.xz"), Cursor::new(b"\xfd7zXZ\0\0".to_vec()), Options::default());
+    assert_eq!(
+        xz.unwrap_err().to_string(),
+        "data.xz: this is compressed by xz\n  unpack it first: unxz FILE"
+    );
+}
+
+#[test]
+fn vowpal_wabbits_lines() {
+    let options = Options { format: Format::Vw, double: true, ..Options::default() };
+    let text = "1 |a price:.23 sqft:.25 7\n-1 1.0 'tag|a:2 price:0.5 |b price:1\n0 tag| x x:2\n";
+    let data = reader(text, options.clone()).all().unwrap();
+    assert_eq!((data.labels(), data.width()), (&[1.0, -1.0, 0.0][..], 1 << 18));
+    assert_eq!(data.offsets(), [0, 3, 5, 6]);
+    let price = data.row(0).iter().zip(values(&data)).find(|(_, value)| *value == 0.23).unwrap().0;
+    let at = data.row(1).iter().position(|feature| feature == price).unwrap();
+    assert_eq!(values(&data)[3 + at], 1.0, "the namespace's scale times the value");
+    assert_eq!(values(&data)[5], 3.0, "what meets in a hash is added up");
+    for (text, message) in [
+        ("1 a b", "data.svm:1:5: `b`: expected `|` and features after the label"),
+        ("|a b", "data.svm:1:1: `|a`: expected a label, a number such as 1 or -1, before the first `|`"),
+        ("1 2 |a b", "data.svm:1:3: `2`: expected an importance of 1: samples are learnt from alike"),
+        (
+            "1 |a b:x",
+            "data.svm:1:6: `b:x`: expected NAME or NAME:VALUE with a finite number, e.g. price:0.23",
+        ),
+    ] {
+        assert_eq!(told(text, options.clone()), message);
+    }
+}
+
+proptest! {
+    /// Whatever the bytes, reading ends, and what comes of it is sound.
+    #[test]
+    fn no_bytes_break_it(text in "[-+0-9:. #a|\n\r\te]{0,200}", vw: bool) {
+        let format = if vw { Format::Vw } else { Format::Svmlight };
+        let options = Options { format, skip_errors: 1000, ..Options::default() };
+        if let Ok(data) = reader(text, options).all() {
+            let again = Dataset::new(
+                data.offsets().to_vec(), data.features().to_vec(), data.values().clone(), data.labels().to_vec(), data.width()
+            );
+            prop_assert_eq!(again.as_ref(), Ok(&data));
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read(rows in proptest::collection::vec((-1e3..1e3_f64, proptest::collection::btree_map(0_u32..50, -1e6..1e6_f64, 0..6)), 1..20)) {
+        let text: String = rows.iter().map(|(label, row)| {
+            let row: String = row.iter().map(|(feature, value)| format!(" {feature}:{value}")).collect();
+            format!("{label}{row}\n")
+        }).collect();
+        let data = reader(text, Options { base: Base::Zero, double: true, ..Options::default() }).all().unwrap();
+        prop_assert_eq!(data.labels().to_vec(), rows.iter().map(|row| row.0).collect::<Vec<_>>());
+        prop_assert_eq!(data.features().to_vec(), rows.iter().flat_map(|row| row.1.keys().copied()).collect::<Vec<_>>());
+        prop_assert_eq!(values(&data), rows.iter().flat_map(|row| row.1.values().copied()).collect::<Vec<_>>());
+    }
+}

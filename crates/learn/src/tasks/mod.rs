@@ -1,0 +1,23 @@
+//! Tasks that are ready to use: linear models, and the factorisation of a matrix; and what their predictions are worth.
+//!
+//! | task | parameters of a sample | loss |
+//! |---|---|---|
+//! | [`Linear`] | a number for each of its features | [`Loss`]: hinge, squared hinge, logistic, squared |
+//! | [`Tallied`] | the same, and their losses summed up on the way | the same |
+//! | [`Factorisation`] | a vector for its row and one for its column | squared |
+//!
+//! Regularisation is separable, as in the work that the specification builds on (`specs/cop.md` 5): the penalty of a
+//! parameter is spread over the d_u samples that touch it, so that a sample's step stays within its own features. Over
+//! an epoch the shares add up to the whole penalty.
+
+mod factorisation;
+mod linear;
+mod loss;
+mod metrics;
+mod tallied;
+
+pub use factorisation::{Factorisation, NotPairs};
+pub use linear::{Linear, decisions};
+pub use loss::{Loss, UnknownLoss};
+pub use metrics::{Classified, Regressed, sigmoid};
+pub use tallied::Tallied;

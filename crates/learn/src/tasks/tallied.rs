@@ -1,0 +1,153 @@
+//! A linear model that sums up what its predictions cost while it learns.
+
+use super::linear::Linear;
+use crate::data::{Sample, Value};
+use crate::task::{Step, Task};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// A [`Linear`] that tallies the loss of each sample as it was before the sample was learnt from.
+///
+/// What is learnt is the same. The sum does not depend on which thread learnt from which sample, bit for bit, so that
+/// stopping by it does not either: losses are added as whole numbers, in units that grow with them, which are a
+/// sixteen-millionth of the loss or less.
+#[derive(Debug)]
+pub struct Tallied {
+    task: Linear,
+    /// Without it nothing is summed up: what a caller pays who does not look.
+    counts: bool,
+    shards: [Shard; SHARDS],
+}
+
+/// More than threads can be expected: two in one only slow each other down.
+const SHARDS: usize = 64;
+
+/// Losses are sorted by size, 2⁸ times as large in each; the smallest are those below 2⁻³², the largest those from 2¹²⁰ on.
+const SIZES: usize = 21;
+
+/// Binary exponent at which the second size begins.
+const SECOND: i32 = -32;
+
+/// Sums of one thread, away from those of others.
+#[derive(Default, Debug)]
+#[repr(align(128))]
+struct Shard([AtomicU64; SIZES]);
+
+impl Tallied {
+    /// The same task; `counts` tells whether to sum up at all.
+    pub fn new(task: Linear, counts: bool) -> Tallied {
+        Tallied { task, counts, shards: std::array::from_fn(|_| Shard::default()) }
+    }
+
+    /// The sum of the losses since it was last taken; 0 if it does not count. Called at a barrier, it is the sum of all samples
+    /// before.
+    pub fn take(&self) -> f64 {
+        let sums = (0..SIZES).map(|size| {
+            let whole: u128 =
+                self.shards.iter().map(|shard| u128::from(shard.0[size].swap(0, Ordering::Relaxed))).sum();
+            whole as f64 * unit(size)
+        });
+        sums.sum()
+    }
+
+    fn add(&self, loss: f64) {
+        let exponent = (loss.to_bits() >> 52) as i32 - 1023;
+        let size = ((exponent - SECOND).div_euclid(8) + 1).clamp(0, SIZES as i32 - 1) as usize;
+        // A cast of what is too large, or not a number, stops at the end of the range.
+        let whole = (loss / unit(size)).round() as u32;
+        self.shards[shard()].0[size].fetch_add(u64::from(whole), Ordering::Relaxed);
+    }
+}
+
+/// What is counted in for losses of this size: 2⁻³² of the next one.
+fn unit(size: usize) -> f64 {
+    f64::from(SECOND + 8 * size as i32 - 32).exp2()
+}
+
+/// The calling thread's.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    OWN.with(|own| *own)
+}
+
+impl Task for Tallied {
+    fn weighted(&self) -> bool {
+        self.task.weighted()
+    }
+
+    fn intercept(&self) -> bool {
+        self.task.intercept()
+    }
+
+    #[inline]
+    fn compute<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        step: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> f64 {
+        let (prediction, slope) = self.task.learn(sample, step, read, write);
+        if self.counts {
+            self.add(self.task.loss.value(prediction, sample.label));
+        }
+        slope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::Loss;
+
+    fn tallied(losses: impl IntoIterator<Item = f64>) -> f64 {
+        let tally = Tallied::new(Linear::new(Loss::Hinge), true);
+        losses.into_iter().for_each(|loss| tally.add(loss));
+        let sum = tally.take();
+        assert_eq!(tally.take(), 0.0, "what was taken is gone");
+        sum
+    }
+
+    #[test]
+    fn losses_of_every_size_add_up() {
+        for scale in [1e-9, 1e-3, 1.0, 1e5, 1e12, 1e25] {
+            let losses = (0..1000).map(|at| f64::from(at) * 0.37 * scale);
+            let sum: f64 = losses.clone().sum();
+            assert!((tallied(losses) / sum - 1.0).abs() < 1e-6, "{scale}");
+        }
+    }
+
+    #[test]
+    fn the_order_and_the_threads_do_not_matter() {
+        let losses: Vec<f64> =
+            (0..10_000).map(|at| f64::from(at).sin().abs() * 1.1_f64.powi(at % 200)).collect();
+        let forwards = tallied(losses.iter().copied());
+        let tally = Tallied::new(Linear::new(Loss::Hinge), true);
+        std::thread::scope(|scope| {
+            for part in losses.chunks(3_000).rev() {
+                let tally = &tally;
+                scope.spawn(move || part.iter().rev().for_each(|&loss| tally.add(loss)));
+            }
+        });
+        assert_eq!(tally.take().to_bits(), forwards.to_bits());
+    }
+
+    #[test]
+    fn it_learns_as_the_task_within() {
+        let task = Linear { l2: 0.5, l1: 0.1, intercept: true, ..Linear::new(Loss::Logistic) };
+        let tally = Tallied::new(task, true);
+        let sample = Sample { features: &[0, 3], values: &[1.0, -2.0], label: 1.0 };
+        let step = Step { size: 0.1, intercept: 0.2, weights: &[0.5, 1.0] };
+        let (mut one, mut other) = ([0.0; 2], [0.0; 2]);
+        let slope = task.compute(&sample, &step, &[0.3, 0.1], &mut one);
+        assert_eq!(tally.compute(&sample, &step, &[0.3, 0.1], &mut other), slope);
+        assert_eq!(one, other);
+        let loss = Loss::Logistic.value(0.3 - 0.2 + 0.2, 1.0);
+        assert!((tally.take() - loss).abs() < 1e-9);
+        let silent = Tallied::new(task, false);
+        silent.compute(&sample, &step, &[0.3, 0.1], &mut other);
+        assert_eq!(silent.take(), 0.0);
+    }
+}

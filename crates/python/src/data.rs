@@ -1,0 +1,80 @@
+//! Samples as Python hands them over: four arrays that stay where they are.
+
+use isochrone_learn::{Dataset, Values};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::borrow::Cow;
+
+/// `(indptr, indices, values, width)`: what `isochrone.learn._data.Rows` is. Holding it keeps the arrays from being
+/// written through other views that rust-numpy knows of.
+pub(crate) struct Rows<'py> {
+    indptr: PyReadonlyArray1<'py, u64>,
+    indices: PyReadonlyArray1<'py, u32>,
+    values: Numbers<'py>,
+    width: u32,
+}
+
+enum Numbers<'py> {
+    F32(PyReadonlyArray1<'py, f32>),
+    F64(PyReadonlyArray1<'py, f64>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Rows<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Rows<'py>> {
+        type Parts<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>, u32);
+        let (indptr, indices, values, width) = object.extract::<Parts<'py>>()?;
+        let values = if let Ok(single) = values.cast::<PyArray1<f32>>() {
+            Numbers::F32(single.try_readonly()?)
+        } else if let Ok(double) = values.cast::<PyArray1<f64>>() {
+            Numbers::F64(double.try_readonly()?)
+        } else {
+            return Err(PyTypeError::new_err("values must be an array of float32 or float64"));
+        };
+        Ok(Rows { indptr: indptr.try_readonly()?, indices: indices.try_readonly()?, values, width })
+    }
+}
+
+impl Rows<'_> {
+    /// The parts, which other threads may read while no Python runs.
+    pub(crate) fn parts(&self) -> PyResult<Parts<'_>> {
+        Ok(Parts {
+            indptr: self.indptr.as_slice()?,
+            indices: self.indices.as_slice()?,
+            values: match &self.values {
+                Numbers::F32(values) => Values::F32(Cow::Borrowed(values.as_slice()?)),
+                Numbers::F64(values) => Values::F64(Cow::Borrowed(values.as_slice()?)),
+            },
+            width: self.width,
+        })
+    }
+}
+
+/// What samples without labels are made of.
+#[derive(Clone)]
+pub(crate) struct Parts<'a> {
+    indptr: &'a [u64],
+    indices: &'a [u32],
+    values: Values<'a>,
+    width: u32,
+}
+
+impl<'a> Parts<'a> {
+    /// Checks them, with these labels.
+    pub(crate) fn labelled(self, labels: &'a [f64]) -> PyResult<Dataset<'a>> {
+        Dataset::new(self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
+    }
+
+    /// Checks them, with a label of 0 each.
+    pub(crate) fn unlabelled(self) -> PyResult<Dataset<'a>> {
+        let labels = vec![0.0; self.indptr.len().saturating_sub(1)];
+        Dataset::new(self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
+    }
+}
+
+/// What Python users get of an error in what they gave.
+pub(crate) fn refused(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

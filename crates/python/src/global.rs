@@ -1,0 +1,230 @@
+//! Collectors and the centre of global learning, for hosts written in Python.
+
+use crate::data::{Rows, refused};
+use crate::train::Settings;
+use isochrone_core::{Instant, Span};
+use isochrone_learn::global::{
+    Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, Next,
+    OrderLog, Place, Record, serial,
+};
+use isochrone_learn::tasks::Linear;
+use isochrone_learn::with_rows;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Coefficients and the intercept.
+type Learnt<'py> = (Bound<'py, PyArray1<f64>>, f64);
+
+/// Gathers the samples of a source into planned batches: `isochrone.learn.ray`.
+#[pyclass(frozen, name = "Collector", module = "isochrone._native")]
+pub(crate) struct PyCollector(Mutex<Collector<Linear>>);
+
+impl PyCollector {
+    fn lock(&self) -> MutexGuard<'_, Collector<Linear>> {
+        // A panic leaves it between two samples.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyCollector {
+    /// `batch_time` in seconds; `seq` and `sample` are where the centre says that the source goes on.
+    #[new]
+    fn new(
+        source: u32,
+        settings: Settings,
+        features: u32,
+        batch_size: u32,
+        batch_time: f64,
+        seq: u64,
+        sample: u64,
+    ) -> PyResult<PyCollector> {
+        let batch_time = Span::from_nanos((batch_time * 1e9) as u64);
+        let options = CollectorOptions { batch_size, batch_time, plan: true };
+        let collector = Collector::new(source, settings.task()?, features, options);
+        Ok(PyCollector(Mutex::new(collector.resume(Next { seq, sample }))))
+    }
+
+    /// Takes samples at this time (seconds of any clock that does not go back); the batches that were completed.
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Rows<'py>,
+        labels: PyReadonlyArray1<'py, f64>,
+        now: f64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let (parts, labels) = (rows.parts()?, labels.as_slice()?);
+        let batches = py.detach(|| -> PyResult<Vec<Vec<u8>>> {
+            let data = parts.labelled(labels)?;
+            let (mut collector, now) = (self.lock(), instant(now));
+            let mut batches = Vec::new();
+            with_rows!(&data, rows => for row in 0..data.len() {
+                let sample = rows.sample(row);
+                let pushed = collector.push(sample.features, sample.values, sample.label, now);
+                batches.extend(pushed.map_err(refused)?);
+            });
+            batches.extend(collector.tick(now));
+            Ok(batches)
+        })?;
+        Ok(batches.iter().map(|batch| PyBytes::new(py, batch)).collect())
+    }
+
+    /// Closes the open batch, if there is one.
+    fn flush<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let batch = py.detach(|| self.lock().flush());
+        batch.map(|batch| PyBytes::new(py, &batch))
+    }
+}
+
+/// Orders the batches of all sources and learns from them: `isochrone.learn.ray`.
+#[pyclass(frozen, name = "Center", module = "isochrone._native")]
+pub(crate) struct PyCenter(Mutex<Center<Linear>>);
+
+impl PyCenter {
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Center<Linear>) -> Result<R, CenterError> + Send,
+    ) -> PyResult<R> {
+        py.detach(|| {
+            let mut center =
+                self.0.lock().map_err(|_| PyRuntimeError::new_err("the centre has failed before"))?;
+            act(&mut center).map_err(failed)
+        })
+    }
+}
+
+#[pymethods]
+impl PyCenter {
+    /// Opens the centre in this folder; a new one if it is empty.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        settings: Settings,
+        features: u32,
+        checkpoint_every: u64,
+    ) -> PyResult<PyCenter> {
+        let (task, run) = (settings.task()?, settings.options()?);
+        let options = CenterOptions {
+            schedule: run.schedule,
+            threads: run.threads,
+            checkpoint_every,
+            ..CenterOptions::new(features)
+        };
+        let center = py.detach(|| Center::open(&folder, task, options).map_err(failed))?;
+        Ok(PyCenter(Mutex::new(center)))
+    }
+
+    /// Takes a batch: what became of it, and where its source goes on (number of the batch, and of its first sample).
+    fn ingest(&self, py: Python<'_>, batch: &[u8]) -> PyResult<(&'static str, u64, u64)> {
+        match self.with(py, |center| center.ingest(batch.to_vec()))? {
+            Ingest::Accepted { next, .. } => Ok(("accepted", next.seq, next.sample)),
+            Ingest::Held(next) => Ok(("held", next.seq, next.sample)),
+            Ingest::Duplicate(next) => Ok(("duplicate", next.seq, next.sample)),
+            Ingest::Elsewhere(next) => Ok(("elsewhere", next.seq, next.sample)),
+            Ingest::Full(next) => Ok(("full", next.seq, next.sample)),
+            Ingest::Refused(error) => Err(refused(error)),
+        }
+    }
+
+    /// Learns from what waits; how many batches that were.
+    fn work(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, Center::work)
+    }
+
+    /// The model after all batches taken.
+    fn model<'py>(&self, py: Python<'py>) -> PyResult<Learnt<'py>> {
+        let model = self.with(py, Center::model)?;
+        Ok((model.parameters.into_pyarray(py), model.intercept))
+    }
+
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Center::checkpoint)
+    }
+
+    /// Where a source goes on.
+    fn next(&self, py: Python<'_>, source: u32) -> PyResult<(u64, u64)> {
+        let next = self.with(py, |center| Ok(center.next(source)))?;
+        Ok((next.seq, next.sample))
+    }
+
+    /// What was done since it was opened.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (counts, samples) = self.with(py, |center| Ok((center.counts(), center.samples())))?;
+        let told = PyDict::new(py);
+        for (name, count) in [
+            ("samples", samples),
+            ("accepted", counts.accepted),
+            ("duplicates", counts.duplicates),
+            ("elsewhere", counts.elsewhere),
+            ("full", counts.full),
+            ("planned_here", counts.unplanned + counts.replanned),
+            ("stitched", counts.stitched),
+            ("replayed", counts.replayed),
+            ("checkpoints", counts.checkpoints),
+            ("log_bytes", counts.log_bytes),
+        ] {
+            told.set_item(name, count)?;
+        }
+        Ok(told)
+    }
+}
+
+/// What one thread learns from the order log in this folder, in its order.
+#[pyfunction]
+pub(crate) fn replay<'py>(
+    py: Python<'py>,
+    folder: PathBuf,
+    settings: Settings,
+    features: u32,
+) -> PyResult<Learnt<'py>> {
+    let (task, schedule) = (settings.task()?, settings.options()?.schedule);
+    let model = py.detach(|| {
+        let mut files = Files::open(&folder)?;
+        serial(&mut files, &task, features, schedule)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    })?;
+    Ok((model.parameters.into_pyarray(py), model.intercept))
+}
+
+/// The batches of the order log in this folder, in their order: source, number, number of the first sample, samples.
+#[pyfunction]
+pub(crate) fn order(
+    py: Python<'_>,
+    folder: PathBuf,
+    settings: Settings,
+    features: u32,
+) -> PyResult<Vec<(u32, u64, u64, usize)>> {
+    let task = settings.task()?;
+    py.detach(|| {
+        let mut found = Vec::new();
+        let mut files = Files::open(&folder)?;
+        let each = |record: Record, _: Place| {
+            if let Record::Batch(bytes) = record {
+                let batch = Batch::decode(&bytes, &task, features)?.0;
+                found.push((batch.source, batch.seq, batch.sample, batch.data.len()));
+            }
+            Ok::<(), CenterError>(())
+        };
+        OrderLog::open(&mut files, Kind::of(&task, features), Place::START, each).map_err(failed)?;
+        Ok(found)
+    })
+}
+
+fn instant(seconds: f64) -> Instant {
+    Instant::from_nanos((seconds * 1e9) as u64)
+}
+
+/// The disk: an `OSError`. Anything else ends the centre too, but not for a reason that another disk would mend.
+fn failed(error: CenterError) -> PyErr {
+    match error {
+        CenterError::Io(error) => error.into(),
+        CenterError::Log(error) => PyOSError::new_err(error.to_string()),
+        error => PyRuntimeError::new_err(error.to_string()),
+    }
+}

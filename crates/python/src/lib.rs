@@ -1,0 +1,32 @@
+//! The native half of the Python package `isochrone`: estimators, plans and readers, as `isochrone._native`.
+//!
+//! It takes arrays where they lie, lets go of the interpreter while it works, and turns what is refused into the
+//! exceptions that Python's users expect. What is learnt, and how, is in `isochrone-learn`.
+
+mod data;
+mod global;
+mod plan;
+mod read;
+mod train;
+
+use pyo3::prelude::*;
+
+/// The functions and classes of the native half.
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::global::{PyCenter, PyCollector, order, replay};
+    #[pymodule_export]
+    use crate::plan::PyPlan;
+    #[pymodule_export]
+    use crate::read::{PyReader, generate};
+    #[pymodule_export]
+    use crate::train::{decide, slope, train};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,126 @@
+//! Plans, as Python holds them.
+
+use crate::data::{Rows, refused};
+use isochrone_learn::Plan;
+use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
+use isochrone_learn::tasks::{Linear, Loss};
+use numpy::IntoPyArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// A plan of linear models: what `isochrone.learn.Plan` wraps.
+#[pyclass(frozen, name = "Plan", module = "isochrone._native")]
+pub(crate) struct PyPlan {
+    pub(crate) plan: Plan,
+}
+
+#[pymethods]
+impl PyPlan {
+    /// Plans samples in their order, with so many threads.
+    #[staticmethod]
+    fn of(py: Python<'_>, rows: Rows<'_>, threads: usize) -> PyResult<PyPlan> {
+        let parts = rows.parts()?;
+        let plan = py.detach(move || -> PyResult<Plan> {
+            let data = parts.unlabelled()?;
+            // Whatever the loss: they all touch the features of a sample.
+            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, at_least_one(threads)).map_err(refused)
+        })?;
+        Ok(PyPlan { plan })
+    }
+
+    /// Raises if it is of other samples.
+    fn check(&self, py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
+        let parts = rows.parts()?;
+        py.detach(move || {
+            let data = parts.unlabelled()?;
+            self.plan.check(&Linear::new(Loss::Hinge), &data).map_err(refused)?;
+            self.plan.validate(&data).map_err(raised)
+        })
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(move || self.plan.save(&path).map_err(raised))
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<PyPlan> {
+        py.detach(move || Plan::load(&path).map(|plan| PyPlan { plan }).map_err(raised))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut bytes = Vec::new();
+        self.plan.encode(&mut bytes);
+        PyBytes::new(py, &bytes)
+    }
+
+    #[staticmethod]
+    fn from_bytes(data: &[u8]) -> PyResult<PyPlan> {
+        Plan::decode(data).map(|plan| PyPlan { plan }).map_err(raised)
+    }
+
+    /// What the plan looks like: `levels`, `text`, `bottlenecks` (feature, waits for it in the longest chain, samples) and
+    /// the threads that pay of so many.
+    fn statistics<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Rows<'py>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let parts = rows.parts()?;
+        let statistics = py.detach(move || -> PyResult<Statistics> {
+            Statistics::of(&self.plan, &parts.unlabelled()?).map_err(refused)
+        })?;
+        let advice = statistics.recommend(at_least_one(threads));
+        let found = PyDict::new(py);
+        found.set_item("text", format!("{statistics}\n{}", advice.words))?;
+        found.set_item("threads", advice.threads)?;
+        let named = statistics.bottlenecks.iter().map(|one| (one.parameter, one.links, one.samples));
+        found.set_item("bottlenecks", named.collect::<Vec<_>>())?;
+        found.set_item("levels", statistics.levels.into_pyarray(py))?;
+        Ok(found)
+    }
+
+    fn equals(&self, other: &Bound<'_, PyPlan>) -> bool {
+        self.plan == other.get().plan
+    }
+
+    #[getter]
+    fn n_samples(&self) -> u32 {
+        self.plan.transactions
+    }
+
+    #[getter]
+    fn n_features(&self) -> u32 {
+        self.plan.parameters
+    }
+
+    #[getter]
+    fn n_entries(&self) -> usize {
+        match &self.plan.annotations {
+            Annotations::Compact(versions) => versions.len(),
+            Annotations::General { reads, .. } => reads.len(),
+        }
+    }
+
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.plan.bytes()
+    }
+}
+
+/// What the system refuses is an `OSError` of its kind, what is wrong with a plan a `ValueError`.
+fn raised(error: PlanFileError) -> PyErr {
+    let told = error.to_string();
+    match error {
+        PlanFileError::Io { source, .. } => io::Error::new(source.kind(), told).into(),
+        _ => refused(told),
+    }
+}
+
+/// A number of threads; none asked for is one.
+pub(crate) fn at_least_one(threads: usize) -> NonZeroUsize {
+    NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN)
+}

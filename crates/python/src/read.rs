@@ -1,0 +1,116 @@
+//! Samples from files and from the generator, handed over as arrays.
+
+use crate::data::refused;
+use crate::plan::{PyPlan, at_least_one};
+use isochrone_learn::generate::{Generator, Recipe};
+use isochrone_learn::read::{Base, Format, Options, ReadError, Reader};
+use isochrone_learn::{Dataset, Values};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+/// `(indptr, indices, values, width, labels)`: made of the samples' own memory.
+type Handed<'py> =
+    (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>, u32, Bound<'py, PyArray1<f64>>);
+
+fn handed<'py>(py: Python<'py>, data: Dataset<'static>) -> Handed<'py> {
+    let (offsets, features, values, labels, width) = data.into_parts();
+    let values = match values {
+        Values::F32(values) => values.into_owned().into_pyarray(py).into_any(),
+        Values::F64(values) => values.into_owned().into_pyarray(py).into_any(),
+    };
+    (offsets.into_pyarray(py), features.into_pyarray(py), values, width, labels.into_pyarray(py))
+}
+
+/// A file cannot be read: an `OSError`; what stands in it is wrong: a `ValueError`.
+fn raised(error: ReadError) -> PyErr {
+    let told = error.to_string();
+    match error {
+        ReadError::Open { cause, .. } | ReadError::Io { cause, .. } => {
+            io::Error::new(cause.kind(), told).into()
+        }
+        _ => refused(told),
+    }
+}
+
+/// Reads an svmlight or Vowpal Wabbit file: `isochrone.learn._read`.
+#[pyclass(frozen, name = "Reader", module = "isochrone._native")]
+pub(crate) struct PyReader(Mutex<Reader>);
+
+impl PyReader {
+    fn lock(&self) -> PyResult<MutexGuard<'_, Reader>> {
+        self.0.lock().map_err(|_| PyRuntimeError::new_err("reading this file has failed before"))
+    }
+}
+
+#[pymethods]
+impl PyReader {
+    #[new]
+    #[pyo3(signature = (path, format, zero_based, width, double, skip_errors, bits))]
+    fn new(
+        path: PathBuf,
+        format: &str,
+        zero_based: Option<bool>,
+        width: Option<u32>,
+        double: bool,
+        skip_errors: u64,
+        bits: u32,
+    ) -> PyResult<PyReader> {
+        let format = format.parse::<Format>().map_err(refused)?;
+        let base = match zero_based {
+            None => Base::Auto,
+            Some(true) => Base::Zero,
+            Some(false) => Base::One,
+        };
+        let options = Options { format, base, width, double, skip_errors, bits };
+        let reader = Reader::open(Path::new(&path), options).map_err(raised)?;
+        Ok(PyReader(Mutex::new(reader)))
+    }
+
+    /// The next samples, at most so many; `None` at the end.
+    fn batch<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Option<Handed<'py>>> {
+        let data = py.detach(|| self.lock()?.batch(rows).map_err(raised))?;
+        Ok(data.map(|data| handed(py, data)))
+    }
+
+    /// All samples that are left.
+    fn all<'py>(&self, py: Python<'py>) -> PyResult<Handed<'py>> {
+        let data = py.detach(|| self.lock()?.all().map_err(raised))?;
+        Ok(handed(py, data))
+    }
+
+    /// All samples that are left, and their plan, made meanwhile.
+    fn all_planned<'py>(&self, py: Python<'py>) -> PyResult<(Handed<'py>, PyPlan)> {
+        let (data, plan) = py.detach(|| self.lock()?.all_planned().map_err(raised))?;
+        Ok((handed(py, data), PyPlan { plan }))
+    }
+
+    /// Lines left out because they are wrong, and what is wrong with the first ten.
+    fn skipped(&self) -> PyResult<(u64, Vec<String>)> {
+        let reader = self.lock()?;
+        let (count, shown) = reader.skipped();
+        Ok((count, shown.iter().map(ToString::to_string).collect()))
+    }
+}
+
+/// Synthetic samples with the conflicts of published data: the samples, and the exponent of Zipf's law that they follow.
+#[pyfunction]
+pub(crate) fn generate<'py>(
+    py: Python<'py>,
+    name: &str,
+    scale: u32,
+    samples: Option<u32>,
+    seed: u64,
+    threads: usize,
+) -> PyResult<(Handed<'py>, f64)> {
+    let recipe = name.parse::<Recipe>().map_err(refused)?.scaled(scale);
+    let recipe = Recipe { samples: samples.unwrap_or(recipe.samples), seed, ..recipe };
+    let (data, exponent) = py.detach(|| {
+        let generator = Generator::new(recipe).map_err(refused)?;
+        Ok::<_, PyErr>((generator.all(at_least_one(threads)), generator.exponent()))
+    })?;
+    Ok((handed(py, data), exponent))
+}

@@ -1,0 +1,306 @@
+//! Training and prediction of linear models.
+
+use crate::data::{Rows, refused};
+use crate::plan::{PyPlan, at_least_one};
+use isochrone_learn::tasks::{Classified, Linear, Loss, Regressed, Tallied, decisions};
+use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, train as learn};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// What is to be trained, and how: the dictionary of `isochrone.learn._linear`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Settings {
+    loss: String,
+    l2: f64,
+    l1: f64,
+    intercept: bool,
+    intercept_decay: f64,
+    schedule: String,
+    /// Initial step size; `alpha` of the optimal schedule.
+    initial: f64,
+    /// Decay, power or t0, whichever the schedule has.
+    second: f64,
+    scheme: String,
+    threads: usize,
+    epochs: u32,
+    seen: u64,
+    /// Whether losses are to be told.
+    counts: bool,
+    /// Improvement that counts; `None` to never stop early.
+    tol: Option<f64>,
+    /// Epochs without one before stopping.
+    patience: u32,
+}
+
+impl Settings {
+    pub(crate) fn task(&self) -> PyResult<Linear> {
+        Ok(Linear {
+            loss: loss_named(&self.loss)?,
+            l2: self.l2,
+            l1: self.l1,
+            intercept: self.intercept,
+            intercept_decay: self.intercept_decay,
+        })
+    }
+
+    pub(crate) fn options(&self) -> PyResult<Options> {
+        let schedule = match self.schedule.as_str() {
+            "geometric" => Schedule::Geometric { initial: self.initial, decay: self.second },
+            "constant" => Schedule::Constant(self.initial),
+            "invscaling" => Schedule::InverseScaling { initial: self.initial, power: self.second },
+            "optimal" => Schedule::Optimal { alpha: self.initial, t0: self.second },
+            other => return Err(refused(format!("no schedule is called {other}"))),
+        };
+        let threads = at_least_one(self.threads);
+        // One thread keeps the planned order by itself, without a plan: alone, Hogwild gives the bits of COP, and keeps
+        // values and weights together as COP does.
+        let scheme = match self.scheme.parse::<Scheme>().map_err(refused)? {
+            Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Hogwild,
+            scheme => scheme,
+        };
+        Ok(Options { scheme, threads, epochs: self.epochs, schedule, seen: self.seen, ..Options::default() })
+    }
+}
+
+/// scikit-learn's name of a loss.
+fn loss_named(name: &str) -> PyResult<Loss> {
+    match name {
+        "log_loss" => Ok(Loss::Logistic),
+        "squared_error" => Ok(Loss::Squared),
+        name => name.parse().map_err(refused),
+    }
+}
+
+/// How steep a loss is, without its sign: what Bottou's start of the optimal schedule asks for.
+#[pyfunction]
+pub(crate) fn slope(loss: &str, prediction: f64, label: f64) -> PyResult<f64> {
+    Ok(loss_named(loss)?.derivative(prediction, label).abs())
+}
+
+/// The predictions of several models, `coef` one after the other: n_samples × n_models numbers, by sample.
+#[pyfunction]
+pub(crate) fn decide<'py>(
+    py: Python<'py>,
+    rows: Rows<'py>,
+    coef: PyReadonlyArray1<'py, f64>,
+    intercept: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (parts, coef, intercept) = (rows.parts()?, coef.as_slice()?, intercept.as_slice()?);
+    let scores = py.detach(move || -> PyResult<Vec<f64>> {
+        let data = parts.unlabelled()?;
+        let models = intercept.len();
+        let width = coef.len() / models.max(1);
+        if models == 1 {
+            return Ok(decisions(&data, coef, intercept[0]));
+        }
+        let mut scores = vec![0.0; data.len() * models];
+        for (model, &intercept) in intercept.iter().enumerate() {
+            let told = decisions(&data, &coef[model * width..(model + 1) * width], intercept);
+            for (row, score) in told.into_iter().enumerate() {
+                scores[row * models + model] = score;
+            }
+        }
+        Ok(scores)
+    })?;
+    Ok(scores.into_pyarray(py))
+}
+
+type Trained<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyDict>);
+
+/// Trains one model for each of `positives`, in which labels equal to it count as 1 and others as -1; or one model with the
+/// labels as they are. Goes on from `coef` (`None` for zeros) and `intercept`, returns new ones and a report.
+///
+/// `held` are samples and labels to stop by. `after(model, epoch, loss, score)` is called when an epoch is over.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
+pub(crate) fn train<'py>(
+    py: Python<'py>,
+    rows: Rows<'py>,
+    labels: PyReadonlyArray1<'py, f64>,
+    positives: Option<Vec<f64>>,
+    coef: Option<PyReadonlyArray1<'py, f64>>,
+    intercept: PyReadonlyArray1<'py, f64>,
+    settings: Settings,
+    plan: Option<&Bound<'py, PyPlan>>,
+    held: Option<(Rows<'py>, PyReadonlyArray1<'py, f64>)>,
+    after: Option<Py<PyAny>>,
+) -> PyResult<Trained<'py>> {
+    let (task, options) = (settings.task()?, settings.options()?);
+    let plan = plan.map(|plan| &plan.get().plan);
+    let labels = labels.as_slice()?;
+    let held = match &held {
+        Some((rows, labels)) => Some((rows.parts()?, labels.as_slice()?)),
+        None => None,
+    };
+    let parts = rows.parts()?;
+    let coef = match &coef {
+        Some(coef) => Some(coef.as_slice()?),
+        None => None,
+    };
+    let intercept = intercept.as_slice()?;
+    let work = Work { task, options, settings: &settings, coef, intercept, after };
+    let learnt = py.detach(move || -> PyResult<Learnt> {
+        let data = parts.labelled(labels)?;
+        let held = match held {
+            Some((parts, labels)) => Some(parts.labelled(labels)?),
+            None => None,
+        };
+        work.all(&data, held.as_ref(), positives.as_deref(), plan)
+    })?;
+    let report = PyDict::new(py);
+    report.set_item("epochs", learnt.epochs)?;
+    report.set_item("losses", learnt.losses)?;
+    report.set_item("converged", learnt.converged)?;
+    report.set_item("seconds", learnt.seconds)?;
+    report.set_item("planning", learnt.planning)?;
+    report.set_item("scheme", &settings.scheme)?;
+    report.set_item("threads", settings.threads)?;
+    Ok((learnt.coef.into_pyarray(py), learnt.intercept.into_pyarray(py), report))
+}
+
+/// Everything that is trained with, apart from the data.
+struct Work<'a> {
+    task: Linear,
+    options: Options,
+    settings: &'a Settings,
+    /// `None` for zeros.
+    coef: Option<&'a [f64]>,
+    intercept: &'a [f64],
+    after: Option<Py<PyAny>>,
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Learnt {
+    coef: Vec<f64>,
+    intercept: Vec<f64>,
+    /// Of the model that took most epochs, as are the losses.
+    epochs: u32,
+    losses: Vec<f64>,
+    /// Whether every model stopped by itself.
+    converged: bool,
+    seconds: f64,
+    planning: f64,
+}
+
+impl Work<'_> {
+    fn all(
+        &self,
+        data: &Dataset<'_>,
+        held: Option<&Dataset<'_>>,
+        positives: Option<&[f64]>,
+        plan: Option<&Plan>,
+    ) -> PyResult<Learnt> {
+        let mut learnt = Learnt { converged: true, ..Learnt::default() };
+        let begun = Instant::now();
+        // One plan serves all classes: it does not depend on labels.
+        let own = match plan {
+            None if self.options.scheme == Scheme::Cop => {
+                Some(Plan::in_blocks(&self.task, data, self.options.threads).map_err(refused)?)
+            }
+            _ => None,
+        };
+        learnt.planning = begun.elapsed().as_secs_f64();
+        let plan = plan.or(own.as_ref());
+        let Some(positives) = positives else {
+            self.one(0, data, held, plan, &mut learnt)?;
+            return Ok(learnt);
+        };
+        for (model, &positive) in positives.iter().enumerate() {
+            let against = |labels: &[f64]| -> Vec<f64> {
+                labels.iter().map(|&label| if label == positive { 1.0 } else { -1.0 }).collect()
+            };
+            let data = data.with_labels(against(data.labels())).map_err(refused)?;
+            let held = match held {
+                Some(held) => Some(held.with_labels(against(held.labels())).map_err(refused)?),
+                None => None,
+            };
+            self.one(model, &data, held.as_ref(), plan, &mut learnt)?;
+        }
+        Ok(learnt)
+    }
+
+    fn one(
+        &self,
+        at: usize,
+        data: &Dataset<'_>,
+        held: Option<&Dataset<'_>>,
+        plan: Option<&Plan>,
+        learnt: &mut Learnt,
+    ) -> PyResult<()> {
+        let width = data.width() as usize;
+        let mut model = Model {
+            parameters: match self.coef {
+                Some(coef) => coef[at * width..(at + 1) * width].to_vec(),
+                None => vec![0.0; width],
+            },
+            intercept: self.intercept[at],
+        };
+        let (mut best, mut waited, mut losses, mut stopped) = (f64::NEG_INFINITY, 0, Vec::new(), false);
+        let mut raised = None;
+        let task = Tallied::new(self.task, self.settings.counts);
+        let report = learn(&task, data, plan, &mut model, &self.options, &mut |end: &EpochEnd<'_>| {
+            let loss = task.take() / data.len() as f64;
+            losses.push(loss);
+            let score = held.map(|held| self.score(held, end.model()));
+            if let Some(tol) = self.settings.tol {
+                // Losses fall, scores rise.
+                let gain = score.unwrap_or(-loss);
+                waited = if gain > best + tol { 0 } else { waited + 1 };
+                best = best.max(gain);
+                stopped = waited >= self.settings.patience;
+            }
+            let told = Python::attach(|py| {
+                if let Some(after) = &self.after {
+                    after.call1(py, (at, end.epoch, loss, score))?;
+                }
+                py.check_signals()
+            });
+            match told {
+                Ok(()) if !stopped && loss.is_finite() => ControlFlow::Continue(()),
+                Ok(()) => ControlFlow::Break(()),
+                Err(error) => {
+                    raised = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        let report = report.map_err(|error| match error {
+            error @ isochrone_learn::TrainError::Plan(_) => refused(error),
+            error => PyRuntimeError::new_err(error.to_string()),
+        })?;
+        if learnt.coef.is_empty() {
+            learnt.coef = model.parameters;
+        } else {
+            learnt.coef.append(&mut model.parameters);
+        }
+        learnt.intercept.push(model.intercept);
+        learnt.seconds += report.elapsed.as_secs_f64();
+        learnt.planning += report.planning.as_secs_f64();
+        learnt.converged &= stopped;
+        if losses.len() as u32 > learnt.epochs {
+            learnt.epochs = losses.len() as u32;
+            learnt.losses = losses;
+        }
+        Ok(())
+    }
+
+    /// The share of classes that are right, or R².
+    fn score(&self, held: &Dataset<'_>, model: &Model) -> f64 {
+        let told = decisions(held, &model.parameters, model.intercept);
+        if self.task.loss.classifies() {
+            Classified::of(&told, held.labels()).accuracy
+        } else {
+            Regressed::of(&told, held.labels()).r2
+        }
+    }
+}

@@ -1,0 +1,74 @@
+"""NumPy and SciPy data as the native half wants it, without a copy where there is a way."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+FEATURES_MAX = 2**32 - 1
+"""Features are numbered in 32 bits."""
+
+
+class Rows(NamedTuple):
+    """Samples in compressed sparse rows."""
+
+    indptr: NDArray[np.uint64]
+    """Where each row begins and the last one ends: n_samples + 1."""
+    indices: NDArray[np.uint32]
+    """The feature of each entry."""
+    values: NDArray[Any]
+    """The value of each entry, float32 or float64."""
+    width: int
+    """n_features."""
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.indptr) - 1
+
+    def split(self, row: int) -> tuple[Rows, Rows]:
+        """The rows before `row` and those from it on: views, but for the second's `indptr`."""
+        entry = int(self.indptr[row])
+        head = Rows(self.indptr[: row + 1], self.indices[:entry], self.values[:entry], self.width)
+        tail = Rows(
+            self.indptr[row:] - self.indptr[row], self.indices[entry:], self.values[entry:], self.width
+        )
+        return head, tail
+
+
+def rows_of(X: Any) -> Rows:
+    """The rows of an array or CSR matrix that scikit-learn's `validate_data` has let through.
+
+    Values are never copied. Of a SciPy matrix 32-bit indices are viewed, 64-bit ones are narrowed (a copy of 4 bytes an
+    entry); a dense array without zeros is viewed and gets indices made for it, with zeros it is turned into CSR.
+    """
+    if X.shape[1] > FEATURES_MAX:
+        raise ValueError(
+            f"X has {X.shape[1]} features, more than the {FEATURES_MAX} that there can be: hash them into fewer"
+        )
+    if not sparse.issparse(X):
+        n, d = X.shape
+        if np.count_nonzero(X) == X.size:
+            indptr = np.arange(0, n * d + 1, d, dtype=np.uint64) if d else np.zeros(n + 1, np.uint64)
+            indices = np.tile(np.arange(d, dtype=np.uint32), n)
+            return Rows(indptr, indices, np.ascontiguousarray(X).reshape(-1), d)
+        X = sparse.csr_matrix(X)
+    return Rows(_offsets(X.indptr), _features(X.indices, X.shape[1]), np.ascontiguousarray(X.data), X.shape[1])
+
+
+def _offsets(indptr: NDArray[Any]) -> NDArray[np.uint64]:
+    indptr = np.ascontiguousarray(indptr)
+    return indptr.view(np.uint64) if indptr.dtype == np.int64 else indptr.astype(np.uint64)
+
+
+def _features(indices: NDArray[Any], width: int) -> NDArray[np.uint32]:
+    indices = np.ascontiguousarray(indices)
+    if indices.dtype == np.int32:
+        # A negative one becomes a feature beyond the last, which the native half refuses.
+        return indices.view(np.uint32)
+    if len(indices) and (indices.min() < 0 or indices.max() >= width):
+        wrong = indices[(indices < 0) | (indices >= width)][0]
+        raise ValueError(f"X.indices has feature {wrong}, but there are {width} features (0 to {width - 1})")
+    return indices.astype(np.uint32)

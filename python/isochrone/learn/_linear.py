@@ -1,0 +1,684 @@
+"""Linear models, learnt by stochastic gradient descent in the planned order."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from isochrone import _native
+from isochrone.learn._data import rows_of
+from isochrone.learn._plan import Plan, threads_of
+from isochrone.learn._progress import Progress
+
+SCHEMES = ("cop", "hogwild", "locking", "occ", "serial")
+PENALTIES = ("l2", "l1", "elasticnet", None)
+SCHEDULES = ("geometric", "constant", "invscaling", "optimal")
+
+_PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
+        What keeps coefficients small. It acts on the features of a sample when it is learnt from, divided by how
+        often they occur, so that in expectation the objective is
+        `mean(loss) + alpha * ((1 - l1_ratio) / 2 * ||w||^2 + l1_ratio * ||w||_1)`.
+    alpha : float, default=0.0001
+        How strongly; with `learning_rate="optimal"` it also sets the step size.
+    l1_ratio : float, default=0.15
+        Share of L1 under `penalty="elasticnet"`, 0 to 1.
+    fit_intercept : bool, default=True
+        Whether to learn an intercept. A sample sees it as it was one to two blocks of 64 samples before, in every
+        scheme alike: if every sample read and wrote it, no two could be learnt from side by side.
+    max_iter : int, default={max_iter}
+        Epochs (passes over the data) at most.
+    tol : float or None, default=1e-3
+        Stop when an epoch's mean loss (or, under `early_stopping`, the score) was not better than the best by this for
+        `n_iter_no_change` epochs; None for all epochs.
+    learning_rate : {"optimal", "invscaling", "constant", "geometric"}, default="{learning_rate}"
+        Step size. `"optimal"`: `1 / (alpha * (t0 + t))` with t0 after Bottou and t the samples learnt from;
+        `"invscaling"`: `eta0 / t**power_t`; `"constant"`: `eta0`; `"geometric"`: `eta0 * decay**epoch`, as published
+        with 0.1 and 0.9.
+    eta0 : float, default={eta0}
+        Initial step size of the schedules that have one.
+    power_t : float, default=0.25
+        Exponent under `"invscaling"`.
+    decay : float, default=0.9
+        Factor for each epoch under `"geometric"`.
+    early_stopping : bool, default=False
+        Whether to hold back the last `validation_fraction` of the samples and stop by the score on them.
+    validation_fraction : float, default=0.1
+        Share of the samples held back, between 0 and 1.
+    n_iter_no_change : int, default=5
+        Epochs without improvement before stopping.
+    scheme : {"cop", "serial", "locking", "occ", "hogwild"}, default="cop"
+        How threads share the model. `"cop"` gives the model of `"serial"`, bit for bit, for any `n_jobs`; `"locking"` and
+        `"occ"` that of some order of the samples; `"hogwild"` coordinates nothing and its result varies from run to run.
+    n_jobs : int, default=None
+        Threads; -1 for all cores, None for one.
+    shuffle : bool, default=False
+        Whether to put the samples in a random order first (one order for all epochs; the data is copied). Needed where
+        the order of the data means something, such as all samples of one class first.
+    random_state : int, RandomState instance or None, default=None
+        Draws the order under `shuffle`.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the model of the previous `fit`.
+    verbose : int, default=0
+        1 for a progress bar."""
+
+_ATTRIBUTES = """n_features_in_ : int
+        Features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if `X` had names that are all strings.
+    n_iter_ : int
+        Epochs of the last `fit` (of the class that took most).
+    t_ : int
+        Samples learnt from so far.
+    loss_curve_ : list of float
+        Mean loss of each epoch of the last call, each sample's taken before it was learnt from; of the class that took
+        most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
+    report_ : dict
+        Of the last call: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and
+        `threads` that ran."""
+
+
+class _Linear(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor share."""
+
+    _losses: tuple[str, ...] = ()
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+
+    def _check_parameters(self) -> None:
+        """Refuses parameters that mean nothing, naming the ones that would."""
+        _one_of(self, "loss", self._losses)
+        _one_of(self, "penalty", PENALTIES)
+        _one_of(self, "learning_rate", SCHEDULES)
+        _one_of(self, "scheme", SCHEMES)
+        _number(self, "alpha", 0.0, None, "0 or more")
+        _number(self, "l1_ratio", 0.0, 1.0, "0 (only L2) to 1 (only L1)")
+        _number(self, "power_t", None, None, "a number")
+        _number(self, "decay", 0.0, 1.0, "between 0 and 1")
+        _number(self, "max_iter", 1, None, "1 or more", Integral)
+        _number(self, "n_iter_no_change", 1, None, "1 or more", Integral)
+        _number(self, "eta0", 0.0, None, "a positive number")
+        if self.eta0 == 0 and self.learning_rate != "optimal":
+            raise ValueError(f"eta0 is 0, but learning_rate={self.learning_rate!r} needs a positive step size")
+        if self.learning_rate == "optimal" and self.alpha == 0:
+            raise ValueError('alpha is 0, but learning_rate="optimal" steps by 1 / alpha: take another schedule')
+        if self.tol is not None:
+            _number(self, "tol", None, None, "a number or None")
+        if self.early_stopping and not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction is {self.validation_fraction}: give a share between 0 and 1")
+
+    def _validate(self, X: Any, y: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
+        """`X` as CSR or a dense array and `y`. Whether all is finite the native half sees, and names the place."""
+        return validate_data(  # type: ignore[no-any-return]
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            ensure_all_finite=False, accept_large_sparse=True, reset=reset, y_numeric=not _is_classifier(self),
+        )
+
+    def _settings(self, n_samples: int, dense: bool, epochs: int, stopping: bool) -> dict[str, Any]:
+        """What the native half is told."""
+        penalty = self.alpha * n_samples if self.penalty is not None else 0.0
+        share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio, None: 0.0}[self.penalty]
+        threads = threads_of(self.n_jobs)
+        return {
+            "loss": self.loss,
+            "epsilon": float(getattr(self, "epsilon", 0.0)),
+            "l2": penalty * (1.0 - share),
+            "l1": penalty * share,
+            "intercept": bool(self.fit_intercept),
+            # scikit-learn's factor for sparse data, whose features are rarely there while the intercept always is.
+            "intercept_decay": 1.0 if dense else 0.01,
+            "schedule": self.learning_rate,
+            "initial": float(self.eta0) if self.learning_rate != "optimal" else float(self.alpha),
+            "second": {"invscaling": float(self.power_t), "geometric": float(self.decay), "constant": 0.0}.get(
+                self.learning_rate, self._t0()
+            ),
+            "scheme": self.scheme,
+            "threads": threads,
+            "epochs": epochs,
+            "seen": int(getattr(self, "t_", 0)),
+            "counts": bool(self.verbose) or (stopping and self.tol is not None),
+            "tol": float(self.tol) if stopping and self.tol is not None else None,
+            "patience": int(self.n_iter_no_change),
+        }
+
+    def _t0(self) -> float:
+        """Bottou's start of the optimal schedule: the first step moves a typical coefficient by its own size."""
+        if self.alpha == 0:
+            return 1.0
+        alpha = float(self.alpha)
+        typical = alpha**-0.25
+        first: float = typical / max(1.0, _native.slope(self.loss, -typical, 1.0))
+        return 1.0 / (alpha * first)
+
+    def _learn(
+        self, X: Any, labels: NDArray[np.float64], positives: list[float], epochs: int, stopping: bool, plan: Any,
+        fresh: bool,
+    ) -> None:
+        """Trains `coef_` and `intercept_`, one row for each of `positives`."""
+        if plan is not None and not isinstance(plan, Plan):
+            raise TypeError(f"plan is a {type(plan).__name__}: make one by isochrone.learn.plan(X)")
+        rows = rows_of(X)
+        if self.shuffle:
+            if plan is not None:
+                raise ValueError("a plan is of the data in its own order: with plan=, shuffle X yourself before planning")
+            order = check_random_state(self.random_state).permutation(rows.n_samples)
+            rows, labels = rows_of(X[order]), labels[order]
+        held = None
+        if stopping and self.early_stopping:
+            if plan is not None:
+                raise ValueError(
+                    "early_stopping holds back samples, so a plan of all of them does not fit: give one of the two"
+                )
+            cut = rows.n_samples - int(np.ceil(self.validation_fraction * rows.n_samples))
+            if cut < 1:
+                raise ValueError(
+                    f"validation_fraction={self.validation_fraction} of {rows.n_samples} samples leaves none to learn from"
+                )
+            (rows, tail), (labels, tail_labels) = rows.split(cut), (labels[:cut], labels[cut:])
+            held = (tuple(tail), np.ascontiguousarray(tail_labels))
+        settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
+        bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
+
+        def after(target: int, epoch: int, loss: float, score: float | None) -> None:
+            told = f"loss {loss:.4f}" + (f", score {score:.4f}" if score is not None else "")
+            bar.step(f"{told}" if len(positives) == 1 else f"{told} (class {target + 1} of {len(positives)})")
+
+        try:
+            coef, intercept, report = _native.train(
+                tuple(rows), np.ascontiguousarray(labels, dtype=np.float64),
+                positives if _is_classifier(self) else None,
+                None if fresh else self.coef_.ravel(), np.atleast_1d(self.intercept_),
+                settings, plan._native if plan is not None else None, held,
+                after if self.verbose else None,
+            )
+        finally:
+            bar.close()
+        shape = (len(positives), rows.width) if _is_classifier(self) else (rows.width,)
+        self.coef_, self.intercept_ = coef.reshape(shape), intercept
+        self.t_ = int(getattr(self, "t_", 0)) + report["epochs"] * rows.n_samples
+        self.n_iter_ = report["epochs"]
+        losses = report.pop("losses")
+        self.loss_curve_ = losses if settings["counts"] else []
+        self.report_ = report
+        if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
+            raise ValueError(
+                "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
+                "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
+            )
+        costs = {"squared_error": float(np.square(labels).mean()) / 2, "log_loss": float(np.log(2.0))}.get(self.loss, 1.0)
+        if self.loss_curve_ and losses[-1] > 10 * costs:
+            warnings.warn(
+                f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
+                "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0",
+                ConvergenceWarning, stacklevel=3,
+            )
+        elif stopping and self.tol is not None and not report["converged"] and epochs > self.n_iter_no_change:
+            warnings.warn(
+                f"still improving after max_iter={epochs} epochs: give more epochs, or a larger tol",
+                ConvergenceWarning, stacklevel=3,
+            )
+
+    def _start(self, rows: int, width: int, keep: bool) -> bool:
+        """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
+        shape = (rows, width) if _is_classifier(self) else (width,)
+        if keep and getattr(self, "coef_", None) is not None and self.coef_.shape == shape:
+            return False
+        self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
+        return True
+
+    def _decide(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_samples, n_targets)."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            ensure_all_finite=False, accept_large_sparse=True, reset=False,
+        )
+        coef = np.atleast_2d(self.coef_)
+        scores = _native.decide(
+            tuple(rows_of(X)), np.ascontiguousarray(coef, dtype=np.float64).ravel(),
+            np.ascontiguousarray(np.atleast_1d(self.intercept_), dtype=np.float64),
+        )
+        return scores.reshape(X.shape[0], len(coef))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
+    """Linear classifier that many threads learn exactly as one would.
+
+    Support vectors (`loss="hinge"`, `"squared_hinge"`) or logistic regression (`"log_loss"`) by stochastic gradient
+    descent; more than two classes one against the rest, over one shared plan.
+
+    Parameters
+    ----------
+    loss : {"hinge", "squared_hinge", "log_loss"}, default="hinge"
+        What is made small. `predict_proba` is there with `"log_loss"` only.
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients; one row if there are two classes. float64.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
+    {attributes}
+
+    Notes
+    -----
+    `sample_weight` and `class_weight` are not accepted. Dense data, and a feature that every sample has, make every two
+    samples conflict: threads then cannot help, and :meth:`isochrone.learn.Plan.describe` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isochrone.learn import CopClassifier
+    >>> X = np.array([[-1.0, -1.0], [-2.0, -1.0], [1.0, 1.0], [2.0, 1.0]])
+    >>> CopClassifier().fit(X, [1, 1, 2, 2]).predict([[-0.8, -1.0]])
+    array([1])
+    """
+
+    _losses = ("hinge", "squared_hinge", "log_loss")
+
+    def __init__(
+        self,
+        loss: str = "hinge",
+        *,
+        penalty: str | None = "l2",
+        alpha: float = 0.0001,
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        learning_rate: str = "optimal",
+        eta0: float = 0.1,
+        power_t: float = 0.25,
+        decay: float = 0.9,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        scheme: str = "cop",
+        n_jobs: int | None = None,
+        shuffle: bool = False,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.decay = decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.scheme = scheme
+        self.n_jobs = n_jobs
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopClassifier:
+        """Learns from samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; a SciPy CSR matrix of float32 or float64 is not copied.
+        y : array-like of shape (n_samples,)
+            Their classes: numbers or strings, two or more different ones.
+        plan : Plan, default=None
+            A plan of `X` made before, else one is made where the scheme and `n_jobs` need it.
+
+        Returns
+        -------
+        self : CopClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter means nothing, `X` is empty or holds NaN or infinity, `y` has one class only, `plan` is of
+            other data, or the coefficients overflow.
+        """
+        self._check_parameters()
+        X, y = self._validate(X, y, reset=True)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        kept = self.warm_start and np.array_equal(getattr(self, "classes_", []), classes)
+        self.classes_ = classes
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has 1 class only, {classes[0]}: a classifier needs samples of two classes or more"
+            )
+        changes = np.count_nonzero(codes[1:] != codes[:-1])
+        if not self.shuffle and changes == len(classes) - 1 and len(codes) >= 20:
+            warnings.warn(
+                "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
+                UserWarning, stacklevel=2,
+            )
+        fresh = self._start(len(self._positives()), X.shape[1], kept)
+        if not self.warm_start:
+            self.t_ = 0
+        self._learn(X, codes.astype(np.float64), self._positives(), self.max_iter, True, plan, fresh)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, plan: Plan | None = None) -> CopClassifier:
+        """Learns from some more samples, once each.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        classes : array-like of shape (n_classes,), default=None
+            All classes that there will be; needed in the first call, may be left out later.
+        plan : Plan, default=None
+            A plan of `X`.
+
+        Returns
+        -------
+        self : CopClassifier
+            The estimator.
+        """
+        self._check_parameters()
+        first = getattr(self, "classes_", None) is None or getattr(self, "coef_", None) is None
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit needs classes=, all that will ever come")
+        X, y = self._validate(X, y, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(classes)
+            if len(self.classes_) < 2:
+                raise ValueError("classes has 1 class only: a classifier needs two or more")
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes is {np.unique(classes)}, but the first call said {self.classes_}")
+        codes = np.searchsorted(self.classes_, y)
+        known = self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y
+        if not np.all(known):
+            raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
+        fresh = self._start(len(self._positives()), X.shape[1], True)
+        self._learn(X, codes.astype(np.float64), self._positives(), 1, False, plan, fresh)
+        return self
+
+    def _positives(self) -> list[float]:
+        """The classes, as numbers, each of which is set against the rest."""
+        return [1.0] if len(self.classes_) == 2 else [float(code) for code in range(len(self.classes_))]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """How far on which side of each class's plane samples are.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Positive for `classes_[1]` if there are two classes, else the highest is the predicted class.
+        """
+        scores = self._decide(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each sample.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Of the dtype of `classes_`.
+        """
+        scores = self._decide(X)
+        best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return self.classes_[best]  # type: ignore[no-any-return]
+
+    def _logistic(self) -> bool:
+        if self.loss != "log_loss":
+            raise AttributeError(f'loss={self.loss!r} gives no probabilities: take loss="log_loss"')
+        return True
+
+    @available_if(_logistic)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class, with `loss="log_loss"`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; with more than two, those of one against the rest, made to sum up to 1.
+        """
+        chances = expit(self._decide(X))
+        if chances.shape[1] == 1:
+            return np.hstack([1.0 - chances, chances])
+        total = chances.sum(axis=1, keepdims=True)
+        chances = np.where(total == 0, 1.0, chances)
+        normalised: NDArray[np.float64] = chances / chances.sum(axis=1, keepdims=True)
+        return normalised
+
+    @available_if(_logistic)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        logarithms : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logarithms
+
+
+class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
+    """Linear regression that many threads learn exactly as one would.
+
+    Parameters
+    ----------
+    loss : {"squared_error"}, default="squared_error"
+        What is made small: half the squared difference.
+    {parameters}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients. float64.
+    intercept_ : ndarray of shape (1,)
+        Intercept.
+    {attributes}
+
+    Notes
+    -----
+    `sample_weight` is not accepted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isochrone.learn import CopRegressor
+    >>> X = np.random.RandomState(0).randn(200, 3)
+    >>> round(CopRegressor().fit(X, X @ [1.0, 2.0, 3.0]).score(X, X @ [1.0, 2.0, 3.0]), 2)
+    1.0
+    """
+
+    _losses = ("squared_error",)
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        *,
+        penalty: str | None = "l2",
+        alpha: float = 0.0001,
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        learning_rate: str = "invscaling",
+        eta0: float = 0.01,
+        power_t: float = 0.25,
+        decay: float = 0.9,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        scheme: str = "cop",
+        n_jobs: int | None = None,
+        shuffle: bool = False,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.decay = decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.scheme = scheme
+        self.n_jobs = n_jobs
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopRegressor:
+        """Learns from samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; a SciPy CSR matrix of float32 or float64 is not copied.
+        y : array-like of shape (n_samples,)
+            A number for each.
+        plan : Plan, default=None
+            A plan of `X` made before, else one is made where the scheme and `n_jobs` need it.
+
+        Returns
+        -------
+        self : CopRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter means nothing, `X` is empty, `X` or `y` holds NaN or infinity, `plan` is of other data, or the
+            coefficients overflow.
+        """
+        self._check_parameters()
+        X, y = self._validate(X, y, reset=True)
+        fresh = self._start(1, X.shape[1], self.warm_start)
+        if not self.warm_start:
+            self.t_ = 0
+        self._learn(X, y.astype(np.float64, copy=False), [0.0], self.max_iter, True, plan, fresh)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopRegressor:
+        """Learns from some more samples, once each.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            A number for each.
+        plan : Plan, default=None
+            A plan of `X`.
+
+        Returns
+        -------
+        self : CopRegressor
+            The estimator.
+        """
+        self._check_parameters()
+        X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
+        fresh = self._start(1, X.shape[1], True)
+        self._learn(X, y.astype(np.float64, copy=False), [0.0], 1, False, plan, fresh)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number predicted for each sample.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            float64.
+        """
+        return self._decide(X)[:, 0]
+
+
+def _is_classifier(estimator: Any) -> bool:
+    return isinstance(estimator, ClassifierMixin)
+
+
+def _one_of(estimator: Any, name: str, allowed: tuple[Any, ...]) -> None:
+    value = getattr(estimator, name)
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(repr, allowed))}")
+
+
+def _number(
+    estimator: Any, name: str, least: float | None, most: float | None, wanted: str, kind: type = Real
+) -> None:
+    value: Any = getattr(estimator, name)
+    fits = isinstance(value, kind) and not isinstance(value, bool) and bool(np.isfinite(value))  # type: ignore[call-overload]
+    if not fits or (least is not None and value < least) or (most is not None and value > most):
+        raise ValueError(f"{name} is {value!r}: give {wanted}")
+
+
+def _fill(kind: type, **defaults: Any) -> None:
+    """The shared part of a docstring."""
+    parameters = _PARAMETERS
+    for name, value in defaults.items():
+        parameters = parameters.replace(f"{{{name}}}", str(value))
+    if kind.__doc__:
+        kind.__doc__ = kind.__doc__.replace("{parameters}", parameters).replace("{attributes}", _ATTRIBUTES)
+
+
+_fill(CopClassifier, max_iter=1000, learning_rate="optimal", eta0=0.1)
+_fill(CopRegressor, max_iter=1000, learning_rate="invscaling", eta0=0.01)

@@ -1,0 +1,278 @@
+"""The plan of conflicts of a data set."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from isochrone import _native
+from isochrone.learn._data import Rows, rows_of
+
+
+def plan(X: Any, *, n_jobs: int | None = None) -> Plan:
+    """Plans the conflicts of samples, once, for every estimator that is to learn from them.
+
+    Which parameters a sample touches is known before anything is learnt: those of its non-zero features. One pass
+    over the samples writes down, for each entry, which sample must have been learnt from before. A plan depends on where
+    `X` has entries, not on their values nor on labels.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The samples, best as a SciPy CSR matrix of float32 or float64, which is not copied.
+    n_jobs : int, default=None
+        Threads to plan with; -1 for all cores, None for one. The plan is the same.
+
+    Returns
+    -------
+    plan : Plan
+        To hand to `fit(X, y, plan=plan)`. It takes 4 bytes for each entry of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is empty, has a row that names a feature twice, or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> from scipy.sparse import random
+    >>> from isochrone.learn import plan
+    >>> plan(random(1000, 500, density=0.01, format="csr", random_state=0)).n_samples
+    1000
+    """
+    rows = _checked(X)
+    return Plan(_native.Plan.of(tuple(rows), threads_of(n_jobs)), rows)
+
+
+class Plan:
+    """The planned order of conflicts; made by :func:`plan` or :meth:`load`.
+
+    Attributes
+    ----------
+    n_samples : int
+        Samples planned.
+    n_features : int
+        Features they have.
+    n_entries : int
+        Entries of the samples, each with an annotation.
+    nbytes : int
+        Memory that the annotations take, in bytes.
+    depth : int
+        Length of the longest chain of samples that wait for one another.
+    parallelism : float
+        `n_samples / depth`: with how many threads, at most, learning exactly can be faster than with one.
+    """
+
+    def __init__(self, native: _native.Plan, rows: Rows | None = None) -> None:
+        self._native = native
+        self._rows = rows
+        self._found: dict[str, Any] | None = None
+
+    def _statistics(self) -> dict[str, Any]:
+        """What the native half sees in it; looked for once."""
+        if self._found is None:
+            if self._rows is None:
+                raise ValueError("this plan was loaded without its data: give it by Plan.load(path, X)")
+            self._found = self._native.statistics(tuple(self._rows), threads_of(-1))
+            self._rows = None
+        return self._found
+
+    @property
+    def n_samples(self) -> int:
+        return self._native.n_samples
+
+    @property
+    def n_features(self) -> int:
+        return self._native.n_features
+
+    @property
+    def n_entries(self) -> int:
+        return self._native.n_entries
+
+    @property
+    def nbytes(self) -> int:
+        return self._native.nbytes
+
+    @property
+    def depth(self) -> int:
+        return len(self.levels())
+
+    @property
+    def parallelism(self) -> float:
+        return self.n_samples / max(self.depth, 1)
+
+    def levels(self) -> NDArray[np.uint32]:
+        """How many samples there are at each depth of the plan: those of one level conflict with none of that level.
+
+        Returns
+        -------
+        levels : ndarray of shape (depth,), dtype uint32
+            They sum up to `n_samples`.
+        """
+        return self._statistics()["levels"]  # type: ignore[no-any-return]
+
+    def bottlenecks(self) -> list[tuple[int, int, int]]:
+        """The features that hold threads up most.
+
+        Returns
+        -------
+        bottlenecks : list of (feature, waits, samples)
+            Up to five: how many waits of the longest chain are for this feature, and how many samples have it.
+        """
+        return self._statistics()["bottlenecks"]  # type: ignore[no-any-return]
+
+    def speedup(self, n_jobs: int) -> float:
+        """How much faster than one thread so many can be, if all that holds them up is waiting for one another.
+
+        Levels are taken one after the other, which real threads do not have to: a guide, not a bound.
+
+        Parameters
+        ----------
+        n_jobs : int
+            Threads, 1 or more.
+
+        Returns
+        -------
+        speedup : float
+            Between 1 and `n_jobs`.
+        """
+        if n_jobs < 1:
+            raise ValueError(f"n_jobs is {n_jobs}: give the number of threads, 1 or more")
+        steps = int(np.sum(-(-self.levels().astype(np.int64) // n_jobs)))
+        return self.n_samples / max(steps, 1)
+
+    def describe(self) -> str:
+        """What the plan says of the data, in words, with a recommendation.
+
+        Returns
+        -------
+        text : str
+            Several lines; the last ones say how many of this machine's cores are worth using, and why.
+        """
+        return self._statistics()["text"]  # type: ignore[no-any-return]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws how many samples can be learnt from side by side, and what that gives to threads.
+
+        Parameters
+        ----------
+        ax : pair of matplotlib axes, default=None
+            Where to draw; None for a new figure.
+
+        Returns
+        -------
+        figure : matplotlib.figure.Figure
+            Left: samples at each depth of the plan. Right: speed-up that the plan allows, by threads.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed: `pip install isochrone[plot]`.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError as missing:
+            raise ImportError("a plan is drawn by matplotlib: pip install isochrone[plot]") from missing
+        if ax is None:
+            _, ax = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+        left, right = ax
+        levels = self.levels()
+        left.fill_between(np.arange(1, len(levels) + 1), levels, step="mid", alpha=0.35)
+        left.step(np.arange(1, len(levels) + 1), levels, where="mid", linewidth=0.8)
+        left.axhline(self.parallelism, linestyle="--", linewidth=0.8, color="black")
+        left.set_yscale("log")
+        left.set(
+            xlabel="depth in the plan", ylabel="samples that do not conflict",
+            title=f"{self.n_samples} samples, depth {self.depth}: {self.parallelism:.1f} side by side",
+        )
+        threads = 2 ** np.arange(8)
+        right.plot(threads, [self.speedup(int(count)) for count in threads], marker="o", label="this plan")
+        right.plot(threads, threads, linestyle=":", color="grey", label="no conflicts")
+        right.set_xscale("log", base=2)
+        right.set_yscale("log", base=2)
+        right.set(xlabel="threads", ylabel="speed-up at most", title="What the plan allows")
+        right.set_xticks(threads, [str(count) for count in threads])
+        right.legend(frameon=False)
+        return left.figure
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan to a file, with a checksum and the fingerprint of the data.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        self._native.save(os.fspath(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], X: Any = None) -> Plan:
+        """Reads what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            Where it is.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            The data it is of. Without it the plan can be learnt with, but not described nor drawn.
+
+        Returns
+        -------
+        plan : Plan
+            Equal to the one saved.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        ValueError
+            If it is not a plan, damaged, or not of `X`.
+        """
+        native = _native.Plan.load(os.fspath(path))
+        if X is None:
+            return cls(native)
+        rows = _checked(X)
+        native.check(tuple(rows))
+        return cls(native, rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._native.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self._native.equals(other._native)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.n_samples} samples, {self.n_features} features, {self.n_entries} entries>"
+
+
+def _checked(X: Any) -> Rows:
+    """The rows of anything that scikit-learn takes."""
+    kinds = [np.float64, np.float32]
+    return rows_of(check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, accept_large_sparse=True))
+
+
+def _unpickled(data: bytes) -> Plan:
+    return Plan(_native.Plan.from_bytes(data))
+
+
+def threads_of(n_jobs: int | None) -> int:
+    """Threads that `n_jobs` asks for, as scikit-learn reads it: None is 1, -1 all cores, -2 all but one."""
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(f"n_jobs is {n_jobs!r}: give the number of threads, or -1 for all cores")
+    if n_jobs < 0:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores + 1 + int(n_jobs))
+    return int(n_jobs)

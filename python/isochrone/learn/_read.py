@@ -1,0 +1,183 @@
+"""Samples from files, and generated ones."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from isochrone import _native
+from isochrone.learn._data import rows_of
+from isochrone.learn._plan import Plan, threads_of
+
+_FILE = """path : path-like
+        An svmlight (libsvm) file, a sample a line: `label index:value index:value ...`; or Vowpal Wabbit's format. It may be
+        compressed with gzip or zstd, which is seen from its first bytes.
+    format : {"svmlight", "vw"}, default="svmlight"
+        The form of its lines.
+    n_features : int, default=None
+        Features there are; None for as many as occur. Give it where several files are to have the same.
+    zero_based : bool or "auto", default="auto"
+        Whether the first feature is 0 or 1 in the file; "auto" for 0 if a 0 occurs early.
+    dtype : {numpy.float32, numpy.float64}, default=numpy.float32
+        Of the values.
+    skip_errors : int, default=0
+        Lines that may be wrong: they are left out, with a warning. One more is an error.
+    bits : int, default=18
+        Under `format="vw"`, features are hashed to `2**bits`."""
+
+
+def load_svmlight(
+    path: str | os.PathLike[str],
+    *,
+    format: str = "svmlight",
+    n_features: int | None = None,
+    zero_based: bool | str = "auto",
+    dtype: Any = np.float32,
+    skip_errors: int = 0,
+    bits: int = 18,
+    return_plan: bool = False,
+) -> Any:
+    """Reads a file of sparse samples.
+
+    Parameters
+    ----------
+    {file}
+    return_plan : bool, default=False
+        Whether to plan the conflicts meanwhile, which costs next to nothing then.
+
+    Returns
+    -------
+    X : scipy.sparse.csr_matrix of shape (n_samples, n_features)
+        The samples.
+    y : ndarray of shape (n_samples,)
+        Their labels. float64.
+    plan : Plan
+        Only with `return_plan=True`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If a line is wrong: with file, line, column, and what was expected.
+    """
+    reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
+    if not return_plan:
+        X, y = _matrix(reader.all())
+        _warn(reader)
+        return X, y
+    parts, planned = reader.all_planned()
+    X, y = _matrix(parts)
+    _warn(reader)
+    return X, y, Plan(planned, rows_of(X))
+
+
+def iter_svmlight(
+    path: str | os.PathLike[str],
+    batch_size: int = 65536,
+    *,
+    n_features: int,
+    format: str = "svmlight",
+    zero_based: bool | str = "auto",
+    dtype: Any = np.float32,
+    skip_errors: int = 0,
+    bits: int = 18,
+) -> Iterator[tuple[sparse.csr_matrix, NDArray[np.float64]]]:
+    """Reads a file of sparse samples that need not fit into memory, batch by batch, for `partial_fit`.
+
+    Parameters
+    ----------
+    path, format, zero_based, dtype, skip_errors, bits
+        As of :func:`load_svmlight`.
+    batch_size : int, default=65536
+        Samples in a batch; the last one may have fewer.
+    n_features : int
+        Features there are, so that all batches have the same.
+
+    Yields
+    ------
+    X : scipy.sparse.csr_matrix of shape (batch_size, n_features)
+        Samples.
+    y : ndarray of shape (batch_size,)
+        Their labels. float64.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: give 1 or more")
+    reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
+    while (parts := reader.batch(batch_size)) is not None:
+        yield _matrix(parts)
+    _warn(reader)
+
+
+def make_sparse(
+    name: str = "kdda",
+    *,
+    scale: int = 16,
+    n_samples: int | None = None,
+    random_state: int = 1,
+    n_jobs: int | None = None,
+) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
+    """Makes samples with the size and the conflicts of data that was learnt from in publications.
+
+    Parameters
+    ----------
+    name : str, default="kdda"
+        `"kdda"` (8.4 million samples, 20 million features, 36 a sample), `"kddb"` (19 and 30 million, 29), `"imdb"` (168 and
+        686 thousand, 15), or `"hotspot:1000"` (a million samples of 100 out of 1000 features).
+    scale : int, default=16
+        Divides the number of samples and of features.
+    n_samples : int, default=None
+        Another number of samples.
+    random_state : int, default=1
+        The same one makes the same samples.
+    n_jobs : int, default=None
+        Threads to make them with; they are the same.
+
+    Returns
+    -------
+    X : scipy.sparse.csr_matrix of shape (n_samples, n_features)
+        The samples. float32.
+    y : ndarray of shape (n_samples,)
+        -1 or 1, by a plane with some noise. float64.
+    """
+    parts, _ = _native.generate(name, scale, n_samples, random_state, threads_of(n_jobs))
+    return _matrix(parts)
+
+
+def _reader(
+    path: Any, format: str, n_features: int | None, zero_based: Any, dtype: Any, skip_errors: int, bits: int
+) -> _native.Reader:
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype is {np.dtype(dtype)}: give float32 or float64")
+    base = None if zero_based == "auto" else bool(zero_based)
+    double = np.dtype(dtype) == np.float64
+    return _native.Reader(os.fspath(path), format, base, n_features, double, skip_errors, bits)
+
+
+def _matrix(parts: tuple[Any, ...]) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
+    """A matrix over the memory that the native half has filled."""
+    indptr, indices, values, width, labels = parts
+    narrow = width <= np.iinfo(np.int32).max and len(indices) <= np.iinfo(np.int32).max
+    if narrow:
+        indptr, indices = indptr.astype(np.int32), indices.view(np.int32)
+    else:
+        # SciPy wants both alike.
+        indptr, indices = indptr.view(np.int64), indices.astype(np.int64)
+    matrix = sparse.csr_matrix((values, indices, indptr), shape=(len(labels), width), copy=False)
+    return matrix, labels
+
+
+def _warn(reader: _native.Reader) -> None:
+    count, shown = reader.skipped()
+    if count:
+        listed = "\n  ".join(shown)
+        warnings.warn(f"{count} wrong lines were left out:\n  {listed}", UserWarning, stacklevel=3)
+
+
+load_svmlight.__doc__ = (load_svmlight.__doc__ or "").replace("{file}", _FILE)

@@ -1,0 +1,287 @@
+"""Learning from samples that are born in several places, at one centre, exactly once: on a Ray cluster.
+
+In each place a *collector* (a Ray actor) gathers samples into batches, plans their conflicts, and ships them. The *centre*
+(another actor) puts the batches into one order, writes that to a durable log, stitches the plans together, and learns.
+Whatever is killed and restarted, each sample is learnt from exactly once, and the model is bit for bit that of one thread
+over the log. Needs `pip install isochrone[ray]`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils import check_array
+
+from isochrone import _native
+from isochrone.learn._data import rows_of
+from isochrone.learn._linear import CopClassifier, CopRegressor
+
+try:
+    import ray
+except ImportError as missing:
+    raise ImportError("isochrone.learn.ray needs Ray: pip install 'isochrone[ray]'") from missing
+
+Source = Callable[[int], Iterable[tuple[Any, Any]]]
+"""A source of samples: `source(start)` gives pairs of `X` of shape (any number, n_features) and `y`, from sample number
+`start` (0 for the first) on, always the same ones. It is called again after a restart, so it must be able to go back."""
+
+__all__ = ["Source", "learn", "order", "replay"]
+
+# Batches that a collector has under way, while it gathers the next one.
+_WINDOW = 2
+
+
+def learn(
+    model: CopClassifier | CopRegressor,
+    sources: Sequence[Source],
+    *,
+    folder: str | os.PathLike[str],
+    n_features: int,
+    classes: Sequence[Any] | None = None,
+    n_samples: int = 1,
+    batch_size: int = 65536,
+    batch_time: float = 5.0,
+    checkpoint_every: int = 64,
+    collector_options: Sequence[dict[str, Any]] | None = None,
+    center_options: dict[str, Any] | None = None,
+) -> CopClassifier | CopRegressor:
+    """Learns from all sources until they end.
+
+    Parameters
+    ----------
+    model : CopClassifier or CopRegressor
+        What to learn; `n_jobs` are the threads of the centre. Of two classes only, and with `scheme="cop"`.
+    sources : sequence of callables
+        One for each place: `source(start)` gives `(X, y)` pairs from sample number `start` on. See :data:`Source`.
+    folder : path-like
+        Where the centre keeps its order log and checkpoints. With the same folder and sources, learning goes on where it was
+        broken off.
+    n_features : int
+        Features of all samples.
+    classes : sequence of two labels, default=None
+        Of a classifier.
+    n_samples : int, default=1
+        About how many samples there will be: the penalty is `alpha` times this, spread over them.
+    batch_size : int, default=65536
+        Samples in a batch.
+    batch_time : float, default=5.0
+        Seconds after which a batch is shipped that is not full; looked at whenever its source gives samples.
+    checkpoint_every : int, default=64
+        Batches between two checkpoints; 0 for none but the last.
+    collector_options : sequence of dict, default=None
+        Ray's options for each collector, such as `{"resources": {"europe": 1}}`, to place it.
+    center_options : dict, default=None
+        Ray's options for the centre. It must be restarted where its folder is.
+
+    Returns
+    -------
+    model : CopClassifier or CopRegressor
+        The same object, fitted. `report_` tells what the centre counted: `samples`, `accepted` batches, `duplicates`, and so
+        on.
+
+    Raises
+    ------
+    ValueError
+        If the model cannot be learnt like this, or a sample is wrong.
+    """
+    if model.scheme != "cop":
+        raise ValueError(f"scheme is {model.scheme!r}: batches of several sources are learnt from with \"cop\"")
+    labels = _two_classes(model, classes)
+    settings, folder = _settings(model, n_samples), os.fspath(folder)
+    if not ray.is_initialized():
+        ray.init()
+    lasting = {"max_restarts": -1, "max_task_retries": -1}
+    remote: Any = ray.remote
+    center = remote(_Center).options(**lasting, **(center_options or {})).remote(
+        folder, settings, n_features, checkpoint_every
+    )
+    places = collector_options or [{}] * len(sources)
+    collectors = [
+        remote(_Collector).options(**lasting, **place).remote(
+            number, center, source, settings, n_features, labels, batch_size, batch_time
+        )
+        for number, (source, place) in enumerate(zip(sources, places, strict=True))
+    ]
+    try:
+        ray.get([collector.run.remote() for collector in collectors])
+        coef, intercept, report = ray.get(center.finish.remote())
+    except ray.exceptions.RayTaskError as error:
+        cause: Any = error
+        raise cause.as_instanceof_cause() from None
+    finally:
+        for actor in [*collectors, center]:
+            ray.kill(actor)
+    if labels is not None:
+        model.classes_ = labels
+    model.coef_ = coef.reshape(1, -1) if is_classifier(model) else coef
+    model.intercept_ = np.array([intercept])
+    model.n_features_in_, model.n_iter_, model.t_ = n_features, 1, report["samples"]
+    model.loss_curve_, model.report_ = [], report
+    return model
+
+
+def replay(
+    model: CopClassifier | CopRegressor, folder: str | os.PathLike[str], *, n_features: int, n_samples: int = 1
+) -> tuple[NDArray[np.float64], float]:
+    """What one thread learns from the order log, sample by sample: what the centre's model must be equal to.
+
+    Parameters
+    ----------
+    model : CopClassifier or CopRegressor
+        With the parameters that were learnt with.
+    folder : path-like
+        The centre's, which must not be running.
+    n_features, n_samples : int
+        As they were.
+
+    Returns
+    -------
+    coef : ndarray of shape (n_features,)
+        Coefficients.
+    intercept : float
+        Intercept.
+    """
+    return _native.replay(os.fspath(folder), _settings(model, n_samples), n_features)
+
+
+def order(
+    model: CopClassifier | CopRegressor, folder: str | os.PathLike[str], *, n_features: int
+) -> list[tuple[int, int, int, int]]:
+    """The batches that were learnt from, in their order.
+
+    Parameters
+    ----------
+    model : CopClassifier or CopRegressor
+        With the parameters that were learnt with.
+    folder : path-like
+        The centre's, which must not be running.
+    n_features : int
+        As it was.
+
+    Returns
+    -------
+    batches : list of (source, number, first, samples)
+        Which source, its how manieth batch, the number of the batch's first sample in the source, and how many it has.
+    """
+    return _native.order(os.fspath(folder), _settings(model, 1), n_features)
+
+
+class _Center:
+    """The actor that orders and learns. All its state is in its folder: after a crash it is made again from there."""
+
+    def __init__(self, folder: str, settings: dict[str, Any], width: int, checkpoint_every: int) -> None:
+        self.made_of = (folder, settings, width, checkpoint_every)
+        self.native: _native.Center | None = _native.Center(*self.made_of)
+
+    def _open(self) -> _native.Center:
+        if self.native is None:
+            self.native = _native.Center(*self.made_of)
+        return self.native
+
+    def next(self, source: int) -> tuple[int, int]:
+        return self._open().next(source)
+
+    def ingest(self, batch: bytes) -> tuple[str, int, int]:
+        answer = self._open().ingest(batch)
+        self._open().work()
+        return answer
+
+    def finish(self) -> tuple[NDArray[np.float64], float, dict[str, int]]:
+        """The model after all batches; lets go of the folder."""
+        native = self._open()
+        native.checkpoint()
+        coef, intercept = native.model()
+        self.native = None
+        return coef, intercept, native.counts()
+
+
+class _Collector:
+    """The actor of a source. It keeps nothing that must last: the centre knows where the source goes on."""
+
+    def __init__(
+        self,
+        number: int,
+        center: Any,
+        source: Source,
+        settings: dict[str, Any],
+        width: int,
+        classes: NDArray[Any] | None,
+        batch_size: int,
+        batch_time: float,
+    ) -> None:
+        self.number, self.center, self.source = number, center, source
+        self.settings, self.width, self.classes = settings, width, classes
+        self.batch_size, self.batch_time = batch_size, batch_time
+        self.sent: deque[tuple[Any, bytes]] = deque()
+
+    def run(self) -> int:
+        """Ships all samples; how many the source has."""
+        while True:
+            seq, sample = ray.get(self.center.next.remote(self.number))
+            self.sent.clear()
+            if self._from(seq, sample):
+                return int(ray.get(self.center.next.remote(self.number))[1])
+
+    def _from(self, seq: int, sample: int) -> bool:
+        """Ships what is left; whether the centre took all of it."""
+        collector = _native.Collector(
+            self.number, self.settings, self.width, self.batch_size, self.batch_time, seq, sample
+        )
+        for X, y in self.source(sample):
+            rows, labels = self._samples(X, y)
+            for batch in collector.push(tuple(rows), labels, time.monotonic()):
+                if not self._send(batch):
+                    return False
+        last = collector.flush()
+        if last is not None and not self._send(last):
+            return False
+        return all(self._answer() for _ in range(len(self.sent)))
+
+    def _samples(self, X: Any, y: Any) -> tuple[Any, NDArray[np.float64]]:
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+        if X.shape[1] != self.width:
+            raise ValueError(f"source {self.number} gave {X.shape[1]} features, n_features is {self.width}")
+        y = np.asarray(y)
+        if self.classes is None:
+            return rows_of(X), np.ascontiguousarray(y, dtype=np.float64)
+        unknown = ~np.isin(y, self.classes)
+        if unknown.any():
+            raise ValueError(f"source {self.number} gave the class {y[unknown][0]}, classes is {self.classes}")
+        return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0)
+
+    def _send(self, batch: bytes) -> bool:
+        self.sent.append((self.center.ingest.remote(batch), batch))
+        return len(self.sent) <= _WINDOW or self._answer()
+
+    def _answer(self) -> bool:
+        """Waits until the oldest batch under way was taken; `False` if the source goes on elsewhere."""
+        reference, batch = self.sent.popleft()
+        while True:
+            fate, _, _ = ray.get(reference)
+            if fate in ("accepted", "duplicate"):
+                return True
+            if fate in ("elsewhere", "held"):
+                # Cut elsewhere, or an earlier one was lost in a crash of the centre: ask it where to go on.
+                return False
+            time.sleep(0.05)
+            reference = self.center.ingest.remote(batch)
+
+
+def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
+    model._check_parameters()
+    return model._settings(n_samples, dense=False, epochs=1, stopping=False)
+
+
+def _two_classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:
+    if not is_classifier(model):
+        return None
+    if classes is None or len(np.unique(classes)) != 2:
+        raise ValueError(f"classes is {classes}: give the two that there are")
+    return np.unique(classes)

@@ -1,0 +1,165 @@
+"""What is taken without a copy, and what is refused in which words."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from conftest import sparse_samples
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from isochrone.learn import CopClassifier, CopRegressor, plan
+from isochrone.learn._data import rows_of
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_csr_matrix_is_not_copied(dtype):
+    X, _ = sparse_samples(n=50, dtype=dtype)
+    rows = rows_of(X)
+    assert np.shares_memory(rows.values, X.data)
+    assert np.shares_memory(rows.indices, X.indices)
+    # Offsets of 64 bits, which SciPy uses beyond 2**31 entries, are viewed too.
+    X.indptr = X.indptr.astype(np.int64)
+    assert np.shares_memory(rows_of(X).indptr, X.indptr)
+    dense = np.random.default_rng(0).normal(size=(5, 3)).astype(dtype)
+    assert np.shares_memory(rows_of(dense).values, dense)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_training_takes_memory_for_the_model_and_the_labels_only(dtype):
+    X, scores = sparse_samples(n=4000, per_row=100, dtype=dtype)
+    y = np.where(scores > 0, 1.0, -1.0)
+    entries = X.data.nbytes + X.indices.nbytes
+    model = CopClassifier(max_iter=1, tol=None)
+    model.fit(X, y)
+    tracemalloc.start()
+    model.fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < entries / 4, f"{peak} bytes beside {entries} of data"
+
+
+def test_indices_of_64_bits_are_narrowed_after_a_look():
+    X, scores = sparse_samples(n=300)
+    wide = X.copy()
+    wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    settings = dict(max_iter=2, tol=None)
+    assert np.array_equal(
+        CopRegressor(**settings).fit(wide, scores).coef_, CopRegressor(**settings).fit(X, scores).coef_
+    )
+    for wrong in (-1, 400, 2**32 + 1):
+        bad = X.copy()
+        # `copy` would narrow them itself.
+        bad.indices, bad.indptr = wide.indices.copy(), wide.indptr
+        bad.indices[5] = wrong
+        with pytest.raises(ValueError, match="has feature .*, but there are 400 features"):
+            CopRegressor().fit(bad, scores)
+
+
+def test_a_feature_beyond_the_last():
+    X, scores = sparse_samples(n=20)
+    for wrong in (-1, 400):
+        bad = X.copy()
+        bad.indices[0] = wrong
+        with pytest.raises(ValueError, match="row 0 has feature .*, but there are 400 features"):
+            CopRegressor().fit(bad, scores)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none(wrong):
+    X, scores = sparse_samples(n=20)
+    bad = X.copy()
+    bad.data[15] = wrong
+    with pytest.raises(ValueError, match=rf"row 1: the value of feature \d+ is (NaN|inf|-inf), which cannot be learnt"):
+        CopRegressor().fit(bad, scores)
+    fitted = CopRegressor(max_iter=2, tol=None).fit(X, scores)
+    with pytest.raises(ValueError, match="row 1: the value of feature"):
+        fitted.predict(bad)
+    scores[3] = wrong
+    with pytest.raises(ValueError, match="Input y contains"):
+        CopRegressor().fit(X, scores)
+
+
+def test_no_samples_no_features_and_features_that_do_not_match():
+    X, scores = sparse_samples(n=20)
+    with pytest.raises(ValueError, match="Found array with 0 sample"):
+        CopClassifier().fit(X[:0], scores[:0] > 0)
+    with pytest.raises(ValueError, match="0 feature"):
+        CopClassifier().fit(X[:, :0], scores > 0)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        CopClassifier().fit(X, scores[:5] > 0)
+    model = CopClassifier(max_iter=2, tol=None).fit(X, scores > 0)
+    with pytest.raises(ValueError, match="X has 399 features, but CopClassifier is expecting 400 features"):
+        model.predict(X[:, :399])
+    with pytest.raises(ValueError, match="X has 399 features"):
+        model.partial_fit(X[:, :399], scores > 0)
+
+
+def test_a_feature_twice_in_a_row():
+    X = sparse.csr_matrix((np.ones(3), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 3))
+    with pytest.raises(ValueError, match="row 0 has feature 1 more than once: sum or drop the repetitions first"):
+        CopRegressor().fit(X, [0.0, 1.0])
+
+
+def test_dtypes():
+    X, scores = sparse_samples(n=40)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        CopRegressor().fit([["a", "b"], ["c", "d"]], [0.0, 1.0])
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        CopRegressor().fit(X.astype(complex), scores)
+    whole = X.copy()
+    whole.data = np.sign(X.data)
+    settings = dict(max_iter=2, tol=None)
+    assert np.array_equal(
+        CopRegressor(**settings).fit(whole.astype(np.int8), scores).coef_,
+        CopRegressor(**settings).fit(whole, scores).coef_,
+    )
+
+
+def test_classes_that_are_none():
+    X, scores = sparse_samples(n=40)
+    with pytest.raises(ValueError, match="y has 1 class only"):
+        CopClassifier().fit(X, np.ones(40))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        CopClassifier().fit(X, scores)
+    with pytest.raises(ValueError, match="the first call of partial_fit needs classes="):
+        CopClassifier().partial_fit(X, scores > 0)
+    model = CopClassifier().partial_fit(X, np.where(scores > 0, "up", "down"), classes=["up", "down"])
+    with pytest.raises(ValueError, match="y has the class left, which is not among"):
+        model.partial_fit(X, np.repeat(["up", "left"], 20))
+    with pytest.warns(UserWarning, match="one class after the other"):
+        CopClassifier(max_iter=2, tol=None).fit(X, np.sort(scores > 0))
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    (dict(loss="absolute"), "loss is 'absolute': give one of 'hinge', 'squared_hinge', 'log_loss'"),
+    (dict(scheme="fast"), "scheme is 'fast': give one of 'cop', 'hogwild', 'locking', 'occ', 'serial'"),
+    (dict(penalty="l3"), "penalty is 'l3': give one of 'l2', 'l1', 'elasticnet', None"),
+    (dict(alpha=-1.0), "alpha is -1.0: give 0 or more"),
+    (dict(alpha=0.0), "alpha is 0, but learning_rate"),
+    (dict(max_iter=0), "max_iter is 0: give 1 or more"),
+    (dict(n_jobs=0), "n_jobs is 0: give the number of threads, or -1 for all cores"),
+    (dict(l1_ratio=1.5), "l1_ratio is 1.5: give 0"),
+    (dict(learning_rate="constant", eta0=0.0), "eta0 is 0, but learning_rate='constant' needs a positive step size"),
+    (dict(early_stopping=True, validation_fraction=1.0), "validation_fraction is 1.0: give a share between 0 and 1"),
+])
+def test_parameters_that_mean_nothing(samples, given, told):
+    with pytest.raises(ValueError) as raised:
+        CopClassifier(**given).fit(*samples)
+    assert str(raised.value).startswith(told)
+
+
+def test_a_model_that_explodes_says_so(samples):
+    X, y = samples
+    with pytest.warns(ConvergenceWarning, match="where predicting 0 for all costs 0.5: scale the features to about 1"):
+        CopRegressor(learning_rate="constant", eta0=1e3, max_iter=3).fit(X * 1e3, y)
+    with pytest.raises(ValueError, match="beyond what a float can hold: scale the features to about 1"):
+        CopRegressor(learning_rate="constant", eta0=1e300, max_iter=3).fit(X * 1e10, y)
+
+
+def test_read_only_arrays():
+    X, scores = sparse_samples(n=100)
+    for part in (X.data, X.indices, X.indptr, scores):
+        part.flags.writeable = False
+    CopRegressor(max_iter=2, tol=None).fit(X, scores)
+    assert plan(X).n_samples == 100

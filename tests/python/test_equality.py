@@ -1,0 +1,74 @@
+"""The model does not depend on the number of threads, bit for bit."""
+
+import numpy as np
+import pytest
+from conftest import sparse_samples
+
+from isochrone.learn import CopClassifier, CopRegressor, plan
+
+THREADS = (1, 2, 4, 8)
+
+
+def same(one, other):
+    """Whether two models are equal in every bit."""
+    return one.coef_.tobytes() == other.coef_.tobytes() and one.intercept_.tobytes() == other.intercept_.tobytes()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "log_loss"])
+@pytest.mark.parametrize("penalty", [None, "l2", "elasticnet"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cop_is_serial(loss, penalty, dtype):
+    X, scores = sparse_samples(n=600, dtype=dtype)
+    y = scores > 0
+    settings = dict(loss=loss, penalty=penalty, alpha=1e-3, max_iter=5, tol=None, learning_rate="geometric")
+    serial = CopClassifier(scheme="serial", **settings).fit(X, y)
+    planned = plan(X)
+    for threads in THREADS:
+        cop = CopClassifier(scheme="cop", n_jobs=threads, **settings)
+        assert same(cop.fit(X, y), serial), threads
+        assert same(cop.fit(X, y, plan=planned), serial), threads
+    assert np.abs(serial.coef_).max() > 0 and serial.intercept_[0] != 0
+
+
+def test_cop_is_serial_over_twenty_epochs_of_every_class(digits):
+    X, y = digits
+    settings = dict(max_iter=20, tol=None, learning_rate="geometric", eta0=0.01)
+    serial = CopClassifier(scheme="serial", **settings).fit(X, y)
+    assert all(same(CopClassifier(n_jobs=threads, **settings).fit(X, y), serial) for threads in THREADS)
+
+
+def test_cop_is_serial_for_numbers():
+    X, scores = sparse_samples(n=1000)
+    for rate in ("invscaling", "constant", "geometric"):
+        settings = dict(max_iter=10, tol=None, learning_rate=rate, eta0=0.005)
+        serial = CopRegressor(scheme="serial", **settings).fit(X, scores)
+        assert all(same(CopRegressor(n_jobs=threads, **settings).fit(X, scores), serial) for threads in THREADS)
+
+
+def test_partial_fit_is_serial(samples):
+    X, y = samples
+    models = [CopClassifier(scheme="serial"), *(CopClassifier(n_jobs=threads) for threads in THREADS)]
+    for cut in np.array_split(np.arange(X.shape[0]), 5):
+        for model in models:
+            model.partial_fit(X[cut], y[cut], classes=[-1, 1])
+    assert all(same(model, models[0]) for model in models)
+
+
+def test_stopping_early_does_not_depend_on_threads(samples):
+    X, y = samples
+    settings = dict(max_iter=200, learning_rate="geometric", early_stopping=True, random_state=3, shuffle=True)
+    serial = CopClassifier(scheme="serial", **settings).fit(X, y)
+    cop = CopClassifier(n_jobs=4, **settings).fit(X, y)
+    assert same(cop, serial) and cop.n_iter_ == serial.n_iter_ < 200
+    by_loss = [CopClassifier(n_jobs=threads, max_iter=200, learning_rate="geometric").fit(X, y) for threads in THREADS]
+    assert all(same(model, by_loss[0]) for model in by_loss)
+
+
+@pytest.mark.parametrize("scheme", ["hogwild", "locking", "occ"])
+def test_the_other_schemes_learn_and_are_serial_with_one_thread(samples, scheme):
+    X, y = samples
+    settings = dict(max_iter=10, tol=None, learning_rate="geometric")
+    serial = CopClassifier(scheme="serial", **settings).fit(X, y)
+    assert same(CopClassifier(scheme=scheme, n_jobs=1, **settings).fit(X, y), serial)
+    threaded = CopClassifier(scheme=scheme, n_jobs=4, **settings).fit(X, y)
+    assert abs(threaded.score(X, y) - serial.score(X, y)) < 0.05

@@ -1,0 +1,142 @@
+"""The contract of scikit-learn's estimators."""
+
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import sparse_samples
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from isochrone.learn import CopClassifier, CopRegressor
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([CopClassifier(), CopRegressor(), CopClassifier(loss="log_loss", n_jobs=2)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_pickled_and_cloned(samples):
+    X, y = samples
+    model = CopClassifier(n_jobs=2, max_iter=5, tol=None).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.decision_function(X), model.decision_function(X))
+    fresh = clone(model)
+    assert fresh.get_params() == model.get_params() and not hasattr(fresh, "coef_")
+
+
+def test_in_a_pipeline_and_a_grid_search(samples):
+    X, y = samples
+    pipeline = make_pipeline(MaxAbsScaler(), CopClassifier(loss="log_loss", max_iter=10, tol=None))
+    search = GridSearchCV(pipeline, {"copclassifier__alpha": [1e-5, 1e-3]}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.85
+
+
+def test_partial_fit_over_batches_is_one_epoch_of_fit_without_a_penalty(samples):
+    X, y = samples
+    settings = dict(penalty=None, fit_intercept=False, learning_rate="invscaling", eta0=0.1, n_jobs=2)
+    whole = CopClassifier(max_iter=1, tol=None, **settings).fit(X, y)
+    pieces = CopClassifier(**settings)
+    for cut in np.array_split(np.arange(X.shape[0]), 7):
+        pieces.partial_fit(X[cut], y[cut], classes=[-1, 1])
+    assert np.array_equal(whole.coef_, pieces.coef_)
+    assert whole.t_ == pieces.t_ == X.shape[0]
+
+
+def test_probabilities(digits):
+    X, y = digits
+    model = CopClassifier(loss="log_loss", max_iter=5, tol=None, learning_rate="geometric").fit(X, y)
+    chances = model.predict_proba(X)
+    assert chances.shape == (X.shape[0], 10)
+    assert np.allclose(chances.sum(axis=1), 1.0)
+    assert np.array_equal(model.classes_[chances.argmax(axis=1)], model.predict(X))
+    two = CopClassifier(loss="log_loss", max_iter=5, tol=None).fit(X, y > 4)
+    assert np.allclose(two.predict_proba(X)[:, 1], 1 / (1 + np.exp(-two.decision_function(X))))
+    assert not hasattr(CopClassifier(loss="hinge"), "predict_proba")
+
+
+def test_l1_leaves_fewer_coefficients(samples):
+    X, y = samples
+    kept = [
+        np.count_nonzero(CopClassifier(penalty="l1", alpha=alpha, max_iter=20, tol=None,
+                                       learning_rate="geometric").fit(X, y).coef_)
+        for alpha in (1e-5, 1e-2)
+    ]
+    assert kept[1] < kept[0] / 2
+
+
+def test_stops_early_by_loss_and_by_held_back_samples(samples):
+    X, y = samples
+    by_loss = CopClassifier(max_iter=500, learning_rate="geometric").fit(X, y)
+    assert 5 < by_loss.n_iter_ < 500 and len(by_loss.loss_curve_) == by_loss.n_iter_
+    assert by_loss.loss_curve_[-1] < by_loss.loss_curve_[0]
+    held = CopClassifier(max_iter=500, early_stopping=True, validation_fraction=0.2).fit(X, y)
+    assert held.n_iter_ < 500
+    assert held.t_ == held.n_iter_ * 1600
+    with pytest.warns(ConvergenceWarning, match="still improving after max_iter=6"):
+        CopClassifier(max_iter=6, tol=1e-9, n_iter_no_change=5, learning_rate="geometric").fit(X, y)
+
+
+def test_warm_start_goes_on(samples):
+    X, y = samples
+    settings = dict(tol=None, learning_rate="constant", eta0=0.01)
+    at_once = CopClassifier(max_iter=6, **settings).fit(X, y)
+    in_two = CopClassifier(max_iter=3, warm_start=True, **settings)
+    in_two.fit(X, y).fit(X, y)
+    assert np.array_equal(at_once.coef_, in_two.coef_)
+
+
+def test_same_intercept_and_coefficients_whatever_holds_the_samples(samples):
+    X, y = samples
+    settings = dict(max_iter=3, tol=None, fit_intercept=False)
+    sparse_model = CopClassifier(**settings).fit(X, y)
+    for other in (X.tocsc(), X.tocoo(), X.toarray(), X.toarray(order="F")):
+        assert np.array_equal(CopClassifier(**settings).fit(other, y).coef_, sparse_model.coef_)
+
+
+def test_progress(samples, capsys):
+    X, y = samples
+    CopClassifier(max_iter=3, tol=None, verbose=1).fit(X, y)
+    told = capsys.readouterr().err
+    assert "3/3" in told and "loss" in told
+
+
+def test_other_threads_run_while_it_trains():
+    X, scores = sparse_samples(n=20_000)
+    model = CopClassifier(max_iter=60, tol=None, n_jobs=1)
+    training = threading.Thread(target=model.fit, args=(X, scores > 0))
+    training.start()
+    turns, longest, last = 0, 0.0, time.perf_counter()
+    while training.is_alive():
+        now = time.perf_counter()
+        turns, longest, last = turns + 1, max(longest, now - last), now
+    training.join()
+    # Held throughout, the interpreter would be let go of at most once an epoch.
+    assert turns > 10 * model.n_iter_
+
+
+def test_ctrl_c_ends_it_at_an_epoch():
+    program = (
+        "import sys; sys.path.insert(0, 'tests/python')\n"
+        "from conftest import sparse_samples\n"
+        "from isochrone.learn import CopClassifier\n"
+        "X, scores = sparse_samples(n=5000)\n"
+        "print('go', flush=True)\n"
+        "CopClassifier(max_iter=10**7, tol=None, n_jobs=2).fit(X, scores > 0)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"go\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in told

@@ -1,0 +1,106 @@
+"""Plans: what they tell, where they fit, and that they can be kept."""
+
+import pickle
+
+import numpy as np
+import pytest
+from conftest import sparse_samples
+from scipy import sparse
+
+from isochrone.learn import CopClassifier, Plan, plan
+
+
+def test_depth_of_chains_and_of_no_conflicts():
+    apart = plan(sparse.identity(50, format="csr"))
+    assert (apart.depth, apart.parallelism) == (1, 50.0)
+    assert apart.speedup(8) == pytest.approx(50 / 7)
+    chain = plan(np.ones((50, 3)))
+    assert (chain.depth, chain.parallelism) == (50, 1.0)
+    assert chain.speedup(8) == 1.0
+    # The published example: the first and the third sample share a feature.
+    published = plan(sparse.csr_matrix([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))
+    assert published.levels().tolist() == [2, 1]
+
+
+def test_levels_are_those_of_a_plain_look_at_the_samples():
+    X, _ = sparse_samples(n=300, d=5000, per_row=5)
+    depth, last = [], {}
+    for row in range(X.shape[0]):
+        features = X.indices[X.indptr[row]:X.indptr[row + 1]]
+        depth.append(1 + max(last.get(feature, 0) for feature in features))
+        last.update(dict.fromkeys(features, depth[-1]))
+    assert plan(X).levels().tolist() == np.bincount(depth)[1:].tolist()
+
+
+def test_four_bytes_an_entry(samples):
+    X, _ = samples
+    planned = plan(X)
+    assert (planned.n_samples, planned.n_features, planned.n_entries) == (*X.shape, X.nnz)
+    assert planned.nbytes <= 4 * X.nnz + 256
+
+
+def test_planned_by_several_threads_it_is_the_same(samples):
+    X, _ = samples
+    assert all(plan(X, n_jobs=threads) == plan(X) for threads in (2, 3, 8))
+
+
+def test_saved_loaded_pickled(samples, tmp_path):
+    X, y = samples
+    planned = plan(X)
+    planned.save(tmp_path / "conflicts.plan")
+    loaded = Plan.load(tmp_path / "conflicts.plan")
+    assert loaded == planned == pickle.loads(pickle.dumps(planned))
+    settings = dict(max_iter=3, tol=None, n_jobs=2)
+    with_plan = CopClassifier(**settings).fit(X, y, plan=loaded)
+    assert np.array_equal(with_plan.coef_, CopClassifier(**settings).fit(X, y).coef_)
+
+
+def test_what_is_not_a_plan(samples, tmp_path):
+    path = tmp_path / "conflicts.plan"
+    with pytest.raises(FileNotFoundError, match="conflicts.plan"):
+        Plan.load(path)
+    plan(samples[0]).save(path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-3], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b"", b"not a plan" * 30):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError):
+            Plan.load(path)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_plan_of_other_data(samples, threads):
+    X, y = samples
+    model = CopClassifier(n_jobs=threads)
+    with pytest.raises(ValueError, match=r"the plan is of other data \(it has 1999 samples, the data 2000\): plan this"):
+        model.fit(X, y, plan=plan(X[:-1]))
+    other, _ = sparse_samples(seed=1)
+    with pytest.raises(ValueError, match="the plan is of other data"):
+        model.fit(X, y, plan=plan(other))
+    with pytest.raises(TypeError, match=r"plan is a str: make one by isochrone.learn.plan\(X\)"):
+        model.fit(X, y, plan="conflicts.plan")
+    with pytest.raises(ValueError, match="with plan=, shuffle X yourself"):
+        CopClassifier(shuffle=True).fit(X, y, plan=plan(X))
+    with pytest.raises(ValueError, match="early_stopping holds back samples"):
+        CopClassifier(early_stopping=True).fit(X, y, plan=plan(X))
+
+
+def test_other_values_and_labels_are_the_same_plan(samples):
+    X, y = samples
+    planned = plan(X)
+    CopClassifier(n_jobs=2, max_iter=2, tol=None).fit(X * 2.0, -y, plan=planned)
+
+
+def test_it_speaks(samples):
+    X, _ = samples
+    told = plan(X).describe()
+    assert "2000 samples" in told and "depth" in told
+    assert "one thread" in plan(np.ones((100, 3))).describe()
+
+
+def test_it_draws(samples, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = plan(samples[0]).plot()
+    left, right = figure.axes
+    assert left.get_xlabel() == "depth in the plan" and right.get_ylabel() == "speed-up at most"
+    figure.savefig(tmp_path / "plan.png")
+    assert (tmp_path / "plan.png").stat().st_size > 10_000

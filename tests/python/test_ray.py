@@ -1,0 +1,98 @@
+"""Collectors and centre on a local Ray cluster of several processes, of which some are killed."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from conftest import sparse_samples
+
+from isochrone.learn import CopClassifier, CopRegressor
+
+ray = pytest.importorskip("ray")
+
+SAMPLES, FEATURES, SOURCES = 3000, 400, 3
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray.init(
+        num_cpus=8, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.path.dirname(__file__)}},
+    )
+    yield
+    ray.shutdown()
+
+
+class Region:
+    """Samples of one region, in pieces of 100, once all regions are there; a process is killed, once, before sample
+    `kill_at` is given."""
+
+    def __init__(self, number, folder, kill_at=None, victim="collector"):
+        self.number, self.folder, self.kill_at, self.victim = number, folder, kill_at, victim
+        self.killed = folder / "killed"
+
+    def samples(self):
+        X, scores = sparse_samples(n=SAMPLES * SOURCES, d=FEATURES)
+        own = slice(SAMPLES * self.number, SAMPLES * (self.number + 1))
+        return X[own], np.where(scores[own] > 0, "up", "down")
+
+    def __call__(self, start):
+        X, y = self.samples()
+        (self.folder / f"ready-{self.number}").touch()
+        while len(list(self.folder.glob("ready-*"))) < SOURCES:
+            time.sleep(0.01)
+        for first in range(start, SAMPLES, 100):
+            if self.kill_at is not None and first >= self.kill_at and not self.killed.exists():
+                self.killed.touch()
+                if self.victim == "collector":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                ray.kill(ray.get_actor("center"), no_restart=False)
+            yield X[first:first + 100], y[first:first + 100]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("victim", ["collector", "center"])
+def test_nothing_is_lost_nothing_comes_twice_and_the_model_is_serial(cluster, tmp_path, victim):
+    from isochrone.learn.ray import learn, order, replay
+
+    sources = [Region(number, tmp_path, 1250 if number == 1 else None, victim) for number in range(SOURCES)]
+    model = CopClassifier(alpha=1e-5, learning_rate="invscaling", eta0=0.1, n_jobs=2)
+    total = SAMPLES * SOURCES
+    learn(
+        model, sources, folder=tmp_path / "center", n_features=FEATURES, classes=["down", "up"], n_samples=total,
+        batch_size=256, checkpoint_every=10, center_options={"name": "center"},
+    )
+    assert (tmp_path / "killed").exists()
+    assert model.report_["samples"] == model.t_ == total
+
+    batches = order(model, tmp_path / "center", n_features=FEATURES)
+    for source in range(SOURCES):
+        own = [batch for batch in batches if batch[0] == source]
+        assert [seq for _, seq, _, _ in own] == list(range(len(own)))
+        ends = np.cumsum([0, *(count for *_, count in own)])
+        assert [first for _, _, first, _ in own] == ends[:-1].tolist()
+        assert ends[-1] == SAMPLES
+    turns = sum(one[0] != other[0] for one, other in zip(batches, batches[1:]))
+    assert turns >= SOURCES, "one source after the other is no mixture"
+
+    coef, intercept = replay(model, tmp_path / "center", n_features=FEATURES, n_samples=total)
+    assert coef.tobytes() == model.coef_.tobytes() and intercept == model.intercept_[0]
+    X, y = sources[0].samples()
+    assert model.score(X, y) > 0.8
+
+
+def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
+    from isochrone.learn.ray import learn
+
+    for region in range(SOURCES):
+        (tmp_path / f"ready-{region}").touch()
+    source = Region(0, tmp_path)
+    with pytest.raises(ValueError, match="classes is None: give the two that there are"):
+        learn(CopClassifier(), [source], folder=tmp_path, n_features=FEATURES)
+    with pytest.raises(ValueError, match="scheme is 'occ'"):
+        learn(CopRegressor(scheme="occ"), [source], folder=tmp_path, n_features=FEATURES)
+    with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
+        learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])
