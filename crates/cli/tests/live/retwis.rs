@@ -197,7 +197,14 @@ fn run(
     let committed = history.list.iter().filter(|one| one.outcome == Outcome::Ok).count();
     let report = check_transactions(&history, Isolation::StrictUpdates, &Budget::default());
     let report = report.expect("a history that says what it means");
-    assert_eq!(report.verdict, TransactionVerdict::Held, "{name}: {report}");
+    // What a killed node has written for somebody who never heard of it may have more than one place in the order.
+    let unknown = history.list.iter().any(|one| one.outcome == Outcome::Unknown);
+    let held = match report.verdict {
+        TransactionVerdict::Held => true,
+        TransactionVerdict::Undecided { .. } => unknown,
+        TransactionVerdict::Violation(_) => false,
+    };
+    assert!(held, "{name}: {report}");
     assert!(committed > 10, "{name}: {committed} transactions committed, which shows nothing");
     committed as f64 / seconds
 }
