@@ -18,6 +18,8 @@ mod occ;
 mod options;
 mod pool;
 pub(crate) mod prefetch;
+#[cfg(test)]
+mod progress;
 mod run;
 mod serial;
 mod source;
