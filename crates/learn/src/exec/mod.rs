@@ -10,6 +10,8 @@
 mod cells;
 mod cop;
 mod cycle;
+#[cfg(test)]
+mod explored;
 mod first;
 mod hogwild;
 mod intercept;
