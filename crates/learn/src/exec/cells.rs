@@ -17,6 +17,31 @@ pub(crate) trait Cells: Sync {
     /// Asks for the parameter's memory.
     fn prefetch(&self, parameter: u32);
 
+    /// Asks for the memory of these parameters.
+    #[inline(always)]
+    fn prefetch_all(&self, parameters: impl Iterator<Item = u32>) {
+        parameters.for_each(|parameter| self.prefetch(parameter));
+    }
+
+    /// Loads all of these parameters, and their weights where there is room for them.
+    #[inline(always)]
+    fn gather(&self, parameters: &[u32], values: &mut [f64], weights: &mut [f32]) {
+        for (at, &parameter) in parameters.iter().enumerate() {
+            self.load(parameter, values, at);
+        }
+        for (weight, &parameter) in weights.iter_mut().zip(parameters) {
+            *weight = self.weight(parameter);
+        }
+    }
+
+    /// Stores all of these parameters.
+    #[inline(always)]
+    fn scatter(&self, parameters: &[u32], values: &[f64]) {
+        for (at, &parameter) in parameters.iter().enumerate() {
+            self.store(parameter, values, at);
+        }
+    }
+
     /// Copies all values to `out`.
     fn export(&self, out: &mut [f64]);
 }
@@ -93,6 +118,30 @@ impl Cells for Bare {
         prefetch(&self.0[parameter as usize]);
     }
 
+    // A slice of one's own in each of these: otherwise its address is looked up again for every entry.
+
+    #[inline(always)]
+    fn prefetch_all(&self, parameters: impl Iterator<Item = u32>) {
+        let cells = &self.0[..];
+        parameters.for_each(|parameter| prefetch(&cells[parameter as usize]));
+    }
+
+    #[inline(always)]
+    fn gather(&self, parameters: &[u32], values: &mut [f64], _: &mut [f32]) {
+        let cells = &self.0[..];
+        for (&parameter, value) in parameters.iter().zip(values) {
+            *value = f64::from_bits(cells[parameter as usize].load(Relaxed));
+        }
+    }
+
+    #[inline(always)]
+    fn scatter(&self, parameters: &[u32], values: &[f64]) {
+        let cells = &self.0[..];
+        for (&parameter, value) in parameters.iter().zip(values) {
+            cells[parameter as usize].store(value.to_bits(), Relaxed);
+        }
+    }
+
     fn export(&self, out: &mut [f64]) {
         for (out, cell) in out.iter_mut().zip(&self.0) {
             *out = f64::from_bits(cell.load(Relaxed));
@@ -129,24 +178,44 @@ impl Singles {
         Singles(singles(values, |at| weights.get(at).copied().unwrap_or(0.0).to_bits()))
     }
 
-    /// Gathers the values of `parameters`; whether each was of the version planned for it.
+    /// Gathers the values of `parameters`, and their weights where there is room for them; whether each value was of the version
+    /// planned for it.
     #[inline(always)]
-    pub(crate) fn gather(&self, parameters: &[u32], planned: &[u32], base: u32, out: &mut [f64]) -> bool {
-        let mut differences = 0;
-        for ((&parameter, &version), out) in parameters.iter().zip(planned).zip(out) {
-            let cell = &self.0[parameter as usize];
-            // Version first, then value: what was published with the version, or later.
-            differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
-            *out = f64::from_bits(cell.value.load(Relaxed));
+    pub(crate) fn gather_planned(
+        &self,
+        parameters: &[u32],
+        planned: &[u32],
+        base: u32,
+        values: &mut [f64],
+        weights: &mut [f32],
+    ) -> bool {
+        // Version first, then value: what was published with the version, or later. All differences are looked at together
+        // at the end: a branch for each would cost more than to read on in vain.
+        let (cells, mut differences) = (&self.0[..], 0);
+        let entries = parameters.iter().zip(planned).zip(values);
+        if weights.is_empty() {
+            for ((&parameter, &version), value) in entries {
+                let cell = &cells[parameter as usize];
+                differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
+                *value = f64::from_bits(cell.value.load(Relaxed));
+            }
+        } else {
+            for (((&parameter, &version), value), weight) in entries.zip(weights) {
+                let cell = &cells[parameter as usize];
+                differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
+                *value = f64::from_bits(cell.value.load(Relaxed));
+                *weight = f32::from_bits(cell.beside.load(Relaxed));
+            }
         }
         differences == 0
     }
 
     /// Stores the values of `parameters` and publishes them as this version.
     #[inline(always)]
-    pub(crate) fn scatter(&self, parameters: &[u32], values: &[f64], version: u32) {
+    pub(crate) fn publish_all(&self, parameters: &[u32], values: &[f64], version: u32) {
+        let cells = &self.0[..];
         for (&parameter, value) in parameters.iter().zip(values) {
-            let cell = &self.0[parameter as usize];
+            let cell = &cells[parameter as usize];
             cell.value.store(value.to_bits(), Relaxed);
             cell.word.store(version, Release);
         }
@@ -172,6 +241,36 @@ impl Cells for Singles {
     #[inline(always)]
     fn prefetch(&self, parameter: u32) {
         prefetch(&self.0[parameter as usize]);
+    }
+
+    #[inline(always)]
+    fn prefetch_all(&self, parameters: impl Iterator<Item = u32>) {
+        let cells = &self.0[..];
+        parameters.for_each(|parameter| prefetch(&cells[parameter as usize]));
+    }
+
+    #[inline(always)]
+    fn gather(&self, parameters: &[u32], values: &mut [f64], weights: &mut [f32]) {
+        let cells = &self.0[..];
+        if weights.is_empty() {
+            for (&parameter, value) in parameters.iter().zip(values) {
+                *value = f64::from_bits(cells[parameter as usize].value.load(Relaxed));
+            }
+        } else {
+            for ((&parameter, value), weight) in parameters.iter().zip(values).zip(weights) {
+                let cell = &cells[parameter as usize];
+                *value = f64::from_bits(cell.value.load(Relaxed));
+                *weight = f32::from_bits(cell.beside.load(Relaxed));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scatter(&self, parameters: &[u32], values: &[f64]) {
+        let cells = &self.0[..];
+        for (&parameter, value) in parameters.iter().zip(values) {
+            cells[parameter as usize].value.store(value.to_bits(), Relaxed);
+        }
     }
 
     fn export(&self, out: &mut [f64]) {

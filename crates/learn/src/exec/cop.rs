@@ -2,9 +2,9 @@
 //! overwritten. Specification: `specs/cop.md` 4.
 
 use super::TrainError;
-use super::cells::{Heads, Planned, Singles};
+use super::cells::{Cells, Heads, Planned, Singles};
 use super::pool::{Pool, Stopped, WorkerReport};
-use super::run::{Executor, Run, Turn, Worker, prefetch_all, room};
+use super::run::{AHEAD_MAX, Executor, Run, Turn, Worker, room};
 use super::source::Source;
 use super::transaction::{Awaited, Ops, Sound, Waiting, transact};
 use crate::data::Value;
@@ -21,50 +21,68 @@ pub(crate) struct Compact<'a> {
 }
 
 impl<T: Task, V: Value> Executor<T, V> for Compact<'_> {
+    const STRIDES: bool = true;
+
     #[inline(always)]
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
-        let Worker { read, write, weights, lag, report, .. } = worker;
+        let Worker { read, write, weights, lag, report, missing, .. } = worker;
         let entries = run.rows.range(turn.row);
         let sample = run.rows.sample(turn.row);
         let size = run.steps.size(&turn.lap.epoch, turn.position);
         let intercept = run.intercept(turn.place(), lag, report)?;
         let planned = &self.planned[entries.clone()];
         let read = room(read, sample.features.len());
-        if !self.cells.gather(sample.features, planned, turn.lap.base, read) {
-            self.wait(run.pool, turn, sample.features, planned, read, report)?;
+        let own = if run.weighted && self.shares.is_empty() { sample.features.len() } else { 0 };
+        let weights = room(weights, own);
+        if !self.cells.gather_planned(sample.features, planned, turn.lap.base, read, weights) {
+            self.wait(run.pool, turn, (sample.features, planned), read, missing, report)?;
         }
-        let weights = match self.shares {
-            [] => run.weights(self.cells, sample.features.iter().copied(), weights),
-            shares => &shares[entries],
-        };
+        let weights = if self.shares.is_empty() { weights } else { &self.shares[entries] };
         let write = room(write, sample.features.len());
         run.compute(&sample, &Step { size, intercept, weights }, turn.place(), read, write);
-        self.cells.scatter(sample.features, write, turn.version());
+        self.cells.publish_all(sample.features, write, turn.version());
         Ok(())
     }
 
     #[inline(always)]
     fn prepare(&self, run: &Run<'_, T, V>, position: u32, _: &mut Sets) {
-        prefetch_all(self.cells, run.rows.sample(run.row(position)).features.iter().copied());
+        // What another is about to replace is not asked for: it would be fetched twice, once from the middle of the other's
+        // work. Only a plan can tell.
+        let row = run.row(position);
+        let settled = run.settled_before(position).max(1) as i32;
+        let planned = &self.planned[run.rows.range(row)];
+        let entries = run.rows.sample(row).features.iter().zip(planned).take(AHEAD_MAX);
+        // References to the lap before are negative.
+        let due = entries.filter(|&(_, &version)| (version as i32) < settled);
+        self.cells.prefetch_all(due.map(|(&feature, _)| feature));
     }
 }
 
 impl Compact<'_> {
-    /// Reads again, waiting for each version in turn. Versions that were there already cannot have changed: only this
-    /// transaction may replace them.
+    /// Reads again what was not there yet, waiting for each version in turn. What was there cannot have changed: only this
+    /// transaction may replace it.
     #[cold]
     fn wait(
         &self,
         pool: &Pool,
         turn: &Turn<'_>,
-        features: &[u32],
-        planned: &[u32],
+        (features, planned): (&[u32], &[u32]),
         read: &mut [f64],
+        missing: &mut Vec<u32>,
         report: &mut WorkerReport,
     ) -> Result<(), Stopped> {
-        let mut patient = Patient { pool, report, transaction: turn.place() + 1 };
+        // First all that is there by now: when the last version comes, nothing but its value is left to be read.
+        missing.clear();
         for (at, (&parameter, &version)) in features.iter().zip(planned).enumerate() {
-            let expected = turn.lap.base.wrapping_add(version);
+            if self.cells.version(parameter) == turn.lap.base.wrapping_add(version) {
+                self.cells.read(parameter, read, at);
+            } else {
+                missing.push(at as u32);
+            }
+        }
+        let mut patient = Patient { pool, report, transaction: turn.place() + 1 };
+        for at in missing.iter().map(|&at| at as usize) {
+            let (parameter, expected) = (features[at], turn.lap.base.wrapping_add(planned[at]));
             patient.until(Awaited::Read, parameter, expected, || self.cells.version(parameter))?;
             self.cells.read(parameter, read, at);
         }
@@ -81,6 +99,8 @@ pub(crate) struct Cop<'a, C, S> {
 }
 
 impl<T: Task, V: Value, C: Heads, S: Source> Executor<T, V> for Cop<'_, C, S> {
+    const STRIDES: bool = true;
+
     #[inline(always)]
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
         let Worker { read, write, weights, lag, report, .. } = worker;
@@ -107,9 +127,9 @@ impl<T: Task, V: Value, C: Heads, S: Source> Executor<T, V> for Cop<'_, C, S> {
         let row = run.row(position);
         let place = self.source.place(&run.rows, position, row);
         let ops = self.source.ops(&place, run.rows.sample(row).features, 0);
-        prefetch_all(self.cells, ops.reads().map(|op| op.parameter));
+        self.cells.prefetch_all(ops.reads().take(AHEAD_MAX).map(|op| op.parameter));
         if self.source.writes_differ() {
-            prefetch_all(self.cells, ops.writes().map(|op| op.parameter));
+            self.cells.prefetch_all(ops.writes().take(AHEAD_MAX).map(|op| op.parameter));
         }
     }
 }

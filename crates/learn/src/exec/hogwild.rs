@@ -20,15 +20,10 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Hogwild<'_, C> {
         let intercept = run.intercept(turn.place(), lag, report)?;
         let (reads, writes) = run.sets(&sample, &sets);
         let read = room(read, reads.len() * run.width);
-        for (at, &parameter) in reads.iter().enumerate() {
-            self.0.load(parameter, read, at);
-        }
-        let weights = run.weights(self.0, reads.iter().copied(), weights);
+        let weights = run.gather(self.0, reads, read, weights);
         let write = room(write, writes.len() * run.width);
         run.compute(&sample, &Step { size, intercept, weights }, turn.place(), read, write);
-        for (at, &parameter) in writes.iter().enumerate() {
-            self.0.store(parameter, write, at);
-        }
+        self.0.scatter(writes, write);
         worker.put_back(turn, sets);
         Ok(())
     }

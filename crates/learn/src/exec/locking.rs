@@ -49,16 +49,11 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
             first.plan(position + 1, run.rows.range(turn.row), reads, writes, planned);
         }
         let read = room(read, reads.len() * run.width);
-        for (at, &parameter) in reads.iter().enumerate() {
-            self.cells.load(parameter, read, at);
-        }
-        let weights = run.weights(self.cells, reads.iter().copied(), weights);
+        let weights = run.gather(self.cells, reads, read, weights);
         let write = room(write, writes.len() * run.width);
         let step = Step { size: run.steps.size(&turn.lap.epoch, position), intercept, weights };
         run.compute(&sample, &step, turn.lap.place + u64::from(position), read, write);
-        for (at, &parameter) in writes.iter().enumerate() {
-            self.cells.store(parameter, write, at);
-        }
+        self.cells.scatter(writes, write);
         for &parameter in locks {
             self.cells.word(parameter).store(0, Release);
         }

@@ -10,6 +10,8 @@
 mod cells;
 mod cop;
 mod cycle;
+#[cfg(test)]
+mod explored;
 mod first;
 mod hogwild;
 mod intercept;
@@ -18,6 +20,8 @@ mod occ;
 mod options;
 mod pool;
 pub(crate) mod prefetch;
+#[cfg(test)]
+mod progress;
 mod run;
 mod serial;
 mod source;

@@ -67,9 +67,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
                 return Err(Stopped);
             }
         };
-        for (at, &parameter) in writes.iter().enumerate() {
-            self.cells.store(parameter, write, at);
-        }
+        self.cells.scatter(writes, write);
         for &parameter in locks {
             self.cells.word(parameter).store(turn.version() << 1, Release);
         }

@@ -121,7 +121,8 @@ pub struct Options {
     pub mode: Mode,
     /// Whether reads whose version only their own transaction replaces go uncounted. Changes speed, never results.
     pub elide: bool,
-    /// Consecutive transactions that a thread takes at a time; at least 1.
+    /// Consecutive transactions that a thread takes at a time; 0 for what suits the scheme (1 where neighbours may have to
+    /// wait for each other, else 16).
     pub chunk: u32,
     /// How long the whole pool may stand still before the run is given up as stuck.
     pub patience: Duration,
@@ -141,7 +142,7 @@ impl Default for Options {
             seen: 0,
             mode: Mode::Reset,
             elide: true,
-            chunk: 16,
+            chunk: 0,
             patience: Duration::from_secs(30),
             first_epoch: false,
             record: false,

@@ -9,18 +9,20 @@ use super::options::{Epoch, Options, Steps};
 use super::pool::{Guard, Pool, Stopped, WorkerReport};
 use crate::data::{Rows, Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Transactions ahead whose parameters are asked for: by the time they are needed, two transactions' worth of work has
-/// hidden the way to memory.
-const AHEAD: u64 = 2;
+/// Parameters that are asked for ahead, at least: so many keep all ways to memory busy. What is asked for much earlier than
+/// it is needed only keeps it from others.
+const AHEAD: usize = 32;
 
 /// Places for what is known of transactions ahead, and of the present one: a power of two.
 const SLOTS: usize = 4;
 
+/// Transactions that a worker takes from a shared counter at a time, unless told otherwise.
+const CHUNK: u64 = 16;
+
 /// Parameters of a transaction that are asked for ahead; of very long samples, the rest would push the first out again.
-const AHEAD_MAX: usize = 512;
+pub(crate) const AHEAD_MAX: usize = 512;
 
 /// What all workers see, whatever they do just now.
 pub(crate) struct Run<'a, T, V> {
@@ -32,6 +34,11 @@ pub(crate) struct Run<'a, T, V> {
     pub(crate) intercept: Option<&'a Intercept>,
     pub(crate) pool: &'a Pool,
     chunk: u64,
+    /// Transactions ahead that are prepared: fewer than [`SLOTS`].
+    ahead: usize,
+    threads: usize,
+    /// Whether there is a processor for each thread, so that all of them come forward alike.
+    strides: bool,
     /// [`Task::width`], [`Task::weighted`], and whether the rule is [`Rule::Features`].
     pub(crate) width: usize,
     pub(crate) weighted: bool,
@@ -92,6 +99,9 @@ impl<'a> Turn<'a> {
 
 /// How a scheme carries out a transaction.
 pub(crate) trait Executor<T: Task, V: Value>: Sync {
+    /// Whether neighbours in the planned order had better run at the same time.
+    const STRIDES: bool = false;
+
     /// Carries it out, or waits until it can.
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped>;
 
@@ -108,6 +118,8 @@ pub(crate) struct Worker {
     pub(crate) weights: Vec<f32>,
     pub(crate) locks: Vec<u32>,
     pub(crate) versions: Vec<u32>,
+    /// Reads that were not there yet, by their place in the sample.
+    pub(crate) missing: Vec<u32>,
     pub(crate) lag: Lag,
     pub(crate) report: WorkerReport,
     sets: [Sets; SLOTS],
@@ -126,6 +138,7 @@ impl Worker {
             weights: Vec::new(),
             locks: Vec::new(),
             versions: Vec::new(),
+            missing: Vec::new(),
             lag: Lag::unknown(),
             report: WorkerReport::default(),
             sets: Default::default(),
@@ -185,11 +198,22 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             steps,
             intercept,
             pool,
-            chunk: u64::from(options.chunk.max(1)),
+            chunk: u64::from(options.chunk),
+            ahead: AHEAD.div_ceil(rows.features.len() / rows.labels.len().max(1) + 1).clamp(1, SLOTS - 1),
+            threads: options.threads.get(),
+            strides: std::thread::available_parallelism()
+                .is_ok_and(|processors| options.threads <= processors),
             width: task.width(),
             weighted: task.weighted(),
             features: task.rule() == Rule::Features,
         }
+    }
+
+    /// The latest transaction, by its number, whose values can be expected to be there, and to stay, when the transaction at
+    /// this position is prepared: not those of other threads that are at work, nor of those that this one does before.
+    #[inline(always)]
+    pub(crate) fn settled_before(&self, position: u32) -> u32 {
+        (position + 1).saturating_sub(2 * self.threads as u32)
     }
 
     /// The row of a transaction.
@@ -219,6 +243,24 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
     #[inline(always)]
     pub(crate) fn sets<'s>(&self, sample: &Sample<'s, V>, sets: &'s Sets) -> (&'s [u32], &'s [u32]) {
         if self.features { (sample.features, sample.features) } else { (&sets.reads, &sets.writes) }
+    }
+
+    /// The values of the parameters read, and their weights if the task wants them.
+    #[inline(always)]
+    pub(crate) fn gather<'s, C: Cells>(
+        &self,
+        cells: &C,
+        reads: &[u32],
+        values: &mut [f64],
+        weights: &'s mut Vec<f32>,
+    ) -> &'s [f32] {
+        if !self.weighted {
+            cells.gather(reads, values, &mut []);
+            return &[];
+        }
+        let weights = room(weights, reads.len());
+        cells.gather(reads, values, weights);
+        weights
     }
 
     /// The weights of the parameters read, if the task wants them.
@@ -266,61 +308,67 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
     pub(crate) fn prepare<C: Cells>(&self, cells: &C, position: u32, sets: &mut Sets) {
         let sample = self.rows.sample(self.row(position));
         if self.features {
-            prefetch_all(cells, sample.features.iter().copied());
+            cells.prefetch_all(sample.features.iter().take(AHEAD_MAX).copied());
         } else {
             sets_of(self.task, &sample, sets);
-            prefetch_all(cells, sets.reads.iter().chain(&sets.writes).copied());
+            cells.prefetch_all(sets.reads.iter().chain(&sets.writes).take(AHEAD_MAX).copied());
         }
     }
 
-    /// Carries out all transactions of a lap that this worker can get hold of.
+    /// Carries out the transactions of a lap that are this worker's.
     pub(crate) fn lap<E: Executor<T, V>>(
         &self,
         executor: &E,
         worker: &mut Worker,
         lap: &Lap,
     ) -> Result<(), Stopped> {
-        let end = self.rows.labels.len() as u64;
-        // The chunk after the present one is taken early, so that its first samples can be prefetched. Every worker's
-        // transactions still ascend, which is what keeps them from waiting in a circle (specs/cop.md 4.3).
-        let mut here = self.take(lap, end);
-        let mut then = self.take(lap, end);
-        // Slots go round with the transactions of this worker.
-        let mut turns = 0;
-        for place in here.start..(here.start + AHEAD).min(here.end) {
-            executor.prepare(self, place as u32, &mut worker.sets[(place - here.start) as usize]);
-        }
-        // Shorter than AHEAD: what the loop below cannot reach.
-        for place in then.start..(then.start + AHEAD.saturating_sub(here.end - here.start)).min(then.end) {
-            let slot = (here.end - here.start + place - then.start) as usize;
-            executor.prepare(self, place as u32, &mut worker.sets[slot]);
-        }
-        while !here.is_empty() {
-            for position in here.clone() {
-                let ahead = position + AHEAD;
-                let ahead = if ahead < here.end { ahead } else { then.start + (ahead - here.end) };
-                if ahead < end {
-                    let slot = (turns + AHEAD as usize) % SLOTS;
-                    executor.prepare(self, ahead as u32, &mut worker.sets[slot]);
-                }
-                let position = position as u32;
-                let turn = Turn { lap, position, row: self.row(position), slot: turns % SLOTS };
-                executor.transact(self, worker, &turn)?;
-                turns += 1;
-                worker.report.transactions += 1;
-                self.pool.completed(worker.number, worker.report.transactions);
+        let mut positions = self.positions(lap, worker.number, E::STRIDES);
+        // The next transactions of this worker, in a ring. Each was prepared when it came in.
+        let mut coming = [END; SLOTS];
+        for (slot, coming) in coming.iter_mut().enumerate().take(self.ahead) {
+            *coming = positions.next();
+            if *coming != END {
+                executor.prepare(self, *coming, &mut worker.sets[slot]);
             }
+        }
+        let mut slot = 0;
+        loop {
+            let position = coming[slot];
+            if position == END {
+                return Ok(());
+            }
+            let last = (slot + self.ahead) % SLOTS;
+            coming[last] = positions.next();
+            if coming[last] != END {
+                executor.prepare(self, coming[last], &mut worker.sets[last]);
+            }
+            let turn = Turn { lap, position, row: self.row(position), slot };
+            executor.transact(self, worker, &turn)?;
+            worker.report.transactions += 1;
+            self.pool.completed(worker.number, worker.report.transactions);
             if self.pool.is_stopped() {
                 return Err(Stopped);
             }
-            here = std::mem::replace(&mut then, self.take(lap, end));
+            slot = (slot + 1) % SLOTS;
         }
-        Ok(())
     }
 
-    fn take(&self, lap: &Lap, end: u64) -> Range<u64> {
-        let start = lap.next.fetch_add(self.chunk, Relaxed).min(end);
-        start..(start + self.chunk).min(end)
+    /// The positions of a worker in a lap.
+    fn positions<'l>(&self, lap: &'l Lap, worker: usize, strides: bool) -> Positions<'l> {
+        let end = self.rows.labels.len() as u64;
+        let chunk = match self.chunk {
+            0 if strides => 1,
+            0 => CHUNK,
+            chunk => chunk,
+        };
+        let threads = self.threads as u64;
+        let (next, upto, counter) = if strides && self.strides {
+            let first = worker as u64 * chunk;
+            (first, first + chunk, None)
+        } else {
+            (0, 0, Some(&lap.next))
+        };
+        Positions { next, upto, end, chunk, leap: (threads - 1) * chunk, counter }
     }
 
     /// Runs laps one behind the other on all threads, without a barrier between them; what each thread did.
@@ -361,10 +409,39 @@ pub(crate) fn on_threads(
     pool.failure().map_or(Ok(workers), Err)
 }
 
-/// Asks for the memory of these parameters.
-#[inline(always)]
-pub(crate) fn prefetch_all<C: Cells>(cells: &C, parameters: impl Iterator<Item = u32>) {
-    for parameter in parameters.take(AHEAD_MAX) {
-        cells.prefetch(parameter);
+/// No position.
+const END: u32 = u32::MAX;
+
+/// Which transactions a worker carries out, in ascending order: so that no workers can wait in a circle (specs/cop.md 4.3).
+///
+/// Strides: worker w of W takes each Wth chunk, beginning with the wth. Neighbours in the planned order, which are the likeliest
+/// to wait for each other, then run at the same time rather than one behind the other, and no counter is fought for.
+/// A shared counter instead, where threads may be slower than one another.
+struct Positions<'l> {
+    next: u64,
+    /// End of the present chunk.
+    upto: u64,
+    end: u64,
+    chunk: u64,
+    /// Transactions of others between two chunks of a stride.
+    leap: u64,
+    counter: Option<&'l AtomicU64>,
+}
+
+impl Positions<'_> {
+    #[inline(always)]
+    fn next(&mut self) -> u32 {
+        if self.next == self.upto {
+            match self.counter {
+                Some(counter) => self.next = counter.fetch_add(self.chunk, Relaxed),
+                None => self.next += self.leap,
+            }
+            self.upto = self.next + self.chunk;
+        }
+        if self.next >= self.end {
+            return END;
+        }
+        self.next += 1;
+        (self.next - 1) as u32
     }
 }

@@ -2,6 +2,7 @@
 //! bit for bit what one thread learns from the order log.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use isochrone_core::id::RegionId;
 use isochrone_core::{Instant, Matrix, Random, Span};
@@ -54,6 +55,7 @@ const SCHEDULE: Schedule = Schedule::InverseScaling { initial: 0.5, power: 0.25 
 
 fn options() -> CenterOptions {
     CenterOptions {
+        patience: Duration::from_secs(5),
         schedule: SCHEDULE,
         queue_max: 5,
         held_max: 3,
@@ -139,11 +141,15 @@ fn run(seed: u64, crashes: bool) -> (EmulationReport, Counts) {
         match Center::on(storage.clone(), task, options()) {
             Ok(center) => break center,
             // It may crash while it is opened too.
-            Err(_) => storage = storage.restarted(random.below(1001)),
+            Err(error) => {
+                assert!(!matches!(error, CenterError::Learn(_)), "seed {seed}: {error}");
+                storage = storage.restarted(random.below(1001));
+            }
         }
     };
     let begun = center(storage, &mut random);
-    let reopen = |storage: Memory, _| {
+    let reopen = |storage: Memory, error: CenterError| {
+        assert!(!matches!(error, CenterError::Learn(_)), "seed {seed}: {error}");
         let mut storage = storage.restarted(random.below(1001));
         storage.crash_after(random.below(40));
         Ok(center(storage, &mut random))
@@ -332,7 +338,7 @@ fn a_plan_that_cannot_be_followed_stops_one_centre_only() {
     };
     writes[1].readers = 9;
     wrong.plan = Some(planned);
-    let patience = std::time::Duration::from_millis(50);
+    let patience = Duration::from_millis(50);
     let mut center = Center::on(Memory::default(), task, CenterOptions { patience, ..options() }).unwrap();
     center.ingest(wrong.encode()).unwrap();
     assert_eq!(center.counts().replanned, 0);

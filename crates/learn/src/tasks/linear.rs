@@ -82,6 +82,22 @@ pub fn decisions(data: &Dataset<'_>, weights: &[f64], intercept: f64) -> Vec<f64
     }).collect())
 }
 
+/// ⟨w, z⟩, in four sums that are added at the end: the entries' order decides it, and nothing else, so it is the same in every
+/// scheme. In one sum every entry would wait for the one before, which takes longer than all else that a task does.
+#[inline(always)]
+fn product<V: Value>(weights: &[f64], values: &[V]) -> f64 {
+    let mut sums = [0.0; 4];
+    let (weights, values) = (weights.chunks_exact(4), values.chunks_exact(4));
+    let rest = weights.remainder().iter().zip(values.remainder());
+    let rest: f64 = rest.map(|(w, z)| w * z.wide()).sum();
+    for (weights, values) in weights.zip(values) {
+        for ((sum, w), z) in sums.iter_mut().zip(weights).zip(values) {
+            *sum += w * z.wide();
+        }
+    }
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest
+}
+
 /// `value` moved towards 0 by `by`, and no further than that.
 #[inline(always)]
 fn towards_zero(value: f64, by: f64) -> f64 {
@@ -90,7 +106,7 @@ fn towards_zero(value: f64, by: f64) -> f64 {
 
 impl Linear {
     /// [`Task::compute`], which also tells the prediction that was made: that and the derivative. specs/cop.md 5. The sum
-    /// runs in the order of the data, whatever the scheme.
+    /// runs as `product` says, whatever the scheme.
     #[inline(always)]
     pub(crate) fn learn<V: Value>(
         &self,
@@ -99,11 +115,7 @@ impl Linear {
         read: &[f64],
         write: &mut [f64],
     ) -> (f64, f64) {
-        let mut prediction = 0.0;
-        for (w, z) in read.iter().zip(sample.values) {
-            prediction += w * z.wide();
-        }
-        prediction += step.intercept;
+        let prediction = product(read, sample.values) + step.intercept;
         let slope = self.loss.derivative(prediction, sample.label);
         let size = step.size;
         if !self.weighted() {

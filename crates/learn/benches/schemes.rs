@@ -1,0 +1,164 @@
+//! All schemes side by side, on data with the shapes and conflicts of the published experiments (specs/cop.md 7).
+//!
+//! `cargo bench -p isochrone-learn --bench schemes -- [DATA,...] [--scale N] [--threads 1,2] [--rounds N] [--epochs N]
+//! [--chunk N] [--schemes cop,hogwild]`. Rounds take turns over the schemes, so that a noisy neighbour is everybody's;
+//! the best epoch of all rounds counts. Times include the resets between epochs and exclude loading and planning.
+
+use isochrone_learn::generate::{Generator, Recipe};
+use isochrone_learn::tasks::Linear;
+use isochrone_learn::{Dataset, Model, Options, Plan, Scheme, train};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+struct Settings {
+    data: Vec<String>,
+    scale: u32,
+    threads: Vec<NonZeroUsize>,
+    rounds: u32,
+    epochs: u32,
+    chunk: u32,
+    schemes: Vec<Scheme>,
+    lambda: f64,
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings {
+        data: ["kdda", "kddb", "imdb", "hotspot:1000", "hotspot:10000", "hotspot:100000"]
+            .map(String::from)
+            .to_vec(),
+        scale: 16,
+        threads: [1, 2].into_iter().filter_map(NonZeroUsize::new).collect(),
+        rounds: 5,
+        epochs: 3,
+        chunk: Options::default().chunk,
+        schemes: Scheme::ALL.to_vec(),
+        lambda: 1.0,
+    };
+    let mut arguments = std::env::args().skip(1);
+    let bad = |what: &str| -> ! {
+        eprintln!("{what}; see the head of benches/schemes.rs");
+        std::process::exit(2)
+    };
+    while let Some(argument) = arguments.next() {
+        if argument == "--bench" {
+            continue;
+        }
+        if !argument.starts_with("--") {
+            settings.data = argument.split(',').map(String::from).collect();
+            continue;
+        }
+        let value = arguments.next().unwrap_or_default();
+        let number =
+            || value.parse().unwrap_or_else(|_| bad(&format!("{argument} wants a number, not `{value}`")));
+        match argument.as_str() {
+            "--scale" => settings.scale = number(),
+            "--rounds" => settings.rounds = number(),
+            "--epochs" => settings.epochs = number(),
+            "--chunk" => settings.chunk = number(),
+            "--lambda" => settings.lambda = f64::from(number()),
+            "--threads" => {
+                settings.threads = value.split(',').filter_map(|count| count.parse().ok()).collect();
+            }
+            "--schemes" => {
+                settings.schemes = value.split(',').filter_map(|name| name.parse().ok()).collect();
+            }
+            _ => bad(&format!("no option {argument}")),
+        }
+    }
+    settings
+}
+
+fn main() {
+    let settings = settings();
+    for name in &settings.data {
+        let recipe: Recipe = match name.parse() {
+            Ok(recipe) => recipe,
+            Err(error) => {
+                eprintln!("{error}");
+                std::process::exit(2)
+            }
+        };
+        let recipe = recipe.scaled(settings.scale);
+        let generator = Generator::new(recipe).unwrap_or_else(|error| {
+            eprintln!("{error}");
+            std::process::exit(2)
+        });
+        let threads = NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN);
+        compare(name, &generator.all(threads), &settings);
+    }
+}
+
+fn compare(name: &str, data: &Dataset<'_>, settings: &Settings) {
+    let task = Linear::published_svm(settings.lambda);
+    let begun = Instant::now();
+    let plan = Plan::of(&task, data);
+    let planning = begun.elapsed();
+    println!(
+        "{name} / {}: {} samples, {} features, {} values; planned in {:.1} ms ({:.2} ns a value)",
+        settings.scale,
+        data.len(),
+        data.width(),
+        data.entries(),
+        planning.as_secs_f64() * 1e3,
+        planning.as_secs_f64() * 1e9 / data.entries() as f64,
+    );
+    println!(
+        "{:>8} {:>7} {:>10} {:>10} {:>9} {:>10} {:>9}",
+        "scheme", "threads", "ns/value", "M sample/s", "/hogwild", "polls", "restarts"
+    );
+    for &threads in &settings.threads {
+        let mut best = vec![(Duration::MAX, 0, 0); settings.schemes.len()];
+        for _ in 0..settings.rounds {
+            for (best, &scheme) in best.iter_mut().zip(&settings.schemes) {
+                let options = Options {
+                    scheme,
+                    threads,
+                    epochs: settings.epochs,
+                    chunk: settings.chunk,
+                    ..Options::default()
+                };
+                let mut model = Model::zeros(&task, data.width());
+                let report =
+                    train(&task, data, Some(&plan), &mut model, &options, &mut |_| ControlFlow::Continue(()));
+                let report = match report {
+                    Ok(report) => report,
+                    Err(error) => {
+                        eprintln!("{scheme}: {error}");
+                        std::process::exit(1)
+                    }
+                };
+                // The first epoch also brings the cells into the caches.
+                let epochs = report
+                    .epoch_times
+                    .get(1..)
+                    .filter(|rest| !rest.is_empty())
+                    .unwrap_or(&report.epoch_times);
+                let time = epochs.iter().copied().min().unwrap_or(Duration::MAX);
+                if time < best.0 {
+                    let polls: u64 =
+                        report.workers.iter().map(|worker| worker.read_polls + worker.write_polls).sum();
+                    let restarts: u64 = report.workers.iter().map(|worker| worker.restarts).sum();
+                    *best = (time, polls / u64::from(settings.epochs), restarts / u64::from(settings.epochs));
+                }
+            }
+        }
+        let hogwild = settings.schemes.iter().position(|&scheme| scheme == Scheme::Hogwild);
+        for (&(time, polls, restarts), scheme) in best.iter().zip(&settings.schemes) {
+            if *scheme == Scheme::Serial && threads.get() > 1 {
+                continue;
+            }
+            let seconds = time.as_secs_f64();
+            println!(
+                "{:>8} {:>7} {:>10.2} {:>10.3} {:>9.3} {:>10} {:>9}",
+                scheme.to_string(),
+                threads,
+                seconds * 1e9 / data.entries() as f64,
+                data.len() as f64 / seconds / 1e6,
+                hogwild.map_or(f64::NAN, |at| best[at].0.as_secs_f64() / seconds),
+                polls,
+                restarts,
+            );
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! T-COP-16: every interleaving of a few transactions, under every order of memory that the language allows, and mistakes
+//! planted to show that they would be seen. What runs is the very code that threads run ([`transact`]), on cells of the
+//! model checker.
+
+use super::cells::Planned;
+use super::pool::Stopped;
+use super::source::{Alone, GeneralSource, Source};
+use super::transaction::{Awaited, Planted, Sound, Waiting, transact};
+use crate::data::Dataset;
+use crate::plan::mixed::{self, BOTH, Mixed, READ, WRITE};
+use crate::plan::{Annotations, BatchPlanner, Plan, Stitcher};
+use crate::task::Rule;
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// A cell of the model checker, with the memory orderings of the real ones.
+struct Cell {
+    value: AtomicU64,
+    version: AtomicU32,
+    readers: AtomicU32,
+}
+
+struct Cells {
+    cells: Vec<Cell>,
+    gate: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Cells {
+    fn new(parameters: usize) -> Cells {
+        let cell = |_| Cell {
+            value: AtomicU64::new(1.0_f64.to_bits()),
+            version: AtomicU32::new(0),
+            readers: AtomicU32::new(0),
+        };
+        Cells { cells: (0..parameters).map(cell).collect(), gate: Mutex::new(()), bell: Condvar::new() }
+    }
+
+    fn of(&self, parameter: u32) -> &Cell {
+        &self.cells[parameter as usize]
+    }
+
+    /// Wakes those who wait, after a change that they may wait for.
+    fn ring(&self) {
+        drop(self.gate.lock().unwrap());
+        self.bell.notify_all();
+    }
+}
+
+impl Planned for Cells {
+    fn version(&self, parameter: u32) -> u32 {
+        self.of(parameter).version.load(Acquire)
+    }
+
+    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
+        out[at] = f64::from_bits(self.of(parameter).value.load(Relaxed));
+    }
+
+    fn count(&self, parameter: u32) {
+        self.of(parameter).readers.fetch_add(1, Release);
+        self.ring();
+    }
+
+    fn readers(&self, parameter: u32) -> u32 {
+        self.of(parameter).readers.load(Acquire)
+    }
+
+    fn restart(&self, parameter: u32) {
+        self.of(parameter).readers.store(0, Relaxed);
+        self.ring();
+    }
+
+    fn write(&self, parameter: u32, from: &[f64], at: usize) {
+        self.of(parameter).value.store(from[at].to_bits(), Relaxed);
+    }
+
+    fn publish(&self, parameter: u32, version: u32) {
+        self.of(parameter).version.store(version, Release);
+        self.ring();
+    }
+
+    fn unchanged(&self, parameter: u32, from: &[f64], at: usize) -> bool {
+        self.of(parameter).value.load(Relaxed) == from[at].to_bits()
+    }
+}
+
+/// Waits for the bell that rings after every change: the model checker has no patience with those who look again and again.
+/// The first look is without it, and the lock orders nothing for those who need not wait.
+struct Listening<'a>(&'a Cells);
+
+impl Waiting for Listening<'_> {
+    fn until(
+        &mut self,
+        _: Awaited,
+        _: u32,
+        expected: u32,
+        mut observe: impl FnMut() -> u32,
+    ) -> Result<(), Stopped> {
+        if observe() == expected {
+            return Ok(());
+        }
+        let mut gate = self.0.gate.lock().unwrap();
+        while observe() != expected {
+            gate = self.0.bell.wait(gate).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// What a transaction makes of what it read: something that tells all orders apart. Row 0 of `keeping` cases changes
+/// nothing.
+fn computed(row: usize, keeping: bool, read: &[f64], write: &mut [f64]) {
+    let seen = read.iter().fold(row as f64 + 2.0, |sum, value| (sum * 5.0 + value) % 1009.0);
+    for (at, write) in write.iter_mut().enumerate() {
+        *write = if keeping && row == 0 { 1.0 } else { seen + at as f64 };
+    }
+}
+
+/// A few transactions, and whether the first of them leaves its values as they are.
+#[derive(Clone)]
+struct Case {
+    data: Arc<Dataset<'static>>,
+    annotations: Arc<Annotations>,
+    elide: bool,
+    keeping: bool,
+}
+
+impl Case {
+    fn planned(rows: &[Vec<(u32, f64)>], elide: bool) -> Case {
+        let data = mixed::data(rows);
+        let annotations = Plan::general(&Mixed(Rule::Own(7)), &data).annotations;
+        Case { data: Arc::new(data), annotations: Arc::new(annotations), elide, keeping: false }
+    }
+
+    /// What one thread makes of them: all values read, and the values in the end.
+    fn serially(&self) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let source = GeneralSource::of(&self.annotations, None, false).unwrap();
+        let mut values = vec![1.0; 2];
+        let mut all = Vec::new();
+        for row in 0..self.data.len() {
+            let reads = &source.reads[source.reads_at[row] as usize..source.reads_at[row + 1] as usize];
+            let writes = &source.writes[source.writes_at[row] as usize..source.writes_at[row + 1] as usize];
+            let read: Vec<f64> = reads.iter().map(|op| values[op.parameter as usize]).collect();
+            let mut write = vec![0.0; writes.len()];
+            computed(row, self.keeping, &read, &mut write);
+            for (op, value) in writes.iter().zip(write) {
+                values[op.parameter as usize] = value;
+            }
+            all.push(read);
+        }
+        (all, values)
+    }
+
+    /// One transaction, as a worker would carry it out; what it read.
+    fn carry_out<P: Planted>(&self, cells: &Cells, row: usize) -> Vec<f64> {
+        let alone = self.elide.then(|| Alone::of(&self.annotations, 2));
+        let source = GeneralSource::of(&self.annotations, alone.as_ref(), false).unwrap();
+        let place = Source::place::<f64>(&source, &rows_of(&self.data), row as u32, row);
+        let ops = source.ops(&place, &[], 0);
+        let mut read = vec![0.0; place.reads.len()];
+        let mut write = vec![0.0; place.writes.len()];
+        let mut seen = Vec::new();
+        transact::<_, _, _, P>(
+            cells,
+            &ops,
+            row as u32 + 1,
+            &mut Listening(cells),
+            &mut read,
+            &mut write,
+            |read, write| {
+                seen = read.to_vec();
+                computed(row, self.keeping, read, write);
+            },
+        )
+        .unwrap();
+        seen
+    }
+
+    /// Explores; panics at an outcome that one thread would not give.
+    fn explore<P: Planted + 'static>(self, preemptions: usize) {
+        let expected = self.serially();
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        // One that waits for ever is found: nobody is left to wake it.
+        model.check(move || {
+            let cells = Arc::new(Cells::new(2));
+            let last = self.data.len() - 1;
+            let threads: Vec<_> = (0..last)
+                .map(|row| {
+                    let (case, cells) = (self.clone(), cells.clone());
+                    loom::thread::spawn(move || case.carry_out::<P>(&cells, row))
+                })
+                .collect();
+            let last = self.carry_out::<P>(&cells, last);
+            let mut read: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            read.push(last);
+            let values: Vec<_> =
+                cells.cells.iter().map(|cell| f64::from_bits(cell.value.load(SeqCst))).collect();
+            assert_eq!((read, values), expected);
+        });
+    }
+
+    /// Whether a planted mistake is seen.
+    fn catches<P: Planted + 'static>(&self) -> bool {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clone().explore::<P>(2))).is_err();
+        std::panic::set_hook(hook);
+        caught
+    }
+}
+
+fn rows_of<'a>(data: &'a Dataset<'_>) -> crate::Rows<'a, f64> {
+    crate::Rows { offsets: data.offsets(), features: data.features(), values: &[], labels: data.labels() }
+}
+
+/// The first reads and writes x, the second reads it, the third writes it without reading: it has to wait for the second, and
+/// must not take the first's count for the second's.
+fn blind() -> Vec<Vec<(u32, f64)>> {
+    vec![vec![(0, BOTH)], vec![(0, READ)], vec![(0, WRITE)]]
+}
+
+/// Two parameters, read and written crosswise.
+fn crossed() -> Vec<Vec<(u32, f64)>> {
+    vec![vec![(0, BOTH), (1, WRITE)], vec![(0, READ), (1, BOTH)], vec![(0, WRITE), (1, READ)]]
+}
+
+macro_rules! planted {
+    ($name:ident, $constant:ident) => {
+        struct $name;
+        impl Planted for $name {
+            const $constant: bool = true;
+        }
+    };
+}
+
+planted!(ReadersFirst, READERS_FIRST);
+planted!(CountedEarly, COUNTED_EARLY);
+planted!(NoRestart, NO_RESTART);
+planted!(PublishedEarly, PUBLISHED_EARLY);
+planted!(UnchangedSkipped, UNCHANGED_SKIPPED);
+
+#[test]
+fn no_interleaving_gives_anything_else() {
+    for elide in [true, false] {
+        Case::planned(&blind(), elide).explore::<Sound>(3);
+        Case::planned(&crossed(), elide).explore::<Sound>(2);
+        let chain = vec![vec![(0, BOTH)], vec![(0, BOTH), (1, BOTH)], vec![(1, BOTH)]];
+        Case::planned(&chain, elide).explore::<Sound>(3);
+        Case { keeping: true, ..Case::planned(&blind(), elide) }.explore::<Sound>(2);
+    }
+}
+
+/// One test, since all of them take away the hook that prints panics.
+#[test]
+fn planted_mistakes_are_caught() {
+    let case = || Case::planned(&blind(), false);
+    assert!(case().catches::<ReadersFirst>());
+    assert!(case().catches::<CountedEarly>());
+    assert!(case().catches::<NoRestart>());
+    assert!(case().catches::<PublishedEarly>());
+    assert!(Case { keeping: true, ..case() }.catches::<UnchangedSkipped>());
+    assert!(!case().catches::<Sound>());
+    assert!(stitched(false).catches::<Sound>());
+    assert!(!stitched(true).catches::<Sound>());
+}
+
+/// Two batches: in the first x is read, in the second it is written blindly. Stitching adds the first's reader to what the
+/// writer waits for; or not, if it forgets about `cr` (specs/cop.md 3.4).
+fn stitched(carried: bool) -> Case {
+    let task = Mixed(Rule::Own(7));
+    let (mut planner, mut stitcher) = (BatchPlanner::new(), Stitcher::new(7, mixed::WIDTH));
+    let rows = [vec![(0, READ), (1, WRITE)], vec![(0, WRITE)]];
+    let mut case = Case::planned(&rows, false);
+    let (mut all_reads, mut all_writes) = (Vec::new(), Vec::new());
+    for row in rows {
+        let data = mixed::data(&[row]);
+        let planned = planner.plan(&task, &data).unwrap();
+        let plain = planned.plan.annotations.clone();
+        let stitched = stitcher.stitch(planned).unwrap().absolute();
+        let (Annotations::General { reads, writes, .. }, Annotations::General { writes: plain, .. }) =
+            (stitched.annotations, plain)
+        else {
+            unreachable!("the rule is not that of features")
+        };
+        all_reads.extend(reads);
+        all_writes.extend(writes.into_iter().zip(plain).map(|(mut op, plain)| {
+            op.readers = if carried { op.readers } else { plain.readers };
+            op
+        }));
+    }
+    case.annotations = Arc::new(Annotations::General {
+        reads_at: vec![0, 1, 1],
+        reads: all_reads,
+        writes_at: vec![0, 1, 2],
+        writes: all_writes,
+    });
+    case
+}
