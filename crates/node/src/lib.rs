@@ -4,6 +4,7 @@
 //! beside it ([`journal`]); HTTP has a thread of its own. [`Node::start`](node::Node::start) puts them
 //! together from a deployment and a table of [`protocols`].
 
+mod background;
 pub mod cert;
 mod certificates;
 pub mod clock;

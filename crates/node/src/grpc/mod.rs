@@ -15,6 +15,7 @@ mod socket;
 mod tests;
 mod value;
 
+use crate::background::Background;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
 use crate::reactor::calls::Line;
@@ -25,7 +26,6 @@ use service::Service;
 use socket::{Peer, Socket};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -48,36 +48,9 @@ pub(crate) struct State {
     pub tls: Option<Arc<Mutex<Arc<ServerConfig>>>>,
 }
 
-/// The server's thread; dropped, it ends: what was answered leaves first.
-pub(crate) struct Server {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    pub fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Server> {
-        socket.set_nonblocking(true)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            TcpListener::from_std(socket)?
-        };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new().name("grpc".into()).spawn(move || {
-            runtime.block_on(serve(listener, Arc::new(state), stopped));
-            runtime.shutdown_background();
-        })?;
-        Ok(Server { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Begins to serve; when the server is dropped, what was answered leaves first.
+pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Background> {
+    Background::start("grpc", socket, |listener, stopped| serve(listener, Arc::new(state), stopped))
 }
 
 async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Receiver<()>) {

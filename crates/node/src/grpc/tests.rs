@@ -1,7 +1,8 @@
 //! The server over loopback, with this test in the place of the shard.
 
 use super::guard::credentials;
-use super::{Server, State};
+use super::{State, start};
+use crate::background::Background;
 use crate::gateway::Abort;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
@@ -38,7 +39,7 @@ fn credentials_are_a_user_and_a_password_in_base64() {
 fn served(
     limits: Limits,
     answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
-) -> (Server, Arc<NodeMetrics>, String) {
+) -> (Background, Arc<NodeMetrics>, String) {
     let waker = Arc::new(mio::Waker::new(mio::Poll::new().unwrap().registry(), mio::Token(0)).unwrap());
     let (line, calls): (Line, Receiver<Call>) = Line::new(waker);
     std::thread::spawn(move || {
@@ -58,7 +59,7 @@ fn served(
     let address = format!("http://{}", socket.local_addr().unwrap());
     let metrics = Arc::new(NodeMetrics::default());
     let state = State { line, limits, metrics: Arc::clone(&metrics), tls: None };
-    (Server::start(socket, state).unwrap(), metrics, address)
+    (start(socket, state).unwrap(), metrics, address)
 }
 
 /// A client's side, on a thread of its own kind.

@@ -5,6 +5,7 @@
 
 mod page;
 
+use crate::background::Background;
 use crate::limits::Limits;
 use crate::node::Orders;
 use crate::protocols::Administration;
@@ -21,7 +22,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -42,45 +42,19 @@ pub(crate) struct State {
     pub admin_token: Option<String>,
 }
 
-/// The server's thread; dropped, it ends.
-pub(crate) struct Server {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    pub fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Server> {
-        socket.set_nonblocking(true)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(socket)?
-        };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let router = router(Arc::new(state)).into_make_service_with_connect_info::<SocketAddr>();
-        let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    outcome = axum::serve(listener, router) => {
-                        if let Err(error) = outcome {
-                            tracing::error!(%error, "the HTTP server has stopped");
-                        }
-                    }
-                    _ = stopped => {}
+/// Begins to serve.
+pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Background> {
+    let router = router(Arc::new(state)).into_make_service_with_connect_info::<SocketAddr>();
+    Background::start("http", socket, async |listener, stopped| {
+        tokio::select! {
+            outcome = axum::serve(listener, router) => {
+                if let Err(error) = outcome {
+                    tracing::error!(%error, "the HTTP server has stopped");
                 }
-            });
-        })?;
-        Ok(Server { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            }
+            _ = stopped => {}
         }
-    }
+    })
 }
 
 fn router(state: Arc<State>) -> Router {

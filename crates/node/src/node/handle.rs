@@ -1,8 +1,8 @@
 //! What holds a running node, and gives it orders.
 
+use crate::background::Background;
 use crate::protocols::Administration;
 use crate::reactor::{Board, Control, Failure, Responder, Status};
-use crate::{grpc, http};
 use isochrone_core::KeyspaceId;
 use mio::Waker;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ pub struct NodeHandle {
     pub(super) killed: Arc<AtomicBool>,
     pub(super) ended: Arc<OnceLock<()>>,
     pub(super) thread: Option<JoinHandle<Result<(), Failure>>>,
-    pub(super) http: Option<http::Server>,
+    pub(super) http: Option<Background>,
     pub(super) http_address: Option<SocketAddr>,
-    pub(super) grpc: Option<grpc::Server>,
+    pub(super) grpc: Option<Background>,
     pub(super) grpc_address: Option<SocketAddr>,
     pub(super) redis_addresses: Vec<SocketAddr>,
 }

@@ -376,12 +376,12 @@ impl Node {
         };
         if let Some(socket) = config.sockets.grpc {
             let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls };
-            handle.grpc = Some(grpc::Server::start(socket, state)?);
+            handle.grpc = Some(grpc::start(socket, state)?);
         }
         if let Some(socket) = config.sockets.http {
             let names = deployment.keyspaces().iter().map(|keyspace| (keyspace.name.clone(), keyspace.id));
             let nodes = deployment.nodes().iter().map(|node| (node.name.clone(), node.id));
-            handle.http = Some(http::Server::start(
+            handle.http = Some(http::start(
                 socket,
                 http::State {
                     board: Arc::clone(&handle.board),
