@@ -356,7 +356,7 @@ pub struct Cert {
 }
 
 /// Parses a time with its unit: 250us, 1.5ms, 30s, 5m.
-fn span(text: &str) -> Result<Span, String> {
+pub(crate) fn span(text: &str) -> Result<Span, String> {
     let wrong = || format!("`{text}` is no time; a number and its unit would be, e.g. 250us, 1.5ms, 30s, 5m");
     // On the command line a time is one word; files also take a space before the unit.
     if text.contains(char::is_whitespace) {

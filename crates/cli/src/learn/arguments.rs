@@ -1,7 +1,8 @@
 //! The command line of `isochrone learn`.
 
-use crate::arguments::Format;
+use crate::arguments::{Format, span};
 use clap::{Args, Subcommand, ValueEnum};
+use isochrone_core::Span;
 use isochrone_learn::generate::Recipe;
 use isochrone_learn::tasks::Loss;
 use isochrone_learn::{Scheme, read};
@@ -28,6 +29,8 @@ pub enum Verb {
     Evaluate(Evaluate),
     /// Generate data with the conflicts of the published experiments
     Generate(Generate),
+    /// Collect samples in several regions and learn at one centre, in one process with emulated delays
+    Global(Global),
 }
 
 /// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content.
@@ -256,6 +259,67 @@ pub struct Generate {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// How the statistics are printed; on standard error where the data is on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone learn global deployments/five-regions.toml kdda.svm.gz\n  isochrone learn global deployments/five-regions.toml kdda.svm.gz --lose 5 --repeat 5 --restart 2 --model kdda.model\n\nEach region but the centre's has a stretch of the samples, which are born there one after the other. Its collector plans\nbatches of them and ships the plans; the centre orders what arrives in a log, stitches the plans and learns, each sample\nexactly once. Then one thread learns from the log alone, and the models are compared."
+)]
+pub struct Global {
+    /// The deployment whose regions and round trips are taken
+    pub deployment: PathBuf,
+    /// The samples; - for standard input
+    pub data: PathBuf,
+    /// The centre's region [default: the first]
+    #[arg(long, value_name = "REGION")]
+    pub center: Option<String>,
+    /// Where the model goes
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// hinge (support vector machine), squared-hinge, logistic, squared (regression)
+    #[arg(long, default_value_t = Loss::Hinge)]
+    pub loss: Loss,
+    /// Strength of the penalty, per sample
+    #[arg(long, value_name = "A", default_value_t = 1e-4)]
+    pub alpha: f64,
+    /// Size of the first step; the one for sample t is divided by t^power
+    #[arg(long, value_name = "SIZE", default_value_t = 0.1)]
+    pub step: f64,
+    /// See --step
+    #[arg(long, value_name = "POWER", default_value_t = 0.25)]
+    pub power: f64,
+    /// Threads of the centre [default: the machine's cores]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<NonZeroUsize>,
+    /// Samples of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_samples: u32,
+    /// How long the first sample of a batch waits for the others, e.g. 500ms [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub batch_time: Option<Span>,
+    /// Samples born a second in each region
+    #[arg(long, value_name = "R", default_value_t = 10_000.0)]
+    pub rate: f64,
+    /// Leave planning to the centre
+    #[arg(long)]
+    pub unplanned: bool,
+    /// Messages lost, percent
+    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
+    pub lose: f64,
+    /// Messages that arrive twice, percent
+    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
+    pub repeat: f64,
+    /// Batches whose collector restarts when it has sent them, percent
+    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
+    pub restart: f64,
+    /// The seed of births, delays and faults
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub input: Input,
+    /// How figures are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }

@@ -1,8 +1,9 @@
-//! `isochrone learn`: plan, train, predict, evaluate, generate.
+//! `isochrone learn`: plan, train, predict, evaluate, generate, global.
 
 pub mod arguments;
 mod batches;
 mod generate;
+mod global;
 mod plan;
 mod predict;
 mod told;
@@ -29,6 +30,7 @@ pub(crate) fn run(arguments: Learn) -> anyhow::Result<Status> {
         Verb::Predict(arguments) => predict::run(arguments),
         Verb::Evaluate(arguments) => predict::evaluate(arguments),
         Verb::Generate(arguments) => generate::run(arguments),
+        Verb::Global(arguments) => global::run(arguments),
     }
 }
 

@@ -312,3 +312,32 @@ fn wrong_input_is_told_with_what_would_be_right() {
     "#]],
     );
 }
+
+/// specs/cop.md T-COP-12, as a user sees it.
+#[test]
+fn regions_collect_and_a_centre_learns_what_one_thread_would() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (at(folder, "data.svm.gz"), at(folder, "global.model"));
+    let (status, said) = learn(folder, &["generate", "imdb", "--scale", "64", "--out", &data]);
+    assert_eq!(status, 0, "{said}");
+    let five = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+    let faults = ["--lose", "10", "--repeat", "10", "--restart", "5", "--batch-samples", "64"];
+    let words =
+        [&["global", five, &data, "--model", &model, "--format", "json", "--threads", "3"], &faults[..]];
+    let (status, said) = learn(folder, &words.concat());
+    assert_eq!(status, 0, "{said}");
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&told["equal"], &told["center"]), (&true.into(), &"US West".into()), "{said}");
+    let regions = told["regions"].as_array().unwrap();
+    let sum = |name: &str| regions.iter().map(|region| region[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((regions.len(), sum("samples")), (4, 167_773 / 64), "{said}");
+    assert!(sum("restarts") > 0 && sum("sent") > sum("batches"), "{said}");
+    let (status, said) = learn(folder, &["evaluate", &data, "--model", &model]);
+    assert!(status == 0 && said.contains("accuracy"), "{said}");
+    let (status, said) = learn(folder, &["global", five, &data, "--center", "Mars"]);
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("--center Mars: no region is called so; there are US West, "), "{said}");
+    let (status, said) = learn(folder, &["global", five, &data, "--lose", "95"]);
+    assert!(status == 2 && said.contains("--lose 95: a share is from 0 to 90 percent"), "{said}");
+}

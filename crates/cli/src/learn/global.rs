@@ -1,0 +1,234 @@
+//! `isochrone learn global`: regions that collect and a centre that learns, in one process, with emulated delays.
+
+use super::arguments::Global as Arguments;
+use super::{against_rest, distinct, numbering, open, options, predict, tell_skipped, threads, train};
+use crate::arguments::Format;
+use crate::output::{print_json, print_text};
+use crate::{Status, Usage};
+use anyhow::bail;
+use isochrone_core::{Deployment, Span};
+use isochrone_learn::global::{
+    Center, CenterOptions, CollectorOptions, Counts, Emulation, EmulationReport, Memory, emulate, serial,
+};
+use isochrone_learn::saved::{SavedModel, SavedTask};
+use isochrone_learn::tasks::{Linear, Loss};
+use isochrone_learn::{Dataset, Model, Schedule};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What `--format json` prints. Delays and the length of the run are virtual time.
+#[derive(Serialize)]
+struct Told {
+    center: String,
+    regions: Vec<Region>,
+    seconds: f64,
+    batches: u64,
+    duplicates: u64,
+    elsewhere: u64,
+    first_touches: u64,
+    /// Whether one thread, learning from the order log alone, has come to the same model, bit for bit.
+    equal: bool,
+    figures: Vec<(&'static str, f64)>,
+}
+
+#[derive(Serialize)]
+struct Region {
+    name: String,
+    samples: u64,
+    batches: u64,
+    sent: u64,
+    bytes: u64,
+    restarts: u64,
+    /// From a sample's birth to its being durable at the centre, on average.
+    delay_ms: f64,
+}
+
+/// Runs the verb.
+pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    let [lose, repeat, restart] =
+        [("lose", arguments.lose), ("repeat", arguments.repeat), ("restart", arguments.restart)].map(share);
+    let emulated = arguments.rate > 0.0 && arguments.rate.is_finite();
+    if !emulated {
+        bail!(Usage(format!("--rate {}: a rate is samples a second, above 0", arguments.rate)));
+    }
+    let deployment = Deployment::load(&arguments.deployment, &crate::protocols::known())?;
+    let matrix = deployment.given_matrix()?;
+    let mut emulation = Emulation::new(matrix);
+    if let Some(name) = &arguments.center {
+        let Some(region) = deployment.region_named(name) else {
+            let names: Vec<_> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
+            bail!(Usage(format!("--center {name}: no region is called so; there are {}", names.join(", "))));
+        };
+        emulation.center = region.id;
+        emulation.collectors = matrix.regions().filter(|other| *other != region.id).collect();
+    }
+    if emulation.collectors.is_empty() {
+        emulation.collectors = vec![emulation.center];
+    }
+    let batch_size = arguments.batch_samples;
+    let batch_time = arguments.batch_time.unwrap_or(CollectorOptions::default().batch_time);
+    emulation.options = CollectorOptions { batch_size, batch_time, plan: !arguments.unplanned };
+    (emulation.rate, emulation.seed) = (arguments.rate, arguments.seed);
+    (emulation.loss, emulation.repeat, emulation.restart) = (lose?, repeat?, restart?);
+    // Longer than any answer takes.
+    emulation.patience = emulation.patience.max(longest(&deployment) * 4);
+
+    let input = options(&arguments.input)?;
+    let (mut reader, progress) = open(&arguments.data, &input)?;
+    let data = reader.all()?;
+    progress.finish_and_clear();
+    tell_skipped(&reader);
+    let mut classes = Vec::new();
+    let mut labels = data.labels().to_vec();
+    if arguments.loss != Loss::Squared {
+        distinct(&data, &mut classes)?;
+        let [_, high] = classes[..] else {
+            bail!(Usage(format!(
+                "{}: {} different labels; a stream is learnt from with two classes, or with --loss squared",
+                arguments.data.display(),
+                classes.len()
+            )));
+        };
+        labels = against_rest(&labels, high);
+    }
+    let data = data.with_labels(labels)?;
+    let task = Linear { intercept: true, ..Linear::new(arguments.loss) };
+    let task = task.penalised(arguments.alpha, 0.0, data.len());
+    let schedule = Schedule::InverseScaling { initial: arguments.step, power: arguments.power };
+    let center =
+        CenterOptions { schedule, threads: threads(arguments.threads), ..CenterOptions::new(data.width()) };
+    let (report, counts, model, oracle) = learn(&emulation, &task, &data, center)?;
+    train::converged(&model)?;
+    let saved = SavedModel {
+        task: SavedTask::Linear(task),
+        features: data.width(),
+        classes,
+        models: vec![model],
+        seen: data.len() as u64,
+        numbering: numbering(&input, &reader),
+    };
+    let equal = saved.models.first() == Some(&oracle);
+    let told = told(&deployment, &emulation, &report, counts, equal, &saved, &data);
+    if let Some(path) = &arguments.model {
+        saved.save(path)?;
+    }
+    match arguments.format {
+        Format::Json => print_json(&told)?,
+        Format::Text => print_text(&show(&told))?,
+    }
+    Ok(if equal { Status::Held } else { Status::Failed })
+}
+
+/// A probability from a percentage.
+fn share((flag, percent): (&str, f64)) -> anyhow::Result<f64> {
+    if !(0.0..=90.0).contains(&percent) {
+        bail!(Usage(format!("--{flag} {percent}: a share is from 0 to 90 percent")));
+    }
+    Ok(percent / 100.0)
+}
+
+fn longest(deployment: &Deployment) -> Span {
+    let matrix = deployment.matrix();
+    let pairs = matrix.regions().flat_map(|from| matrix.regions().map(move |to| (from, to)));
+    pairs.map(|(from, to)| matrix.one_way(from, to)).max().unwrap_or_default()
+}
+
+/// The whole run, the centre's model, and what one thread makes of its order log.
+fn learn(
+    emulation: &Emulation<'_>,
+    task: &Linear,
+    data: &Dataset<'_>,
+    options: CenterOptions,
+) -> anyhow::Result<(EmulationReport, Counts, Model, Model)> {
+    // Each region has a stretch of the samples, in the order of the file.
+    let sources = emulation.collectors.len();
+    let stretch = data.len().div_ceil(sources).max(1);
+    let rows: Vec<usize> = (0..data.len()).collect();
+    let shares: Vec<_> = (0..sources)
+        .map(|source| {
+            data.select(&rows[(source * stretch).min(rows.len())..((source + 1) * stretch).min(rows.len())])
+        })
+        .collect();
+    let schedule = options.schedule;
+    let reopened = options.clone();
+    let center = Center::on(Memory::default(), *task, options)?;
+    let reopen = |storage, _| Center::on(storage, *task, reopened.clone());
+    let (report, mut center) = emulate(emulation, task, data.width(), &shares, center, reopen)?;
+    let (model, counts) = (center.model()?, center.counts());
+    let oracle = serial(&mut center.into_storage(), task, data.width(), schedule)?;
+    Ok((report, counts, model, oracle))
+}
+
+fn told(
+    deployment: &Deployment,
+    emulation: &Emulation<'_>,
+    report: &EmulationReport,
+    counts: Counts,
+    equal: bool,
+    model: &SavedModel,
+    data: &Dataset<'_>,
+) -> Told {
+    let regions = report.sources.iter().map(|source| Region {
+        name: source.region.clone(),
+        samples: source.samples,
+        batches: source.batches,
+        sent: source.sent,
+        bytes: source.bytes,
+        restarts: source.restarts,
+        delay_ms: source.delay_mean.as_millis_f64(),
+    });
+    // Two classes are -1 and 1 here; a model knows them by their own labels.
+    let labels = data.labels().iter().map(|label| match model.classes[..] {
+        [low, high] => {
+            if *label > 0.0 {
+                high
+            } else {
+                low
+            }
+        }
+        _ => *label,
+    });
+    let labels: Vec<f64> = labels.collect();
+    Told {
+        center: deployment.matrix().name(emulation.center).to_owned(),
+        regions: regions.collect(),
+        seconds: report.elapsed.as_secs_f64(),
+        batches: counts.accepted,
+        duplicates: counts.duplicates,
+        elsewhere: counts.elsewhere,
+        first_touches: counts.stitched,
+        equal,
+        figures: predict::figures(model, &model.decisions(data), &labels),
+    }
+}
+
+fn show(told: &Told) -> String {
+    let width = told.regions.iter().map(|region| region.name.chars().count()).max().unwrap_or(0).max(6);
+    let mut text = format!(
+        "{:width$}  {:>9}  {:>8}  {:>6}  {:>11}  {:>8}  {:>10}\n",
+        "region", "samples", "batches", "sent", "bytes", "restarts", "delay ms"
+    );
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{words}");
+    };
+    for region in &told.regions {
+        let Region { name, samples, batches, sent, bytes, restarts, delay_ms } = region;
+        line(format_args!(
+            "{name:width$}  {samples:>9}  {batches:>8}  {sent:>6}  {bytes:>11}  {restarts:>8}  {delay_ms:>10.1}"
+        ));
+    }
+    line(format_args!(
+        "\ncentre in {}: {} batches in {:.1} s of virtual time; {} came twice, {} were cut elsewhere after a restart; {} first \
+         touches stitched",
+        told.center, told.batches, told.seconds, told.duplicates, told.elsewhere, told.first_touches
+    ));
+    for (name, value) in &told.figures {
+        line(format_args!("{name:<16} {value:.6}"));
+    }
+    line(format_args!(
+        "the model {} one thread's over the order log, bit for bit",
+        if told.equal { "is" } else { "is NOT" }
+    ));
+    text
+}
