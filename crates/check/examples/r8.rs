@@ -87,6 +87,8 @@ fn history(count: u64, keys: u64, clients: u64, unknown: u64, behind: bool) -> T
                     let held = state[slot].len().checked_sub(back).map(|at| state[slot][at].to_string());
                     *seen = Some(held.map_or(Value::Nil, Value::Text));
                 }
+                // None are drawn.
+                Access::Delete(_) | Access::Scan(..) => {}
             }
         }
     }

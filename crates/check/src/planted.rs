@@ -116,6 +116,16 @@ pub(crate) enum Mutation {
     TimeIgnored,
     /// A transaction that began in the nanosecond in which another ended comes behind it.
     MeetingOrdered,
+    /// What a predicate covers and did not find says nothing.
+    ScansIgnored,
+    /// What is absent was never written.
+    DeletionsForgotten,
+    /// A transaction of unknown outcome has deleted nothing, though something is missing.
+    DoubtfulForgotten,
+    /// A serial order need not explain what was found absent.
+    AbsencesNotReplayed,
+    /// What is absent and may be several versions is left at that.
+    AbsencesNotNarrowed,
     /// Where no circle is found, there is an order.
     OrderNotTried,
 }
@@ -212,6 +222,11 @@ mod under_test {
                 ReadsIgnored,
                 TimeIgnored,
                 MeetingOrdered,
+                ScansIgnored,
+                DeletionsForgotten,
+                DoubtfulForgotten,
+                AbsencesNotReplayed,
+                AbsencesNotNarrowed,
                 OrderNotTried,
             ]
         };

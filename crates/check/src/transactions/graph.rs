@@ -13,10 +13,10 @@ use crate::planted::{Mutation, planted};
 pub(super) enum Why {
     /// It wrote the version before this one.
     Overwritten { earlier: u32, later: u32 },
-    /// It wrote this version, which the other read.
-    Read { version: u32 },
+    /// It wrote the version that the other read.
+    Read { reading: u32 },
     /// It read what the other overwrote with this version.
-    Anti { seen: Option<u32>, later: u32 },
+    Anti { reading: u32, later: u32, predicate: bool },
     /// It ended before the other began.
     Time,
 }
@@ -27,14 +27,17 @@ pub(super) const OVERWRITES: Kinds = 1;
 pub(super) const READS: Kinds = 2;
 pub(super) const ANTI: Kinds = 4;
 pub(super) const TIME: Kinds = 8;
-pub(super) const ALL: Kinds = OVERWRITES | READS | ANTI | TIME;
+/// Anti-dependencies of what a predicate did not find.
+pub(super) const PREDICATES: Kinds = 16;
+pub(super) const ALL: Kinds = OVERWRITES | READS | ANTI | TIME | PREDICATES;
 
 impl Why {
     fn kind(self) -> Kinds {
         match self {
             Why::Overwritten { .. } => OVERWRITES,
             Why::Read { .. } => READS,
-            Why::Anti { .. } => ANTI,
+            Why::Anti { predicate: false, .. } => ANTI,
+            Why::Anti { predicate: true, .. } => PREDICATES,
             Why::Time => TIME,
         }
     }
@@ -69,23 +72,18 @@ impl Graph {
                 pairs.push((from, to, why));
             }
         };
-        let mut next: Vec<Vec<u32>> = vec![Vec::new(); versions.versions.len()];
         for (earlier, later) in &versions.follows {
             if let Some(earlier) = *earlier {
-                next[earlier as usize].push(*later);
                 push(of(earlier), of(*later), Why::Overwritten { earlier, later: *later });
             }
         }
-        for reading in &versions.readings {
+        for (reading, number) in versions.readings.iter().zip(0..) {
             if let Some(version) = reading.seen {
-                push(of(version), reading.of, Why::Read { version });
+                push(of(version), reading.of, Why::Read { reading: number });
             }
-            let behind = match reading.seen {
-                Some(seen) => &next[seen as usize],
-                None => &versions.firsts[reading.key as usize],
-            };
-            for later in behind {
-                push(reading.of, of(*later), Why::Anti { seen: reading.seen, later: *later });
+            for later in versions.behind(reading.key, reading.seen) {
+                let why = Why::Anti { reading: number, later: *later, predicate: reading.predicate };
+                push(reading.of, of(*later), why);
             }
         }
         let transactions = history.list.len();
@@ -132,6 +130,11 @@ impl Graph {
         Graph { transactions, starts, edges, when }
     }
 
+    /// How much a search has to go through.
+    pub(super) fn size(&self) -> usize {
+        self.edges.len() + self.when.len()
+    }
+
     fn edges(&self, node: u32, kinds: Kinds) -> impl Iterator<Item = (u32, Why)> + '_ {
         let (from, to) = (self.starts[node as usize] as usize, self.starts[node as usize + 1] as usize);
         self.edges[from..to].iter().copied().filter(move |(_, why)| why.kind() & kinds != 0)
@@ -154,6 +157,12 @@ impl Graph {
 
     /// An order that respects every edge, near the order of time; shorter than the transactions where there is none.
     pub(super) fn order(&self) -> Vec<u32> {
+        let transactions = self.transactions as u32;
+        self.sorted().into_iter().filter(|node| *node < transactions).collect()
+    }
+
+    /// The same with moments.
+    fn sorted(&self) -> Vec<u32> {
         let mut waits = vec![0u32; self.when.len()];
         for (to, _) in &self.edges {
             waits[*to as usize] += 1;
@@ -161,11 +170,9 @@ impl Graph {
         let mut ready: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
         let free = (0..self.when.len() as u32).filter(|node| waits[*node as usize] == 0);
         ready.extend(free.map(|node| Reverse((self.when[node as usize], node))));
-        let mut order = Vec::with_capacity(self.transactions);
+        let mut order = Vec::with_capacity(self.when.len());
         while let Some(Reverse((_, node))) = ready.pop() {
-            if (node as usize) < self.transactions {
-                order.push(node);
-            }
+            order.push(node);
             for (to, _) in self.edges(node, ALL) {
                 waits[to as usize] -= 1;
                 if waits[to as usize] == 0 {
@@ -174,6 +181,30 @@ impl Graph {
             }
         }
         order
+    }
+
+    /// The fewest steps from one transaction to another: one from each to the next, the last to the other.
+    pub(super) fn path(&self, source: u32, target: u32) -> Option<Vec<Link>> {
+        let mut reached: Vec<Option<(u32, Why)>> = vec![None; self.when.len()];
+        let mut queue = VecDeque::from([source]);
+        while let Some(node) = queue.pop_front() {
+            for (to, why) in self.edges(node, ALL).filter(|(to, _)| *to != source) {
+                if reached[to as usize].is_none() {
+                    reached[to as usize] = Some((node, why));
+                    queue.push_back(to);
+                }
+            }
+        }
+        let (mut links, mut node) = (Vec::new(), target);
+        while node != source {
+            let (from, why) = reached[node as usize]?;
+            if (from as usize) < self.transactions {
+                links.push(Link { from, why });
+            }
+            node = from;
+        }
+        links.reverse();
+        Some(links)
     }
 
     /// Strongly connected components, by Tarjan's algorithm without recursion.
@@ -232,6 +263,48 @@ impl Graph {
             }
         }
         Components { of, circular }
+    }
+}
+
+/// Who comes behind whom in a graph without circles, for up to 64 sets of transactions at a time, a bit each.
+pub(super) struct Reach<'a> {
+    graph: &'a Graph,
+    order: Vec<u32>,
+    own: Vec<u64>,
+}
+
+impl<'a> Reach<'a> {
+    pub(super) fn of(graph: &'a Graph) -> Reach<'a> {
+        Reach { graph, order: graph.sorted(), own: vec![0; graph.when.len()] }
+    }
+
+    /// By node, the sets of which one surely comes before it. One is not before itself.
+    pub(super) fn from(&mut self, sets: &[(u32, u64)]) -> Vec<u64> {
+        let mut behind = self.begin(sets);
+        for node in &self.order {
+            let mask = behind[*node as usize] | self.own[*node as usize];
+            if mask != 0 {
+                self.graph.edges(*node, ALL).for_each(|(to, _)| behind[to as usize] |= mask);
+            }
+        }
+        behind
+    }
+
+    /// By node, the sets of which one surely comes behind it.
+    pub(super) fn to(&mut self, sets: &[(u32, u64)]) -> Vec<u64> {
+        let mut before = self.begin(sets);
+        for node in self.order.iter().rev() {
+            let masks =
+                self.graph.edges(*node, ALL).map(|(to, _)| before[to as usize] | self.own[to as usize]);
+            before[*node as usize] = masks.fold(0, |all, mask| all | mask);
+        }
+        before
+    }
+
+    fn begin(&mut self, sets: &[(u32, u64)]) -> Vec<u64> {
+        self.own.fill(0);
+        sets.iter().for_each(|(node, set)| self.own[*node as usize] |= set);
+        vec![0; self.own.len()]
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run of transactions leaves behind, and its file: JSON Lines, one transaction a line.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::history::{Outcome, Value};
 use crate::jsonl::{HistoryError, Lines, Words, Wrong, returned};
 
-/// One step of a transaction. A key holds one value, which is written, or a list, which is appended to; no two writes
-/// to a key are of the same value.
+/// One step of a transaction. A key holds one value, which is written and deleted, or a list, which is appended to; no
+/// two writes to a key are of the same value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It read a key: nothing ([`Value::Nil`]), a value, or a list; `None` where what it read was not recorded.
@@ -22,14 +23,39 @@ pub enum Access {
     Write(Arc<str>, Arc<str>),
     /// It appended an element.
     Append(Arc<str>, Arc<str>),
+    /// It deleted a key, whatever was there.
+    Delete(Arc<str>),
+    /// It read by a predicate: of the keys that begin with a prefix those where something was, each with its value.
+    /// Every other key of the history that begins so held nothing.
+    Scan(Arc<str>, BTreeMap<Arc<str>, Value>),
 }
 
 impl Access {
-    /// The key.
+    /// The key; of a scan, the prefix.
     #[must_use]
     pub fn key(&self) -> &Arc<str> {
-        let (Access::Read(key, _) | Access::Write(key, _) | Access::Append(key, _)) = self;
-        key
+        match self {
+            Access::Read(key, _) | Access::Write(key, _) | Access::Append(key, _) => key,
+            Access::Delete(key) | Access::Scan(key, _) => key,
+        }
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        matches!(self, Access::Read(..) | Access::Scan(..))
+    }
+
+    /// Every key and value that it found; a list is found as its elements.
+    pub(super) fn found(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+        let (list, one): (&[Value], Option<&Value>) = match self {
+            Access::Read(_, Some(Value::List(list))) => (list, None),
+            Access::Read(_, Some(value @ (Value::Text(_) | Value::Integer(_)))) => (&[], Some(value)),
+            _ => (&[], None),
+        };
+        let scan = if let Access::Scan(_, found) = self { Some(found) } else { None };
+        let key = self.key();
+        list.iter().chain(one).map(move |value| (key, value)).chain(scan.into_iter().flatten())
     }
 }
 
@@ -44,6 +70,15 @@ impl fmt::Display for Access {
             Access::Read(key, Some(value)) => write!(out, "read {key} {value}"),
             Access::Write(key, value) => write!(out, "write {key} {value:?}"),
             Access::Append(key, value) => write!(out, "append {key} {value:?}"),
+            Access::Delete(key) => write!(out, "delete {key}"),
+            Access::Scan(prefix, found) if found.is_empty() => write!(out, "scan {prefix}* nothing"),
+            Access::Scan(prefix, found) if found.len() > 4 => {
+                write!(out, "scan {prefix}* {} keys", found.len())
+            }
+            Access::Scan(prefix, found) => {
+                let found: Vec<String> = found.iter().map(|(key, value)| format!("{key} {value}")).collect();
+                write!(out, "scan {prefix}* [{}]", found.join(" "))
+            }
         }
     }
 }
@@ -75,7 +110,7 @@ impl Transaction {
     /// Whether it wrote anything.
     #[must_use]
     pub fn updates(&self) -> bool {
-        self.accesses.iter().any(|access| !matches!(access, Access::Read(..)))
+        self.accesses.iter().any(|access| !access.reads())
     }
 }
 
@@ -128,7 +163,7 @@ impl FromIterator<Transaction> for Transactions {
     }
 }
 
-const FORM: &str = r#"a line reads {"client":3,"session":1,"sequence":17,"transaction":[["read","x","1"],["write","y","2"],["append","z","3"]],"version":12,"invoked":10,"returned":20,"outcome":"ok"}"#;
+const FORM: &str = r#"a line reads {"client":3,"session":1,"sequence":17,"transaction":[["read","x","1"],["write","y","2"],["append","z","3"],["delete","w"],["scan","x",{"x":"1"}]],"version":12,"invoked":10,"returned":20,"outcome":"ok"}"#;
 
 /// A line as it stands.
 #[derive(Deserialize)]
@@ -163,19 +198,30 @@ impl Draft<'_> {
     }
 }
 
-/// `["read", KEY, VALUE]`, `["write", KEY, VALUE]` or `["append", KEY, VALUE]`.
+/// `["read", KEY, VALUE]`, `["write", KEY, VALUE]`, `["append", KEY, VALUE]`, `["delete", KEY]` or
+/// `["scan", PREFIX, {KEY: VALUE}]`.
 struct DraftAccess<'a> {
     verb: Cow<'a, str>,
     key: Cow<'a, str>,
     value: Option<Value>,
+    found: Option<BTreeMap<Cow<'a, str>, Value>>,
 }
 
-const VERBS: &str =
-    r#"an access reads ["read","x"], ["read","x",VALUE], ["write","x","1"] or ["append","x","1"]"#;
+const VERBS: &str = r#"an access reads ["read","x"], ["read","x",VALUE], ["write","x","1"], ["append","x","1"], ["delete","x"] or ["scan","x",{"x1":VALUE}]"#;
 
 impl DraftAccess<'_> {
     fn finish(self, words: &mut Words) -> Result<Access, Wrong> {
         let key = words.store(&self.key);
+        if let Some(found) = self.found {
+            if found.keys().any(|found| !found.starts_with(&*key)) {
+                return Err(("a scan that found a key without its prefix", VERBS));
+            }
+            if found.values().any(|value| text(value).is_none()) {
+                return Err(("a scan that found other than strings and integers", VERBS));
+            }
+            let found = found.into_iter().map(|(found, value)| (words.store(&found), value));
+            return Ok(Access::Scan(key, found.collect()));
+        }
         match (&*self.verb, self.value) {
             ("read", value) => match &value {
                 Some(Value::Error(_)) => Err(("a read of an error", "leave out what was not read")),
@@ -192,7 +238,10 @@ impl DraftAccess<'_> {
                 Ok(if verb == "write" { Access::Write(key, value) } else { Access::Append(key, value) })
             }
             ("write" | "append", None) => Err(("a write without a value", VERBS)),
-            _ => Err(("an access that is no read, write or append", VERBS)),
+            ("delete", None) => Ok(Access::Delete(key)),
+            ("delete", Some(_)) => Err(("a delete with a value", VERBS)),
+            ("scan", _) => Err(("a scan without what it found", VERBS)),
+            _ => Err(("an access that is no read, write, append, delete or scan", VERBS)),
         }
     }
 }
@@ -225,11 +274,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for DraftAccess<'a> {
                         .ok_or_else(|| de::Error::invalid_length(place, &self))
                 };
                 let (verb, key) = (word(0)?, word(1)?);
-                let value = input.next_element()?;
+                let scan = verb == "scan";
+                let (value, found) = match scan {
+                    true => (None, input.next_element::<BTreeMap<Word<'de>, Value>>()?),
+                    false => (input.next_element()?, None),
+                };
+                let found = found.map(|found| found.into_iter().map(|(key, value)| (key.0, value)).collect());
                 if input.next_element::<de::IgnoredAny>()?.is_some() {
                     return Err(de::Error::invalid_length(4, &self));
                 }
-                Ok(DraftAccess { verb, key, value })
+                Ok(DraftAccess { verb, key, value, found })
             }
         }
 
@@ -237,7 +291,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for DraftAccess<'a> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Serialize for Access {
@@ -255,6 +309,17 @@ impl Serialize for Access {
                 list.serialize_element(if matches!(self, Access::Write(..)) { "write" } else { "append" })?;
                 list.serialize_element(&**key)?;
                 list.serialize_element(&**value)?;
+            }
+            Access::Delete(key) => {
+                list.serialize_element("delete")?;
+                list.serialize_element(&**key)?;
+            }
+            Access::Scan(prefix, found) => {
+                list.serialize_element("scan")?;
+                list.serialize_element(&**prefix)?;
+                list.serialize_element(
+                    &found.iter().map(|(key, value)| (&**key, value)).collect::<BTreeMap<_, _>>(),
+                )?;
             }
         }
         list.end()

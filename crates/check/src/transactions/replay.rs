@@ -2,6 +2,7 @@
 
 use super::history::{Access, Transactions};
 use super::versions::Versions;
+use crate::planted::{Mutation, planted};
 
 /// Whether every transaction that took effect, run one after another in this order, reads what it read.
 ///
@@ -22,16 +23,28 @@ pub(super) fn explains(order: &[u32], history: &Transactions, versions: &Version
     for reading in &versions.readings {
         readings[reading.of as usize].push((reading.key, reading.seen));
     }
+    if !planted(Mutation::AbsencesNotReplayed) {
+        for absence in &versions.absences {
+            readings[absence.found.of as usize].push((absence.found.key, None));
+        }
+    }
     // Of a list, how many elements of the longest that was read are there; what is behind them nobody has seen.
     let mut last: Vec<Option<u32>> = vec![None; versions.keys.len()];
     let mut lengths = vec![0usize; versions.keys.len()];
     for index in order {
-        if readings[index as usize].iter().any(|(key, seen)| last[*key as usize] != *seen) {
+        let absent = |version: Option<u32>| {
+            version.is_none_or(|version| versions.versions[version as usize].value.is_none())
+        };
+        let fits = |(key, seen): &(u32, Option<u32>)| {
+            let found = last[*key as usize];
+            found == *seen || absent(found) && absent(*seen)
+        };
+        if !readings[index as usize].iter().all(fits) {
             return false;
         }
         let mut mine = own[index as usize].iter();
         for access in &history.list[index as usize].accesses {
-            if matches!(access, Access::Read(..)) {
+            if access.reads() {
                 continue;
             }
             let Some(version) = mine.next() else { return false };

@@ -5,9 +5,10 @@ use std::fmt::{self, Write as _};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use super::explanation::{Note, notes};
 use super::graph::{Link, Why};
-use super::history::{Transaction, Transactions};
-use super::versions::Versions;
+use super::history::{Access, Transaction, Transactions};
+use super::versions::{Reading, Versions};
 use super::{Anomaly, Isolation, Phenomenon};
 use crate::history::Outcome;
 
@@ -47,7 +48,7 @@ pub struct Relation {
     pub before: usize,
     /// The later one's.
     pub after: usize,
-    /// `ww`, `wr`, `rw` or `realtime`.
+    /// `ww`, `wr`, `rw`, `predicate-wr`, `predicate-rw` or `realtime`.
     pub kind: &'static str,
     /// Why.
     pub because: String,
@@ -154,14 +155,13 @@ impl fmt::Display for TransactionReport {
 pub(super) fn violated(
     history: &Transactions,
     versions: Option<&Versions>,
+    happened: &[(usize, usize)],
     anomaly: &Anomaly,
 ) -> TransactionVerdict {
-    let mut relations = Vec::new();
-    if let Some(versions) = versions {
-        for (place, link) in anomaly.links.iter().enumerate() {
-            let next = anomaly.links[(place + 1) % anomaly.links.len()].from;
-            relations.push(relation(history, versions, link, next));
-        }
+    let (mut relations, mut why_absent) = (Vec::new(), Vec::new());
+    if let (Some(versions), Some(first)) = (versions, anomaly.links.first()) {
+        relations = told(history, versions, &anomaly.links, first.from);
+        why_absent = notes(history, versions, &anomaly.links);
     }
     let lines: Vec<usize> = anomaly.transactions.iter().map(|index| index + 1).collect();
     let reason = if relations.is_empty() { anomaly.sentence.clone() } else { circle(&lines) };
@@ -170,10 +170,29 @@ pub(super) fn violated(
         let _ = writeln!(text, "{reason}");
     }
     for relation in &relations {
-        let Relation { before, after, kind, because } = relation;
-        let _ = writeln!(text, "  line {before} comes before line {after}, for it {because} ({kind})");
+        let _ = writeln!(text, "  {relation}");
     }
-    text.push_str(&table(history, &anomaly.transactions));
+    let mut shown = anomaly.transactions.clone();
+    for Note { sentence, relations, transactions } in &why_absent {
+        let _ = writeln!(text, "\n  {sentence}");
+        for relation in relations {
+            let _ = writeln!(text, "    {relation}");
+        }
+        shown.extend(transactions.iter().filter(|index| !shown.contains(index)).copied().collect::<Vec<_>>());
+    }
+    let unknown = happened.iter().filter(|(writer, _)| shown.contains(writer)).copied().collect::<Vec<_>>();
+    for (writer, reader) in unknown {
+        let _ = writeln!(
+            text,
+            "\n  line {} took effect, or line {} would have found what it deleted",
+            writer + 1,
+            reader + 1
+        );
+        if !shown.contains(&reader) {
+            shown.push(reader);
+        }
+    }
+    text.push_str(&table(history, &shown));
     let violation = Violation { phenomenon: anomaly.phenomenon, lines, relations, reason, text };
     TransactionVerdict::Violation(Box::new(violation))
 }
@@ -183,33 +202,64 @@ fn circle(lines: &[usize]) -> String {
     format!("each comes before the next: {}", names.join(", "))
 }
 
+impl fmt::Display for Relation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Relation { before, after, kind, because } = self;
+        write!(out, "line {before} comes before line {after}, for it {because} ({kind})")
+    }
+}
+
+/// The relations of some links, of which each leads to the next and the last to `end`.
+pub(super) fn told(history: &Transactions, versions: &Versions, links: &[Link], end: u32) -> Vec<Relation> {
+    let nexts = links.iter().skip(1).map(|link| link.from).chain([end]);
+    links.iter().zip(nexts).map(|(link, next)| relation(history, versions, link, next)).collect()
+}
+
 fn relation(history: &Transactions, versions: &Versions, link: &Link, next: u32) -> Relation {
-    let version = |number: u32| &versions.versions[number as usize];
-    let key = |number: u32| &versions.keys[version(number).key as usize].name;
+    let key = |version: u32| &versions.keys[versions.versions[version as usize].key as usize].name;
+    let value = |version: u32| versions.versions[version as usize].value.as_ref();
     let (before, after) = (link.from as usize + 1, next as usize + 1);
+    let overwrote = |later| match value(later) {
+        Some(value) => format!("behind which line {after} wrote {value:?}"),
+        None => format!("which line {after} deleted"),
+    };
     let (kind, because) = match link.why {
-        Why::Overwritten { earlier, later } => (
-            "ww",
-            format!(
-                "wrote {} {:?}, behind which line {after} wrote {:?}",
-                key(earlier),
-                version(earlier).value,
-                version(later).value
-            ),
-        ),
-        Why::Read { version: read } => {
-            ("wr", format!("wrote {} {:?}, which line {after} read", key(read), version(read).value))
+        Why::Overwritten { earlier, later } => {
+            let because = match (value(earlier), value(later)) {
+                (Some(value), _) => format!("wrote {} {value:?}, {}", key(earlier), overwrote(later)),
+                (None, Some(value)) => {
+                    format!("deleted {}, behind which line {after} wrote {value:?}", key(earlier))
+                }
+                (None, None) => format!("deleted {}, which line {after} deleted again", key(earlier)),
+            };
+            ("ww", because)
         }
-        Why::Anti { seen, later } => {
-            let what = seen.map_or("nothing".to_owned(), |seen| format!("{:?}", version(seen).value));
-            (
-                "rw",
-                format!(
-                    "read {} {what}, behind which line {after} wrote {:?}",
-                    key(later),
-                    version(later).value
-                ),
-            )
+        Why::Read { reading } => {
+            let reading = &versions.readings[reading as usize];
+            // What was read is of a version.
+            let version = reading.seen.unwrap_or_default();
+            match value(version) {
+                Some(value) => ("wr", format!("wrote {} {value:?}, which line {after} read", key(version))),
+                None => {
+                    let kind = if reading.predicate { "predicate-wr" } else { "wr" };
+                    let found = missed(history, versions, reading);
+                    (kind, format!("deleted {}, and line {after} {found}", key(version)))
+                }
+            }
+        }
+        Why::Anti { reading, later, predicate } => {
+            let reading = &versions.readings[reading as usize];
+            let kind = if predicate { "predicate-rw" } else { "rw" };
+            match reading.seen.and_then(value) {
+                Some(value) => (kind, format!("read {} {value:?}, {}", key(later), overwrote(later))),
+                None => {
+                    let later = match value(later) {
+                        Some(value) => format!("behind which line {after} wrote {value:?}"),
+                        None => format!("behind which line {after} deleted it"),
+                    };
+                    (kind, format!("{}, {later}", missed(history, versions, reading)))
+                }
+            }
         }
         Why::Time => {
             let (from, to) = (&history.list[link.from as usize], &history.list[next as usize]);
@@ -218,6 +268,21 @@ fn relation(history: &Transactions, versions: &Versions, link: &Link, next: u32)
         }
     };
     Relation { before, after, kind, because }
+}
+
+/// How a transaction found a key absent.
+pub(super) fn missed(history: &Transactions, versions: &Versions, reading: &Reading) -> String {
+    let name = &versions.keys[reading.key as usize].name;
+    let prefix = history.list[reading.of as usize].accesses.iter().find_map(|access| match access {
+        Access::Scan(prefix, found) if name.starts_with(&**prefix) && !found.contains_key(name) => {
+            Some(prefix)
+        }
+        _ => None,
+    });
+    match prefix.filter(|_| reading.predicate) {
+        Some(prefix) => format!("scanned {prefix}* without {name}"),
+        None => format!("read {name} nothing"),
+    }
 }
 
 /// The transactions with their times, in ms after the first of them.

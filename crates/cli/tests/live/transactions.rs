@@ -89,6 +89,7 @@ fn execute(client: &mut Client, accesses: &[Access]) -> std::io::Result<Reply> {
         match access {
             Access::Append(key, value) | Access::Write(key, value) => client.ask(&["RPUSH", key, value])?,
             Access::Read(key, _) => client.ask(&["LRANGE", key, "0", "-1"])?,
+            Access::Delete(_) | Access::Scan(..) => unreachable!("it is of lists"),
         };
     }
     client.ask(&["EXEC"])
