@@ -26,7 +26,7 @@ pub struct Case<F: Family> {
     pub tune: fn(&mut F::Parameters, &mut Random),
     /// The bug that is planted.
     pub bug: Option<&'static str>,
-    /// "bank" or "txn-check"; by turns where there is none.
+    /// "bank", "ledger" or "txn-check"; the first and the last by turns where there is none.
     pub workload: Option<&'static str>,
     /// How many keys or accounts there are.
     pub records: u64,

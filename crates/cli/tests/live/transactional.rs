@@ -68,7 +68,7 @@ fn messages_are_counted_by_kind() {
 #[test]
 fn every_protocol_of_transactions_holds_under_faults() {
     for protocol in PROTOCOLS {
-        for workload in ["bank", "txn-check"] {
+        for workload in ["bank", "ledger", "txn-check"] {
             let words = [
                 "sim",
                 EC2,
@@ -99,6 +99,12 @@ fn a_history_of_transactions_is_written_and_checked() {
     assert_eq!(status, 0, "{out}\n{err}");
     let words = ["check", &history, "--model", "transactions", "--isolation", "strict-updates"];
     assert_eq!(json(&words, 0)["verdict"], "strict-updates");
+    // One that has scans and deletions.
+    let words = ["sim", EC2, "--seed", "3", "--workload", "ledger", "--history", &history];
+    assert_eq!(outcome(words).0, 0);
+    assert!(std::fs::read_to_string(&history).unwrap().contains(r#"["scan","key:",{"key:"#));
+    let words = ["check", &history, "--model", "transactions", "--isolation", "serializable"];
+    assert_eq!(json(&words, 0)["verdict"], "serializable");
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn flags_of_commands_are_refused_for_transactions_and_the_other_way_round() {
         (&["sim", EC2, "--moves", "3"], "keys of transactions stay in their partitions"),
         (&["sim", EC2, "--zipf", "1.5"], "the exponent is above 0 and below 1"),
         (&["sim", EC2, "--records", "3"], "use at least 10"),
-        (&["sim", EC2, "--workload", "tpcc"], "there are retwis, ycsbt, smallbank, bank, txn-check"),
+        (&["sim", EC2, "--workload", "tpcc"], "there are retwis, ycsbt, smallbank, bank, ledger, txn-check"),
         (&["sim", FIVE, "--workload", "retwis"], "its transactions are more than multipaxos does"),
         (&["sim", FIVE, "--retry"], "--zipf and --retry are for transactions"),
         (&["plan", EC2, "--conflict", "3"], "what transactions pay for it, `isochrone sim` shows"),

@@ -46,6 +46,15 @@ fn fast_holds_under_all_faults() {
 }
 
 #[test]
+fn accounts_open_and_close_under_all_faults() {
+    fn holds<F: Family<Parameters = Parameters>>() {
+        hold(&Case { workload: Some("ledger"), ..Case::<F>::new(FaultSet::ALL, tune) }, 6_000, 15);
+    }
+    holds::<Basic>();
+    holds::<Fast>();
+}
+
+#[test]
 fn leaders_come_and_go() {
     survives_leaders::<Basic>(&["settled_by_log", "conflicts"]);
     survives_leaders::<Fast>(&["settled_by_log", "settled_by_votes", "votes_adopted", "conflicts"]);

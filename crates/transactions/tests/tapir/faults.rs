@@ -54,6 +54,11 @@ fn mixed_transactions_under_faults() {
 }
 
 #[test]
+fn accounts_open_and_close_under_all_faults() {
+    Case::new(3, "ledger", FaultSet::ALL).hold(9_000, 15);
+}
+
+#[test]
 fn equal_seeds_give_equal_runs() {
     let case = Case { views: 4, clients_crash: 4, ..Case::new(3, "bank", FaultSet::ALL) };
     for seed in 0..4 {

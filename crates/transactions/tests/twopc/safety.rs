@@ -27,6 +27,11 @@ fn nothing_breaks_under_all_faults() {
 }
 
 #[test]
+fn accounts_open_and_close_under_all_faults() {
+    hold(&Case { workload: Some("ledger"), ..Case::<Family>::new(FaultSet::ALL, tune) }, 6_000, 15);
+}
+
+#[test]
 fn crashes_cuts_and_handovers_break_nothing() {
     let case = Case { crashes: 4, isolated: 3, handovers: 4, ..Case::<Family>::new(FaultSet::NONE, tune) };
     let (_, counted, ends) = hold(&case, 0, 40);

@@ -249,8 +249,17 @@ impl TransactionClients {
             Access::Read(Arc::from(text(&read.key)), Some(value))
         };
         let write = |update: &Update| {
-            let value = update.value.as_ref().map(&text).unwrap_or_default();
-            Access::Write(Arc::from(text(&update.key)), Arc::from(value))
+            let key = Arc::from(text(&update.key));
+            match &update.value {
+                Some(value) => Access::Write(key, Arc::from(text(value))),
+                None => Access::Delete(key),
+            }
+        };
+        let scan = |prefix: &Blob, reads: &[Read]| {
+            let found = reads.iter().filter_map(|read| {
+                Some((Arc::from(text(&read.key)), Value::Text(text(read.value.as_ref()?))))
+            });
+            Access::Scan(Arc::from(text(prefix)), found.collect())
         };
         if self.script.closers > 0 {
             for read in attempt.reads.iter().flatten() {
@@ -259,7 +268,10 @@ impl TransactionClients {
                 }
             }
         }
-        let mut accesses: Vec<Access> = attempt.reads.iter().flatten().map(read).collect();
+        let mut accesses: Vec<Access> = match (&attempt.plan.predicate, &attempt.reads) {
+            (Some(prefix), Some(reads)) => vec![scan(prefix, reads)],
+            (_, reads) => reads.iter().flatten().map(read).collect(),
+        };
         accesses.extend(attempt.updates.iter().map(write));
         if accesses.is_empty() {
             return;

@@ -7,6 +7,7 @@
 
 mod clients;
 mod figures;
+mod ledger;
 mod money;
 mod plan;
 mod trial;

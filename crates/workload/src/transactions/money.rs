@@ -28,11 +28,7 @@ pub(super) enum Money {
 impl Money {
     /// What an account holds.
     pub(super) fn balance(self, read: &Read) -> i64 {
-        let text = read.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned());
-        // Behind the balance stands who wrote it.
-        text.map_or(INITIAL, |text| {
-            text.split('~').next().and_then(|sum| sum.parse().ok()).unwrap_or(i64::MIN)
-        })
+        stored(read).unwrap_or(INITIAL)
     }
 
     /// The new balances of the keys declared for writing, in their order; `None` where it gives up.
@@ -59,6 +55,13 @@ impl Money {
         (sum != total)
             .then(|| format!("{} accounts hold {sum} together, and began with {total}", balances.len()))
     }
+}
+
+/// The balance that was read, if there was one.
+pub(super) fn stored(read: &Read) -> Option<i64> {
+    let text = String::from_utf8_lossy(read.value.as_ref()?);
+    // Behind the balance stands who wrote it.
+    Some(text.split('~').next().and_then(|sum| sum.parse().ok()).unwrap_or(i64::MIN))
 }
 
 /// A balance as it is stored: with who wrote it, so that no two writes are of one value.

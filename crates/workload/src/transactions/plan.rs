@@ -1,5 +1,6 @@
 //! One transaction: its keys, and what it writes once it has read.
 
+use super::ledger::Ledger;
 use super::money::{self, Money};
 use isochrone_core::Blob;
 use isochrone_transactions::{Read, Update};
@@ -44,7 +45,9 @@ pub enum Kind {
     SendPayment,
     /// Bank: moves money between two accounts.
     Transfer,
-    /// Bank: adds up all accounts.
+    /// Ledger: part or all of an account goes to another, which may open the one and close the other.
+    Move,
+    /// Bank and ledger: adds up all accounts.
     Audit,
     /// The end of a run: every key is written once more, or read, which meets whatever is stuck.
     Closing,
@@ -71,6 +74,7 @@ impl Kind {
             Kind::WriteCheck => "write-check",
             Kind::SendPayment => "send-payment",
             Kind::Transfer => "transfer",
+            Kind::Move => "move",
             Kind::Audit => "audit",
             Kind::Closing => "closing",
         }
@@ -92,6 +96,8 @@ pub(super) enum Program {
     GiveUp,
     /// By what accounts hold.
     Money(Money),
+    /// By what accounts hold and whether they are open.
+    Ledger(Ledger),
 }
 
 /// A transaction to be.
@@ -103,6 +109,8 @@ pub struct Plan {
     pub reads: Vec<Blob>,
     /// What it may write, each key once; nothing for one that only reads.
     pub writes: Vec<Blob>,
+    /// Where it reads by a predicate: the prefix of which its reads are all keys, whether anything is there or not.
+    pub(super) predicate: Option<Blob>,
     pub(super) program: Program,
 }
 
@@ -124,22 +132,33 @@ impl Plan {
             }
             Program::Money(program) => {
                 let balances: Vec<i64> = reads.iter().map(|read| program.balance(read)).collect();
-                let written = program.written(&balances)?;
-                // One balance for each key declared, or the program would not be this one.
-                let writes = self.writes.iter().zip(written).enumerate();
-                let write = |(at, (key, balance)): (usize, (&Blob, i64))| Update {
-                    key: key.clone(),
-                    value: Some(money::shown(balance, &format!("{writer}.{at}"))),
-                };
-                Some(writes.map(write).collect())
+                Some(self.balances(program.written(&balances)?.into_iter().map(Some), writer))
+            }
+            Program::Ledger(program) => {
+                Some(self.balances(program.written(&program.balances(reads))?.into_iter(), writer))
             }
         }
     }
 
+    /// One balance for each key declared, or the program would not be its own; nothing closes the account.
+    fn balances(&self, written: impl Iterator<Item = Option<i64>>, writer: &str) -> Vec<Update> {
+        let writes = self.writes.iter().zip(written).enumerate();
+        let write = |(at, (key, balance)): (usize, (&Blob, Option<i64>))| Update {
+            key: key.clone(),
+            value: balance.map(|balance| money::shown(balance, &format!("{writer}.{at}"))),
+        };
+        writes.map(write).collect()
+    }
+
     /// What is wrong with what it read, known of a transaction that committed.
     pub fn verify(&self, reads: &[Read]) -> Option<String> {
-        let Program::Money(program) = self.program else { return None };
-        let balances: Vec<i64> = reads.iter().map(|read| program.balance(read)).collect();
-        program.verify(&balances)
+        match self.program {
+            Program::Money(program) => {
+                let balances: Vec<i64> = reads.iter().map(|read| program.balance(read)).collect();
+                program.verify(&balances)
+            }
+            Program::Ledger(program) => program.verify(&program.balances(reads)),
+            Program::Fresh { .. } | Program::GiveUp => None,
+        }
     }
 }

@@ -1,5 +1,7 @@
-//! The mixes: Retwis, YCSB+T, SmallBank, a bank with a conserved total, and one made to be checked.
+//! The mixes: Retwis, YCSB+T, SmallBank, a bank with a conserved total, a ledger whose accounts come and go, and one
+//! made to be checked.
 
+use super::ledger::Ledger;
 use super::money::{INITIAL, Money};
 use super::plan::{Kind, Plan, Program};
 use crate::keys::Zipf;
@@ -52,8 +54,8 @@ pub struct UnknownWorkload {
 
 use Kind::{
     AddUser, Amalgamate, Audit, Balance, BlindWrite, Closing, DepositChecking, Follow, GiveUp, LoadTimeline,
-    PostTweet, ReadModifyWrite, ReadOnly, ReadWrite, SendPayment, TransactSavings, Transfer, WriteCheck,
-    WriteSome,
+    Move, PostTweet, ReadModifyWrite, ReadOnly, ReadWrite, SendPayment, TransactSavings, Transfer,
+    WriteCheck, WriteSome,
 };
 
 /// Name, mix (weights), records, popularity, value size.
@@ -86,6 +88,7 @@ const WORKLOADS: &[Row] = &[
         0,
     ),
     ("bank", &[(Transfer, 85), (Audit, 15)], 20, Keys::Uniform, 0),
+    ("ledger", &[(Move, 80), (Audit, 20)], 16, Keys::Uniform, 0),
     (
         "txn-check",
         &[
@@ -145,17 +148,27 @@ impl Workload {
                 let audit = Program::Money(Money::Audit { total: self.total() });
                 (audit, audit)
             }
+            "ledger" => {
+                let audit = Program::Ledger(Ledger::Audit { total: self.total() });
+                (audit, audit)
+            }
             "txn-check" => (
                 Program::Fresh { writes: usize::MAX, size: self.value_size },
                 Program::Fresh { writes: 0, size: 0 },
             ),
             _ => return Vec::new(),
         };
-        let last = Plan { kind: Closing, reads: all(), writes: Vec::new(), program: read };
+        let predicate = self.predicate();
+        let last = Plan { kind: Closing, reads: all(), writes: Vec::new(), predicate, program: read };
         vec![Plan { writes: all(), program: write, ..last.clone() }, last]
     }
 
-    /// What all accounts of the bank hold together.
+    /// The prefix of which a transaction over all keys reads everything: only where keys come and go.
+    fn predicate(&self) -> Option<Blob> {
+        (self.name == "ledger").then(|| format!("{}key:", self.prefix).into())
+    }
+
+    /// What all accounts hold together.
     fn total(&self) -> i64 {
         self.records as i64 * INITIAL
     }
@@ -245,8 +258,20 @@ impl Session {
             }
             Audit => {
                 let reads = (0..self.workload.records).map(|record| self.workload.key(record)).collect();
-                let program = Program::Money(Money::Audit { total: self.workload.total() });
-                Plan { kind, reads, writes: Vec::new(), program }
+                let (total, predicate) = (self.workload.total(), self.workload.predicate());
+                let program = match predicate {
+                    Some(_) => Program::Ledger(Ledger::Audit { total }),
+                    None => Program::Money(Money::Audit { total }),
+                };
+                Plan { kind, reads, writes: Vec::new(), predicate, program }
+            }
+            Move => {
+                let percent = if self.random.chance(0.5) { 100 } else { self.random.between(1, 50) as i64 };
+                let (total, records) = (self.workload.total(), self.draw_records(2));
+                let first = records.iter().position(|record| *record == 0);
+                let keys: Vec<Blob> = records.into_iter().map(|record| self.workload.key(record)).collect();
+                let program = Program::Ledger(Ledger::Move { percent, first, total });
+                Plan { kind, reads: keys.clone(), writes: keys, predicate: None, program }
             }
         }
     }
@@ -255,7 +280,8 @@ impl Session {
     fn over(&mut self, kind: Kind, keys: usize, reads: usize, writes: usize, program: Program) -> Plan {
         let keys: Vec<Blob> =
             self.draw_records(keys).into_iter().map(|record| self.workload.key(record)).collect();
-        Plan { kind, reads: keys[..reads].to_vec(), writes: keys[..writes].to_vec(), program }
+        let (reads, writes) = (keys[..reads].to_vec(), keys[..writes].to_vec());
+        Plan { kind, reads, writes, predicate: None, program }
     }
 
     fn smallbank(&mut self, kind: Kind) -> Plan {
@@ -285,7 +311,7 @@ impl Session {
             }
             _ => (vec![savings(0), checking(0)], Vec::new()),
         };
-        Plan { kind, reads, writes, program: Program::Money(program) }
+        Plan { kind, reads, writes, predicate: None, program: Program::Money(program) }
     }
 
     /// From so many keys up to four.
@@ -430,7 +456,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_checked_run_meets_every_key() {
-        for (name, keys) in [("bank", 20), ("txn-check", 100)] {
+        for (name, keys) in [("bank", 20), ("ledger", 16), ("txn-check", 100)] {
             let workload = Workload::named(name).expect(name);
             let [writes, reads] = &workload.closing()[..] else { panic!("{name}: two transactions") };
             assert_eq!((writes.writes.len(), reads.reads.len(), reads.writes.len()), (keys, keys, 0));
