@@ -32,10 +32,8 @@ pub(super) struct Absent {
 #[derive(Clone, Debug)]
 pub(super) struct Absence {
     pub(super) found: Absent,
-    /// What it may be: a deletion, or that the key had never been written.
-    left: Vec<Option<u32>>,
-    /// What it is not, and in which round that was seen.
-    pub(super) ruled: Vec<(Option<u32>, u32)>,
+    /// What it may be, as places in the key's list of [`Versions::candidates`]; `None` where nothing is ruled out yet.
+    left: Option<Vec<u32>>,
     /// In which round one was left.
     settled: Option<u32>,
 }
@@ -60,26 +58,70 @@ impl Versions {
     ) {
         absent.sort_unstable();
         absent.dedup();
-        let mut deletions: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut candidates: FxHashMap<u32, Vec<Option<u32>>> = FxHashMap::default();
         for (version, number) in self.versions.iter().zip(0..) {
             let may = self.effective[version.of as usize] || doubtful.contains(&version.of);
             if version.value.is_none() && version.last && may && !planted(Mutation::DeletionsForgotten) {
-                deletions.entry(version.key).or_default().push(number);
+                candidates.entry(version.key).or_insert_with(|| vec![None]).push(Some(number));
             }
         }
-        for list in deletions.values_mut() {
-            list.sort_by_key(|version| self.number(history, *version).unwrap_or(u64::MAX));
+        for list in candidates.values_mut() {
+            list.sort_by_key(|version| self.row(history, *version).unwrap_or(u64::MAX));
         }
+        self.candidates = candidates;
         for found in absent {
-            let others = deletions.get(&found.key).into_iter().flatten();
-            let others = others.filter(|version| self.versions[**version as usize].of != found.of);
-            let left: Vec<Option<u32>> = std::iter::once(None).chain(others.map(|one| Some(*one))).collect();
-            if left.len() == 1 {
+            let absence = Absence { found, left: None, settled: None };
+            if self.left(&absence).len() == 1 {
                 self.readings.push(found.as_reading(None, None));
             } else {
-                self.absences.push(Absence { found, left, ruled: Vec::new(), settled: None });
+                self.absences.push(absence);
             }
         }
+    }
+
+    /// Where a version that a key may be absent by stands in the row of its versions, if the store says so.
+    fn row(&self, history: &Transactions, version: Option<u32>) -> Option<u64> {
+        version.map_or(Some(0), |version| self.number(history, version))
+    }
+
+    /// What an absence may be, as places in the key's list. Its own deletion it is not.
+    fn left(&self, absence: &Absence) -> Vec<u32> {
+        let Absent { of, key, .. } = absence.found;
+        let Some(list) = self.candidates.get(&key) else { return vec![0] };
+        let own =
+            |version: &Option<u32>| version.is_some_and(|version| self.versions[version as usize].of == of);
+        let all =
+            || list.iter().zip(0..).filter(|(version, _)| !own(version)).map(|(_, place)| place).collect();
+        absence.left.clone().unwrap_or_else(all)
+    }
+
+    /// What one is that was narrowed down to one, and in which round.
+    fn settled(&self, absence: &Absence) -> Option<(u32, u32)> {
+        Some((*absence.left.as_ref()?.first()?, absence.settled?))
+    }
+
+    /// In which round it was narrowed down to one, and the versions that this ruled out; where they stand in a row, the
+    /// nearest on each side, which take the others with them.
+    pub(super) fn ruled_out(
+        &self,
+        history: &Transactions,
+        absence: &Absence,
+    ) -> Option<(u32, Vec<Option<u32>>)> {
+        let (one, round) = self.settled(absence)?;
+        let list = self.candidates.get(&absence.found.key)?;
+        let all = self.left(&Absence { left: None, ..absence.clone() });
+        let place = all.iter().position(|place| *place == one)?;
+        let others: Vec<u32> = match list.iter().all(|version| self.row(history, *version).is_some()) {
+            true => place
+                .checked_sub(1)
+                .into_iter()
+                .chain([place + 1])
+                .filter_map(|at| all.get(at))
+                .copied()
+                .collect(),
+            false => all.into_iter().filter(|place| *place != one).collect(),
+        };
+        Some((round, others.into_iter().map(|place| list[place as usize]).collect()))
     }
 
     /// Of these transactions of unknown outcome those that cannot have taken effect: what they read and wrote over,
@@ -106,12 +148,19 @@ impl Versions {
         let round = self.rounds.len() as u32;
         let (mut reach, mut narrowed, mut happened) = (Reach::of(graph), false, Vec::new());
         for (key, open) in open {
-            let candidates: BTreeSet<Option<u32>> =
-                open.iter().flat_map(|index| &self.absences[*index].left).copied().collect();
-            let candidates: Vec<Option<u32>> = candidates.into_iter().collect();
-            // What is ruled out for each, and whether that is for being too late.
-            let mut ruled: FxHashMap<(usize, Option<u32>), bool> = FxHashMap::default();
-            for some in candidates.chunks(64) {
+            let candidates = self.candidates[&key].clone();
+            let asked: BTreeSet<u32> = open
+                .iter()
+                .flat_map(|index| self.left(&self.absences[*index]))
+                .map(|place| place / 64)
+                .collect();
+            // Which candidates come too early for each of those open, and which too late: 64 at a time, a bit each.
+            let mut ruled: Vec<Vec<(u64, u64)>> = vec![Vec::new(); open.len()];
+            for (some, number) in candidates.chunks(64).zip(0..) {
+                if !asked.contains(&number) {
+                    ruled.iter_mut().for_each(|ruled| ruled.push((0, 0)));
+                    continue;
+                }
                 let (mut ended, mut begun) = (Vec::new(), Vec::new());
                 for (place, candidate) in some.iter().enumerate() {
                     let ends = self.behind(key, *candidate).iter();
@@ -119,18 +168,13 @@ impl Versions {
                     begun.extend(candidate.map(|version| (self.versions[version as usize].of, 1 << place)));
                 }
                 let (early, late) = (reach.from(&ended), reach.to(&begun));
-                for index in &open {
+                for (index, ruled) in open.iter().zip(&mut ruled) {
                     let of = self.absences[*index].found.of as usize;
-                    for (place, candidate) in some.iter().enumerate() {
-                        if (early[of] | late[of]) & (1 << place) != 0 {
-                            ruled.insert((*index, *candidate), late[of] & (1 << place) != 0);
-                        }
-                    }
+                    ruled.push((early[of], late[of]));
                 }
             }
-            for index in open {
-                let out = |candidate: Option<u32>| ruled.get(&(index, candidate)).copied();
-                narrowed |= self.rule_out(history, index, out, round, &mut happened);
+            for (index, ruled) in open.into_iter().zip(ruled) {
+                narrowed |= self.rule_out(history, index, &ruled, round, &mut happened);
             }
         }
         if !happened.is_empty() {
@@ -147,34 +191,40 @@ impl Versions {
         &mut self,
         history: &Transactions,
         index: usize,
-        out: impl Fn(Option<u32>) -> Option<bool>,
+        ruled: &[(u64, u64)],
         round: u32,
         happened: &mut Vec<(usize, usize)>,
     ) -> bool {
-        let left = &self.absences[index].left;
-        let (mut ruled, mut stays): (Vec<Option<u32>>, Vec<Option<u32>>) =
-            left.iter().partition(|one| out(**one).is_some());
-        if ruled.is_empty() {
+        let of = |place: u32| (ruled[place as usize / 64], 1u64 << (place % 64));
+        let late = |place: u32| of(place).0.1 & of(place).1 != 0;
+        let out = |place: &u32| late(*place) || of(*place).0.0 & of(*place).1 != 0;
+        let (out, mut stays): (Vec<u32>, Vec<u32>) =
+            self.left(&self.absences[index]).into_iter().partition(out);
+        if out.is_empty() {
             return false;
         }
         if stays.is_empty() {
             // The nearest: the first that came too late, if it can have been seen at all, or the last too early.
-            let late = ruled.iter().position(|one| out(*one) == Some(true));
-            let seen = late.filter(|at| *at == 0 || self.begun(history, index, ruled[*at]));
-            stays.push(ruled.remove(seen.unwrap_or(late.unwrap_or(ruled.len()) - 1)));
+            let first = out.iter().position(|place| late(*place)).unwrap_or(out.len());
+            let seen = out.get(first).is_some_and(|place| self.begun(history, index, *place));
+            stays.push(out[if seen { first } else { first.saturating_sub(1) }]);
         }
-        let absence = &mut self.absences[index];
-        absence.ruled.extend(ruled.into_iter().map(|one| (one, round)));
-        absence.left = stays;
-        if let [one] = absence.left[..] {
-            let reader = absence.found.of as usize;
+        if let [place] = stays[..] {
+            let reader = self.absences[index].found.of as usize;
+            let candidate = self.candidate(index, place);
             // A deletion that nobody knows of has no place, so it is never ruled out itself.
-            match one.filter(|_| !self.happened(one)) {
+            match candidate.filter(|_| !self.happened(candidate)) {
                 Some(version) => happened.push((self.versions[version as usize].of as usize, reader)),
-                None => self.settle(index, one, round),
+                None => self.settle(index, place, round),
             }
         }
+        self.absences[index].left = Some(stays);
         true
+    }
+
+    fn candidate(&self, index: usize, place: u32) -> Option<u32> {
+        // A place is one of this list.
+        self.candidates[&self.absences[index].found.key][place as usize]
     }
 
     /// Whether this version surely was.
@@ -183,15 +233,17 @@ impl Versions {
     }
 
     /// Whether a version had begun to be when the transaction ended that may have found it.
-    fn begun(&self, history: &Transactions, index: usize, candidate: Option<u32>) -> bool {
+    fn begun(&self, history: &Transactions, index: usize, place: u32) -> bool {
         let until = history.list[self.absences[index].found.of as usize].returned.unwrap_or(u64::MAX);
         let of = |version: u32| self.versions[version as usize].of as usize;
-        candidate.is_none_or(|version| history.list[of(version)].invoked <= until)
+        self.candidate(index, place).is_none_or(|version| history.list[of(version)].invoked <= until)
     }
 
-    fn settle(&mut self, index: usize, seen: Option<u32>, round: u32) {
-        self.absences[index].settled = Some(round);
-        let reading = self.absences[index].found.as_reading(seen, Some(index as u32));
+    fn settle(&mut self, index: usize, place: u32, round: u32) {
+        let seen = self.candidate(index, place);
+        let absence = &mut self.absences[index];
+        (absence.left, absence.settled) = (Some(vec![place]), Some(round));
+        let reading = absence.found.as_reading(seen, Some(index as u32));
         self.readings.push(reading);
     }
 
@@ -205,15 +257,16 @@ impl Versions {
         // First that nothing happened of which nobody knows.
         let mut supposed = false;
         for index in open(self) {
-            let left = &self.absences[index].left;
-            let sure: Vec<Option<u32>> = left.iter().copied().filter(|one| self.happened(*one)).collect();
+            let left = self.left(&self.absences[index]);
+            let sure: Vec<u32> =
+                left.iter().copied().filter(|place| self.happened(self.candidate(index, *place))).collect();
             if sure.len() == left.len() || sure.is_empty() {
                 continue;
             }
             supposed = true;
-            self.absences[index].left = sure;
-            if let [one] = self.absences[index].left[..] {
-                self.settle(index, one, u32::MAX);
+            match sure[..] {
+                [place] => self.settle(index, place, u32::MAX),
+                _ => self.absences[index].left = Some(sure),
             }
         }
         if supposed {
@@ -224,10 +277,10 @@ impl Versions {
             history.list[self.absences[*index].found.of as usize].returned.unwrap_or(u64::MAX)
         };
         let Some(index) = open(self).into_iter().min_by_key(ended) else { return false };
-        let begun = |one: &&Option<u32>| self.begun(history, index, **one);
-        let left = &self.absences[index].left;
-        let Some(one) = left.iter().rev().find(begun).or(left.first()).copied() else { return false };
-        self.settle(index, one, u32::MAX);
+        let left = self.left(&self.absences[index]);
+        let begun = left.iter().rev().find(|place| self.begun(history, index, **place));
+        let Some(place) = begun.or(left.first()).copied() else { return false };
+        self.settle(index, place, u32::MAX);
         true
     }
 

@@ -59,27 +59,10 @@ enum Side {
 impl Writer<'_> {
     /// Tells what an absence is not; gives the absences on which that rests.
     fn explain(&mut self, absence: &Absence) -> Vec<u32> {
-        let (mut early, mut late) = (Vec::new(), Vec::new());
-        for (version, round) in &absence.ruled {
-            let Some((side, links, end)) = self.against(absence, *version, *round) else { continue };
-            let number = version.map_or(Some(0), |version| self.versions.number(self.history, version));
-            match side {
-                Side::Early => early.push((number, *version, *round, links, end)),
-                Side::Late => late.push((number, *version, *round, links, end)),
-            }
-        }
-        // Where the versions stand in one row, what is too early makes all before it so, and the other way round.
-        let row = early.iter().chain(&late).all(|(number, ..)| number.is_some());
-        if row {
-            early.sort_by_key(|(number, ..)| std::cmp::Reverse(*number));
-            late.sort_by_key(|(number, ..)| *number);
-            early.truncate(1);
-            late.truncate(1);
-        }
+        let Some((round, others)) = self.versions.ruled_out(self.history, absence) else { return Vec::new() };
         let mut rests = Vec::new();
-        let sides = early.into_iter().map(|one| (Side::Early, one));
-        let sides = sides.chain(late.into_iter().map(|one| (Side::Late, one)));
-        for (side, (_, version, round, links, end)) in sides {
+        for version in others.into_iter().take(NOTES_MAX) {
+            let Some((side, links, end)) = self.against(absence, version, round) else { continue };
             let known = &self.rounds[&round].0;
             rests.extend(absences(known, &links));
             let relations = told(self.history, known, &links, end);

@@ -64,6 +64,9 @@ pub(super) struct Versions {
     pub(super) readings: Vec<Reading>,
     /// What transactions found absent where that may be several versions.
     pub(super) absences: Vec<Absence>,
+    /// By key, what one of these may be, in the order of the row where that is known: deletions, or that it had never
+    /// been written.
+    pub(super) candidates: FxHashMap<u32, Vec<Option<u32>>>,
     /// Under which promise each round of narrowing was done; see [`Versions::before`].
     pub(super) rounds: Vec<Isolation>,
     /// Which transactions took effect, surely: committed, or what they wrote was seen.
