@@ -1,5 +1,6 @@
 //! Samples in compressed sparse rows, owned or borrowed from whoever has them.
 
+use crate::memory::zeros;
 use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -360,7 +361,7 @@ impl<'a> Dataset<'a> {
 
     /// In how many samples each feature occurs (the degrees d_u of the specification): `width` numbers.
     pub fn degrees(&self) -> Vec<u32> {
-        let mut degrees = vec![0; self.width as usize];
+        let mut degrees = zeros(self.width as usize);
         for &feature in self.features.iter() {
             degrees[feature as usize] += 1;
         }

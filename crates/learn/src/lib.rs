@@ -21,6 +21,7 @@ pub mod data;
 pub mod exec;
 pub mod generate;
 pub mod global;
+mod memory;
 pub mod plan;
 pub mod read;
 pub mod saved;

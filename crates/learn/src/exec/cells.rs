@@ -1,6 +1,7 @@
 //! How parameters lie in memory while threads work on them: a layout for each need.
 
 use super::prefetch::prefetch;
+use crate::memory::collected;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Values that all threads may read and write at any time, none of them torn.
@@ -94,7 +95,7 @@ pub(crate) struct Bare(Vec<AtomicU64>);
 
 impl Bare {
     pub(crate) fn new(values: &[f64]) -> Bare {
-        Bare(values.iter().map(|value| AtomicU64::new(value.to_bits())).collect())
+        Bare(collected(values.iter().map(|value| AtomicU64::new(value.to_bits()))))
     }
 }
 
@@ -165,7 +166,7 @@ fn singles(values: &[f64], beside: impl Fn(usize) -> u32) -> Vec<Single> {
         word: AtomicU32::new(0),
         beside: AtomicU32::new(beside(at)),
     };
-    values.iter().enumerate().map(cell).collect()
+    collected(values.iter().enumerate().map(cell))
 }
 
 /// Parameters of one number each, with the weight beside it: what it takes to regularise costs no second way to memory.
@@ -435,8 +436,8 @@ impl Wide {
     pub(crate) fn new(values: &[f64], width: usize, weights: &[f32]) -> Wide {
         Wide {
             width,
-            values: values.iter().map(|value| AtomicU64::new(value.to_bits())).collect(),
-            heads: (0..values.len() / width.max(1)).map(|_| Head::default()).collect(),
+            values: collected(values.iter().map(|value| AtomicU64::new(value.to_bits()))),
+            heads: collected((0..values.len() / width.max(1)).map(|_| Head::default())),
             weights: weights.to_vec(),
         }
     }

@@ -6,6 +6,7 @@
 
 use super::source::NEVER;
 use crate::data::Rows;
+use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
 
 /// A plan for every lap of a cycle.
@@ -28,7 +29,7 @@ impl Cycle {
     pub(crate) fn of<V: crate::data::Value>(plan: &Plan, rows: &Rows<'_, V>) -> Cycle {
         let transactions = plan.transactions;
         let mut annotations = plan.annotations.clone();
-        let mut writers = vec![0; plan.parameters as usize];
+        let mut writers = zeros(plan.parameters as usize);
         let mut readers = Vec::new();
         // What is meant by version 0 in a lap.
         let before = |writer: u32| if writer == 0 { NEVER } else { writer.wrapping_sub(transactions) };
@@ -47,7 +48,7 @@ impl Cycle {
                 }
             }
             Annotations::General { reads_at, reads, writes_at, writes } => {
-                readers = vec![0; plan.parameters as usize];
+                readers = zeros(plan.parameters as usize);
                 for at in 0..transactions as usize {
                     for op in &reads[reads_at[at] as usize..reads_at[at + 1] as usize] {
                         readers[op.parameter as usize] += 1;

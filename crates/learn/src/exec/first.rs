@@ -3,6 +3,7 @@
 
 use super::run::Worker;
 use crate::data::Dataset;
+use crate::memory::collected;
 use crate::plan::{Annotations, Plan, ReadOp, WriteOp};
 use crate::task::{Rule, Task};
 use std::ops::Range;
@@ -27,7 +28,7 @@ pub(crate) struct General {
 }
 
 fn zeros(length: usize) -> Vec<AtomicU32> {
-    (0..length).map(|_| AtomicU32::new(0)).collect()
+    collected((0..length).map(|_| AtomicU32::new(0)))
 }
 
 impl FirstEpoch {

@@ -37,6 +37,7 @@ pub use stream::{Stream, StreamBatch};
 pub use train::{After, train};
 
 use crate::data::{Dataset, Rows, Value};
+use crate::memory::{collected, zeros};
 use crate::plan::{Plan, PlanMismatch};
 use crate::task::{Rule, Sets, Task};
 use std::cell::OnceCell;
@@ -54,7 +55,7 @@ pub struct Model {
 impl Model {
     /// All zeros, for data with this many features.
     pub fn zeros<T: Task>(task: &T, features: u32) -> Model {
-        Model { parameters: vec![0.0; task.parameters(features) as usize * task.width()], intercept: 0.0 }
+        Model { parameters: zeros(task.parameters(features) as usize * task.width()), intercept: 0.0 }
     }
 }
 
@@ -76,7 +77,7 @@ impl EpochEnd<'_> {
     /// The model as it is now. Copied when first asked for, so that whoever does not look pays nothing.
     pub fn model(&self) -> &Model {
         self.model.get_or_init(|| {
-            let mut parameters = vec![0.0; self.parameters];
+            let mut parameters = zeros(self.parameters);
             (self.export)(&mut parameters);
             Model { parameters, intercept: self.intercept }
         })
@@ -174,7 +175,7 @@ fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>) 
     let degrees = match task.rule() {
         Rule::Features => data.degrees(),
         Rule::Own(_) => {
-            let mut degrees = vec![0_u32; task.parameters(data.width()) as usize];
+            let mut degrees: Vec<u32> = zeros(task.parameters(data.width()) as usize);
             let mut sets = Sets::default();
             for row in 0..data.len() {
                 sets.reads.clear();
@@ -186,5 +187,5 @@ fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>) 
             degrees
         }
     };
-    degrees.into_iter().map(|degree| 1.0 / degree.max(1) as f32).collect()
+    collected(degrees.into_iter().map(|degree| 1.0 / degree.max(1) as f32))
 }

@@ -6,6 +6,7 @@ use super::options::{Epoch, Mode, Options, Steps};
 use super::prefetch::prefetch;
 use super::run::room;
 use crate::data::{Rows, Value};
+use crate::memory::collected;
 use crate::task::{Rule, Sets, Step, Task};
 use std::collections::VecDeque;
 
@@ -44,7 +45,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             rows,
             order,
             weights,
-            values: values.to_vec(),
+            values: collected(values.iter().copied()),
             intercept,
             steps: Steps::new(options, rows.labels.len() as u32),
             mode: options.mode,

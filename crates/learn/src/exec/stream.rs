@@ -10,6 +10,7 @@ use super::run::{Executor, Lap, Run, Worker, on_threads};
 use super::source::{Alone, CompactSource, GeneralSource};
 use super::{Model, TrainError};
 use crate::data::{Dataset, Rows, Value};
+use crate::memory::zeros;
 use crate::plan::{Annotations, Stitched};
 use crate::task::{Rule, Task};
 use crate::with_rows;
@@ -187,7 +188,7 @@ impl Stream {
 
     /// The model, as it were if it settled now.
     pub fn model(&self) -> Model {
-        let mut parameters = vec![0.0; self.parameters];
+        let mut parameters = zeros(self.parameters);
         match &self.lanes {
             Lanes::Single(cells) => cells.export(&mut parameters),
             Lanes::Counted(cells) => cells.export(&mut parameters),

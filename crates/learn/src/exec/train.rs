@@ -15,6 +15,7 @@ use super::serial::Serial;
 use super::source::{Alone, CompactSource, GeneralSource};
 use super::{EpochEnd, Model, Report, TrainError, WorkerReport, weights};
 use crate::data::{Dataset, Rows, Value};
+use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
 use crate::task::Task;
 use crate::with_rows;
@@ -375,7 +376,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 self.end(&|out| cells.export(out), parameters, state.intercept);
             }
         }
-        state.parameters = vec![0.0; parameters];
+        state.parameters = zeros(parameters);
         cells.export(&mut state.parameters);
         Ok(workers)
     }

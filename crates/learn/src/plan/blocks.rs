@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::thread;
 
 use crate::data::Dataset;
+use crate::memory::zeros;
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
 use crate::plan::{Annotations, BatchTooLong, Plan, replace_all};
@@ -57,7 +58,7 @@ struct Touched {
 }
 
 fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
-    let mut versions = vec![0_u32; data.entries()];
+    let mut versions: Vec<u32> = zeros(data.entries());
     let mut rest = &mut versions[..];
     let touched: Vec<Touched> = thread::scope(|scope| {
         let mut workers = Vec::with_capacity(blocks.len());
@@ -84,7 +85,7 @@ fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
 /// Numbers of transactions are those of the whole plan, so only first touches are left to be stitched. The first block
 /// needs none (`stitched`): what was there before it is version 0.
 fn plan_block(data: &Dataset<'_>, rows: Range<usize>, versions: &mut [u32], stitched: bool) -> Touched {
-    let mut last = vec![0_u32; data.width() as usize];
+    let mut last: Vec<u32> = zeros(data.width() as usize);
     let mut first = Vec::new();
     let from = data.offsets()[rows.start] as usize;
     for row in rows {

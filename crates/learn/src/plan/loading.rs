@@ -1,6 +1,7 @@
 //! Planning while something else touches the data anyway: while a reader parses it. Specification: 3.2.
 
 use crate::data::Dataset;
+use crate::memory;
 use crate::plan::{Annotations, Plan, PlanMismatch, replace_all};
 use crate::task::Rule;
 
@@ -24,7 +25,9 @@ impl Planner {
 
     /// One with room for this many entries and features: saves growing where they are known.
     pub fn with_capacity(entries: usize, features: u32) -> Planner {
-        Planner { last: vec![0; features as usize], versions: Vec::with_capacity(entries), rows: 0 }
+        let mut versions = Vec::new();
+        memory::reserve(&mut versions, entries);
+        Planner { last: memory::zeros(features as usize), versions, rows: 0 }
     }
 
     /// Plans the next row: its features, each once.
@@ -36,7 +39,7 @@ impl Planner {
         assert!(self.rows < u32::MAX, "a data set has fewer rows than 32 bits can number");
         self.rows += 1;
         let (last, transaction) = (&mut self.last, self.rows);
-        self.versions.reserve(features.len());
+        memory::reserve(&mut self.versions, features.len());
         for &feature in features {
             let feature = feature as usize;
             if feature >= last.len() {
@@ -59,7 +62,7 @@ impl Planner {
         {
             grow(&mut self.last, highest as usize);
         }
-        self.versions.reserve(features.len());
+        memory::reserve(&mut self.versions, features.len());
         for ends in offsets.windows(2) {
             self.rows += 1;
             let versions = &mut self.versions;
@@ -96,7 +99,9 @@ impl Planner {
 /// Doubling, so that growing costs a constant for each feature, whatever order features come in.
 #[cold]
 fn grow(last: &mut Vec<u32>, feature: usize) {
-    last.resize((feature + 1).next_power_of_two(), 0);
+    let length = (feature + 1).next_power_of_two();
+    memory::reserve(last, length - last.len());
+    last.resize(length, 0);
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
 use crate::exec::prefetch::prefetch;
+use crate::memory;
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 
@@ -90,8 +91,9 @@ impl Plan {
 
     /// The compact plan under [`Rule::Features`].
     pub fn compact(data: &Dataset<'_>) -> Plan {
-        let mut last = vec![0_u32; data.width() as usize];
-        let mut versions = Vec::with_capacity(data.entries());
+        let mut last = memory::zeros(data.width() as usize);
+        let mut versions = Vec::new();
+        memory::reserve(&mut versions, data.entries());
         for row in 0..data.len() {
             replace_all(&mut last, row as u32 + 1, data.range(row), data.features(), |_, version| {
                 versions.push(version);
@@ -103,8 +105,8 @@ impl Plan {
     /// The plan in the general form, for any rule: the reference that the compact one is held to.
     pub fn general<T: Task>(task: &T, data: &Dataset<'_>) -> Plan {
         let parameters = task.parameters(data.width());
-        let mut last = vec![0_u32; parameters as usize];
-        let mut readers = vec![0_u32; parameters as usize];
+        let mut last: Vec<u32> = memory::zeros(parameters as usize);
+        let mut readers: Vec<u32> = memory::zeros(parameters as usize);
         let (mut reads_at, mut writes_at) = (vec![0], vec![0]);
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut sets = Sets::default();

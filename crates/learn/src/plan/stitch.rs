@@ -10,6 +10,7 @@
 //! O(first touches), and runs far ahead of the execution.
 
 use crate::exec::prefetch::prefetch;
+use crate::memory::zeros;
 use crate::plan::batch::{PlannedBatch, Seams};
 use crate::plan::{AHEAD, Annotations, Plan};
 
@@ -87,12 +88,7 @@ pub struct Stitcher {
 impl Stitcher {
     /// For blocks planned under the rule of this number ([`crate::Rule::id`]), over this many parameters.
     pub fn new(rule: u32, parameters: u32) -> Stitcher {
-        Stitcher {
-            rule,
-            base: 0,
-            writers: vec![0; parameters as usize],
-            readers: vec![0; parameters as usize],
-        }
+        Stitcher { rule, base: 0, writers: zeros(parameters as usize), readers: zeros(parameters as usize) }
     }
 
     /// Transactions of all blocks so far.

@@ -1,0 +1,72 @@
+//! Large arrays that are read and written all over, in pages as large as the system has.
+//!
+//! Where a sample's features lie nobody chooses, so nearly every one of them is in another page; of small pages there are
+//! more than a processor knows the places of, and looking one up takes it as long as reading the number itself. Linux gives
+//! pages of two megabytes to those that ask, and clears them faster.
+
+/// Arrays below this are left as they are: too small to be worth pages that they do not fill.
+const WORTH_ASKING: usize = 4 << 20;
+
+/// So many zeros (of numbers; what [`Default`] gives of other types).
+pub(crate) fn zeros<T: Clone + Default>(length: usize) -> Vec<T> {
+    // Not written to before it is asked for: it comes from the system as zeros.
+    let zeros = vec![T::default(); length];
+    ask_for_large_pages(&zeros);
+    zeros
+}
+
+/// All items, in their order.
+pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    reserve(&mut all, items.len());
+    all.extend(items);
+    all
+}
+
+/// Makes room for so many more.
+#[inline]
+pub(crate) fn reserve<T>(array: &mut Vec<T>, more: usize) {
+    if array.capacity() - array.len() < more {
+        array.reserve(more);
+        ask_for_large_pages(array);
+    }
+}
+
+/// Changes nothing but speed.
+fn ask_for_large_pages<T>(array: &Vec<T>) {
+    let bytes = array.capacity() * size_of::<T>();
+    if bytes < WORTH_ASKING {
+        return;
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let page = rustix::param::page_size();
+        let start = array.as_ptr() as usize / page * page;
+        let end = (array.as_ptr() as usize + bytes).next_multiple_of(page);
+        // SAFETY: the advice leaves the contents of memory as they are, whoever has it; and the pages are there, since each has
+        // at least a byte of the array.
+        #[allow(unsafe_code)]
+        let asked =
+            unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxHugepage) };
+        // A system without such pages says no.
+        let _ = asked;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_hold_what_was_asked_for_whatever_their_size() {
+        for length in [0, 1, 1000, WORTH_ASKING / 4 + 1, 3 * WORTH_ASKING / 4 + 5] {
+            assert!(zeros::<u32>(length).iter().all(|&number| number == 0));
+            let mut counted = collected(0..length as u32);
+            reserve(&mut counted, 2 * length + 1);
+            assert!(counted.capacity() > 3 * length);
+            counted.push(7);
+            assert!(counted.iter().take(length).enumerate().all(|(at, &number)| number == at as u32));
+            assert_eq!((counted.len(), counted[length]), (length + 1, 7));
+        }
+    }
+}
