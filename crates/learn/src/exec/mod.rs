@@ -168,12 +168,12 @@ pub enum TrainError {
 }
 
 /// One over the number of samples that touch each parameter, if the task wants to know.
-fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>) -> Vec<f32> {
+fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>, threads: usize) -> Vec<f32> {
     if !task.weighted() {
         return Vec::new();
     }
     let degrees = match task.rule() {
-        Rule::Features => data.degrees(),
+        Rule::Features => data.degrees_by(threads),
         Rule::Own(_) => {
             let mut degrees: Vec<u32> = zeros(task.parameters(data.width()) as usize);
             let mut sets = Sets::default();

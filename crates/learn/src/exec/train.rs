@@ -54,7 +54,7 @@ pub fn train<T: Task>(
         plan.check(task, data)?;
     }
     with_rows!(data, rows => {
-        let weights = weights(task, data, &rows);
+        let weights = weights(task, data, &rows, options.threads.get());
         let pool = Pool::new(options.threads.get(), options.patience);
         let steps = Steps::new(options, data.len() as u32);
         let report = Report::default();
