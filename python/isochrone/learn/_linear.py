@@ -365,7 +365,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self._check_parameters()
         X, y = self._validate(X, y, reset=True)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes = np.unique(y)
+        codes = _codes(classes, y)
         kept = self.warm_start and np.array_equal(getattr(self, "classes_", []), classes)
         self.classes_ = classes
         if len(classes) < 2:
@@ -415,8 +416,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 raise ValueError("classes has 1 class only: a classifier needs two or more")
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes is {np.unique(classes)}, but the first call said {self.classes_}")
-        codes = np.searchsorted(self.classes_, y)
-        known = self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y
+        codes = _codes(self.classes_, y)
+        known = self.classes_[codes] == y
         if not np.all(known):
             raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
         fresh = self._start(len(self._positives()), X.shape[1], True)
@@ -654,6 +655,14 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
 
 def _is_classifier(estimator: Any) -> bool:
     return isinstance(estimator, ClassifierMixin)
+
+
+def _codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
+    """The place of each label among `classes`, which are sorted; any place for a label that is not there."""
+    if len(classes) == 2:
+        return np.asarray(y == classes[1], dtype=np.intp)
+    codes: NDArray[np.intp] = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return codes
 
 
 def _one_of(estimator: Any, name: str, allowed: tuple[Any, ...]) -> None:
