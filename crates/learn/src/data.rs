@@ -492,6 +492,11 @@ pub struct Rows<'a, V> {
 }
 
 impl<'a, V: Value> Rows<'a, V> {
+    /// Those of a data set, whose values these are.
+    pub fn of(data: &'a Dataset<'_>, values: &'a [V]) -> Rows<'a, V> {
+        Rows { offsets: data.offsets(), features: data.features(), values, labels: data.labels() }
+    }
+
     /// The entries of this row.
     #[inline(always)]
     pub fn range(&self, row: usize) -> std::ops::Range<usize> {
@@ -528,21 +533,11 @@ macro_rules! with_rows {
         let data = $data;
         match data.values() {
             $crate::Values::F32(values) => {
-                let $rows = $crate::Rows {
-                    offsets: data.offsets(),
-                    features: data.features(),
-                    values: &values[..],
-                    labels: data.labels(),
-                };
+                let $rows = $crate::Rows::of(data, values);
                 $body
             }
             $crate::Values::F64(values) => {
-                let $rows = $crate::Rows {
-                    offsets: data.offsets(),
-                    features: data.features(),
-                    values: &values[..],
-                    labels: data.labels(),
-                };
+                let $rows = $crate::Rows::of(data, values);
                 $body
             }
         }

@@ -213,7 +213,7 @@ impl Case {
 }
 
 fn rows_of<'a>(data: &'a Dataset<'_>) -> crate::Rows<'a, f64> {
-    crate::Rows { offsets: data.offsets(), features: data.features(), values: &[], labels: data.labels() }
+    crate::Rows::of(data, &[])
 }
 
 /// The first reads and writes x, the second reads it, the third writes it without reading: it has to wait for the second, and

@@ -219,7 +219,7 @@ proptest! {
                 let data = &data;
                 scope.spawn(move || {
                     for row in (worker..data.len()).step_by(threads) {
-                        let rows = crate::Rows { offsets: data.offsets(), features: data.features(), values: &[0.0], labels: data.labels() };
+                        let rows = Rows::of(data, &[0.0]);
                         let place = source.place(&rows, row as u32, row);
                         let ops = source.ops(&place, &[], 0);
                         let version = row as u32 + 1;
@@ -266,7 +266,7 @@ fn pair() -> Dataset<'static> {
 
 fn rows<'a>(data: &'a Dataset<'static>) -> Rows<'a, f64> {
     let Values::F64(values) = data.values() else { unreachable!("the data of these tests") };
-    Rows { offsets: data.offsets(), features: data.features(), values, labels: data.labels() }
+    Rows::of(data, values)
 }
 
 const IMPATIENT: Duration = Duration::from_millis(20);
