@@ -36,8 +36,8 @@ pub mod begin_response {
 pub struct Begun {
     /// Its name for Commit and Abort. It belongs to this node and this user, and is open until then, or for the keyspace's
     /// `time_limit` (20 or 30 s by protocol unless the deployment says otherwise): the node keeps it alive in the client's
-    /// place, so that a client that vanishes holds up others no longer than that. If the node fails, the other nodes abort
-    /// it when they have not heard of it for the protocol's heartbeat time.
+    /// place. It is aborted where the connection that it was begun on closes first. If the node fails, the other nodes abort it
+    /// when they have not heard of it for the protocol's heartbeat time.
     #[prost(bytes = "bytes", tag = "1")]
     pub txn: ::prost::bytes::Bytes,
     /// What was read, in the order asked for. Reads need not be of one moment, nor the latest: where they are not, the

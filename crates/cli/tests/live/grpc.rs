@@ -3,12 +3,14 @@
 use super::processes::{self, Addresses, Process, TOKEN, isochrone, nodes, page, until};
 use super::resp::Reply as Resp;
 use isochrone_client::{Client, Code, Error, Keys, Keyspace, Outcome, Reason, Reply, Written};
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ACCOUNTS: u64 = 10;
 const BEGIN: i64 = 100;
@@ -365,6 +367,61 @@ fn a_transaction_is_open_for_as_long_as_the_keyspace_says() {
             .await;
         assert!(matches!(outcome, Ok(Outcome::Committed { tries: 2, .. })), "{outcome:?}");
         assert_eq!(bank.get("slow").await.expect("it serves").as_deref(), Some(&b"2"[..]));
+    });
+}
+
+#[test]
+fn what_a_client_has_begun_ends_with_its_connection() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let three = nodes(3);
+    let file = deployment(folder.path(), &three, "2pc", "");
+    let text = std::fs::read_to_string(&file).expect("its own file");
+    // Longer than anybody here waits.
+    let long = "replication = 3\nparameters = { time_limit = \"10m\" }";
+    std::fs::write(&file, text.replacen("replication = 3", long, 1)).expect("a writable folder");
+    let _processes: Vec<Process> = (0..3).map(|index| processes::node(&file, index, folder.path())).collect();
+    let open = || {
+        let metrics = page(three[0].http, "/metrics").expect("it serves");
+        metrics.lines().find_map(|line| line.strip_prefix("isochrone_grpc_transactions_open ")?.parse().ok())
+    };
+    // A connection ends only while its client's runtime runs.
+    let until_open = async |count: u64| {
+        let start = Instant::now();
+        while open() != Some(count) {
+            assert!(start.elapsed() < processes::PATIENCE, "{:?} are open, not {count}", open());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    wait(async {
+        let stays = client(&three, 0).await.keyspace("bank");
+        let kept = stays.transaction().read(["kept"]).write(["kept"]).run(async |txn| {
+            until_open(1).await;
+            // Another begins beside it, and vanishes before it says how it is to end.
+            let vanishes = client(&three, 0).await.keyspace("bank");
+            let begun = Cell::new(false);
+            {
+                let left = vanishes.transaction().read(["left"]).write(["left"]).run(async |_| {
+                    until_open(2).await;
+                    begun.set(true);
+                    std::future::pending::<Result<(), Error>>().await
+                });
+                let mut left = std::pin::pin!(left);
+                std::future::poll_fn(|context| match left.as_mut().poll(context) {
+                    Poll::Ready(ended) => panic!("{ended:?}"),
+                    Poll::Pending if begun.get() => Poll::Ready(()),
+                    Poll::Pending => Poll::Pending,
+                })
+                .await;
+            }
+            drop(vanishes);
+            until_open(1).await;
+            txn.put("kept", "1")
+        });
+        let kept = kept.await;
+        assert!(matches!(kept, Ok(Outcome::Committed { tries: 1, .. })), "{kept:?}");
+        let after = async |txn: &mut isochrone_client::Txn| txn.put("left", "1");
+        let after = stays.transaction().read(["left"]).write(["left"]).run(after).await;
+        assert!(matches!(after, Ok(Outcome::Committed { tries: 1, .. })), "{after:?}");
     });
 }
 

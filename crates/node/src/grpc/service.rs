@@ -1,6 +1,7 @@
 //! Messages to calls, answers to messages.
 
 use super::guard::User;
+use super::socket::Peer;
 use super::value;
 use crate::gateway::Abort;
 use crate::limits::Limits;
@@ -122,10 +123,12 @@ fn strange() -> Status {
 #[async_trait]
 impl Isochrone for Service {
     async fn begin(&self, request: Request<BeginRequest>) -> Result<Response<BeginResponse>, Status> {
+        // Without a peer (there is always one), a transaction would end by its time alone.
+        let on = request.extensions().get::<Peer>().map(|peer| peer.connection.clone()).unwrap_or_default();
         let (user, BeginRequest { keyspace, reads, writes }) = open(request)?;
         let (reads, writes) = (self.blobs(&reads)?, self.blobs(&writes)?);
         use begin_response::Outcome;
-        let (outcome, word) = match self.call(Ask::Begin { user, keyspace, reads, writes }).await? {
+        let (outcome, word) = match self.call(Ask::Begin { user, on, keyspace, reads, writes }).await? {
             Said::Begun { txn, reads } => {
                 (Outcome::Begun(Begun { txn: name(txn), reads: shown(reads) }), "begun")
             }

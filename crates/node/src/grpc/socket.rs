@@ -1,6 +1,7 @@
 //! One connection of a gRPC client.
 
 use crate::metrics::NodeMetrics;
+use crate::reactor::calls::Connection;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -23,11 +24,13 @@ pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Whether somebody has logged in on it.
     pub(super) known: Arc<AtomicBool>,
+    /// As the loop knows it.
+    pub(super) connection: Connection,
 }
 
 impl Peer {
     pub(super) fn new(address: IpAddr) -> Peer {
-        Peer { address, known: Arc::default() }
+        Peer { address, known: Arc::default(), connection: Connection::default() }
     }
 }
 
@@ -75,6 +78,14 @@ impl Socket {
 
     fn new(stream: Stream, peer: Peer, grace: Duration, seat: Seat) -> Socket {
         Socket { stream, peer, grace: Some(Box::pin(tokio::time::sleep(grace))), _seat: seat }
+    }
+}
+
+/// The server drops a connection's socket when it has ended, in whichever way: closed by the client, broken, silent for
+/// too long.
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.peer.connection.close();
     }
 }
 

@@ -6,7 +6,7 @@ use crate::background::Background;
 use crate::gateway::Abort;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
-use crate::reactor::calls::{Answer, Ask, Call, Line, Refusal, Said, Token, Why};
+use crate::reactor::calls::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 use isochrone_core::Blob;
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
 use isochrone_proto::v1::{self, begin_response, commit_response};
@@ -92,7 +92,7 @@ fn page(metrics: &NodeMetrics) -> String {
 fn a_transaction_goes_from_call_to_call() {
     let answer = |ask| {
         Some(login(ask).unwrap_or_else(|ask| match ask {
-            Ask::Begin { user, keyspace, reads, writes } => {
+            Ask::Begin { user, keyspace, reads, writes, .. } => {
                 assert_eq!((&*user, keyspace.as_str()), ("default", "bank"));
                 assert_eq!((reads, writes), (vec![Blob::from("a")], vec![Blob::from("b")]));
                 let txn = Token { life: 7, number: 9 };
@@ -159,6 +159,38 @@ fn a_transaction_goes_from_call_to_call() {
     }
     assert!(page.contains("isochrone_grpc_calls_in_flight 0\n"), "{page}");
     drop(server);
+}
+
+#[test]
+fn a_transaction_knows_when_its_connection_is_gone() {
+    let (begun, connections) = std::sync::mpsc::channel();
+    let answer = move |ask| {
+        Some(login(ask).unwrap_or_else(|ask| match ask {
+            Ask::Begin { on, .. } => {
+                begun.send(on).unwrap();
+                Ok(Said::Begun { txn: Token { life: 7, number: 9 }, reads: Vec::new() })
+            }
+            _ => unreachable!("it only begins"),
+        }))
+    };
+    let (_server, _metrics, address) = served(Limits::default(), answer);
+    let begin = v1::BeginRequest { keyspace: "bank".into(), reads: Vec::new(), writes: vec!["b".into()] };
+    let [first, second] = [(); 2].map(|()| {
+        ask(&address, async |mut client| {
+            client.begin(begin.clone()).await.unwrap();
+            let own = connections.recv_timeout(Duration::from_secs(60)).unwrap();
+            client.begin(begin.clone()).await.unwrap();
+            let same = connections.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert!(!own.is_closed() && !same.is_closed());
+            [own, same]
+        })
+    });
+    // The connections have ended with their clients.
+    let start = std::time::Instant::now();
+    while !first.iter().chain(&second).all(Connection::is_closed) {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody has noticed");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

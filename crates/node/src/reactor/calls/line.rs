@@ -5,6 +5,7 @@ use bytes::Bytes;
 use isochrone_core::Blob;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use tokio::sync::oneshot;
 
@@ -27,6 +28,7 @@ pub(crate) enum Ask {
     },
     Begin {
         user: Arc<str>,
+        on: Connection,
         keyspace: String,
         reads: Vec<Blob>,
         writes: Vec<Blob>,
@@ -52,6 +54,22 @@ pub(crate) enum Ask {
 pub(crate) struct Token {
     pub life: u64,
     pub number: u64,
+}
+
+/// A connection that calls come on: what was begun on it does not outlive it.
+#[derive(Clone, Default)]
+pub(crate) struct Connection(Arc<AtomicBool>);
+
+impl Connection {
+    /// It has ended: nobody will be heard on it any more.
+    pub fn close(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// How a call ended.

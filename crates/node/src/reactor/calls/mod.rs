@@ -1,14 +1,14 @@
 //! Calls: what clients without a session ask of the shard, from other threads. The gRPC server makes them.
 //!
 //! A call comes through a bounded queue and gets one answer. Transactions that are open between two calls are listed
-//! here, with the user that began them, until they end or their time is over.
+//! here, with the user that began them and the connection, until they end, their time is over, or the connection closes.
 
 mod line;
 
-pub(crate) use line::{Answer, Ask, Call, Line, Refusal, Said, Token, Why};
+pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 
 use super::verifier::Asker;
-use super::{Origin, Reactor};
+use super::{Origin, Reactor, TICK};
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
 use crate::redis::acl::{DEFAULT, Verdict};
 use crate::redis::call::{self, After, Objection};
@@ -48,13 +48,14 @@ pub(crate) struct Calls {
 type Waiting = (Arc<str>, oneshot::Sender<Answer>);
 
 /// A transaction between two calls.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Open {
     txn: CommandId,
     of: ProcessId,
     /// The keyspace, as a place among all.
     keyspace: usize,
     user: Arc<str>,
+    on: Connection,
     since: Instant,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Pending {
 }
 
 enum Stage {
-    Begins(Arc<str>),
+    Begins(Arc<str>, Connection),
     Commits(u64, Open),
     Aborts,
     Executes(After),
@@ -79,12 +80,12 @@ impl Pending {
     /// Tells the caller that there was no answer in time. Whether the answer is wanted all the same: a transaction that
     /// begins late has to be ended.
     pub fn give_up(&mut self) -> bool {
-        let begins = matches!(self.stage, Stage::Begins(_));
+        let begins = matches!(self.stage, Stage::Begins(..));
         if let Some(answer) = self.answer.take() {
             const LATE: &str = "no answer in time";
             // Whoever is gone need not be told.
             let _ = answer.send(match &self.stage {
-                Stage::Begins(_) => Err(Refusal::new(
+                Stage::Begins(..) => Err(Refusal::new(
                     Why::TryAgain,
                     format!("{LATE}: a partition may be cut off or have no majority"),
                 )),
@@ -152,7 +153,7 @@ impl Reactor {
             let Ok(Call { ask, answer }) = self.calls.queue.try_recv() else { break };
             self.take_call(ask, answer, now);
         }
-        if now >= self.calls.swept + Span::from_secs(1) {
+        if now >= self.calls.swept + TICK {
             self.calls.swept = now;
             self.sweep_open(now);
         }
@@ -161,9 +162,9 @@ impl Reactor {
     fn take_call(&mut self, ask: Ask, answer: oneshot::Sender<Answer>, now: Instant) {
         let taken = match ask {
             Ask::Login { named, from } => return self.login(named, from, answer),
-            Ask::Begin { user, keyspace, reads, writes } => {
+            Ask::Begin { user, on, keyspace, reads, writes } => {
                 self.begin(&user, &keyspace, reads, writes).map(|(keyspace, of, transaction)| {
-                    (keyspace, of, Work::Transact(transaction), Stage::Begins(user))
+                    (keyspace, of, Work::Transact(transaction), Stage::Begins(user, on))
                 })
             }
             Ask::Commit { user, txn, updates } => self.commit(&user, txn, updates),
@@ -312,8 +313,9 @@ impl Reactor {
             (Stage::Executes(after), Outcome::Done(response)) => {
                 (Ok(Said::Replied(after.reply(response, &mut self.clients.hub, now))), None)
             }
-            (Stage::Begins(user), Outcome::Transaction(step)) => {
-                let open = |txn| Open { txn, of: pending.of, keyspace: pending.keyspace, user, since: now };
+            (Stage::Begins(user, on), Outcome::Transaction(step)) => {
+                let (of, keyspace) = (pending.of, pending.keyspace);
+                let open = |txn| Open { txn, of, keyspace, user, on, since: now };
                 self.begun(*step, open)
             }
             (Stage::Commits(number, open), Outcome::Transaction(step)) => {
@@ -377,11 +379,13 @@ impl Reactor {
         let _ = self.shard.transact(open.of, ticket, Transaction::Abort { txn: open.txn });
     }
 
-    /// Ends the transactions whose time is over.
+    /// Ends the transactions whose time is over, and those whose client has gone.
     fn sweep_open(&mut self, now: Instant) {
         let limits = &self.calls.time_limits;
-        let over =
-            |open: &Open| now.since(open.since) >= limits.get(open.keyspace).copied().unwrap_or_default();
+        let over = |open: &Open| {
+            let limit = limits.get(open.keyspace).copied().unwrap_or_default();
+            open.on.is_closed() || now.since(open.since) >= limit
+        };
         let late: Vec<_> =
             self.calls.open.iter().filter(|(_, open)| over(open)).map(|(number, _)| *number).collect();
         for number in late {
