@@ -160,27 +160,33 @@ async fn who(
 ) -> Result<Arc<str>, Refusal> {
     let shown = shown.map(http::HeaderValue::as_bytes);
     let print = fingerprint(shown.unwrap_or_default());
-    {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&print) {
-            Some((user, since)) if since.elapsed() < REMEMBERED => return Ok(Arc::clone(user)),
-            Some(_) => drop(known.remove(&print)),
-            None => {}
+    let remembered = known.lock().unwrap_or_else(PoisonError::into_inner).get(&print).cloned();
+    let user = match remembered {
+        Some((user, since)) if since.elapsed() < REMEMBERED => user,
+        _ => {
+            let named = shown.map(credentials).transpose()?;
+            let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
+            let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
+            let said = line.send(Ask::Login { named, from })?.await.map_err(|_| gone())?;
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let user = match said {
+                Ok(Said::User(user)) => user,
+                refused => {
+                    known.remove(&print);
+                    return Err(refused.err().unwrap_or_else(gone));
+                }
+            };
+            if known.len() >= REMEMBERED_MOST {
+                known.clear();
+            }
+            known.insert(print, (Arc::clone(&user), Instant::now()));
+            user
         }
-    }
-    let named = shown.map(credentials).transpose()?;
-    let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
-    let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
-    let said = line.send(Ask::Login { named, from })?.await.map_err(|_| gone())??;
-    let Said::User(user) = said else { return Err(gone()) };
+    };
+    // Whoever is remembered from another connection has logged in on this one too.
     if let Some(peer) = peer {
         peer.known.store(true, Relaxed);
     }
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.len() >= REMEMBERED_MOST {
-        known.clear();
-    }
-    known.insert(print, (Arc::clone(&user), Instant::now()));
     Ok(user)
 }
 

@@ -245,6 +245,40 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
 }
 
 #[test]
+fn whoever_is_remembered_from_another_connection_has_logged_in() {
+    let (begun, connections) = std::sync::mpsc::channel();
+    let login_time = isochrone_core::Span::from_millis(50);
+    let (_server, _metrics, address) = served(Limits { login_time, ..Limits::default() }, move |ask| {
+        Some(login(ask).unwrap_or_else(|ask| match ask {
+            Ask::Begin { on, .. } => {
+                begun.send(on).unwrap();
+                Ok(Said::Begun { txn: Token { life: 7, number: 9 }, reads: Vec::new() })
+            }
+            _ => unreachable!("it only begins"),
+        }))
+    });
+    let begin = v1::BeginRequest { keyspace: "bank".into(), reads: Vec::new(), writes: vec!["b".into()] };
+    ask(&address, async |mut first| {
+        first.begin(begin.clone()).await.unwrap();
+        let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
+        let mut second = IsochroneClient::new(channel);
+        second.begin(begin.clone()).await.unwrap();
+        // One that came after them has been cut off, so the time of both is over.
+        let address = address.trim_start_matches("http://").to_owned();
+        let silent = tokio::task::spawn_blocking(move || {
+            let mut silent = std::net::TcpStream::connect(address).unwrap();
+            silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            // Its end, in whichever way.
+            let _ = std::io::Read::read_to_end(&mut silent, &mut Vec::new());
+        });
+        silent.await.unwrap();
+        for connection in connections.try_iter() {
+            assert!(!connection.is_closed(), "a connection on which somebody had logged in was closed");
+        }
+    });
+}
+
+#[test]
 fn whoever_does_not_log_in_is_not_waited_for() {
     let login_time = isochrone_core::Span::from_millis(50);
     let limits = Limits { login_time, clients: 1, ..Limits::default() };
