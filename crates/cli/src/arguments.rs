@@ -253,15 +253,18 @@ pub struct Sim {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s"
+    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nTransactions (retwis, ycsbt, smallbank, bank, ledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens,\na client has one connection and one transaction under way, and what is aborted is counted and not tried again."
 )]
 pub struct Bench {
     /// A deployment whose nodes are running: clients are spread over its regions
     #[arg(required_unless_present = "endpoint", conflicts_with = "endpoint")]
     pub file: Option<PathBuf>,
-    /// A Redis endpoint, ours or any other; may be given several times
+    /// A Redis endpoint, ours or any other; for transactions a gRPC endpoint; may be given several times
     #[arg(long, value_name = "HOST:PORT")]
     pub endpoint: Vec<String>,
+    /// The keyspace of transactions [default: the file's only one, or main]
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
     /// What clients do
     #[arg(long, value_name = "NAME", default_value = "ycsb-a")]
     pub workload: String,
@@ -271,7 +274,7 @@ pub struct Bench {
     /// Requests under way on each connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub pipeline: u32,
-    /// Requests a second in all, as an open loop [default: closed loop]
+    /// Requests a second in all, as an open loop; of transactions at most so many [default: closed loop]
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
     /// Share of requests that go to one hot key, percent

@@ -16,6 +16,7 @@ mod redis;
 mod reproduce;
 mod sim;
 mod stop;
+mod transactions;
 mod up;
 
 use arguments::{Arguments, Verb};

@@ -104,6 +104,10 @@ pub enum Reason {
     HeartbeatLost,
     /// A partition could not be reached in time, or no node could.
     Unavailable,
+    /// A partition did not know of it.
+    Presumed,
+    /// It asked for a moment that a partition cannot serve: too far ahead, or too long ago.
+    OutOfTime,
     /// What it was found by has changed ([`Transaction::find`](crate::Transaction::find)).
     FoundChanged,
     /// Another one of the protocol's.
@@ -117,9 +121,9 @@ impl Reason {
             v1::Reason::StaleRead => Reason::StaleRead,
             v1::Reason::HeartbeatLost => Reason::HeartbeatLost,
             v1::Reason::Unavailable => Reason::Unavailable,
-            v1::Reason::Unspecified | v1::Reason::Client | v1::Reason::Presumed | v1::Reason::OutOfTime => {
-                Reason::Other
-            }
+            v1::Reason::Presumed => Reason::Presumed,
+            v1::Reason::OutOfTime => Reason::OutOfTime,
+            v1::Reason::Unspecified | v1::Reason::Client => Reason::Other,
         }
     }
 }
@@ -131,6 +135,8 @@ impl fmt::Display for Reason {
             Reason::StaleRead => "what it had read was not the latest",
             Reason::HeartbeatLost => "it was open for too long",
             Reason::Unavailable => "a partition or the nodes could not be reached",
+            Reason::Presumed => "a partition did not know of it",
+            Reason::OutOfTime => "it asked for a moment that a partition cannot serve",
             Reason::FoundChanged => "what it was found by changes",
             Reason::Other => "the protocol has aborted it",
         })

@@ -1,7 +1,9 @@
-//! `isochrone bench`: loads any Redis endpoint, or all gateways of a deployment, and prints what it measured.
+//! `isochrone bench`: loads any Redis endpoint, or all gateways of a deployment, and prints what it measured; with
+//! transactions the gRPC endpoints.
 
 mod engine;
 mod history;
+pub(crate) mod transactions;
 mod wire;
 
 use crate::arguments::{Bench, Format};
@@ -33,25 +35,31 @@ struct Report {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
-    let mut workload = Workload::named(&arguments.workload)?;
-    workload.conflict = arguments.conflict.unwrap_or(0);
-    workload.records = arguments.records.unwrap_or(workload.records).max(1);
-    workload.value_size = arguments.value_size.unwrap_or(workload.value_size);
-    if arguments.history.is_some() {
-        // What an earlier run left would look like values that nobody wrote.
-        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-        workload.prefix = format!("run{}:", since_1970.as_millis());
-    }
     if arguments.clients == 0 || arguments.pipeline == 0 {
         bail!(
             "--clients and --pipeline count from 1: without a request under way there is nothing to measure"
         );
     }
+    let mut workload = match Workload::named(&arguments.workload) {
+        Ok(workload) => workload,
+        Err(unknown) => match isochrone_workload::transactions::Workload::named(&arguments.workload) {
+            Ok(workload) => return transactions::bench(&arguments, workload),
+            Err(other) => bail!(Usage(format!("{unknown}; {other}"))),
+        },
+    };
+    if arguments.keyspace.is_some() {
+        bail!(Usage("--keyspace is for transactions; a Redis endpoint serves one keyspace".to_owned()));
+    }
+    workload.conflict = arguments.conflict.unwrap_or(0);
+    workload.records = arguments.records.unwrap_or(workload.records).max(1);
+    workload.value_size = arguments.value_size.unwrap_or(workload.value_size);
+    if arguments.history.is_some() {
+        workload.prefix = own_prefix()?;
+    }
     let targets = Targets::of(&arguments)?;
-    let pace = match arguments.rate {
+    let pace = match rate(&arguments)? {
         None => Pace::Closed { think: Span::ZERO },
-        Some(rate) if rate > 0.0 => Pace::Open { rate: rate / f64::from(arguments.clients) },
-        Some(rate) => bail!(Usage(format!("--rate {rate}: a rate is requests a second, above 0"))),
+        Some(rate) => Pace::Open { rate: rate / f64::from(arguments.clients) },
     };
     let load = Load {
         endpoints: targets.endpoints.clone(),
@@ -61,10 +69,7 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         workload,
         duration: arguments.duration,
         seed: arguments.seed,
-        auth: arguments.auth.as_deref().map(|pair| match pair.split_once(':') {
-            Some((user, password)) => (user.to_owned(), password.to_owned()),
-            None => ("default".to_owned(), pair.to_owned()),
-        }),
+        auth: auth(&arguments),
         reconnect: arguments.reconnect,
     };
     let batches: Vec<_> = load.workload.load().collect();
@@ -110,6 +115,30 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         bail!("nothing was answered within the measured part of the run");
     }
     Ok(if report.errors == 0 { Status::Held } else { Status::Failed })
+}
+
+/// The requests a second that were asked for, of all clients.
+fn rate(arguments: &Bench) -> Result<Option<f64>, Usage> {
+    match arguments.rate {
+        Some(rate) if rate.is_nan() || rate <= 0.0 => {
+            Err(Usage(format!("--rate {rate}: a rate is requests a second, above 0")))
+        }
+        rate => Ok(rate),
+    }
+}
+
+/// User and password.
+fn auth(arguments: &Bench) -> Option<(String, String)> {
+    arguments.auth.as_deref().map(|pair| match pair.split_once(':') {
+        Some((user, password)) => (user.to_owned(), password.to_owned()),
+        None => ("default".to_owned(), pair.to_owned()),
+    })
+}
+
+/// Stands before the keys of a run whose history is kept: what an earlier run left would look like values that nobody wrote.
+fn own_prefix() -> anyhow::Result<String> {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    Ok(format!("run{}:", since_1970.as_millis()))
 }
 
 struct Targets {
@@ -187,7 +216,7 @@ fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured)
         clients: arguments.clients,
         pipeline: arguments.pipeline,
         operations,
-        throughput_per_second: rate(operations, window),
+        throughput_per_second: per_second(operations, window),
         errors,
         unknown,
         first_error,
@@ -195,6 +224,6 @@ fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured)
     }
 }
 
-fn rate(operations: u64, window: Window) -> f64 {
+fn per_second(operations: u64, window: Window) -> f64 {
     (operations as f64 / window.length().as_secs_f64() * 10.0).round() / 10.0
 }

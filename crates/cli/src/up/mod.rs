@@ -6,6 +6,8 @@ mod keys;
 mod plain;
 mod screen;
 mod table;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use crate::arguments::{Format, Up};

@@ -29,6 +29,7 @@ fn near(folder: &Path) -> PathBuf {
 struct Up {
     process: Process,
     doors: Vec<SocketAddr>,
+    grpc: Vec<String>,
     start: Instant,
 }
 
@@ -43,7 +44,8 @@ fn up(folder: &Path, more: &[&str]) -> Up {
     let regions = ready["regions"].as_array().expect("a list");
     assert_eq!(regions.iter().map(|region| region["region"].as_str().unwrap()).collect::<Vec<_>>(), REGIONS);
     let doors = regions.iter().map(|region| region["redis"].as_str().unwrap().parse().unwrap()).collect();
-    Up { process, doors, start }
+    let grpc = regions.iter().map(|region| region["grpc"].as_str().unwrap().to_owned()).collect();
+    Up { process, doors, grpc, start }
 }
 
 fn ask(client: &mut Client, words: &[&str]) -> Reply {
@@ -53,7 +55,7 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
 #[test]
 fn every_region_serves_what_any_has_written() {
     let folder = tempfile::tempdir().unwrap();
-    let Up { mut process, doors, start } = up(folder.path(), &["--for", "3s"]);
+    let Up { mut process, doors, start, .. } = up(folder.path(), &["--for", "3s"]);
     let mut clients: Vec<_> = doors.iter().map(|door| client(*door)).collect();
     for index in 0..clients.len() {
         let (key, value) = (format!("city:{index}"), format!("Lisbon {index}"));
@@ -81,6 +83,51 @@ fn every_region_serves_what_any_has_written() {
         assert!(floor > 3.9 && row["p99_ms"].as_f64().unwrap() >= floor * 0.95, "{row}");
         assert!(p50 > 0.0, "{row}");
     }
+    assert_eq!(process.end(), Some(0));
+}
+
+#[test]
+fn transactions_are_measured_and_their_history_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let Up { mut process, grpc, .. } = up(folder.path(), &["--protocol", "carousel-fast"]);
+    let history = folder.path().join("history.jsonl").to_str().unwrap().to_owned();
+    let endpoints: Vec<&str> = grpc.iter().flat_map(|door| ["--endpoint", door]).collect();
+    let words = ["bench", "--workload", "bank", "--clients", "6", "--duration", "1s", "--format", "json"];
+    let (status, out, err) = outcome([&words[..], &["--history", &history], &endpoints].concat());
+    assert_eq!(status, 0, "{out}\n{err}");
+    let measured: Value = serde_json::from_str(&out).expect("JSON");
+    let count = |value: &Value| value.as_u64().expect("a count");
+    assert!(count(&measured["committed"]) > 20, "{measured}");
+    assert_eq!((&measured["unknown"], &measured["refused"]), (&0.into(), &0.into()), "{measured}");
+    assert_eq!(measured["broken"], Value::Array(Vec::new()), "{measured}");
+    let regions = measured["regions"].as_array().unwrap();
+    let named: Vec<_> = regions.iter().map(|region| region["name"].as_str().unwrap()).collect();
+    assert_eq!(named, grpc);
+    let sum: u64 = regions.iter().map(|region| count(&region["committed"])).sum();
+    assert_eq!(
+        (sum, count(&measured["all"]["committed"])),
+        (count(&measured["committed"]), sum),
+        "{measured}"
+    );
+    let check = ["check", &history, "--model", "transactions", "--isolation", "strictly-serializable"];
+    let (status, out, err) = outcome(check);
+    assert_eq!(status, 0, "{out}\n{err}");
+
+    for (words, expected) in [
+        (&["--workload", "retwis", "--pipeline", "2"][..], "--conflict and --pipeline are for commands"),
+        (&["--workload", "retwis", "--records", "3"], "use at least 10"),
+        (&["--workload", "tpcc"], "there are retwis, ycsbt, smallbank, bank, ledger, txn-check"),
+        (&["--workload", "set", "--keyspace", "main"], "--keyspace is for transactions"),
+    ] {
+        let (status, out, err) = outcome([&["bench"][..], words, &endpoints].concat());
+        assert_eq!(status, 2, "{words:?}\n{out}\n{err}");
+        assert!(err.contains(expected), "{words:?}: {err}");
+    }
+    let nowhere = ["bench", "--workload", "retwis", "--keyspace", "other", "--duration", "1s"];
+    let (status, out, err) = outcome([&nowhere[..], &endpoints].concat());
+    assert_eq!(status, 1, "{out}\n{err}");
+    assert!(err.contains("there is no keyspace \"other\"; there is: main"), "{err}");
+    process.signal("TERM");
     assert_eq!(process.end(), Some(0));
 }
 

@@ -1,17 +1,17 @@
 //! Sessions of transactions as the clients of a simulated cluster: what they ask, and the history of what they saw.
 
 use super::figures::{End, Figures};
+use super::history::{History, Tried};
 use super::plan::{Kind, Plan};
 use super::workload::{Session, Workload};
 use crate::Window;
-use isochrone_check::transactions::{Access, Transaction, Transactions};
-use isochrone_check::{self as check, Value};
-use isochrone_core::{Blob, Instant, NodeId, Protocol, Random, Span, Ticket};
+use isochrone_check as check;
+use isochrone_check::transactions::Transactions;
+use isochrone_core::{Instant, NodeId, Protocol, Random, Span, Ticket};
 use isochrone_sim::{Driver, Next, Session as Seat};
 use isochrone_transactions::retry::Retry;
 use isochrone_transactions::{Outcome, Read, Reason, Request, TxnId, Update};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What the clients of one run do.
 #[derive(Clone, Debug)]
@@ -47,10 +47,7 @@ pub struct TransactionClients {
     session: Session,
     sessions: BTreeMap<u32, Client>,
     figures: Figures,
-    list: Vec<Transaction>,
-    /// The version of each value that was read, where things go wrong: it tells when a transaction took effect whose
-    /// client was never told.
-    seen: BTreeMap<Arc<str>, u64>,
+    history: History,
     broken: Vec<String>,
     /// The nodes of the sessions that end the run, and what they have not done yet.
     closers: BTreeMap<NodeId, usize>,
@@ -109,14 +106,14 @@ impl TransactionClients {
     pub fn new(script: Script) -> TransactionClients {
         let figures = Figures::new(script.window);
         let session = script.workload.session(0, Random::seeded(script.seed));
-        let (sessions, seen) = (BTreeMap::new(), BTreeMap::new());
+        // Where things go wrong, clients end the run.
+        let history = History::new(script.closers > 0);
         TransactionClients {
             script,
             session,
-            sessions,
+            sessions: BTreeMap::new(),
             figures,
-            list: Vec::new(),
-            seen,
+            history,
             broken: Vec::new(),
             closers: BTreeMap::new(),
         }
@@ -143,16 +140,10 @@ impl TransactionClients {
         for (number, client) in std::mem::take(&mut self.sessions) {
             if let Turn::Waiting(attempt) = client.turn {
                 let outcome = ended(&attempt, End::Unknown);
-                self.note(number, attempt, outcome, None, None);
+                self.note(number, &attempt, outcome, None, None);
             }
         }
-        for one in self.list.iter_mut().filter(|one| one.outcome == check::Outcome::Unknown) {
-            one.version = one.accesses.iter().find_map(|access| match access {
-                Access::Write(_, value) => self.seen.get(value).copied(),
-                _ => None,
-            });
-        }
-        Transactions { list: self.list }
+        self.history.finish()
     }
 
     fn client(&mut self, seat: Seat) -> &mut Client {
@@ -229,63 +220,30 @@ impl TransactionClients {
         }
         let outcome = ended(&attempt, end);
         let returned = (outcome != check::Outcome::Unknown).then_some(now);
-        self.note(seat.number, attempt, outcome, version, returned);
+        self.note(seat.number, &attempt, outcome, version, returned);
     }
 
     fn note(
         &mut self,
         session: u32,
-        attempt: Attempt,
+        attempt: &Attempt,
         outcome: check::Outcome,
         version: Option<u64>,
         returned: Option<Instant>,
     ) {
-        if !self.script.history {
-            return;
-        }
-        let text = |bytes: &Blob| String::from_utf8_lossy(bytes).into_owned();
-        let read = |read: &Read| {
-            let value = read.value.as_ref().map_or(Value::Nil, |value| Value::Text(text(value)));
-            Access::Read(Arc::from(text(&read.key)), Some(value))
-        };
-        let write = |update: &Update| {
-            let key = Arc::from(text(&update.key));
-            match &update.value {
-                Some(value) => Access::Write(key, Arc::from(text(value))),
-                None => Access::Delete(key),
-            }
-        };
-        let scan = |prefix: &Blob, reads: &[Read]| {
-            let found = reads.iter().filter_map(|read| {
-                Some((Arc::from(text(&read.key)), Value::Text(text(read.value.as_ref()?))))
+        if self.script.history {
+            self.history.note(Tried {
+                session,
+                sequence: attempt.sequence,
+                plan: &attempt.plan,
+                reads: attempt.reads.as_deref(),
+                updates: &attempt.updates,
+                version,
+                invoked: attempt.invoked,
+                returned,
+                outcome,
             });
-            Access::Scan(Arc::from(text(prefix)), found.collect())
-        };
-        if self.script.closers > 0 {
-            for read in attempt.reads.iter().flatten() {
-                if let Some(value) = &read.value {
-                    self.seen.insert(Arc::from(text(value)), read.version.0);
-                }
-            }
         }
-        let mut accesses: Vec<Access> = match (&attempt.plan.predicate, &attempt.reads) {
-            (Some(prefix), Some(reads)) => vec![scan(prefix, reads)],
-            (_, reads) => reads.iter().flatten().map(read).collect(),
-        };
-        accesses.extend(attempt.updates.iter().map(write));
-        if accesses.is_empty() {
-            return;
-        }
-        self.list.push(Transaction {
-            client: u64::from(session),
-            session: 0,
-            sequence: attempt.sequence,
-            version: version.filter(|_| !attempt.updates.is_empty()),
-            accesses,
-            invoked: attempt.invoked.as_nanos(),
-            returned: returned.map(Instant::as_nanos),
-            outcome,
-        });
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod clients;
 mod figures;
+mod history;
 mod ledger;
 mod money;
 mod plan;
@@ -15,6 +16,7 @@ mod workload;
 
 pub use clients::{Script, TransactionClients};
 pub use figures::{End, Figures, Tally};
+pub use history::{History, Tried};
 pub use plan::{Kind, Plan};
 pub use trial::{Outcome, judge, run};
 pub use workload::{Keys, Session, UnknownWorkload, Workload};
