@@ -7,7 +7,7 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{
-    Assemble, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
+    Assemble, Blob, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ pub enum Administration {
     AddReplica(NodeId),
     /// Let this node go.
     RemoveReplica(NodeId),
-    /// Move the keys of a stretch of the ring from one partition to another: asked of the node's client process.
+    /// Move keys from one partition to another: asked of the node's client process.
     MoveRange {
-        /// Which places of the ring.
-        stretch: Stretch,
+        /// Which.
+        extent: Extent,
         /// From which partition.
         from: PartitionId,
         /// To which.
@@ -35,6 +35,22 @@ pub enum Administration {
     },
     /// Say which partition serves which keys: asked of the node's client process.
     Ranges,
+}
+
+/// Which of the keys that a partition holds.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Extent {
+    /// All of them.
+    All,
+    /// Those of these places of the ring.
+    Ring(Stretch),
+    /// Where partitions are divided by the order of keys: those from the first on, up to and without the end.
+    Keys {
+        /// The first.
+        first: Blob,
+        /// The first behind them; nothing where there is none.
+        end: Option<Blob>,
+    },
 }
 
 impl Administration {

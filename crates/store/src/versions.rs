@@ -133,6 +133,28 @@ impl Versions {
             .filter_map(|entry| Some((entry.key, entry.value.version, entry.value.value.as_ref()?)))
     }
 
+    /// The keys that have a value among `most` entries from a place of that order on, and the place where the next ones
+    /// begin; nothing behind the last. A place stays good whatever is written meanwhile.
+    pub fn page(&self, from: u64, most: usize) -> (Vec<Blob>, Option<u64>) {
+        let (mut keys, mut last) = (Vec::new(), None);
+        for (visited, entry) in self.keys.iter_at(self.keys.index_of(from)).enumerate() {
+            // Keys of one place are not parted.
+            if visited >= most && last != Some(entry.hash) {
+                return (keys, Some(entry.hash));
+            }
+            last = Some(entry.hash);
+            if entry.value.value.is_some() {
+                keys.push(entry.key.clone());
+            }
+        }
+        (keys, None)
+    }
+
+    /// The place of a key in that order.
+    pub fn place(key: &[u8]) -> u64 {
+        hash::place(key)
+    }
+
     /// Writes a version of a key, above all it has; nothing deletes the key as of there.
     ///
     /// # Panics

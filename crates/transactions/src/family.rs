@@ -1,5 +1,7 @@
 //! A transaction protocol as a whole: its servers, its clients, its knobs.
 
+use crate::directory::Directed;
+use crate::limits::Bounds;
 use crate::map::{Distances, Map};
 use crate::placement::Placement;
 use crate::request::{Outcome, Request};
@@ -75,6 +77,10 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     fn for_rtt(rtt_max: Span) -> Self;
     /// Reads over these defaults; the caller finishes the reader.
     fn read_from(&mut self, reader: &mut ParameterReader<'_>);
+    /// What one transaction may have.
+    fn bounds(&self) -> Bounds;
+    /// Lets it have so much.
+    fn bound(&mut self, bounds: Bounds);
     /// The bugs that can be planted.
     fn bugs() -> Vec<&'static str>;
     /// Plants the bug of this name; false where there is none.
@@ -98,18 +104,9 @@ impl<F: Family> Protocol for Transactional<F> {
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
-        let (map, parameters) = (&placement.map, placement.parameters);
-        for (at, group) in map.groups.iter().enumerate() {
-            for member in group.members.iter() {
-                // There are at most 1,024.
-                let partition = PartitionId(at as u16);
-                let setup = Server { map: map.clone(), partition, parameters };
-                host.server::<F::Server>(member.process, setup);
-            }
-        }
-        for (node, distances) in &placement.clients {
-            let setup = Client { map: map.clone(), distances: distances.clone(), parameters };
-            host.client::<F::Client>(placement.client(*node), setup);
-        }
+        placement.servers(placement.parameters, |process, setup| host.server::<F::Server>(process, setup));
+        placement.clients(placement.parameters, |process, setup| {
+            host.client::<Directed<F::Client>>(process, setup);
+        });
     }
 }

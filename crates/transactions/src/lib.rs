@@ -6,10 +6,12 @@
 
 pub mod carousel;
 pub mod commands;
+pub mod directory;
 mod family;
 pub mod group;
 mod leaders;
 mod limits;
+pub mod listing;
 pub mod locks;
 mod map;
 mod placement;
@@ -19,6 +21,7 @@ pub mod tapir;
 pub mod twopc;
 
 pub use family::{CLIENT, Client, Family, SERVER, Server, Transactional, Tuning};
+pub use limits::Bounds;
 pub use map::{Distances, Group, Map, Split};
 pub use placement::Placement;
 pub use request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};

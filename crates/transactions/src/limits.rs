@@ -5,12 +5,12 @@ use isochrone_core::Blob;
 use std::collections::BTreeSet;
 
 /// The bounds of one transaction.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(crate) struct Bounds {
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Bounds {
     /// Keys in its two sets together.
-    pub(crate) keys: usize,
+    pub keys: usize,
     /// Bytes of those keys, and of the values that it writes.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 impl Bounds {

@@ -1,5 +1,6 @@
 //! Which partition holds a key, and who serves a partition.
 
+use crate::directory::located;
 use isochrone_core::migration::Ring;
 use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, Span};
 use isochrone_replication::order::Member;
@@ -13,6 +14,9 @@ pub enum Split {
     /// By order: partition `i` holds the keys below bound `i` and not below the one before; the last all others.
     /// Ascending, one fewer than there are partitions.
     Ranges(Arc<[Blob]>),
+    /// By name: a key's first two bytes are the number of its partition. So are the keys that a
+    /// [`directory`](crate::directory) gives, whatever the keyspace's own division is.
+    Named,
 }
 
 /// A partition's replicas.
@@ -52,6 +56,10 @@ impl Map {
                 ring.owner(ring.place(key))
             }
             Split::Ranges(bounds) => PartitionId(bounds.partition_point(|bound| &bound[..] <= key) as u16),
+            Split::Named => {
+                let last = self.groups.len().saturating_sub(1) as u16;
+                located::partition(key).min(PartitionId(last))
+            }
         }
     }
 

@@ -1,11 +1,13 @@
 //! Where a protocol of this crate stands, read from a deployment.
 
 use crate::commands;
-use crate::family::{CLIENT, Family, SERVER, Tuning as _};
+use crate::directory::{self, Directory, Mutation, Plan};
+use crate::family::{CLIENT, Client, Family, SERVER, Server, Tuning as _};
 use crate::map::{Distances, Group, Map, Split};
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Blob, Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Span};
 use isochrone_replication::order::Member;
+use std::sync::Arc;
 
 /// Where the partitions and clients of one keyspace stand.
 #[derive(Clone, Debug)]
@@ -18,6 +20,10 @@ pub struct Placement<F: Family> {
     pub parameters: F::Parameters,
     /// How commands are tuned, where clients take them.
     pub commands: commands::Parameters,
+    /// Whether keys can move between partitions: then clients go by a [`directory`].
+    pub movable: bool,
+    /// A bug planted in that directory.
+    mutation: Option<Mutation>,
 }
 
 impl<F: Family> Placement<F> {
@@ -44,13 +50,82 @@ impl<F: Family> Placement<F> {
         let groups = groups.iter().enumerate().map(group).collect();
         let rtt = clients.iter().flat_map(|(_, distances)| distances.rtt.iter().copied()).max();
         let commands = commands::Parameters::for_rtt(rtt.unwrap_or_default());
-        Placement { map: Map { keyspace, split, groups }, clients, parameters, commands }
+        Placement {
+            map: Map { keyspace, split, groups },
+            clients,
+            parameters,
+            commands,
+            movable: false,
+            mutation: None,
+        }
+    }
+
+    /// The same where keys can move, if there is anywhere to go.
+    #[must_use]
+    pub fn movable(mut self) -> Placement<F> {
+        self.movable = self.map.groups.len() > 1;
+        self
+    }
+
+    /// Plants the bug of this name in the protocol, or in the directory.
+    ///
+    /// # Errors
+    /// The names there are, where there is none of it.
+    pub fn plant(&mut self, bug: &str) -> Result<(), Vec<&'static str>> {
+        self.mutation = Mutation::named(bug);
+        if self.mutation.is_some() || self.parameters.plant(bug) {
+            return Ok(());
+        }
+        Err(F::Parameters::bugs().into_iter().chain(Mutation::names()).collect())
     }
 
     /// The process of a client.
     pub fn client(&self, node: NodeId) -> ProcessId {
         let (keyspace, partition) = (self.map.keyspace, PartitionId(0));
         ProcessId { node, keyspace, partition, role: CLIENT, instance: 0 }
+    }
+
+    /// Opens the replicas of all partitions.
+    pub(crate) fn servers(
+        &self,
+        parameters: F::Parameters,
+        mut open: impl FnMut(ProcessId, Server<F::Parameters>),
+    ) {
+        let (map, parameters) = self.inside(parameters);
+        for (at, group) in map.groups.iter().enumerate() {
+            for member in group.members.iter() {
+                // There are at most 1,024.
+                let partition = PartitionId(at as u16);
+                open(member.process, Server { map: map.clone(), partition, parameters });
+            }
+        }
+    }
+
+    /// Opens the clients.
+    pub(crate) fn clients(
+        &self,
+        parameters: F::Parameters,
+        mut open: impl FnMut(ProcessId, directory::Setup<Client<F::Parameters>>),
+    ) {
+        let bounds = parameters.bounds();
+        let (map, parameters) = self.inside(parameters);
+        let directory = self.movable.then(|| {
+            let plan = Plan::of(&self.map, &self.map.split);
+            Arc::new(Directory { plan, bounds, retry: self.commands.retry, mutation: self.mutation })
+        });
+        for (node, distances) in &self.clients {
+            let client = Client { map: map.clone(), distances: distances.clone(), parameters };
+            open(self.client(*node), directory::Setup { client, directory: directory.clone() });
+        }
+    }
+
+    /// What the protocol goes by: behind a directory keys name their partitions, and transactions have more of them.
+    fn inside(&self, mut parameters: F::Parameters) -> (Map, F::Parameters) {
+        if !self.movable {
+            return (self.map.clone(), parameters);
+        }
+        parameters.bound(directory::bounds(parameters.bounds(), self.map.groups.len()));
+        (Map { split: Split::Named, ..self.map.clone() }, parameters)
     }
 
     /// Reads where a keyspace of the family `F` stands and how it is tuned.

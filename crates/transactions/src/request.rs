@@ -4,7 +4,9 @@
 //! depend on all that was read. Where a key depends on a value (a secondary index), a first transaction finds the key,
 //! and a second reads it again together with what it was found by.
 
-use isochrone_core::{Blob, CommandId};
+use crate::directory::{Known, Reach};
+use crate::listing::Query;
+use isochrone_core::{Blob, CommandId, PartitionId};
 use isochrone_store::versions::Version;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +37,27 @@ pub enum Request {
     Abort {
         /// The transaction.
         txn: TxnId,
+    },
+    /// Moves the keys of a stretch that one partition holds to another, while they are used. Answered by
+    /// [`Outcome::Moved`] or [`Outcome::Refused`]; where it was given up half way, both hold some of the keys, all are
+    /// served, and asking again goes on.
+    Move {
+        /// Which places; all where nothing is said.
+        reach: Option<Reach>,
+        /// From which partition.
+        from: PartitionId,
+        /// To which.
+        to: PartitionId,
+    },
+    /// Says which partition holds which keys. Answered by [`Outcome::Served`].
+    Survey,
+    /// Lists keys of a partition, page by page: a directory asks so. Answered by [`Outcome::Listed`], or not at all as
+    /// long as too few replicas have come so far.
+    List {
+        /// Which partition.
+        partition: PartitionId,
+        /// Which page.
+        query: Query,
     },
 }
 
@@ -95,6 +118,32 @@ pub enum Outcome {
     Refused(Refusal),
     /// Nobody could say in time; it may or may not take effect.
     Unknown,
+    /// The keys are where they were to go.
+    Moved(Moved),
+    /// Which partition holds which keys: stretches in order, without gaps.
+    Served(Vec<Known>),
+    /// Keys that have a value, and such as may get one from transactions under way.
+    Listed {
+        /// Each once, in order.
+        keys: Vec<Blob>,
+        /// Where the next page begins; nothing behind the last.
+        next: Option<u64>,
+    },
+}
+
+impl From<MoveRefusal> for Outcome {
+    fn from(refusal: MoveRefusal) -> Outcome {
+        Outcome::Refused(Refusal::Directory(refusal))
+    }
+}
+
+/// What was moved.
+#[derive(Copy, Clone, Default, Eq, PartialEq, Hash, Debug)]
+pub struct Moved {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
 }
 
 /// Why a transaction took no effect.
@@ -165,4 +214,32 @@ pub enum Refusal {
     /// Too many are open.
     #[error("{0} transactions are open here; end some first")]
     Overloaded(usize),
+    /// About the directory.
+    #[error("{0}")]
+    Directory(MoveRefusal),
+}
+
+/// Why keys were not moved.
+#[derive(Clone, Eq, PartialEq, Debug, Error)]
+pub enum MoveRefusal {
+    /// Nowhere to go.
+    #[error("keys cannot be moved: the keyspace has one partition")]
+    Undivided,
+    /// There is no such partition, or both are the same.
+    #[error("there is no such partition, or the two are the same")]
+    NoSuchPartition,
+    /// Places of the other kind.
+    #[error("this keyspace is divided by {0}")]
+    Places(&'static str),
+    /// Somebody has begun to move some of it elsewhere.
+    #[error("some of it is on its way to partition {}; ask for that move again to end it first", .0.0)]
+    OnItsWay(PartitionId),
+    /// A directory entry may have so many changes.
+    #[error("a partition may be cut into {0} stretches at most; move larger ones")]
+    TooManyStretches(usize),
+    /// Others were in the way.
+    #[error(
+        "given up after {0} tries in a row: others were in the way; every key is served; ask again to go on"
+    )]
+    GivenUp(u32),
 }

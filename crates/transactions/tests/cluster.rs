@@ -7,11 +7,9 @@ use isochrone_sim::{
     Report, Session, Simulation,
 };
 use isochrone_transactions::retry::Retry;
-use isochrone_transactions::{
-    Distances, Family, Outcome, Placement, Request, Split, Transactional, Tuning as _,
-};
+use isochrone_transactions::{Distances, Family, Outcome, Placement, Request, Split, Transactional};
 use isochrone_workload::Window;
-use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, judge};
+use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, judge, move_drawn};
 use std::collections::BTreeMap;
 
 /// How a fuzzed run is made.
@@ -40,6 +38,8 @@ pub struct Case<F: Family> {
     pub isolated: u64,
     /// How often a leader is told to hand over, in addition to what is drawn.
     pub handovers: u64,
+    /// How often keys are moved to another partition; then clients go by a directory.
+    pub moves: u64,
 }
 
 /// What a run came to.
@@ -78,6 +78,7 @@ impl<F: Family> Case<F> {
             crashes: 0,
             isolated: 0,
             handovers: 0,
+            moves: 0,
         }
     }
 
@@ -89,7 +90,10 @@ impl<F: Family> Case<F> {
         let mut delay = || Span::from_nanos(random.between(far / 2, far));
         let mut delays: Vec<Vec<Span>> = (0..nodes).map(|_| (0..nodes).map(|_| delay()).collect()).collect();
         (0..usize::from(nodes)).for_each(|node| delays[node][node] = Span::ZERO);
-        let placement = self.placement(&delays, Span::from_nanos(far * 2), &mut random);
+        let mut placement = self.placement(&delays, Span::from_nanos(far * 2), &mut random);
+        if self.moves > 0 {
+            placement = placement.movable();
+        }
         let regions: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
         let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
         let mut config = Config::new(seed, &regions, delays);
@@ -128,7 +132,11 @@ impl<F: Family> Case<F> {
         });
         let servers = placement.map.groups.iter().flat_map(|group| group.members.iter());
         let servers = servers.map(|member| member.process).collect();
-        let mut driver = Counting { clients, counted: BTreeMap::new(), servers };
+        let moves: Option<Moves> = (self.moves > 0).then(|| {
+            let placement = placement.clone();
+            Box::new(move |random: &mut Random| move_drawn(&placement, random)) as Moves
+        });
+        let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves };
         let report = simulation.run(&mut driver);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
             eprintln!("{}", simulation.trace());
@@ -168,10 +176,22 @@ impl<F: Family> Case<F> {
         });
         let mut parameters = F::defaults(rtt);
         (self.tune)(&mut parameters, random);
+        let mut placement =
+            Placement::<F>::new(KeyspaceId(1), self.split(random), &groups, clients.collect(), parameters);
         if let Some(bug) = self.bug {
-            assert!(parameters.plant(bug), "{} has no bug {bug}", F::NAME);
+            placement.plant(bug).expect("a bug of this name");
         }
-        Placement::new(KeyspaceId(1), Split::Hash, &groups, clients.collect(), parameters)
+        placement
+    }
+
+    fn split(&self, random: &mut Random) -> Split {
+        if self.moves == 0 || random.chance(0.6) {
+            return Split::Hash;
+        }
+        // Accounts and keys are numbered alike.
+        let bound =
+            |at: u16| format!("key:{:012}", u64::from(at) * self.records / u64::from(self.partitions));
+        Split::Ranges((1..self.partitions).map(|at| bound(at).into()).collect())
     }
 
     fn add_faults(&self, plan: &mut FaultPlan, nodes: u16, random: &mut Random) {
@@ -199,7 +219,7 @@ impl<F: Family> Case<F> {
             let action = Action::Cut { links, held: random.chance(0.5) };
             plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
         }
-        for _ in 0..self.handovers {
+        for _ in 0..self.handovers + self.moves {
             let at = Span::from_millis(random.below(7_500));
             let (kind, action) = (FaultKind::Membership, Action::Membership);
             plan.faults.push(Planned { at, length: Span::ZERO, kind, action });
@@ -213,7 +233,11 @@ struct Counting {
     clients: TransactionClients,
     counted: BTreeMap<&'static str, u64>,
     servers: Vec<ProcessId>,
+    moves: Option<Moves>,
 }
+
+/// Draws a move of keys, and the client that is asked for it.
+type Moves = Box<dyn FnMut(&mut Random) -> Option<(ProcessId, Request)>>;
 
 impl<F: Family> Driver<Transactional<F>> for Counting {
     fn next(&mut self, session: Session, now: Instant) -> Next<Request> {
@@ -239,6 +263,12 @@ impl<F: Family> Driver<Transactional<F>> for Counting {
     }
 
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
+        if let Some(moves) = self.moves.as_mut().filter(|_| random.chance(0.7)) {
+            let order = moves(random);
+            let order =
+                order.map(|(process, request)| Admin::Request { process, request: Box::new(request) });
+            return order.into_iter().collect();
+        }
         let mut any = || self.servers[random.below(self.servers.len() as u64) as usize];
         let (partition, process) = (any().partition, any());
         let of = |server: &&ProcessId| server.partition == partition;

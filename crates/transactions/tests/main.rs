@@ -7,6 +7,7 @@ mod cluster;
 mod commands;
 mod crashes;
 mod latency;
+mod moves;
 mod script;
 mod tapir;
 mod twopc;

@@ -82,6 +82,18 @@ pub struct Terms<W = Workload> {
 }
 
 impl<W> Terms<W> {
+    /// Adds the times at which keys are moved.
+    pub(crate) fn add_moves(&self, plan: &mut FaultPlan, random: &mut Random) {
+        for _ in 0..self.moves {
+            let at = Span::from_nanos(random.below(self.duration.as_nanos().max(1)));
+            let action = isochrone_sim::Action::Membership;
+            plan.faults.push(Planned { at, length: Span::ZERO, kind: FaultKind::Membership, action });
+        }
+        if self.moves > 0 {
+            plan.faults.sort_by_key(|fault| fault.at);
+        }
+    }
+
     /// The terms of a latency measurement: nothing goes wrong, nothing costs time but distance.
     pub fn quiet(workload: W, duration: Span) -> Terms<W> {
         Terms {
@@ -197,14 +209,7 @@ pub fn run<F: Protocol>(
     let tolerated = deployment.keyspace(keyspace).crashes_max();
     let mut plan = terms.plan(seed, terms.faults, &simulation.shape(tolerated));
     let membership = plan.kinds.contains(FaultKind::Membership);
-    for _ in 0..terms.moves {
-        let at = Span::from_nanos(random.below(terms.duration.as_nanos().max(1)));
-        let action = isochrone_sim::Action::Membership;
-        plan.faults.push(Planned { at, length: Span::ZERO, kind: FaultKind::Membership, action });
-    }
-    if terms.moves > 0 {
-        plan.faults.sort_by_key(|fault| fault.at);
-    }
+    terms.add_moves(&mut plan, &mut random);
     let clocks =
         [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
     let shown = plan.to_string();

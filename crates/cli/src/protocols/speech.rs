@@ -4,7 +4,7 @@ use isochrone_core::command::{Command, Response};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{NodeId, PartitionId, Random};
 use isochrone_node::gateway;
-use isochrone_node::protocols::{Administration, Registration};
+use isochrone_node::protocols::{Administration, Extent, Registration};
 use isochrone_replication::{
     Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _, partitions,
 };
@@ -52,7 +52,7 @@ pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
         request: Request::Command,
         transaction: None,
         outcome: |ended, _| outcome(ended),
-        administer: |what| Some(request(what)),
+        administer: request,
         administered,
     }
 }
@@ -124,19 +124,25 @@ fn ranges(served: &[(Stretch, PartitionId, u64)]) -> String {
     format!("[\n{}\n]", served.iter().map(line).collect::<Vec<_>>().join(",\n"))
 }
 
-/// The request that does this: of a replica, or of a client.
-fn request(what: &Administration) -> Box<dyn Any + Send> {
-    Box::new(match what {
+/// The request that does this: of a replica, or of a client. Keys are divided by their hashes here.
+fn request(what: &Administration) -> Option<Box<dyn Any + Send>> {
+    let change = match what {
         Administration::MoveLeader(node) => Change::Lead(*node),
         Administration::StepDown => Change::Resign,
         Administration::AddReplica(node) => Change::Add(*node),
         Administration::RemoveReplica(node) => Change::Remove(*node),
-        Administration::MoveRange { stretch, from, to } => {
-            let (stretch, from, to) = (*stretch, *from, *to);
-            return Box::new(Request::<Command>::Move { stretch, from, to });
+        Administration::MoveRange { extent, from, to } => {
+            let stretch = match extent {
+                Extent::All => Stretch::ALL,
+                Extent::Ring(stretch) => *stretch,
+                Extent::Keys { .. } => return None,
+            };
+            let (from, to) = (*from, *to);
+            return Some(Box::new(Request::<Command>::Move { stretch, from, to }));
         }
-        Administration::Ranges => return Box::new(Request::<Command>::Survey),
-    })
+        Administration::Ranges => return Some(Box::new(Request::<Command>::Survey)),
+    };
+    Some(Box::new(change))
 }
 
 /// What a replica of `replication` answers to a change.

@@ -3,50 +3,65 @@
 use super::speech;
 use isochrone_core::{Blob, Random, Stamp};
 use isochrone_node::gateway::{self, Abort, Step, Unfit};
-use isochrone_node::protocols::{Administration, Registration};
+use isochrone_node::protocols::{Administration, Extent, Registration};
 use isochrone_replication::Change;
 use isochrone_sim::Admin;
 use isochrone_transactions::commands::{Answer, Ask, Served, values};
-use isochrone_transactions::request::{Outcome, Read, Reason, Refusal, Request, Update};
-use isochrone_transactions::{Family, Placement, Tuning as _};
+use isochrone_transactions::directory::{Known, Place, Reach, Route};
+use isochrone_transactions::request::{Moved, Outcome, Read, Reason, Refusal, Request, Update};
+use isochrone_transactions::{Family, Placement};
 use isochrone_workload::simulated;
+use isochrone_workload::transactions::move_drawn;
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
 /// By trials.
 pub(super) fn bridge<F: Family>() -> Bridge<Served<F>> {
     Bridge {
-        placement: Placement::of,
+        placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         request: Ask::Command,
         answer: |answer| match answer {
             Answer::Replied(response) => simulated::Answer::Replied(response),
             Answer::Refused(refusal) => simulated::Answer::Refused(refusal.to_string()),
             Answer::Unknown => simulated::Answer::Unknown,
-            Answer::Transaction(_) => simulated::Answer::Refused("a transaction is no command".to_owned()),
+            Answer::Transaction(_) | Answer::Moved(_) | Answer::Served(_) => {
+                simulated::Answer::Refused("a transaction is no command".to_owned())
+            }
         },
         roles: &["server", "client"],
         // Who replicates a partition is fixed for the life of a keyspace; who leads it is not.
         spare: |_, _| {},
         membership: hand_over::<F>,
-        moves: |_, _| Vec::new(),
-        plant: |placement, name| match placement.parameters.plant(name) {
-            true => Ok(()),
-            false => Err(F::Parameters::bugs()),
+        moves: |placement, random| {
+            let order = move_drawn(placement, random);
+            let order = order.map(|(process, request)| Admin::Request {
+                process,
+                request: Box::new(Ask::Transaction(request)),
+            });
+            order.into_iter().collect()
         },
+        plant: Placement::plant,
     }
 }
 
 /// By nodes.
 pub(super) fn registration<F: Family>() -> Registration<Served<F>> {
     Registration {
-        placement: Placement::of,
+        placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         request: Ask::Command,
         transaction: Some(|transaction, stamp| Ask::Transaction(request(transaction, stamp))),
         outcome: |answer, stamp| match answer {
             Answer::Replied(response) => gateway::Outcome::Done(response),
             Answer::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
             Answer::Unknown => gateway::Outcome::Unknown(speech::UNKNOWN.to_owned()),
+            Answer::Transaction(Outcome::Refused(Refusal::Directory(refusal))) => {
+                gateway::Outcome::Refused(refusal.to_string())
+            }
             Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome, stamp))),
+            Answer::Moved(Moved { keys, bytes }) => {
+                gateway::Outcome::Ordered(format!("{{\"keys\": {keys}, \"bytes\": {bytes}}}"))
+            }
+            Answer::Served(known) => gateway::Outcome::Ordered(ranges(&known)),
         },
         administer: administer::<F>,
         administered: speech::administered,
@@ -96,10 +111,13 @@ fn step(outcome: Outcome, stamp: Stamp) -> Step {
                 Refusal::Undeclared(_) | Refusal::Twice(_) | Refusal::Empty => Unfit::Wrong,
                 Refusal::TooLarge { .. } => Unfit::TooLarge,
                 Refusal::Overloaded(_) => Unfit::Overloaded,
+                // No transaction asks for what these refuse.
+                Refusal::Directory(_) => Unfit::Wrong,
             };
             Step::Refused(unfit, refusal.to_string())
         }
-        Outcome::Unknown => Step::Unknown,
+        // The others answer no transaction; nobody can say then what became of it.
+        Outcome::Unknown | Outcome::Moved(_) | Outcome::Served(_) | Outcome::Listed { .. } => Step::Unknown,
     }
 }
 
@@ -116,12 +134,51 @@ fn hand_over<F: Family>(placement: &Placement<F>, random: &mut Random) -> Vec<Ad
     group.members.iter().map(|member| order(member.process)).collect()
 }
 
-/// Leaders can be moved; nothing else of a keyspace of transactions changes while it runs.
+/// Which partition holds which keys, as JSON: places in hexadecimal, or keys.
+fn ranges(known: &[Known]) -> String {
+    let place = |place: &Place| match place {
+        Place::Ring(place) => format!("\"{place:016x}\""),
+        Place::Key(key) => serde_json::Value::from(String::from_utf8_lossy(key)).to_string(),
+    };
+    let line = |Known { reach, version, route }: &Known| {
+        let (first, last) = (
+            place(&reach.first),
+            match &reach.end {
+                Some(Place::Ring(end)) => place(&Place::Ring(end - 1)),
+                Some(key) => place(key),
+                None if matches!(reach.first, Place::Ring(_)) => place(&Place::Ring(u64::MAX)),
+                None => "null".to_owned(),
+            },
+        );
+        let names = match reach.first {
+            Place::Ring(_) => ["first", "last"],
+            Place::Key(_) => ["first_key", "end_key"],
+        };
+        let at = match route {
+            Route::At(at) => format!("\"partition\": {}", at.0),
+            Route::Moving { from, to } => format!("\"partition\": {}, \"moving_to\": {}", from.0, to.0),
+        };
+        format!("  {{\"{}\": {first}, \"{}\": {last}, {at}, \"version\": {version}}}", names[0], names[1])
+    };
+    format!("[\n{}\n]", known.iter().map(line).collect::<Vec<_>>().join(",\n"))
+}
+
+/// Leaders can be moved, and keys from one partition to another; who replicates a partition is in the deployment file.
 fn administer<F: Family>(what: &Administration) -> Option<Box<dyn Any + Send>> {
     let change = match what {
         Administration::MoveLeader(node) => Change::Lead(*node),
         Administration::StepDown => Change::Resign,
-        _ => return None,
+        Administration::MoveRange { extent, from, to } => {
+            let reach = match extent {
+                Extent::All => None,
+                Extent::Ring(stretch) => Some(Reach::ring(*stretch)),
+                Extent::Keys { first, end } => Some(Reach::keys(first.clone(), end.clone())),
+            };
+            let (from, to) = (*from, *to);
+            return Some(Box::new(Ask::Transaction(Request::Move { reach, from, to })));
+        }
+        Administration::Ranges => return Some(Box::new(Ask::Transaction(Request::Survey))),
+        Administration::AddReplica(_) | Administration::RemoveReplica(_) => return None,
     };
     F::LED.then(|| Box::new(change) as Box<dyn Any + Send>)
 }

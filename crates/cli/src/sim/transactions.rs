@@ -70,9 +70,6 @@ fn workload(arguments: &Sim, deployment: &Deployment, name: &str) -> anyhow::Res
     if arguments.conflict.is_some() {
         bail!(Usage("--conflict is for commands; of transactions say --zipf and --records".to_owned()));
     }
-    if arguments.moves > 0 {
-        bail!(Usage("--moves: keys of transactions stay in their partitions; leave it out".to_owned()));
-    }
     let mut workload = Workload::named(name).map_err(|error| Usage(format!("--workload: {error}")))?;
     size(&mut workload, arguments.records)?;
     if let Some(exponent) = arguments.zipf {

@@ -80,7 +80,8 @@ fn deployment(folder: &Path, nodes: &[super::processes::Addresses], protocol: &s
     path
 }
 
-fn keys_move_while_clients_write(protocol: &str) {
+/// With `whole`, commands on all keys are served.
+fn keys_move_while_clients_write(protocol: &str, whole: bool) {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(NODES);
     let file = deployment(folder.path(), &nodes, protocol);
@@ -151,6 +152,9 @@ fn keys_move_while_clients_write(protocol: &str) {
                 found += usize::from(!list.is_empty());
             }
         }
+        if !whole {
+            continue;
+        }
         // What touches all keys is asked of every partition.
         let keys = until("all keys", || match client.ask(&["KEYS", "*"]) {
             Ok(Reply::List(keys)) => Some(keys),
@@ -171,17 +175,22 @@ fn keys_move_while_clients_write(protocol: &str) {
 
 #[test]
 fn keys_move_while_clients_of_multipaxos_write() {
-    keys_move_while_clients_write("multipaxos");
+    keys_move_while_clients_write("multipaxos", true);
 }
 
 #[test]
 fn keys_move_while_clients_of_curp_write() {
-    keys_move_while_clients_write("curp");
+    keys_move_while_clients_write("curp", true);
 }
 
 #[test]
 fn keys_move_while_clients_of_curp_consensus_write() {
-    keys_move_while_clients_write("curp-consensus");
+    keys_move_while_clients_write("curp-consensus", true);
+}
+
+#[test]
+fn keys_move_while_transactions_run() {
+    keys_move_while_clients_write("carousel-fast", false);
 }
 
 #[test]
@@ -196,6 +205,12 @@ fn orders_that_make_no_sense_are_refused_with_what_would() {
         (r#"{"keyspace": "none", "from": 0, "to": 1}"#, 400, "no keyspace"),
         (r#"{"keyspace": "main", "from": 0, "to": 1, "first": "xyz"}"#, 400, "hexadecimal"),
         (r#"{"keyspace": "main", "from": 0}"#, 400, "send {"),
+        (
+            r#"{"keyspace": "main", "from": 0, "to": 1, "first_key": "b", "end_key": "a"}"#,
+            400,
+            "no key between",
+        ),
+        (r#"{"keyspace": "main", "from": 0, "to": 1, "first_key": "b"}"#, 409, "cannot do this"),
     ] {
         let (found, text) = order(nodes[0].http, "/admin/move-range", body);
         assert_eq!(found, status, "{text}");
@@ -221,6 +236,8 @@ fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
         ("curp", unified),
         ("curp-consensus", usual),
         ("epaxos", usual),
+        ("2pc", usual),
+        ("tapir", usual),
     ] {
         let (status, out, err) = run(protocol, more);
         assert_eq!(status, 0, "{protocol} {more:?}: {out}{err}");

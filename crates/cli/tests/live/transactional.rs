@@ -123,7 +123,6 @@ fn the_partitions_of_a_ring_are_as_many_as_are_asked_for() {
 fn flags_of_commands_are_refused_for_transactions_and_the_other_way_round() {
     for (words, expected) in [
         (&["sim", EC2, "--conflict", "3"][..], "of transactions say --zipf and --records"),
-        (&["sim", EC2, "--moves", "3"], "keys of transactions stay in their partitions"),
         (&["sim", EC2, "--zipf", "1.5"], "the exponent is above 0 and below 1"),
         (&["sim", EC2, "--records", "3"], "use at least 10"),
         (&["sim", EC2, "--workload", "tpcc"], "there are retwis, ycsbt, smallbank, bank, ledger, txn-check"),

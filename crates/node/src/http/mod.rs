@@ -8,7 +8,7 @@ mod page;
 use crate::background::Background;
 use crate::limits::Limits;
 use crate::node::Orders;
-use crate::protocols::Administration;
+use crate::protocols::{Administration, Extent};
 use crate::reactor::{Board, Control, Responder};
 use axum::Router;
 use axum::body::Bytes;
@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use isochrone_core::migration::Stretch;
-use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, key_hash, key_tag};
+use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, key_hash, key_tag};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -151,7 +151,7 @@ async fn remove_replica(
 }
 
 /// What the order to move keys carries: all that a partition serves, or the places from `first` to `last`, or the
-/// place of a key.
+/// place of a key, or the keys from one up to another where they are divided by their order.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Range {
@@ -167,10 +167,15 @@ struct Range {
     last: Option<String>,
     /// Keys with its tag lie where it does.
     key: Option<String>,
+    /// The first key.
+    first_key: Option<String>,
+    /// The first key behind them.
+    end_key: Option<String>,
 }
 
 const RANGE_FORM: &str = "send {\"keyspace\": \"...\", \"from\": 0, \"to\": 1}, with \"key\" or \"first\" and \"last\" (16 \
-                          hexadecimal digits) for a part of it";
+                          hexadecimal digits) for a part of it, or \"first_key\" and \"end_key\" where keys are divided \
+                          by their order";
 
 async fn move_range(
     shared: Shared<Arc<State>>,
@@ -196,16 +201,27 @@ async fn move_range(
         Some(_) => None,
         None => Some(default),
     };
-    let stretch = match (&range.key, place(&range.first, 0), place(&range.last, u64::MAX)) {
-        (None, Some(first), Some(last)) if first <= last => Stretch { first, last },
-        (Some(key), _, _) if range.first.is_none() && range.last.is_none() => {
+    let ring = range.first.is_some() || range.last.is_some();
+    let ordered = range.first_key.is_some() || range.end_key.is_some();
+    let extent = match (&range.key, place(&range.first, 0), place(&range.last, u64::MAX)) {
+        (None, _, _) if ordered && !ring => {
+            let first = range.first_key.as_deref().map(Blob::from).unwrap_or_default();
+            let end = range.end_key.as_deref().map(Blob::from);
+            if end.as_ref().is_some_and(|end| *end <= first) {
+                return bad(format!("there is no key between these; {RANGE_FORM}\n"));
+            }
+            Extent::Keys { first, end }
+        }
+        (None, _, _) if !ring && !ordered => Extent::All,
+        (None, Some(first), Some(last)) if first <= last && !ordered => Extent::Ring(Stretch { first, last }),
+        (Some(key), _, _) if !ring && !ordered => {
             let place = key_hash(keyspace, key_tag(key.as_bytes()));
-            Stretch { first: place, last: place }
+            Extent::Ring(Stretch { first: place, last: place })
         }
         _ => return bad(format!("these are no places of the ring; {RANGE_FORM}\n")),
     };
     let [from, to] = [range.from, range.to].map(PartitionId);
-    let what = Administration::MoveRange { stretch, from, to };
+    let what = Administration::MoveRange { extent, from, to };
     order_for(state, MOVE_TIME, |respond| Control::Administer(keyspace, what, respond)).await
 }
 

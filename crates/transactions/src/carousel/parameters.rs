@@ -3,6 +3,7 @@
 use super::Mutation;
 use crate::family::Tuning;
 use crate::group;
+use crate::limits::Bounds;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_replication::multipaxos;
@@ -110,6 +111,14 @@ impl Tuning for Parameters {
         self.open_max = reader.integer("outstanding", self.open_max as u64, 1, 1 << 24) as usize;
         self.keys_max = reader.integer("txn_keys", self.keys_max as u64, 1, 1 << 20) as usize;
         self.bytes_max = reader.bytes("txn_bytes", self.bytes_max as u64, 1_024, 256 << 20) as usize;
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { keys: self.keys_max, bytes: self.bytes_max }
+    }
+
+    fn bound(&mut self, bounds: Bounds) {
+        (self.keys_max, self.bytes_max) = (bounds.keys, bounds.bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

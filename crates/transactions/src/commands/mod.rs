@@ -30,13 +30,14 @@ pub mod values;
 
 pub use process::Commands;
 
-use crate::family::{Client, Family, Server};
+use crate::directory::{Directed, Known};
+use crate::family::Family;
 use crate::placement::Placement;
-use crate::request::{self, Outcome, Reason, Request};
+use crate::request::{self, Moved, Outcome, Reason, Request};
 use crate::retry::Retry;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Blob, Guarantee, PartitionId, Process, Protocol, Span};
+use isochrone_core::{Assemble, Blob, Guarantee, Process, Protocol, Span};
 use std::marker::PhantomData;
 use thiserror::Error;
 
@@ -45,7 +46,8 @@ use thiserror::Error;
 pub enum Ask {
     /// Execute this command, as one transaction.
     Command(Command),
-    /// A transaction of the host's own. Its values are entries of keys where commands are to understand them ([`values`]).
+    /// A transaction of the host's own. Its values are entries of keys where commands are to understand them
+    /// ([`values`]). Also what is asked of the [`directory`](crate::directory).
     Transaction(Request),
 }
 
@@ -60,6 +62,10 @@ pub enum Answer {
     Unknown,
     /// How the host's own transaction goes on.
     Transaction(Outcome),
+    /// The keys are where they were to go.
+    Moved(Moved),
+    /// Which partition holds which keys.
+    Served(Vec<Known>),
 }
 
 /// Why a command took no effect. The texts begin with the code that clients of Redis know, if there is one.
@@ -164,19 +170,12 @@ impl<F: Family> Protocol for Served<F> {
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
-        let (map, parameters) = (&placement.map, served::<F>(placement));
-        for (at, group) in map.groups.iter().enumerate() {
-            for member in group.members.iter() {
-                // There are at most 1,024.
-                let partition = PartitionId(at as u16);
-                host.server::<F::Server>(member.process, Server { map: map.clone(), partition, parameters });
-            }
-        }
-        for (node, distances) in &placement.clients {
-            let client = Client { map: map.clone(), distances: distances.clone(), parameters };
+        let parameters = served::<F>(placement);
+        placement.servers(parameters, |process, setup| host.server::<F::Server>(process, setup));
+        placement.clients(parameters, |process, client| {
             let setup = Setup { client, parameters: placement.commands };
-            host.client::<Commands<F::Client>>(placement.client(*node), setup);
-        }
+            host.client::<Commands<Directed<F::Client>>>(process, setup);
+        });
     }
 }
 

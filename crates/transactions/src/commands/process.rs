@@ -171,7 +171,12 @@ impl<C: Transacts> Commands<C> {
             Some(Of::Batch(number)) => self.proceed(number, outcome, effects),
             Some(Of::Host(ticket)) => {
                 self.hosts.remove(&ticket);
-                effects.complete(ticket, Answer::Transaction(outcome));
+                let answer = match outcome {
+                    Outcome::Moved(moved) => Answer::Moved(moved),
+                    Outcome::Served(known) => Answer::Served(known),
+                    outcome => Answer::Transaction(outcome),
+                };
+                effects.complete(ticket, answer);
             }
             Some(Of::Nobody) | None => {}
         }
@@ -274,6 +279,8 @@ impl<C: Transacts> Commands<C> {
                 }
                 self.refuse(number, Refusal::Transaction(refusal), effects);
             }
+            // A batch asks for none of these.
+            Outcome::Moved(_) | Outcome::Served(_) | Outcome::Listed { .. } => {}
         }
     }
 

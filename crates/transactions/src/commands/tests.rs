@@ -6,7 +6,7 @@ use crate::request::{Read, TxnId, Update};
 use isochrone_core::command::{Condition, Expiry, Operation, Side};
 use isochrone_core::{
     ClientId, CommandId, Effect, Effects, Fact, Identity, Instant, KeyspaceId, Malformed, Mark, NodeId,
-    Outbox, ProcessId, Random, Role, Snapshot, Stamp, StateMachine as _, Ticket,
+    Outbox, PartitionId, ProcessId, Random, Role, Snapshot, Stamp, StateMachine as _, Ticket,
 };
 use isochrone_store::Store;
 use isochrone_store::versions::Version;
@@ -84,6 +84,9 @@ impl Plain {
                 }
                 updates.into_iter().for_each(|update| self.put(update));
                 Outcome::Committed { at: Version(self.count) }
+            }
+            Request::Move { .. } | Request::Survey | Request::List { .. } => {
+                request::MoveRefusal::Undivided.into()
             }
             Request::Abort { txn } => {
                 self.open.remove(&txn.sequence).expect("it is open");

@@ -1,5 +1,6 @@
 //! What replicas of a partition and those who speak with them say, write down and wait for.
 
+use crate::listing::{Page, Query};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, CommandId, Fact, Mark, Wire};
 use isochrone_replication::multipaxos::log;
@@ -53,6 +54,20 @@ pub enum Message<E: Wire, M: Wire> {
     Gone {
         /// Which view.
         position: u64,
+    },
+    /// A client asks which keys are here.
+    List {
+        /// The name of the question.
+        ask: CommandId,
+        /// The question.
+        query: Query,
+    },
+    /// The answer.
+    Listed {
+        /// The name of the question.
+        ask: CommandId,
+        /// The answer.
+        page: Page,
     },
 }
 

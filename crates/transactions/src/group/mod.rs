@@ -15,9 +15,11 @@ pub use message::{Entry, Message, Note, Record, Timer};
 pub(crate) use tuning::{log_for_rtt, read_log};
 
 use crate::family::{self, Tuning};
+use crate::listing::{Listings, Page, Query};
+use crate::map::Map;
 use isochrone_core::{
-    Ballot, Blob, Effects, Export, Identity, Instant, Loan, Malformed, Offers, Process, ProcessId, Pull,
-    ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    Ballot, Blob, CommandId, Effects, Export, Identity, Instant, Loan, Malformed, Offers, PartitionId,
+    Process, ProcessId, Pull, Quorums, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
 use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
@@ -75,10 +77,28 @@ pub trait Rules: Clone + Hash + Send + 'static {
     /// Takes over the replicated state of `staged`, which has taken in a peer's view; its own records stay, but for
     /// those that the new state makes void.
     fn install(&mut self, staged: Self, turn: Option<&mut Turn<'_, Self>>);
+    /// A page of the keys that have a value, and of those that may get one.
+    fn list(&self, query: &Query) -> Option<Page>;
     /// Its own records that a restart still needs.
     fn records(&self) -> Vec<Self::Record>;
     /// Asserts the named invariants.
     fn check(&self) {}
+}
+
+/// Asks all replicas of a partition which keys it has. Any majority will do: the log has decided what is to be known.
+pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
+    listings: &mut Listings,
+    map: &Map,
+    ask: CommandId,
+    partition: PartitionId,
+    query: &Query,
+    effects: &mut Effects<C>,
+) {
+    let group = map.group(partition);
+    let needed = Quorums::majority(group.members.len());
+    for replica in listings.ask(Ticket(ask.sequence), group, needed) {
+        effects.send_ahead(replica, Message::List { ask, query: query.clone() });
+    }
 }
 
 /// What is said under these rules.
@@ -376,6 +396,14 @@ impl<R: Rules> Process for Server<R> {
             Message::Want { position, index } => self.on_want(from, position, index, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
             Message::Gone { position } => self.on_gone(from, position, effects),
+            Message::List { ask, query } => {
+                if let Some(page) = self.rules.list(&query) {
+                    // What was applied is decided.
+                    effects.send_ahead(from, Message::Listed { ask, page });
+                }
+            }
+            // For clients.
+            Message::Listed { .. } => {}
         }
     }
 

@@ -6,12 +6,13 @@ use super::handles::Handles;
 use super::message::{Ballot, Message, Note, Nothing};
 use super::timestamps::Timestamps;
 use super::transaction::{Reading, State, Transaction};
-use crate::family;
-use crate::limits::Bounds;
+use crate::family::{self, Tuning as _};
+use crate::listing::{Listings, Query};
 use crate::map::Map;
-use crate::request::{Outcome, Reason, Refusal, Request, TxnId, Update};
+use crate::request::{MoveRefusal, Outcome, Reason, Refusal, Request, TxnId, Update};
 use isochrone_core::{
-    Blob, ClientId, Effects, Identity, Instant, Malformed, PartitionId, Process, ProcessId, Snapshot, Ticket,
+    Blob, ClientId, CommandId, Effects, Identity, Instant, Malformed, PartitionId, Process, ProcessId,
+    Quorums, Snapshot, Ticket,
 };
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,6 +53,7 @@ pub struct Client {
     pub(super) views: BTreeMap<PartitionId, u64>,
     /// When the timer of each transaction runs out.
     pub(super) armed: BTreeMap<u64, Instant>,
+    pub(super) listings: Listings,
 }
 
 impl Hash for Client {
@@ -139,18 +141,13 @@ impl Client {
         }
     }
 
-    /// What one transaction may have.
-    fn bounds(&self) -> Bounds {
-        Bounds { keys: self.parameters.txn_keys, bytes: self.parameters.txn_bytes }
-    }
-
     /// Whether a transaction of these keys may begin.
     fn admit(&self, reads: &[Blob], writes: &[Blob]) -> Result<(), Refusal> {
         let open = self.open.len() + self.closing.len();
         if open >= self.parameters.open {
             return Err(Refusal::Overloaded(open));
         }
-        self.bounds().check_sets(reads, writes)
+        self.parameters.bounds().check_sets(reads, writes)
     }
 
     /// Begins to read, unless a partition is still to hear of the end of an earlier transaction.
@@ -253,7 +250,7 @@ impl Client {
         let open = self.open.get(&txn.sequence).filter(|_| txn.client == self.me);
         match open {
             Some(Transaction { state: State::Open, writes, .. }) => {
-                self.bounds().check_updates(updates, writes)
+                self.parameters.bounds().check_updates(updates, writes)
             }
             _ => Err(Refusal::NotOpen(txn)),
         }
@@ -285,6 +282,19 @@ impl Client {
             _ => Outcome::Refused(Refusal::NotOpen(txn)),
         };
         effects.complete_ahead(ticket, outcome);
+    }
+
+    /// Asks all replicas which keys they have. What a change of views or a replica that steps in may still decide was
+    /// voted for by so many that those who answer meet them.
+    fn list(&mut self, ticket: Ticket, partition: PartitionId, query: &Query, effects: &mut Effects<Self>) {
+        let group = self.map.group(partition);
+        let replicas = group.members.len();
+        let decisive = Quorums::recovery(replicas, Quorums::majority(replicas));
+        let needed = Quorums::meeting(replicas, decisive);
+        let ask = CommandId { client: self.me, sequence: ticket.0 };
+        for replica in self.listings.ask(ticket, group, needed) {
+            effects.send_ahead(replica, Message::List { ask, query: query.clone() });
+        }
     }
 }
 
@@ -320,6 +330,7 @@ impl Process for Client {
             left: None,
             views: BTreeMap::new(),
             armed: BTreeMap::new(),
+            listings: Listings::default(),
         }
     }
 
@@ -357,6 +368,11 @@ impl Process for Client {
                     self.on_noted(from, sequence, effects);
                 }
             }
+            Message::Listed { ask, page } if ask.client == self.me => {
+                if let Some((ticket, outcome)) = self.listings.heard(from, ask, page) {
+                    effects.complete_ahead(ticket, outcome);
+                }
+            }
             Message::Told { txn, verdict } => {
                 if let Some(sequence) = mine(txn) {
                     self.on_told(sequence, verdict, effects);
@@ -371,10 +387,15 @@ impl Process for Client {
             Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
             Request::Commit { txn, updates } => self.asked_to_commit(ticket, txn, updates, effects),
             Request::Abort { txn } => self.abort(ticket, txn, effects),
+            Request::List { partition, query } => self.list(ticket, partition, &query, effects),
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
+            }
         }
     }
 
     fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        self.listings.cancel(ticket);
         let Some(sequence) = self.tickets.remove(&ticket.0) else { return };
         let Some(transaction) = self.open.get_mut(&sequence) else { return };
         transaction.ticket = None;

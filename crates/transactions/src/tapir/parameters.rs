@@ -2,6 +2,7 @@
 
 use super::Mutation;
 use crate::family::Tuning;
+use crate::limits::Bounds;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
@@ -79,6 +80,14 @@ impl Tuning for Parameters {
         self.txn_keys = reader.integer("txn_keys", self.txn_keys as u64, 1, 1 << 20) as usize;
         self.txn_bytes = reader.bytes("txn_bytes", self.txn_bytes as u64, 1, 64 << 20) as usize;
         self.keep_records = reader.integer("keep_records", self.keep_records as u64, 16, 1 << 24) as usize;
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { keys: self.txn_keys, bytes: self.txn_bytes }
+    }
+
+    fn bound(&mut self, bounds: Bounds) {
+        (self.txn_keys, self.txn_bytes) = (bounds.keys, bounds.bytes);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -4,14 +4,15 @@
 use super::message::{Ending, Entry, Message, Part};
 use super::parameters::{Coordinator, Parameters};
 use super::server::{BACKOFF_MAX, SWEEPS};
-use crate::family;
+use crate::family::{self, Tuning as _};
 use crate::group::{self, Note};
 use crate::leaders::Leaders;
+use crate::listing::Listings;
 use crate::map::{Distances, Map};
-use crate::request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
 use isochrone_core::{
-    Blob, ClientId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase, Process,
-    ProcessId, Snapshot, Span, Stamp, Ticket,
+    Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase,
+    Process, ProcessId, Snapshot, Span, Stamp, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ pub struct Client {
     tickets: BTreeMap<Ticket, u64>,
     sweeping: bool,
     beating: bool,
+    listings: Listings,
 }
 
 /// A transaction that has not ended.
@@ -448,6 +450,7 @@ impl Process for Client {
             tickets: BTreeMap::new(),
             sweeping: false,
             beating: false,
+            listings: Listings::default(),
         }
     }
 
@@ -460,7 +463,16 @@ impl Process for Client {
     fn start(&mut self, _: &mut Effects<Self>) {}
 
     fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
-        let group::Message::Own(message) = message else { return };
+        let message = match message {
+            group::Message::Own(message) => message,
+            group::Message::Listed { ask, page } if ask.client == self.me => {
+                if let Some((ticket, outcome)) = self.listings.heard(from, ask, page) {
+                    effects.complete_ahead(ticket, outcome);
+                }
+                return;
+            }
+            _ => return,
+        };
         if !message.names_partitions_below(self.leaders.len()) {
             return;
         }
@@ -483,10 +495,18 @@ impl Process for Client {
             Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
             Request::Commit { txn, updates } => self.on_commit_request(ticket, txn, updates, effects),
             Request::Abort { txn } => self.on_abort_request(ticket, txn, effects),
+            Request::List { partition, query } => {
+                let ask = CommandId { client: self.me, sequence: ticket.0 };
+                group::list(&mut self.listings, &self.map, ask, partition, &query, effects);
+            }
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
+            }
         }
     }
 
     fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        self.listings.cancel(ticket);
         let Some(sequence) = self.tickets.remove(&ticket) else { return };
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.ticket = None;

@@ -78,6 +78,14 @@ impl Tuning for Parameters {
         self.open_max = reader.integer("outstanding", self.open_max as u64, 1, 1 << 24) as usize;
     }
 
+    fn bounds(&self) -> Bounds {
+        Bounds { keys: self.keys_max, bytes: self.bytes_max }
+    }
+
+    fn bound(&mut self, bounds: Bounds) {
+        (self.keys_max, self.bytes_max) = (bounds.keys, bounds.bytes);
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }
@@ -92,11 +100,6 @@ impl Parameters {
     /// Whether this bug is planted.
     pub(super) fn mutated(&self, mutation: Mutation) -> bool {
         mutation.acts(self.mutation)
-    }
-
-    /// What a transaction may have.
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds { keys: self.keys_max, bytes: self.bytes_max }
     }
 
     /// How long nothing may be heard of a client before its read locks go.

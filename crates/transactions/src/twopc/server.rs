@@ -8,6 +8,7 @@ use super::state::{Prepared, State, View};
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
+use crate::listing::{Page, Query};
 use crate::locks::LockTable;
 use crate::request::TxnId;
 use isochrone_core::{Identity, Instant, Malformed, PartitionId, ProcessId};
@@ -317,6 +318,12 @@ impl Rules for Replica {
                 self.sweep_soon(turn);
             }
         }
+    }
+
+    fn list(&self, query: &Query) -> Option<Page> {
+        let prepared = self.state.prepared.values();
+        let pending = prepared.flat_map(|prepared| prepared.writes.iter().map(|update| &update.key));
+        query.answer(&self.state.versions, pending)
     }
 
     fn export(&self) -> View {

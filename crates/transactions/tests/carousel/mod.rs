@@ -2,5 +2,5 @@
 
 mod latency;
 mod mutations;
-mod safety;
+pub mod safety;
 mod scripts;

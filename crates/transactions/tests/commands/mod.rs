@@ -6,21 +6,22 @@ use isochrone_core::{Deployment, Guarantee};
 use isochrone_replication::Change;
 use isochrone_sim::{Admin, FaultSet};
 use isochrone_transactions::commands::{Answer, Ask, Served};
-use isochrone_transactions::{Family, Placement, Tuning as _, carousel, tapir, twopc};
+use isochrone_transactions::{Family, Placement, carousel, tapir, twopc};
 use isochrone_workload::Workload;
 use isochrone_workload::simulated;
+use isochrone_workload::transactions::move_drawn;
 use isochrone_workload::trial::{Bridge, Terms, run};
 use std::path::Path;
 
 fn bridge<F: Family>() -> Bridge<Served<F>> {
     Bridge {
-        placement: Placement::of,
+        placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         request: Ask::Command,
         answer: |answer| match answer {
             Answer::Replied(response) => simulated::Answer::Replied(response),
             Answer::Refused(refusal) => simulated::Answer::Refused(refusal.to_string()),
             Answer::Unknown => simulated::Answer::Unknown,
-            Answer::Transaction(outcome) => panic!("no command is answered with {outcome:?}"),
+            answer => panic!("no command is answered with {answer:?}"),
         },
         roles: &["server", "client"],
         spare: |_, _| {},
@@ -30,11 +31,15 @@ fn bridge<F: Family>() -> Bridge<Served<F>> {
             let order = |process| Admin::Request { process, request: Box::new(Change::Resign) };
             group.members.iter().filter(|_| F::LED).map(|member| order(member.process)).collect()
         },
-        moves: |_, _| Vec::new(),
-        plant: |placement, bug| match placement.parameters.plant(bug) {
-            true => Ok(()),
-            false => Err(F::Parameters::bugs()),
+        moves: |placement, random| {
+            let order = move_drawn(placement, random);
+            let order = order.map(|(process, request)| Admin::Request {
+                process,
+                request: Box::new(Ask::Transaction(request)),
+            });
+            order.into_iter().collect()
         },
+        plant: Placement::plant,
     }
 }
 
@@ -65,6 +70,7 @@ fn hold<F: Family>(parameters: &str, guarantee: Guarantee, count: u64) {
     let deployment = deployment(F::NAME, parameters);
     let mut terms = Terms::hostile(Workload::named("check").unwrap(), FaultSet::ALL);
     terms.requests_max = 60;
+    terms.moves = 4;
     let (mut operations, mut broken) = (0, Vec::new());
     for seed in first..first + count {
         let outcome = run(&deployment, deployment.keyspaces()[0].id, bridge::<F>(), &terms, seed).unwrap();

@@ -68,6 +68,7 @@ impl Driver<Tapir> for Operated {
             Outcome::Unknown => "unknown",
             Outcome::Begun { .. } => "begun",
             Outcome::Refused(_) => "refused",
+            Outcome::Moved(_) | Outcome::Served(_) | Outcome::Listed { .. } => "others",
         };
         *self.counted.entry(what).or_default() += 1;
         Driver::<Tapir>::completed(&mut self.clients, session, ticket, outcome, now);

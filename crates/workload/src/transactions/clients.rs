@@ -8,7 +8,7 @@ use crate::Window;
 use isochrone_check as check;
 use isochrone_check::transactions::Transactions;
 use isochrone_core::{Instant, NodeId, Protocol, Random, Span, Ticket};
-use isochrone_sim::{Driver, Next, Session as Seat};
+use isochrone_sim::{Admin, Driver, Next, Session as Seat};
 use isochrone_transactions::retry::Retry;
 use isochrone_transactions::{Outcome, Read, Reason, Request, TxnId, Update};
 use std::collections::BTreeMap;
@@ -51,7 +51,12 @@ pub struct TransactionClients {
     broken: Vec<String>,
     /// The nodes of the sessions that end the run, and what they have not done yet.
     closers: BTreeMap<NodeId, usize>,
+    /// What is ordered when the plan says so.
+    orders: Option<Orders>,
 }
+
+/// Draws what processes are told.
+type Orders = Box<dyn FnMut(&mut Random) -> Vec<Admin>>;
 
 struct Client {
     session: Session,
@@ -116,7 +121,13 @@ impl TransactionClients {
             history,
             broken: Vec::new(),
             closers: BTreeMap::new(),
+            orders: None,
         }
+    }
+
+    /// Lets the plan order changes.
+    pub fn order(&mut self, orders: Orders) {
+        self.orders = Some(orders);
     }
 
     /// What was measured.
@@ -331,8 +342,14 @@ impl<F: Protocol<Request = Request, Outcome = Outcome>> Driver<F> for Transactio
             Outcome::Aborted(reason) => (End::Aborted(reason), None),
             Outcome::Refused(_) => (End::Refused, None),
             Outcome::Unknown => (End::Unknown, None),
+            // No session asks for these.
+            Outcome::Moved(_) | Outcome::Served(_) | Outcome::Listed { .. } => return,
         };
         self.end(seat, attempt, end, version, now);
+    }
+
+    fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
+        self.orders.as_mut().map(|orders| orders(random)).unwrap_or_default()
     }
 
     fn lost(&mut self, seat: Seat, ticket: Ticket, now: Instant) {

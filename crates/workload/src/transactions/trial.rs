@@ -7,9 +7,13 @@ use crate::trial::{self, Terms, config};
 use isochrone_check::Budget;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_core::deployment::ConfigErrors;
-use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, Random, Span};
-use isochrone_sim::{FaultKind, Record, Simulation, Violation, ViolationKind};
-use isochrone_transactions::{Family, Placement, Transactional, Tuning as _};
+use isochrone_core::migration::Stretch;
+use isochrone_core::{
+    Blob, Deployment, Guarantee, Instant, KeyspaceId, PartitionId, ProcessId, Random, Span,
+};
+use isochrone_sim::{Admin, FaultKind, Record, Simulation, Violation, ViolationKind};
+use isochrone_transactions::directory::Reach;
+use isochrone_transactions::{Family, Placement, Request, Split, Transactional};
 
 /// What came of one trial; promised are what holds of transactions that write, and of those that only read.
 pub type Outcome = trial::Outcome<(Guarantee, Guarantee), Figures, Transactions>;
@@ -27,12 +31,14 @@ pub fn run<F: Family>(
 ) -> Result<Outcome, ConfigErrors> {
     deployment.given_matrix()?;
     let mut placement = Placement::<F>::of(deployment, deployment.keyspace(keyspace))?;
-    if let Some(bug) = &terms.plant
-        && !placement.parameters.plant(bug)
-    {
-        let wrong = format!("protocol {} has no bug called {bug:?} to plant", F::NAME);
-        let right = format!("use one of {}", F::Parameters::bugs().join(", "));
-        return Err(ConfigErrors::one("--plant", 0, wrong, right));
+    if let Some(bug) = &terms.plant {
+        placement.plant(bug).map_err(|known| {
+            let wrong = format!("protocol {} has no bug called {bug:?} to plant", F::NAME);
+            ConfigErrors::one("--plant", 0, wrong, format!("use one of {}", known.join(", ")))
+        })?;
+    }
+    if terms.moves > 0 {
+        placement = placement.movable();
     }
     let mut random = Random::seeded(seed ^ 0x7472_616e_7361_6374);
     let mut config = config(deployment, terms, seed);
@@ -42,7 +48,8 @@ pub fn run<F: Family>(
     let tolerated = deployment.keyspace(keyspace).crashes_max();
     // Who replicates a partition is fixed for the life of a keyspace.
     let faults = terms.faults.without(FaultKind::Membership);
-    let plan = terms.plan(seed, faults, &simulation.shape(tolerated));
+    let mut plan = terms.plan(seed, faults, &simulation.shape(tolerated));
+    terms.add_moves(&mut plan, &mut random);
     let shown = plan.to_string();
     simulation.set_faults(plan);
     let mut clients = TransactionClients::new(Script {
@@ -57,6 +64,16 @@ pub fn run<F: Family>(
         closers: if terms.check && !terms.faults.is_empty() { tolerated + 1 } else { 0 },
         region_of,
     });
+    if terms.moves > 0 {
+        let placement = placement.clone();
+        clients.order(Box::new(move |random| {
+            let order = move_drawn(&placement, random);
+            order
+                .map(|(process, request)| Admin::Request { process, request: Box::new(request) })
+                .into_iter()
+                .collect()
+        }));
+    }
     let guarantee = F::guarantees(&placement.parameters);
     let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);
@@ -77,6 +94,38 @@ pub fn run<F: Family>(
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
     Ok(Outcome { guarantee, report, undecided, elapsed, figures, history, plan: shown, trace, drawing })
+}
+
+/// Keys that are moved, drawn: any client may be told so, at any time, and several at once. Nothing where there is one
+/// partition.
+pub fn move_drawn<F: Family>(placement: &Placement<F>, random: &mut Random) -> Option<(ProcessId, Request)> {
+    let map = &placement.map;
+    // There are at most 1,024.
+    let partitions = map.groups.len() as u64;
+    if partitions < 2 {
+        return None;
+    }
+    let from = random.below(partitions);
+    let to = (from + 1 + random.below(partitions - 1)) % partitions;
+    let [from, to] = [from, to].map(|partition| PartitionId(partition as u16));
+    let reach = match &map.split {
+        Split::Ranges(bounds) => {
+            let mut ends = vec![Blob::default()];
+            ends.extend(bounds.iter().cloned());
+            let first = ends[random.below(ends.len() as u64) as usize].clone();
+            let end = ends.into_iter().find(|end| *end > first).filter(|_| random.chance(0.8));
+            Reach::keys(first, end)
+        }
+        Split::Hash | Split::Named => {
+            let [one, other] = [random.below(u64::MAX), random.below(u64::MAX)];
+            Reach::ring(match random.chance(0.3) {
+                true => Stretch::ALL,
+                false => Stretch { first: one.min(other), last: one.max(other) },
+            })
+        }
+    };
+    let (node, _) = &placement.clients[random.below(placement.clients.len() as u64) as usize];
+    Some((placement.client(*node), Request::Move { reach: Some(reach), from, to }))
 }
 
 /// Checks a history by what was promised: what is wrong, and the reason where it cannot be decided. Where updates are

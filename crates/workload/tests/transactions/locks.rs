@@ -7,8 +7,9 @@ use isochrone_core::{
     ProcessId, Snapshot, Span, Ticket,
 };
 use isochrone_store::versions::Version;
+use isochrone_transactions::request::MoveRefusal;
 use isochrone_transactions::{
-    Client as ClientSetup, Map, Outcome, Read, Reason, Request, Server as ServerSetup,
+    Bounds, Client as ClientSetup, Map, Outcome, Read, Reason, Request, Server as ServerSetup,
 };
 use isochrone_transactions::{Tuning, TxnId, Update};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,12 @@ impl Tuning for Parameters {
         Parameters { no_locks: false }
     }
     fn read_from(&mut self, _: &mut ParameterReader<'_>) {}
+    fn bounds(&self) -> Bounds {
+        Bounds { keys: usize::MAX, bytes: usize::MAX }
+    }
+
+    fn bound(&mut self, _: Bounds) {}
+
     fn bugs() -> Vec<&'static str> {
         vec!["no_locks"]
     }
@@ -278,6 +285,9 @@ impl Process for Client {
                 let node = u64::from(self.me.process.node.0);
                 let at = Version(((open.newest >> 8) + 1) << 8 | node);
                 self.end(txn, Told::Committed(at), &updates, effects);
+            }
+            Request::Move { .. } | Request::Survey | Request::List { .. } => {
+                effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
             }
             Request::Abort { txn } => {
                 self.open.get_mut(&txn).expect("it has begun").ticket = ticket;

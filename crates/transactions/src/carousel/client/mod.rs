@@ -5,12 +5,12 @@ mod snapshot;
 
 use super::message::{Ended, Message, Part, Timer, Word};
 use super::parameters::{Parameters, Reads};
-use crate::family;
+use crate::family::{self, Tuning as _};
 use crate::group;
 use crate::leaders::Leaders;
-use crate::limits;
+use crate::listing::Listings;
 use crate::map::{Distances, Map};
-use crate::request::{Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase,
     Process, ProcessId, Snapshot, Span, Ticket,
@@ -35,11 +35,12 @@ pub struct Client {
     /// The latest outcome seen: later reads are at a later moment (1.2).
     latest: Version,
     beating: bool,
+    listings: Listings,
 }
 
 impl Hash for Client {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.count, &self.open, &self.leaders, self.latest).hash(hasher);
+        (self.count, &self.open, &self.leaders, self.latest, &self.listings).hash(hasher);
     }
 }
 
@@ -123,8 +124,7 @@ impl Client {
     }
 
     fn begin(&mut self, ticket: Ticket, reads: Vec<Blob>, writes: Vec<Blob>, effects: &mut Effects<Self>) {
-        let bounds = limits::Bounds { keys: self.knobs.keys_max, bytes: self.knobs.bytes_max };
-        let refusal = match bounds.check_sets(&reads, &writes) {
+        let refusal = match self.knobs.bounds().check_sets(&reads, &writes) {
             Err(refusal) => Some(refusal),
             Ok(()) if self.open.len() >= self.knobs.open_max => Some(Refusal::Overloaded(self.open.len())),
             Ok(()) => None,
@@ -283,7 +283,6 @@ impl Client {
     }
 
     fn commit(&mut self, ticket: Ticket, id: TxnId, updates: Vec<Update>, effects: &mut Effects<Self>) {
-        let bounds = limits::Bounds { keys: self.knobs.keys_max, bytes: self.knobs.bytes_max };
         let txn = self.open.get_mut(&id.sequence).filter(|_| id.client == self.me);
         let Some(txn) = txn else {
             return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(id)));
@@ -297,7 +296,7 @@ impl Client {
             }
             _ => return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(id))),
         }
-        if let Err(refusal) = bounds.check_updates(&updates, &txn.writes) {
+        if let Err(refusal) = self.knobs.bounds().check_updates(&updates, &txn.writes) {
             return effects.complete_ahead(ticket, Outcome::Refused(refusal));
         }
         let now = effects.now();
@@ -511,6 +510,7 @@ impl Process for Client {
             leaders: Leaders::new(&setup.map),
             latest: Version::NONE,
             beating: false,
+            listings: Listings::default(),
         }
     }
 
@@ -523,7 +523,16 @@ impl Process for Client {
     fn start(&mut self, _: &mut Effects<Self>) {}
 
     fn receive(&mut self, from: ProcessId, message: Message, effects: &mut Effects<Self>) {
-        let Message::Own(word) = message else { return };
+        let word = match message {
+            Message::Own(word) => word,
+            Message::Listed { ask, page } if ask.client == self.me => {
+                if let Some((ticket, outcome)) = self.listings.heard(from, ask, page) {
+                    effects.complete_ahead(ticket, outcome);
+                }
+                return;
+            }
+            _ => return,
+        };
         match word {
             Word::Values { txn, partition, leads, reads } => {
                 if leads {
@@ -549,10 +558,18 @@ impl Process for Client {
             Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
             Request::Commit { txn, updates } => self.commit(ticket, txn, updates, effects),
             Request::Abort { txn } => self.abort(ticket, txn, effects),
+            Request::List { partition, query } => {
+                let ask = CommandId { client: self.me, sequence: ticket.0 };
+                group::list(&mut self.listings, &self.map, ask, partition, &query, effects);
+            }
+            Request::Move { .. } | Request::Survey => {
+                effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
+            }
         }
     }
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        self.listings.cancel(ticket);
         for txn in self.open.values_mut() {
             txn.ticket.take_if(|known| *known == ticket);
         }

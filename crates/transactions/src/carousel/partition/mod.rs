@@ -14,6 +14,7 @@ use super::parameters::Parameters;
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
+use crate::listing::{Page, Query};
 use crate::map::Map;
 use crate::request::{TxnId, Update};
 use claims::Claims;
@@ -135,6 +136,8 @@ struct Lead {
     floors: BTreeMap<ClientId, u64>,
     /// When the end of a pending transaction was last asked for.
     asked: BTreeMap<TxnId, Instant>,
+    /// Until then readers of the directory's entry are refused: somebody is to change it.
+    yields: Instant,
     sweeps: u64,
 }
 
@@ -322,6 +325,11 @@ impl Rules for Partition {
         match timer {
             Timer::Sweep => self.sweep(turn),
         }
+    }
+
+    fn list(&self, query: &Query) -> Option<Page> {
+        let pending = self.state.pending.values().flat_map(|vote| vote.part.writes.iter());
+        query.answer(&self.state.store, pending)
     }
 
     fn export(&self) -> snapshot::View {

@@ -3,8 +3,10 @@
 use super::{Closed, Lead, Partition, Phase, Turn, plus, version};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Ended, Entry, Part, Verdict, Vote, Word};
+use crate::directory::located::is_entry;
+use crate::map::Split;
 use crate::request::{Read, Reason, TxnId, Update};
-use isochrone_core::{Blob, ClientId, ProcessId};
+use isochrone_core::{Blob, ClientId, Instant, ProcessId};
 use isochrone_store::versions::Version;
 use std::sync::Arc;
 
@@ -193,7 +195,7 @@ impl Partition {
         };
         self.tell_values(from, txn, &part, turn);
         let verdict = Verdict {
-            prepared: !self.claims.conflict(txn, &part),
+            prepared: !self.yields(txn, &part, turn.now()) && !self.claims.conflict(txn, &part),
             versions: part.reads.iter().map(|key| self.state.store.latest(key).0).collect(),
             at,
         };
@@ -204,6 +206,24 @@ impl Partition {
             self.cast(txn, coordinator, part.clone(), Some(verdict.clone()), turn);
         }
         self.append_decision(Vote { txn, part, coordinator, term: turn.term(), verdict }, turn);
+    }
+
+    /// Whether a transaction is to wait for another that changes the directory's entry, which all read: among readers
+    /// that never cease it would find no gap.
+    fn yields(&mut self, txn: TxnId, part: &Part, now: Instant) -> bool {
+        if self.map.split != Split::Named {
+            return false;
+        }
+        let (changes, conflict) =
+            (part.writes.iter().any(|key| is_entry(key)), self.claims.conflict(txn, part));
+        let Some(lead) = &mut self.lead else { return false };
+        if changes {
+            if conflict {
+                lead.yields = now + self.knobs.resend;
+            }
+            return false;
+        }
+        now < lead.yields && part.reads.iter().any(|key| is_entry(key))
     }
 
     /// Puts a prepare decision into the log.

@@ -14,7 +14,7 @@ use super::{Lead, Partition, Phase, Turn};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Entry, Verdict, Vote, Word};
 use crate::request::TxnId;
-use isochrone_core::{Ballot, ProcessId, Quorums, ReplicaId};
+use isochrone_core::{Ballot, Instant, ProcessId, Quorums, ReplicaId};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +33,7 @@ impl Partition {
             clients: BTreeMap::new(),
             floors: BTreeMap::new(),
             asked: BTreeMap::new(),
+            yields: Instant::ZERO,
             sweeps: 0,
         });
         turn.append(Entry::Open { term });

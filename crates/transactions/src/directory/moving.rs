@@ -1,0 +1,453 @@
+//! A move, driven from a client: mark, list and carry over, end. Each step is a transaction, and may be repeated by
+//! anybody.
+
+use super::find::Find;
+use super::{Client, Known, Mutation, Place, Reach, Route, Routes, Turn, located};
+use crate::listing::Query;
+use crate::request::{MoveRefusal, Moved, Outcome, Read, Refusal, Request, TxnId, Update};
+use isochrone_core::{Blob, PartitionId, Ticket};
+use isochrone_store::versions::Version;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Stretches into which the directory entry of a partition may be cut.
+const STRETCHES_MAX: usize = 256;
+/// Bytes of such an entry, at most, where keys are not enormous.
+pub(super) const ENTRY_MAX: usize = STRETCHES_MAX * 64;
+/// Keys that are carried over by one transaction, at most.
+const CARRIED: usize = 64;
+/// Steps in a row that come to nothing until a move is given up.
+const TRIES_MAX: u32 = 60;
+
+/// A move that is under way.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Drive {
+    /// Who asked for it, if anybody still waits.
+    pub(super) ticket: Option<Ticket>,
+    reach: Reach,
+    from: PartitionId,
+    to: PartitionId,
+    phase: Phase,
+    /// The stretches that are on their way.
+    marked: Vec<Known>,
+    /// The version of the source's entry that says so.
+    fence: Version,
+    /// Keys that were listed and not carried over yet, and where the next page begins.
+    queue: Vec<Blob>,
+    next: Option<u64>,
+    /// How many keys go at once.
+    carried: usize,
+    /// What the transaction under way carries over.
+    carries: Moved,
+    moved: Moved,
+    tries: u32,
+    /// What the client inside was asked last.
+    asked: Option<u64>,
+}
+
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+enum Phase {
+    /// Both entries are to say that it is on its way.
+    Mark,
+    /// What the source has is asked for, from this place on.
+    List(u64),
+    /// Some of it is carried over.
+    Carry,
+    /// Both entries are to say that it has arrived.
+    End,
+}
+
+/// What has come of a step.
+pub(super) enum Step {
+    /// Its transaction has begun.
+    Begun(TxnId, Vec<Read>),
+    /// It has committed.
+    Committed(Version),
+    /// Keys were listed.
+    Listed(Vec<Blob>, Option<u64>),
+    /// It has more than a transaction may have.
+    TooLarge,
+    /// It has come to nothing, or nobody knows.
+    Nothing,
+}
+
+impl Step {
+    pub(super) fn of(outcome: Outcome) -> Step {
+        match outcome {
+            Outcome::Begun { txn, reads } => Step::Begun(txn, reads),
+            Outcome::Committed { at } => Step::Committed(at),
+            Outcome::Listed { keys, next } => Step::Listed(keys, next),
+            Outcome::Refused(Refusal::TooLarge { .. }) => Step::TooLarge,
+            _ => Step::Nothing,
+        }
+    }
+}
+
+impl Drive {
+    pub(super) fn new(ticket: Ticket, reach: Reach, from: PartitionId, to: PartitionId) -> Drive {
+        Drive {
+            ticket: Some(ticket),
+            reach,
+            from,
+            to,
+            phase: Phase::Mark,
+            marked: Vec::new(),
+            fence: Version::NONE,
+            queue: Vec::new(),
+            next: None,
+            carried: CARRIED,
+            carries: Moved::default(),
+            moved: Moved::default(),
+            tries: 0,
+            asked: None,
+        }
+    }
+
+    fn entries(&self) -> Vec<Blob> {
+        vec![located::entry(self.from), located::entry(self.to)]
+    }
+
+    fn route(&self) -> Route {
+        Route::Moving { from: self.from, to: self.to }
+    }
+
+    /// The keys that go next.
+    fn chunk(&self) -> &[Blob] {
+        &self.queue[..self.queue.len().min(self.carried)]
+    }
+
+    /// Whether a key is on its way by what this move has marked.
+    fn carries(&self, place: &Place) -> bool {
+        self.marked.iter().any(|known| known.reach.contains(place))
+    }
+
+    fn request(&self) -> Request {
+        let entries = self.entries();
+        match self.phase {
+            Phase::Mark | Phase::End => Request::Begin { reads: entries.clone(), writes: entries },
+            Phase::List(from) => {
+                let fence = (located::entry(self.from), self.fence);
+                Request::List { partition: self.from, query: Query { from, fence } }
+            }
+            Phase::Carry => {
+                let source = self.chunk().iter().map(|key| located::key(self.from, key));
+                let target = self.chunk().iter().map(|key| located::key(self.to, key));
+                let reads = entries.into_iter().chain(source.clone()).collect();
+                Request::Begin { reads, writes: source.chain(target).collect() }
+            }
+        }
+    }
+}
+
+/// What is to be done with the transaction of a step.
+enum Then {
+    /// It writes this.
+    Commit(Vec<Update>),
+    /// There is nothing to do: this is next.
+    Skip(Phase),
+    /// The move is over.
+    Over,
+    /// It cannot be.
+    Refuse(MoveRefusal),
+}
+
+impl Find {
+    /// The next step of a move.
+    pub(super) fn drive<C: Client>(&mut self, number: u64, turn: &mut Turn<'_, C>) {
+        self.sleep(number);
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        let (request, last) = (drive.request(), drive.asked.take());
+        let lists = matches!(drive.phase, Phase::List(_));
+        if let Some(last) = last {
+            self.forget(last, turn);
+        }
+        let asked = self.ask_step(number, request, turn);
+        if lists {
+            // A listing is answered when enough replicas have come so far, or never.
+            let patience = self.directory.retry.pause_max.max(self.directory.retry.pause * 4);
+            self.wake(number, turn.now() + patience);
+        }
+        if let Some(drive) = self.drives.get_mut(&number) {
+            drive.asked = Some(asked);
+        }
+    }
+
+    pub(super) fn stepped<C: Client>(&mut self, number: u64, step: Step, turn: &mut Turn<'_, C>) {
+        self.sleep(number);
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        drive.asked = None;
+        match step {
+            Step::Begun(txn, reads) => self.decide(number, txn, &reads, turn),
+            Step::Committed(at) => self.committed(number, at, turn),
+            Step::Listed(keys, next) => self.listed(number, keys, next, turn),
+            Step::TooLarge if drive.carried > 1 => {
+                drive.carried /= 2;
+                self.drive(number, turn);
+            }
+            Step::TooLarge | Step::Nothing => {
+                drive.tries += 1;
+                let tries = drive.tries;
+                if tries >= TRIES_MAX {
+                    return self.end_move(number, Err(MoveRefusal::GivenUp(tries)), turn);
+                }
+                self.pause(number, tries, turn);
+            }
+        }
+    }
+
+    /// The transaction of a step has begun: what it writes.
+    fn decide<C: Client>(&mut self, number: u64, txn: TxnId, reads: &[Read], turn: &mut Turn<'_, C>) {
+        let entries = self.entries_of(reads);
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        let place = |key: &Blob| self.directory.plan.place(key);
+        let then = match (entries.get(&drive.from), entries.get(&drive.to)) {
+            (Some(source), Some(target)) => match drive.phase {
+                Phase::Mark => drive.mark(source, target, reads),
+                Phase::Carry => drive.carry(source, reads, place),
+                Phase::End | Phase::List(_) => drive.finish(source, target),
+            },
+            _ => Then::Skip(drive.phase),
+        };
+        match then {
+            Then::Commit(updates) => {
+                let asked = self.ask_step(number, Request::Commit { txn, updates }, turn);
+                if let Some(drive) = self.drives.get_mut(&number) {
+                    drive.asked = Some(asked);
+                }
+            }
+            Then::Skip(phase) => {
+                drive.phase = phase;
+                self.abandon(txn, turn);
+                self.drive(number, turn);
+            }
+            Then::Over => {
+                let moved = drive.moved;
+                self.abandon(txn, turn);
+                self.end_move(number, Ok(moved), turn);
+            }
+            Then::Refuse(refusal) => {
+                self.abandon(txn, turn);
+                self.end_move(number, Err(refusal), turn);
+            }
+        }
+    }
+
+    fn committed<C: Client>(&mut self, number: u64, at: Version, turn: &mut Turn<'_, C>) {
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        drive.tries = 0;
+        match drive.phase {
+            Phase::Mark => {
+                (drive.fence, drive.phase) = (at, Phase::List(0));
+                if Mutation::CarryNothing.acts(self.directory.mutation) {
+                    drive.phase = Phase::End;
+                }
+                drive.marked.iter().for_each(|known| self.routes.learn(known));
+            }
+            Phase::Carry => {
+                turn.count("keys_carried");
+                drive.moved.keys += drive.carries.keys;
+                drive.moved.bytes += drive.carries.bytes;
+                drive.carried_over();
+            }
+            Phase::End | Phase::List(_) => {
+                let moved = drive.moved;
+                return self.end_move(number, Ok(moved), turn);
+            }
+        }
+        self.drive(number, turn);
+    }
+
+    fn listed<C: Client>(&mut self, number: u64, keys: Vec<Blob>, next: Option<u64>, turn: &mut Turn<'_, C>) {
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        drive.tries = 0;
+        let theirs = keys.iter().filter_map(|key| located::plain(key));
+        drive.queue = theirs.filter(|key| drive.carries(&self.directory.plan.place(key))).collect();
+        drive.next = next;
+        drive.phase = drive.after_carrying();
+        self.drive(number, turn);
+    }
+}
+
+impl Drive {
+    /// What follows once the queue is as it is.
+    fn after_carrying(&self) -> Phase {
+        match (self.queue.is_empty(), self.next) {
+            (false, _) => Phase::Carry,
+            (true, Some(next)) => Phase::List(next),
+            (true, None) => Phase::End,
+        }
+    }
+
+    /// The first keys of the queue have been carried over.
+    fn carried_over(&mut self) {
+        self.queue.drain(..self.chunk().len());
+        self.phase = self.after_carrying();
+    }
+
+    /// The stretches of this move in an entry: those that are where they come from, and those on their way.
+    fn stretches(&self, source: &Routes) -> (Vec<Known>, Vec<Known>) {
+        let parts = source.parts(&self.reach);
+        let held = |route: Route| parts.iter().filter(move |known| known.route == route).cloned().collect();
+        (held(Route::At(self.from)), held(self.route()))
+    }
+
+    fn mark(&mut self, source: &Arc<Routes>, target: &Arc<Routes>, reads: &[Read]) -> Then {
+        let (here, mut moving) = self.stretches(source);
+        let entry = located::entry(self.from);
+        if here.is_empty() {
+            if moving.is_empty() {
+                // It is there already, or never was here; unless it goes elsewhere.
+                let parts = source.parts(&self.reach);
+                let elsewhere = parts.iter().find_map(|known| match known.route {
+                    Route::Moving { from, to } if from == self.from => Some(to),
+                    _ => None,
+                });
+                return elsewhere.map_or(Then::Over, |to| Then::Refuse(MoveRefusal::OnItsWay(to)));
+            }
+            let version = reads.iter().find(|read| read.key == entry).map(|read| read.version);
+            (self.fence, self.marked) = (version.unwrap_or_default(), moving);
+            return Then::Skip(Phase::List(0));
+        }
+        let news =
+            here.into_iter().map(|known| Known { version: known.version + 1, route: self.route(), ..known });
+        let news: Vec<Known> = news.collect();
+        let updates = match self.updates([source, target], &news) {
+            Ok(updates) => updates,
+            Err(refusal) => return Then::Refuse(refusal),
+        };
+        moving.extend(news);
+        self.marked = moving;
+        Then::Commit(updates)
+    }
+
+    fn finish(&mut self, source: &Arc<Routes>, target: &Arc<Routes>) -> Then {
+        let mut arrived = Vec::new();
+        for marked in &self.marked {
+            let parts = source.parts(&marked.reach);
+            let same = |known: &Known| (known.version, known.route) == (marked.version, marked.route);
+            let still = parts.into_iter().filter(same);
+            arrived.extend(still.map(|known| Known {
+                version: known.version + 1,
+                route: Route::At(self.to),
+                ..known
+            }));
+        }
+        if arrived.is_empty() {
+            return Then::Over;
+        }
+        self.updates([source, target], &arrived).map_or_else(Then::Refuse, Then::Commit)
+    }
+
+    /// Writes news into the entries of both.
+    fn updates(&self, entries: [&Arc<Routes>; 2], news: &[Known]) -> Result<Vec<Update>, MoveRefusal> {
+        let mut updates = Vec::with_capacity(2);
+        for (routes, key) in entries.into_iter().zip(self.entries()) {
+            let mut routes = Routes::clone(routes);
+            news.iter().for_each(|known| routes.learn(known));
+            if routes.changes() > STRETCHES_MAX {
+                return Err(MoveRefusal::TooManyStretches(STRETCHES_MAX));
+            }
+            updates.push(Update { key, value: Some(routes.entry()) });
+        }
+        Ok(updates)
+    }
+
+    fn carry(&mut self, source: &Arc<Routes>, reads: &[Read], place: impl Fn(&Blob) -> Place) -> Then {
+        let found: BTreeMap<&Blob, &Read> = reads.iter().map(|read| (&read.key, read)).collect();
+        let (mut updates, mut carries, mut lost) = (Vec::new(), Moved::default(), false);
+        for key in self.chunk() {
+            let place = place(key);
+            let known = source.find(&place);
+            let marked = self.marked.iter().find(|marked| marked.reach.contains(&place));
+            lost |=
+                marked.is_none_or(|marked| (marked.version, marked.route) != (known.version, known.route));
+            let old = located::key(self.from, key);
+            if let Some(read) = found.get(&old)
+                && let Some(stored) = &read.value
+            {
+                carries.keys += 1;
+                carries.bytes += stored.len() as u64;
+                let value = located::moved(stored, read.version);
+                updates.push(Update { key: located::key(self.to, key), value: Some(value) });
+                updates.push(Update { key: old, value: None });
+            }
+        }
+        if lost {
+            // Somebody else has gone further: what there is to do is to be seen anew.
+            return Then::Skip(Phase::Mark);
+        }
+        if updates.is_empty() {
+            self.carried_over();
+            return Then::Skip(self.phase);
+        }
+        self.carries = carries;
+        Then::Commit(updates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::migration::Stretch;
+    use isochrone_store::versions::Versions;
+
+    const FROM: PartitionId = PartitionId(0);
+    const TO: PartitionId = PartitionId(1);
+
+    fn known(version: u64, route: Route) -> Known {
+        Known { reach: Reach::ring(Stretch::ALL), version, route }
+    }
+
+    fn read(key: Blob, value: Option<&str>) -> Read {
+        Read { key, value: value.map(|value| located::value(value.as_bytes())), version: Version(5) }
+    }
+
+    fn carrying() -> Drive {
+        let mut drive = Drive::new(Ticket(1), Reach::ring(Stretch::ALL), FROM, TO);
+        drive.marked = vec![known(1, drive.route())];
+        (drive.phase, drive.queue) = (Phase::Carry, vec!["a".into(), "b".into()]);
+        drive
+    }
+
+    #[test]
+    fn what_is_there_goes_over_with_its_version() {
+        let mut drive = carrying();
+        let source = Arc::new(Routes::of(vec![known(1, drive.route())]));
+        let reads = [read(located::key(FROM, b"a"), Some("1")), read(located::key(FROM, b"b"), None)];
+        let Then::Commit(updates) = drive.carry(&source, &reads, |_| Place::Ring(7)) else {
+            panic!("nothing is carried over");
+        };
+        let (new, old) = (&updates[0], &updates[1]);
+        assert_eq!((&new.key, &old.key), (&located::key(TO, b"a"), &located::key(FROM, b"a")));
+        let moved = Read { key: new.key.clone(), value: new.value.clone(), version: Version(9) };
+        let told = located::told("a".into(), &moved);
+        assert_eq!((told.value, told.version), (Some("1".into()), Version(5)));
+        assert_eq!((old.value.clone(), updates.len(), drive.carries.keys), (None, 2, 1));
+    }
+
+    #[test]
+    fn a_mover_that_others_have_overtaken_carries_nothing_over() {
+        for now in [known(2, Route::At(TO)), known(5, Route::Moving { from: FROM, to: TO })] {
+            let mut drive = carrying();
+            let source = Arc::new(Routes::of(vec![now]));
+            let reads = [read(located::key(FROM, b"a"), Some("1"))];
+            let then = drive.carry(&source, &reads, |_| Place::Ring(7));
+            assert!(matches!(then, Then::Skip(Phase::Mark)), "it would take what came back since");
+        }
+    }
+
+    #[test]
+    fn a_page_waits_for_the_fence_and_names_what_is_under_way() {
+        let mut store = Versions::default();
+        for (key, version) in [("entry", 4), ("a", 2), ("b", 3)] {
+            store.put(&key.into(), Version(version), Some("v".into()));
+        }
+        store.put(&"b".into(), Version(5), None);
+        let (pending, fence) = (Blob::from("new"), |version| ("entry".into(), Version(version)));
+        let page = |query: Query| query.answer(&store, std::iter::once(&pending));
+        assert_eq!(page(Query { from: 0, fence: fence(5) }), None, "it is behind");
+        let mut found = page(Query { from: 0, fence: fence(4) }).expect("it has come so far");
+        found.keys.sort();
+        assert_eq!((found.keys, found.next), (vec!["a".into(), "entry".into(), "new".into()], None));
+    }
+}
