@@ -163,6 +163,16 @@ impl Client {
         };
         let results: Vec<Option<Vote>> = preparing.rounds.values().map(Round::result).collect();
         let (attempt, at) = (preparing.attempt, preparing.at);
+        let proposed = results.iter().filter_map(|vote| match vote {
+            Some(Vote::Retry(at)) => Some(*at),
+            _ => None,
+        });
+        let proposed = proposed.max();
+        if let Some(above) = proposed {
+            // Also for later transactions: a clock that was far ahead for a moment would else refuse this client until
+            // its own has come so far.
+            self.timestamps.pass(above);
+        }
         let reason = match () {
             () if results.contains(&Some(Vote::Abort)) => Some(Reason::StaleRead),
             () if results.contains(&Some(Vote::Abstain)) => Some(Reason::Conflict),
@@ -171,20 +181,18 @@ impl Client {
         if let Some(reason) = reason {
             return self.end(sequence, Verdict::Abort, reason, effects);
         }
-        let Some(results) = results.into_iter().collect::<Option<Vec<Vote>>>() else { return };
-        let proposed = results.iter().filter_map(|vote| match vote {
-            Vote::Retry(at) => Some(*at),
-            _ => None,
-        });
-        let Some(above) = proposed.max() else {
+        if results.contains(&None) {
+            return;
+        }
+        if proposed.is_none() {
             return self.end(sequence, Verdict::Commit(at), Reason::Conflict, effects);
-        };
+        }
         if attempt + 1 >= self.parameters.tries {
             return self.end(sequence, Verdict::Abort, Reason::Conflict, effects);
         }
         effects.mark(Note(Fact::Counted("retries")));
         let parts = preparing.rounds.iter().map(|(at, round)| (*at, round.part.clone())).collect();
-        let at = self.timestamps.next(effects.stamp(), above.max(at));
+        let at = self.timestamps.next(effects.stamp(), at);
         self.prepare(sequence, attempt + 1, at, parts, effects);
     }
 

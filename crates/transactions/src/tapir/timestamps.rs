@@ -33,6 +33,11 @@ impl Timestamps {
         self.last = ticks | self.client;
         Version(self.last)
     }
+
+    /// Those to come are above this one.
+    pub fn pass(&mut self, above: Version) {
+        self.last = self.last.max(above.0);
+    }
 }
 
 #[cfg(test)]
@@ -53,5 +58,8 @@ mod tests {
         assert!(first < second && first != other && second != other);
         let above = Version(clock.as_nanos() + 1_000_000);
         assert!(a.next(clock, above) > above, "above what was asked for");
+        let far = Version(clock.as_nanos() + 162_000_000_000);
+        b.pass(far);
+        assert!(b.next(clock, Version::NONE) > far, "above what it was told of");
     }
 }

@@ -58,6 +58,12 @@ fn accounts_open_and_close_under_all_faults() {
     Case::new(3, "ledger", FaultSet::ALL).hold(9_000, 15);
 }
 
+/// What a client with such a clock has committed lies in the future of all others for minutes.
+#[test]
+fn a_clock_that_was_far_ahead_for_a_moment_holds_nobody_up() {
+    Case::new(3, "ledger", FaultSet::ALL).hold(9_047, 1);
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     let case = Case { views: 4, clients_crash: 4, ..Case::new(3, "bank", FaultSet::ALL) };
