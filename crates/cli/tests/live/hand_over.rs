@@ -4,20 +4,31 @@ use super::processes::{deployment_of, leader, node, nodes, until};
 use super::replace::order;
 use super::resp::{Client, Reply};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// What the counters and the test tell each other.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Increments that were acknowledged to anybody.
+    done: AtomicI64,
+}
 
 /// Counts until it is told to stop: how many increments were acknowledged, and of how many nobody knows.
-fn counter(redis: std::net::SocketAddr, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<(i64, i64)> {
+fn counter(redis: std::net::SocketAddr, shared: Arc<Shared>) -> std::thread::JoinHandle<(i64, i64)> {
     std::thread::spawn(move || {
         let (mut done, mut unknown, mut connection) = (0, 0, None);
-        while !stop.load(Ordering::SeqCst) {
+        while !shared.stop.load(Ordering::SeqCst) {
             if connection.is_none() {
                 connection = Client::connect(redis).ok();
                 std::thread::yield_now();
             }
             let Some(client) = &mut connection else { continue };
             match client.ask(&["INCR", "count"]) {
-                Ok(Reply::Number(_)) => done += 1,
+                Ok(Reply::Number(_)) => {
+                    done += 1;
+                    shared.done.fetch_add(1, Ordering::SeqCst);
+                }
                 Ok(Reply::Error(text)) if !text.starts_with("UNKNOWN") => {}
                 Ok(Reply::Error(_)) => unknown += 1,
                 _ => (unknown, connection) = (unknown + 1, None),
@@ -39,9 +50,9 @@ fn moved(protocol: &str) {
     });
     let refused = order(addresses[0].http, "move-leader", "n9").unwrap_err();
     assert!(refused.contains("there is no node"), "{refused}");
-    let stop = Arc::new(AtomicBool::new(false));
+    let shared = Arc::new(Shared::default());
     let counters: Vec<_> =
-        addresses.iter().map(|addresses| counter(addresses.redis, Arc::clone(&stop))).collect();
+        addresses.iter().map(|addresses| counter(addresses.redis, Arc::clone(&shared))).collect();
     let move_to = |heir: usize, asked: usize| {
         let name = format!("n{heir}");
         until("the order", || {
@@ -50,6 +61,9 @@ fn moved(protocol: &str) {
                 .ok()
         });
         until("the leader", || leader(addresses[heir].http).filter(|leads| *leads == name));
+        // However slow the machine is: clients get on under each leader.
+        let before = shared.done.load(Ordering::SeqCst);
+        until("some increments", || (shared.done.load(Ordering::SeqCst) > before + 3).then_some(()));
     };
     for round in 0..6 {
         move_to((round + 1) % 3, round % 3);
@@ -60,7 +74,7 @@ fn moved(protocol: &str) {
     until("another leader", || leader(addresses[1].http).filter(|leads| leads != "n0"));
     processes[0] = node(&file, 0, path);
     move_to(0, 1);
-    stop.store(true, Ordering::SeqCst);
+    shared.stop.store(true, Ordering::SeqCst);
     let told: Vec<(i64, i64)> = counters.into_iter().map(|counter| counter.join().unwrap()).collect();
     let least: i64 = told.iter().map(|(done, _)| done).sum();
     let most = least + told.iter().map(|(_, unknown)| unknown).sum::<i64>();
