@@ -115,7 +115,8 @@ fn a_store_without_locks_is_found_out() {
     let error = run::<locks::Family>(&deployment, deployment.keyspaces()[0].id, &terms, 0).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "--plant: protocol locks has no bug called \"no_such\" to plant\n  use one of no_locks"
+        "--plant: protocol locks has no bug called \"no_such\" to plant\n  use one of no_locks, trust-the-cache, \
+         read-source-only, keep-source, carry-nothing"
     );
 }
 
