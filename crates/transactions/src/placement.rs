@@ -60,10 +60,11 @@ impl<F: Family> Placement<F> {
         }
     }
 
-    /// The same where keys can move, if there is anywhere to go.
+    /// The same where keys can move, if there is anywhere to go. Without a log (TAPIR) they cannot: a transaction that
+    /// saw the older entry may be decided when what it writes was listed already, and its writes stay behind.
     #[must_use]
     pub fn movable(mut self) -> Placement<F> {
-        self.movable = self.map.groups.len() > 1;
+        self.movable = F::LED && self.map.groups.len() > 1;
         self
     }
 

@@ -1,11 +1,11 @@
-//! Keys that move between partitions while transactions run, in every protocol.
+//! Keys that move between partitions while transactions run, in every protocol that has a log.
 
 use crate::cluster::{Case, every_bug_is_caught, hold};
 use crate::{carousel, twopc};
 use isochrone_core::Random;
 use isochrone_sim::FaultSet;
 use isochrone_transactions::carousel::{Basic, Fast};
-use isochrone_transactions::{Family, tapir, twopc as layered};
+use isochrone_transactions::{Family, twopc as layered};
 
 fn holds<F: Family>(tune: fn(&mut F::Parameters, &mut Random)) {
     let quiet = Case { moves: 6, ..Case::<F>::new(FaultSet::NONE, tune) };
@@ -36,16 +36,10 @@ fn two_phase_commit_holds_while_keys_move() {
 }
 
 #[test]
-fn tapir_holds_while_keys_move() {
-    holds::<tapir::Family>(|parameters, random| parameters.strict_reads = random.chance(0.5));
-}
-
-#[test]
 fn planted_bugs_are_caught() {
     const BUGS: [&str; 4] = ["trust-the-cache", "read-source-only", "keep-source", "carry-nothing"];
     fn often<F: Family>(tune: fn(&mut F::Parameters, &mut Random)) -> Case<F> {
         Case { moves: 14, records: 6, rounds: 60, ..Case::new(FaultSet::NONE, tune) }
     }
-    every_bug_is_caught(60, BUGS.map(|bug| (bug, often::<tapir::Family>(|_, _| {}))));
     every_bug_is_caught(60, BUGS.map(|bug| (bug, often::<Fast>(carousel::safety::tune))));
 }

@@ -18,8 +18,8 @@
 //!
 //! **The list.** What is listed must have every key that a transaction which saw the older entry may still write.
 //! Replicas answer once they have applied the marked entry. With a log that is enough: such a transaction was ended in
-//! the log before, or the mark would have been refused. In TAPIR such a transaction may be decided later, by votes cast
-//! before; so many answers are wanted that they meet every set of such voters, and they name the keys it is to write.
+//! the log before, or the mark would have been refused. In TAPIR such a
+//! transaction may be decided later than the list is made, so keys of TAPIR do not move.
 //!
 //! **Where there is no directory** (one partition, or a keyspace whose partitions are fixed) requests pass.
 
