@@ -1,12 +1,11 @@
 //! Which keys a partition holds: what clients ask its replicas, page by page.
 //!
 //! A replica answers once it has applied a version of a key that the client names, and tells the keys that have a value
-//! and those that transactions under way may write. Whatever had to be decided before that version was, a number of
-//! replicas that meets every set of them that could have decided it knows of.
+//! and those that transactions under way may write. A majority knows of whatever the log decided before that version.
 
 use crate::map::Group;
 use crate::request::Outcome;
-use isochrone_core::{Blob, CommandId, ProcessId, Ticket};
+use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Ticket};
 use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,21 +72,27 @@ impl Listings {
         group.members.iter().map(|member| member.process).collect()
     }
 
-    /// A replica has answered; what the host is told, once enough have.
-    pub(crate) fn heard(&mut self, from: ProcessId, ask: CommandId, page: Page) -> Option<(Ticket, Outcome)> {
+    /// A replica has answered: the host is told, once enough have.
+    pub(crate) fn heard<C: Process<Outcome = Outcome>>(
+        &mut self,
+        from: ProcessId,
+        ask: CommandId,
+        page: Page,
+        effects: &mut Effects<C>,
+    ) {
         let ticket = Ticket(ask.sequence);
-        let listing = self.open.get_mut(&ticket)?;
+        let Some(listing) = self.open.get_mut(&ticket) else { return };
         listing.pages.insert(from, page);
         if listing.pages.len() < listing.needed {
-            return None;
+            return;
         }
-        let listing = self.open.remove(&ticket)?;
+        let pages = std::mem::take(&mut listing.pages);
+        self.open.remove(&ticket);
         // As far as all of them have come.
-        let next = listing.pages.values().filter_map(|page| page.next).min();
+        let next = pages.values().filter_map(|page| page.next).min();
         let within = |key: &Blob| next.is_none_or(|next| Versions::place(key) < next);
-        let keys = listing.pages.into_values().flat_map(|page| page.keys);
-        let keys: BTreeSet<Blob> = keys.filter(within).collect();
-        Some((ticket, Outcome::Listed { keys: keys.into_iter().collect(), next }))
+        let keys: BTreeSet<Blob> = pages.into_values().flat_map(|page| page.keys).filter(within).collect();
+        effects.complete_ahead(ticket, Outcome::Listed { keys: keys.into_iter().collect(), next });
     }
 
     /// Nobody waits for an answer any more.

@@ -24,9 +24,7 @@ pub(super) fn bridge<F: Family>() -> Bridge<Served<F>> {
             Answer::Replied(response) => simulated::Answer::Replied(response),
             Answer::Refused(refusal) => simulated::Answer::Refused(refusal.to_string()),
             Answer::Unknown => simulated::Answer::Unknown,
-            Answer::Transaction(_) | Answer::Moved(_) | Answer::Served(_) => {
-                simulated::Answer::Refused("a transaction is no command".to_owned())
-            }
+            Answer::Transaction(_) => simulated::Answer::Refused("a transaction is no command".to_owned()),
         },
         roles: &["server", "client"],
         // Who replicates a partition is fixed for the life of a keyspace; who leads it is not.
@@ -57,11 +55,11 @@ pub(super) fn registration<F: Family>() -> Registration<Served<F>> {
             Answer::Transaction(Outcome::Refused(Refusal::Directory(refusal))) => {
                 gateway::Outcome::Refused(refusal.to_string())
             }
-            Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome, stamp))),
-            Answer::Moved(Moved { keys, bytes }) => {
+            Answer::Transaction(Outcome::Moved(Moved { keys, bytes })) => {
                 gateway::Outcome::Ordered(format!("{{\"keys\": {keys}, \"bytes\": {bytes}}}"))
             }
-            Answer::Served(known) => gateway::Outcome::Ordered(ranges(&known)),
+            Answer::Transaction(Outcome::Served(known)) => gateway::Outcome::Ordered(ranges(&known)),
+            Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome, stamp))),
         },
         administer: administer::<F>,
         administered: speech::administered,

@@ -41,9 +41,6 @@ pub(super) fn run(
     trial: TransactionTrial,
 ) -> anyhow::Result<Status> {
     let faults = faults(arguments)?;
-    if arguments.moves > 0 && deployment.keyspace(keyspace).protocol == "tapir" {
-        bail!(Usage("--moves: keys of tapir stay in their partitions; leave it out".to_owned()));
-    }
     let default = if faults.is_empty() { "retwis" } else { "txn-check" };
     let workload = workload(arguments, deployment, arguments.workload.as_deref().unwrap_or(default))?;
     let terms = terms(arguments, deployment, workload, faults)?;

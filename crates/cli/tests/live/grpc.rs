@@ -336,6 +336,12 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
     assert_eq!(redis.ask(&["GET", "contended"]).expect("it serves"), Resp::Text("20".into()));
 }
 
+/// How many transactions callers have open at a node, as its metrics say.
+fn open_transactions(node: &Addresses) -> Option<u64> {
+    let metrics = page(node.http, "/metrics").expect("it serves");
+    metrics.lines().find_map(|line| line.strip_prefix("isochrone_grpc_transactions_open ")?.parse().ok())
+}
+
 #[test]
 fn a_transaction_is_open_for_as_long_as_the_keyspace_says() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -345,10 +351,7 @@ fn a_transaction_is_open_for_as_long_as_the_keyspace_says() {
     let short = "replication = 3\nparameters = { time_limit = \"1s\" }";
     std::fs::write(&file, text.replacen("replication = 3", short, 1)).expect("a writable folder");
     let _processes: Vec<Process> = (0..3).map(|index| processes::node(&file, index, folder.path())).collect();
-    let open = || {
-        let metrics = page(three[0].http, "/metrics").expect("it serves");
-        metrics.lines().find_map(|line| line.strip_prefix("isochrone_grpc_transactions_open ")?.parse().ok())
-    };
+    let open = || open_transactions(&three[0]);
     wait(async {
         let bank = client(&three, 0).await.keyspace("bank");
         let mut runs = 0;
@@ -359,7 +362,7 @@ fn a_transaction_is_open_for_as_long_as_the_keyspace_says() {
             .run(async |txn| {
                 runs += 1;
                 if runs == 1 {
-                    until("it was open", || (open() == Some(1u64)).then_some(()));
+                    until("it was open", || (open() == Some(1)).then_some(()));
                     until("it is no more", || (open() == Some(0)).then_some(()));
                 }
                 txn.put("slow", runs.to_string())
@@ -380,10 +383,7 @@ fn what_a_client_has_begun_ends_with_its_connection() {
     let long = "replication = 3\nparameters = { time_limit = \"10m\" }";
     std::fs::write(&file, text.replacen("replication = 3", long, 1)).expect("a writable folder");
     let _processes: Vec<Process> = (0..3).map(|index| processes::node(&file, index, folder.path())).collect();
-    let open = || {
-        let metrics = page(three[0].http, "/metrics").expect("it serves");
-        metrics.lines().find_map(|line| line.strip_prefix("isochrone_grpc_transactions_open ")?.parse().ok())
-    };
+    let open = || open_transactions(&three[0]);
     // A connection ends only while its client's runtime runs.
     let until_open = async |count: u64| {
         let start = Instant::now();

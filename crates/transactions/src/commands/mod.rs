@@ -30,10 +30,10 @@ pub mod values;
 
 pub use process::Commands;
 
-use crate::directory::{Directed, Known};
+use crate::directory::Directed;
 use crate::family::Family;
 use crate::placement::Placement;
-use crate::request::{self, Moved, Outcome, Reason, Request};
+use crate::request::{self, Outcome, Reason, Request};
 use crate::retry::Retry;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::deployment::ParameterReader;
@@ -60,12 +60,8 @@ pub enum Answer {
     Refused(Refusal),
     /// Nobody could say in time; it may or may not take effect.
     Unknown,
-    /// How the host's own transaction goes on.
+    /// How the host's own transaction goes on, or what the directory says.
     Transaction(Outcome),
-    /// The keys are where they were to go.
-    Moved(Moved),
-    /// Which partition holds which keys.
-    Served(Vec<Known>),
 }
 
 /// Why a command took no effect. The texts begin with the code that clients of Redis know, if there is one.

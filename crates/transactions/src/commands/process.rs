@@ -171,12 +171,7 @@ impl<C: Transacts> Commands<C> {
             Some(Of::Batch(number)) => self.proceed(number, outcome, effects),
             Some(Of::Host(ticket)) => {
                 self.hosts.remove(&ticket);
-                let answer = match outcome {
-                    Outcome::Moved(moved) => Answer::Moved(moved),
-                    Outcome::Served(known) => Answer::Served(known),
-                    outcome => Answer::Transaction(outcome),
-                };
-                effects.complete(ticket, answer);
+                effects.complete(ticket, Answer::Transaction(outcome));
             }
             Some(Of::Nobody) | None => {}
         }

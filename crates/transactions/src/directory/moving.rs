@@ -116,9 +116,9 @@ impl Drive {
         &self.queue[..self.queue.len().min(self.carried)]
     }
 
-    /// Whether a key is on its way by what this move has marked.
-    fn carries(&self, place: &Place) -> bool {
-        self.marked.iter().any(|known| known.reach.contains(place))
+    /// What this move has marked a place with.
+    fn mark_of(&self, place: &Place) -> Option<&Known> {
+        self.marked.iter().find(|known| known.reach.contains(place))
     }
 
     fn request(&self) -> Request {
@@ -261,7 +261,7 @@ impl Find {
         let Some(drive) = self.drives.get_mut(&number) else { return };
         drive.tries = 0;
         let theirs = keys.iter().filter_map(|key| located::plain(key));
-        drive.queue = theirs.filter(|key| drive.carries(&self.directory.plan.place(key))).collect();
+        drive.queue = theirs.filter(|key| drive.mark_of(&self.directory.plan.place(key)).is_some()).collect();
         drive.next = next;
         drive.phase = drive.after_carrying();
         self.drive(number, turn);
@@ -358,7 +358,7 @@ impl Drive {
         for key in self.chunk() {
             let place = place(key);
             let known = source.find(&place);
-            let marked = self.marked.iter().find(|marked| marked.reach.contains(&place));
+            let marked = self.mark_of(&place);
             lost |=
                 marked.is_none_or(|marked| (marked.version, marked.route) != (known.version, known.route));
             let old = located::key(self.from, key);

@@ -466,10 +466,7 @@ impl Process for Client {
         let message = match message {
             group::Message::Own(message) => message,
             group::Message::Listed { ask, page } if ask.client == self.me => {
-                if let Some((ticket, outcome)) = self.listings.heard(from, ask, page) {
-                    effects.complete_ahead(ticket, outcome);
-                }
-                return;
+                return self.listings.heard(from, ask, page, effects);
             }
             _ => return,
         };

@@ -39,6 +39,11 @@ pub fn run<F: Family>(
     }
     if terms.moves > 0 {
         placement = placement.movable();
+        if !placement.movable {
+            let wrong = format!("keys of this keyspace of {} do not move between partitions", F::NAME);
+            let right = "use a protocol other than tapir and several partitions, or leave it out".to_owned();
+            return Err(ConfigErrors::one("--moves", 0, wrong, right));
+        }
     }
     let mut random = Random::seeded(seed ^ 0x7472_616e_7361_6374);
     let mut config = config(deployment, terms, seed);

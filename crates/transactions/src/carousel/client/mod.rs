@@ -526,10 +526,7 @@ impl Process for Client {
         let word = match message {
             Message::Own(word) => word,
             Message::Listed { ask, page } if ask.client == self.me => {
-                if let Some((ticket, outcome)) = self.listings.heard(from, ask, page) {
-                    effects.complete_ahead(ticket, outcome);
-                }
-                return;
+                return self.listings.heard(from, ask, page, effects);
             }
             _ => return,
         };

@@ -194,8 +194,10 @@ impl Partition {
             return;
         };
         self.tell_values(from, txn, &part, turn);
+        let conflict = self.claims.conflict(txn, &part);
+        let yields = self.yields(conflict, &part, turn.now());
         let verdict = Verdict {
-            prepared: !self.yields(txn, &part, turn.now()) && !self.claims.conflict(txn, &part),
+            prepared: !conflict && !yields,
             versions: part.reads.iter().map(|key| self.state.store.latest(key).0).collect(),
             at,
         };
@@ -210,14 +212,12 @@ impl Partition {
 
     /// Whether a transaction is to wait for another that changes the directory's entry, which all read: among readers
     /// that never cease it would find no gap.
-    fn yields(&mut self, txn: TxnId, part: &Part, now: Instant) -> bool {
+    fn yields(&mut self, conflict: bool, part: &Part, now: Instant) -> bool {
         if self.map.split != Split::Named {
             return false;
         }
-        let (changes, conflict) =
-            (part.writes.iter().any(|key| is_entry(key)), self.claims.conflict(txn, part));
         let Some(lead) = &mut self.lead else { return false };
-        if changes {
+        if part.writes.iter().any(|key| is_entry(key)) {
             if conflict {
                 lead.yields = now + self.knobs.resend;
             }
