@@ -166,9 +166,9 @@ impl Find {
 
     /// Lets something go on later: after the pause behind so many tries.
     pub(super) fn pause<C: Client>(&mut self, number: u64, tries: u32, turn: &mut Turn<'_, C>) {
-        // What is in the way is gone after a round trip or two; more would only make a move last.
+        // What is in the way is gone after some round trips; more would only make a move last.
         let retry = crate::retry::Retry { tries: u32::MAX, ..self.directory.retry };
-        let pause = retry.pause(tries.min(2), Reason::Conflict, turn.random()).unwrap_or_default();
+        let pause = retry.pause(tries.min(4), Reason::Conflict, turn.random()).unwrap_or_default();
         self.later.insert((turn.now() + pause, number));
     }
 

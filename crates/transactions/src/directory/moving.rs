@@ -5,7 +5,7 @@ use super::find::Find;
 use super::{Client, Known, Mutation, Place, Reach, Route, Routes, Turn, located};
 use crate::listing::Query;
 use crate::request::{MoveRefusal, Moved, Outcome, Read, Refusal, Request, TxnId, Update};
-use isochrone_core::{Blob, PartitionId, Ticket};
+use isochrone_core::{Blob, Instant, PartitionId, Span, Ticket};
 use isochrone_store::versions::Version;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ const STRETCHES_MAX: usize = 256;
 pub(super) const ENTRY_MAX: usize = STRETCHES_MAX * 64;
 /// Keys that are carried over by one transaction, at most.
 const CARRIED: usize = 64;
-/// Steps in a row that come to nothing until a move is given up.
-const TRIES_MAX: u32 = 60;
+/// How long nothing may come of a move until it is given up.
+const PATIENCE: Span = Span::from_secs(10);
 
 /// A move that is under way.
 #[derive(Clone, Hash, Debug)]
@@ -35,12 +35,14 @@ pub(super) struct Drive {
     /// Keys that were listed and not carried over yet, and where the next page begins.
     queue: Vec<Blob>,
     next: Option<u64>,
-    /// How many keys go at once.
+    /// How many keys go at once: fewer where others are in the way.
     carried: usize,
-    /// What the transaction under way carries over.
+    /// What the transaction under way carries over: the first keys of the queue.
     carries: Moved,
     moved: Moved,
+    /// Steps in a row that came to nothing, and since when.
     tries: u32,
+    since: Option<Instant>,
     /// What the client inside was asked last.
     asked: Option<u64>,
 }
@@ -99,6 +101,7 @@ impl Drive {
             carries: Moved::default(),
             moved: Moved::default(),
             tries: 0,
+            since: None,
             asked: None,
         }
     }
@@ -185,9 +188,13 @@ impl Find {
                 self.drive(number, turn);
             }
             Step::TooLarge | Step::Nothing => {
-                drive.tries += 1;
-                let tries = drive.tries;
-                if tries >= TRIES_MAX {
+                drive.tries = drive.tries.saturating_add(1);
+                if drive.phase == Phase::Carry {
+                    // Among many keys there is always one that somebody writes.
+                    drive.carried = (drive.carried / 2).max(1);
+                }
+                let (tries, now) = (drive.tries, turn.now());
+                if now.since(*drive.since.get_or_insert(now)) >= PATIENCE {
                     return self.end_move(number, Err(MoveRefusal::GivenUp(tries)), turn);
                 }
                 self.pause(number, tries, turn);
@@ -234,7 +241,7 @@ impl Find {
 
     fn committed<C: Client>(&mut self, number: u64, at: Version, turn: &mut Turn<'_, C>) {
         let Some(drive) = self.drives.get_mut(&number) else { return };
-        drive.tries = 0;
+        (drive.tries, drive.since) = (0, None);
         match drive.phase {
             Phase::Mark => {
                 (drive.fence, drive.phase) = (at, Phase::List(0));
@@ -248,6 +255,7 @@ impl Find {
                 drive.moved.keys += drive.carries.keys;
                 drive.moved.bytes += drive.carries.bytes;
                 drive.carried_over();
+                drive.carried = (drive.carried * 2).min(CARRIED);
             }
             Phase::End | Phase::List(_) => {
                 let moved = drive.moved;
@@ -259,7 +267,7 @@ impl Find {
 
     fn listed<C: Client>(&mut self, number: u64, keys: Vec<Blob>, next: Option<u64>, turn: &mut Turn<'_, C>) {
         let Some(drive) = self.drives.get_mut(&number) else { return };
-        drive.tries = 0;
+        (drive.tries, drive.since) = (0, None);
         let theirs = keys.iter().filter_map(|key| located::plain(key));
         drive.queue = theirs.filter(|key| drive.mark_of(&self.directory.plan.place(key)).is_some()).collect();
         drive.next = next;
@@ -280,7 +288,7 @@ impl Drive {
 
     /// The first keys of the queue have been carried over.
     fn carried_over(&mut self) {
-        self.queue.drain(..self.chunk().len());
+        self.queue.drain(..self.queue.len().min(self.carries.keys as usize));
         self.phase = self.after_carrying();
     }
 
@@ -355,6 +363,7 @@ impl Drive {
     fn carry(&mut self, source: &Arc<Routes>, reads: &[Read], place: impl Fn(&Blob) -> Place) -> Then {
         let found: BTreeMap<&Blob, &Read> = reads.iter().map(|read| (&read.key, read)).collect();
         let (mut updates, mut carries, mut lost) = (Vec::new(), Moved::default(), false);
+        let mut left = Vec::new();
         for key in self.chunk() {
             let place = place(key);
             let known = source.find(&place);
@@ -365,6 +374,7 @@ impl Drive {
             if let Some(read) = found.get(&old)
                 && let Some(stored) = &read.value
             {
+                left.push(key.clone());
                 carries.keys += 1;
                 carries.bytes += stored.len() as u64;
                 let value = located::moved(stored, read.version);
@@ -376,11 +386,13 @@ impl Drive {
             // Somebody else has gone further: what there is to do is to be seen anew.
             return Then::Skip(Phase::Mark);
         }
-        if updates.is_empty() {
-            self.carried_over();
-            return Then::Skip(self.phase);
-        }
+        // Whoever wrote the others has taken them along, or they were deleted: the replica that was read has applied the
+        // mark and so all before it, and behind it none are added.
+        self.queue.splice(..self.chunk().len(), left);
         self.carries = carries;
+        if updates.is_empty() {
+            return Then::Skip(self.after_carrying());
+        }
         Then::Commit(updates)
     }
 }
