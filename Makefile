@@ -15,9 +15,10 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# Unit, property, seed and live tests.
+# Unit, property, seed and live tests, and the examples in the documentation; those in files are only looked at by `lint`.
 unit:
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --tests
+	$(CARGO) test --workspace --locked --doc
 
 # Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis; grpcio) against
 # a running cluster; installs what it needs, and skips a language whose tools are not there.

@@ -11,7 +11,6 @@ mod log;
 mod node;
 mod output;
 mod plan;
-mod protocols;
 mod redis;
 mod reproduce;
 mod sim;
@@ -22,6 +21,7 @@ mod up;
 use arguments::{Arguments, Verb};
 use clap::{CommandFactory, Parser};
 use isochrone_core::ConfigErrors;
+use isochrone_protocols as protocols;
 use isochrone_workload::UnknownWorkload;
 use std::process::ExitCode;
 

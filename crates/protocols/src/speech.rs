@@ -15,10 +15,10 @@ use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
 /// What a client is told of a command whose outcome nobody knows.
-pub(super) const UNKNOWN: &str = "no answer in time; the command may or may not take effect";
+pub(crate) const UNKNOWN: &str = "no answer in time; the command may or may not take effect";
 
 /// By trials.
-pub(super) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
+pub(crate) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
     Bridge {
         placement: Placement::of,
         request: Request::Command,
@@ -46,7 +46,7 @@ pub(super) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
 }
 
 /// By nodes.
-pub(super) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
+pub(crate) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
     Registration {
         placement: Placement::of,
         request: Request::Command,
@@ -146,7 +146,7 @@ fn request(what: &Administration) -> Option<Box<dyn Any + Send>> {
 }
 
 /// What a replica of `replication` answers to a change.
-pub(super) fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
+pub(crate) fn administered(outcome: Box<dyn Any + Send>) -> Result<String, String> {
     match outcome.downcast::<Result<(), Refusal>>().map(|outcome| *outcome) {
         Ok(Ok(())) => Ok("done".to_owned()),
         Ok(Err(refusal)) => Err(refusal.to_string()),

@@ -1,6 +1,6 @@
 //! How a protocol of `transactions` is spoken with in commands, by trials and by nodes.
 
-use super::speech;
+use crate::speech;
 use isochrone_core::{Blob, Random, Stamp};
 use isochrone_node::gateway::{self, Abort, Step, Unfit};
 use isochrone_node::protocols::{Administration, Extent, Registration};
@@ -16,7 +16,7 @@ use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
 /// By trials.
-pub(super) fn bridge<F: Family>() -> Bridge<Served<F>> {
+pub(crate) fn bridge<F: Family>() -> Bridge<Served<F>> {
     Bridge {
         placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         request: Ask::Command,
@@ -43,7 +43,7 @@ pub(super) fn bridge<F: Family>() -> Bridge<Served<F>> {
 }
 
 /// By nodes.
-pub(super) fn registration<F: Family>() -> Registration<Served<F>> {
+pub(crate) fn registration<F: Family>() -> Registration<Served<F>> {
     Registration {
         placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         request: Ask::Command,

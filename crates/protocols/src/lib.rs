@@ -1,4 +1,5 @@
-//! The protocols this program can run: a line each in [`ALL`], and how each is spoken with.
+//! The protocols that there are: a line each in [`ALL`], how each is spoken with, and the code of each, made once for
+//! whoever runs them.
 
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
@@ -16,7 +17,7 @@ mod speech;
 mod transactional;
 
 /// All of them.
-pub(crate) const ALL: &[Entry] = &[
+pub static ALL: &[Entry] = &[
     entry::<multipaxos::Family>(),
     entry::<curp::consensus::Family>(),
     entry::<mencius::Family>(),
@@ -32,17 +33,17 @@ pub(crate) const ALL: &[Entry] = &[
 ];
 
 /// A protocol as the verbs know it.
-pub(crate) struct Entry {
+pub struct Entry {
     /// Its name on the command line and in deployment files.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Whether nothing is served without a leader.
-    pub(crate) led: bool,
+    pub led: bool,
     /// What it is asked, and how one seed of it is run.
-    pub(crate) runs: Runs,
+    pub runs: Runs,
 }
 
 /// A protocol of commands, or of transactions.
-pub(crate) enum Runs {
+pub enum Runs {
     /// Commands on keys of one partition.
     Commands {
         /// Runs one seed.
@@ -62,10 +63,10 @@ pub(crate) enum Runs {
 }
 
 /// Runs one seed of commands.
-pub(crate) type Trial = fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>;
+pub type Trial = fn(&Deployment, KeyspaceId, &Terms, u64) -> Result<trial::Outcome, ConfigErrors>;
 
 /// Runs one seed of a protocol of transactions.
-pub(crate) type TransactionTrial =
+pub type TransactionTrial =
     fn(&Deployment, KeyspaceId, &Terms<workload::Workload>, u64) -> Result<workload::Outcome, ConfigErrors>;
 
 const fn entry<F: Family>() -> Entry {
@@ -97,13 +98,13 @@ const fn transactions<F: TransactionFamily>() -> Entry {
 
 impl Entry {
     /// Whether it is one of transactions.
-    pub(crate) fn transactional(&self) -> bool {
+    pub fn transactional(&self) -> bool {
         matches!(self.runs, Runs::Transactions { .. })
     }
 }
 
 /// What a deployment file may name.
-pub(crate) fn known() -> Known {
+pub fn known() -> Known {
     let names = |transactional| {
         let named = ALL.iter().filter(move |entry| entry.transactional() == transactional);
         named.map(|entry| entry.name).collect::<Vec<_>>()
@@ -112,7 +113,7 @@ pub(crate) fn known() -> Known {
 }
 
 /// How nodes run them.
-pub(crate) fn served() -> Protocols {
+pub fn served() -> Protocols {
     let mut protocols = Protocols::default();
     for entry in ALL {
         let (Runs::Commands { register, .. } | Runs::Transactions { register, .. }) = entry.runs;
@@ -122,7 +123,7 @@ pub(crate) fn served() -> Protocols {
 }
 
 /// The entry of a keyspace's protocol.
-pub(crate) fn of(deployment: &Deployment, keyspace: KeyspaceId) -> Option<&'static Entry> {
+pub fn of(deployment: &Deployment, keyspace: KeyspaceId) -> Option<&'static Entry> {
     let name = &deployment.keyspace(keyspace).protocol;
     ALL.iter().find(|entry| entry.name == name)
 }
