@@ -37,10 +37,30 @@ impl<V: Wire> Log<V> {
             }
             effects.record(Record::Accepted { ballot, slot, value, decided: self.decided });
         }
+        self.hear_decided(ballot, decided, from, effects);
         // A vote given before is given again: its record lies before this message. For a decided slot the
         // value is the decided one in every later ballot, and nothing can depend on this vote any more.
-        effects.send(from, Message::Accepted { ballot, first: slot, last: slot });
-        self.hear_decided(ballot, decided, from, effects);
+        self.acknowledge(from, ballot, slot, slot.next(), decided, effects);
+    }
+
+    /// Tells the leader of votes from `first` up to `end`, exclusive. One for nothing is asked for behind a change of the
+    /// members, so that they know of the change: it is given by who knows all that is decided.
+    fn acknowledge(
+        &self,
+        to: ProcessId,
+        ballot: Ballot,
+        first: Slot,
+        end: Slot,
+        decided: Slot,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(last) = end.0.checked_sub(1).map(Slot) else { return };
+        let nothing = self.votes.get(last).is_some_and(|vote| vote.value == Value::NoOp);
+        let last =
+            if nothing && self.decided < decided { last.0.checked_sub(1).map(Slot) } else { Some(last) };
+        if let Some(last) = last.filter(|last| first <= *last) {
+            effects.send(to, Message::Accepted { ballot, first, last });
+        }
     }
 
     pub(super) fn on_adopt(
@@ -70,10 +90,8 @@ impl<V: Wire> Log<V> {
             self.refresh_peers();
             effects.record(Record::Adopted { ballot, from: first, values, decided: self.decided });
         }
-        if end > first {
-            effects.send(from, Message::Accepted { ballot, first, last: Slot(end.0 - 1) });
-        }
         self.hear_decided(ballot, decided, from, effects);
+        self.acknowledge(from, ballot, first, end, decided, effects);
     }
 
     pub(super) fn on_heartbeat(
@@ -147,7 +165,16 @@ impl<V: Wire> Log<V> {
         from: ProcessId,
         effects: &mut Effects<Self>,
     ) {
+        let before = self.decided;
         self.advance(ballot, upto);
+        let mut changed = before.until(self.decided).filter_map(|slot| {
+            let value = &self.votes.get(slot)?.value;
+            matches!(value, Value::Change(_)).then(|| (slot, value.clone()))
+        });
+        if let Some((from, change)) = changed.next_back() {
+            // Who the members are is not known from memory alone: behind it there may be silence for long.
+            effects.record(Record::Learned { from, values: [change].into() });
+        }
         if self.decided < upto {
             self.lack(upto, from, effects);
         }

@@ -13,7 +13,7 @@ pub(super) struct Task {
     /// Who is to lead instead.
     pub(super) heir: Option<Member>,
     until: Instant,
-    /// The slot that decides it, once proposed.
+    /// The slot that is to be decided, once proposed: the change itself, then the one behind it.
     slot: Option<Slot>,
 }
 
@@ -129,11 +129,20 @@ impl<V: Wire> Log<V> {
         if reign.learner.is_some_and(|learner| members.contains(learner.replica)) {
             reign.learner = None;
         }
-        if let Some(task) = reign.task.take_if(|task| task.slot.is_some_and(|slot| slot < decided)) {
-            effects.complete(task.ticket, Ok(()));
-        }
-        if gone {
+        if !gone {
+            // Those before the change have decided it, and perhaps only this replica knows. Whoever votes for the slot behind
+            // it writes down with its vote that the change is decided: once a majority of those after the change has, the
+            // group goes on without any minority of them.
+            if let Some(task) = &mut reign.task {
+                task.slot = task.slot.map(|_| decided);
+            }
+            if reign.next == decided {
+                self.propose_slot(Value::NoOp, 0, now, effects);
+            }
+        } else {
+            self.end_change(effects);
             // The group goes on without this replica: whoever is furthest is told to lead at once.
+            let Role::Leader(reign) = &self.role else { return };
             let ballot = reign.ballot;
             let heir = members.members().first().copied();
             self.beat(effects);
@@ -141,6 +150,15 @@ impl<V: Wire> Log<V> {
                 effects.send(heir.process, Message::Handover { ballot, decided });
             }
             self.step_down(effects);
+        }
+    }
+
+    /// Answers for a change whose last slot is decided.
+    pub(super) fn end_change(&mut self, effects: &mut Effects<Self>) {
+        let decided = self.decided;
+        let Role::Leader(reign) = &mut self.role else { return };
+        if let Some(task) = reign.task.take_if(|task| task.slot.is_some_and(|slot| slot < decided)) {
+            effects.complete(task.ticket, Ok(()));
         }
     }
 }

@@ -74,10 +74,10 @@ impl<V: Wire> Log<V> {
         if silent < self.patience {
             return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
         }
+        self.leader = None;
         if !self.is_member() {
             return effects.arm(Timer::Watch, self.patience);
         }
-        self.leader = None;
         let ballot = self.seen.max(self.promise.ballot()).next(self.me);
         let mut tally = Tally::new(self.configuration.majority());
         let alone = tally.add(self.me) == Count::Reached;
@@ -119,6 +119,10 @@ impl<V: Wire> Log<V> {
         let granted = !hears && known && ballot > promised && decided >= self.decided;
         let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
         effects.send_ahead(from, answer);
+        if !hears && decided > self.decided {
+            // It may be the one that knows who the members are.
+            self.lack(decided, from, effects);
+        }
     }
 
     pub(super) fn on_polled(

@@ -326,6 +326,7 @@ impl<V: Wire> Log<V> {
         if changed {
             self.after_change(effects);
         }
+        self.end_change(effects);
     }
 
     /// The timer of heartbeats.

@@ -144,22 +144,34 @@ fn a_new_member_catches_up_before_it_votes() {
         231 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         240 replica A -> replica D (ahead): Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01..
         240 replica A -> replica D (ahead): Adopt ballot: b1.0, from: s1, values: [Change(Configuration version: 1, members: [Member replica: r0
-        241 replica A -> client A: Administered number: 2, result: Ok(()), leader: Some(A/k1/p0/role0/0)
-        241 answer: Changed
+        241 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s2, value: NoOp, decided: s2
+        241 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s2, value: NoOp, decided: s2
+        241 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s2, value: NoOp, decided: s2
+        242 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
         251 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
+        252 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+        252 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+        252 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
+        262 replica A -> client A: Administered number: 2, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+        262 answer: Changed
     "#]]);
     talk.pass(200).change(Change::Remove(B));
     talk.hear(100, expect![[r#"
         500 client A -> replica A: Administer number: 3, change: Remove(n1)
-        500 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
-        500 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
-        500 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s2, value: Change(Configuration version: 2, members: [Member replica: r0,
-        501 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
-        511 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
-        511 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
-        511 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
-        521 replica A -> client A: Administered number: 3, result: Ok(()), leader: Some(A/k1/p0/role0/0)
-        521 answer: Changed
+        500 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
+        500 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
+        500 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
+        501 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s3, last: s3
+        511 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s3, last: s3
+        511 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s3, last: s3
+        511 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s3, last: s3
+        521 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s4, value: NoOp, decided: s4
+        521 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s4, value: NoOp, decided: s4
+        522 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
+        532 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
+        532 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
+        542 replica A -> client A: Administered number: 3, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+        542 answer: Changed
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok), Outcome::Changed, Outcome::Changed]);
 }

@@ -3,6 +3,7 @@
 mod conversations;
 mod directory;
 mod failover;
+mod grown;
 mod latency;
 mod mutations;
 mod orders;
