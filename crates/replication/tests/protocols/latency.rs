@@ -17,6 +17,8 @@ struct Alone {
     dead: Vec<NodeId>,
     in_a_row: bool,
     warm: u64,
+    /// How many clients there are.
+    clients: u64,
     asked: BTreeMap<u32, u64>,
     invoked: BTreeMap<Ticket, Instant>,
     waits: Vec<(NodeId, Span)>,
@@ -35,7 +37,7 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Alone {
         *count += 1;
         // One at a time in the whole cluster, so that nothing waits for anything.
         let (count, number) = (*count, u64::from(session.number));
-        let turn = if self.in_a_row { number * rounds + count } else { count * 20 + number };
+        let turn = if self.in_a_row { number * rounds + count } else { count * self.clients + number };
         let at = Instant::ZERO + Span::from_secs(10 + turn * 2);
         let command = if self.reads { Command::Get(key(0)) } else { Command::Set(key(0), "x".to_owned()) };
         Next::Request { at, request: Request::Command(command) }
@@ -107,6 +109,7 @@ impl<F: Family> Measured<F> {
             dead: self.dead.clone(),
             in_a_row: self.in_a_row,
             warm: self.warm,
+            clients: u64::from(count),
             ..Alone::default()
         };
         let mut simulation = Simulation::<Replicated<Machine, F>>::new(config, &placement);
