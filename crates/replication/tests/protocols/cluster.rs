@@ -64,6 +64,8 @@ pub struct Case<F: Family> {
     pub tune: fn(&mut Placement<Machine, F>, &mut Random),
     /// The bug that is planted.
     pub bug: Option<&'static str>,
+    /// The first seed that is tried for it: near one that shows it, where that takes many.
+    pub first: u64,
     pub rounds: u64,
     /// Crashes in addition to those drawn, each short.
     pub crashes: u64,
@@ -93,6 +95,7 @@ impl<F: Family> Case<F> {
             faults,
             tune,
             bug: None,
+            first: 0,
             rounds: 40,
             crashes: 0,
             isolated: 0,

@@ -16,11 +16,11 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         Case { crashes, hot, rounds, ..Case::new(replicas, faults, tune) }
     };
     Some(match mutation {
-        Mutation::LoopRepeats => Case { isolated: 6, ..with(5, "loss", 8, true) },
+        Mutation::LoopRepeats => Case { first: 60, isolated: 6, ..with(5, "loss", 8, true) },
         Mutation::CountDuplicateRequest => with(3, "duplicate,delay", 0, true),
         Mutation::ReadAfterLease => Case { isolated: 6, ..with(3, "none", 0, true) },
-        Mutation::CommitOnAcceptance => Case { isolated: 6, ..with(5, "loss", 8, true) },
-        Mutation::AdoptAny => Case { isolated: 6, ..with(3, "loss", 16, false) },
+        Mutation::CommitOnAcceptance => Case { first: 170, isolated: 6, ..with(5, "loss", 8, true) },
+        Mutation::AdoptAny => Case { first: 660, isolated: 6, ..with(3, "loss", 16, false) },
         Mutation::OldSequencerAfterAbortedView
         | Mutation::SlotAcrossViews
         | Mutation::ForgetVote
