@@ -11,7 +11,7 @@ use isochrone_transactions::directory::{Known, Place, Reach, Route};
 use isochrone_transactions::request::{Moved, Outcome, Read, Reason, Refusal, Request, Update};
 use isochrone_transactions::{Family, Placement};
 use isochrone_workload::simulated;
-use isochrone_workload::transactions::move_drawn;
+use isochrone_workload::transactions::draw_move;
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
@@ -30,14 +30,7 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Served<F>> {
         // Who replicates a partition is fixed for the life of a keyspace; who leads it is not.
         spare: |_, _| {},
         membership: hand_over::<F>,
-        moves: |placement, random| {
-            let order = move_drawn(placement, random);
-            let order = order.map(|(process, request)| Admin::Request {
-                process,
-                request: Box::new(Ask::Transaction(request)),
-            });
-            order.into_iter().collect()
-        },
+        moves: |placement, random| draw_move(placement, random, Ask::Transaction),
         plant: Placement::plant,
     }
 }

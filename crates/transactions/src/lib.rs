@@ -4,6 +4,7 @@
 //! same for all is written once: what a host may ask and is told ([`request`]), where partitions stand ([`Map`],
 //! [`Placement`]).
 
+mod around;
 pub mod carousel;
 pub mod commands;
 pub mod directory;

@@ -5,7 +5,7 @@
 
 use crate::map::Group;
 use crate::request::Outcome;
-use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Ticket};
+use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Quorums, Ticket};
 use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,10 +66,10 @@ struct Listing {
 }
 
 impl Listings {
-    /// A question to all replicas of a group, of which so many must answer; whom to ask.
-    pub(crate) fn ask(&mut self, ticket: Ticket, group: &Group, needed: usize) -> Vec<ProcessId> {
+    /// A question to all replicas of a group. Any majority will do: the log has decided what is to be known.
+    pub(crate) fn ask(&mut self, ticket: Ticket, group: &Group) {
+        let needed = Quorums::majority(group.members.len());
         self.open.insert(ticket, Listing { needed, pages: BTreeMap::new() });
-        group.members.iter().map(|member| member.process).collect()
     }
 
     /// A replica has answered: the host is told, once enough have.

@@ -9,7 +9,7 @@ use isochrone_sim::{
 use isochrone_transactions::retry::Retry;
 use isochrone_transactions::{Distances, Family, Outcome, Placement, Request, Split, Transactional};
 use isochrone_workload::Window;
-use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, judge, move_drawn};
+use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, draw_move, judge};
 use std::collections::BTreeMap;
 
 /// How a fuzzed run is made.
@@ -137,7 +137,7 @@ impl<F: Family> Case<F> {
         let servers = servers.map(|member| member.process).collect();
         let moves: Option<Moves> = (self.moves > 0).then(|| {
             let placement = placement.clone();
-            Box::new(move |random: &mut Random| move_drawn(&placement, random)) as Moves
+            Box::new(move |random: &mut Random| draw_move(&placement, random, |request| request)) as Moves
         });
         let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves };
         let report = simulation.run(&mut driver);
@@ -240,7 +240,7 @@ struct Counting {
 }
 
 /// Draws a move of keys, and the client that is asked for it.
-type Moves = Box<dyn FnMut(&mut Random) -> Option<(ProcessId, Request)>>;
+type Moves = Box<dyn FnMut(&mut Random) -> Vec<Admin>>;
 
 impl<F: Family> Driver<Transactional<F>> for Counting {
     fn next(&mut self, session: Session, now: Instant) -> Next<Request> {
@@ -267,10 +267,7 @@ impl<F: Family> Driver<Transactional<F>> for Counting {
 
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
         if let Some(moves) = self.moves.as_mut().filter(|_| random.chance(0.7)) {
-            let order = moves(random);
-            let order =
-                order.map(|(process, request)| Admin::Request { process, request: Box::new(request) });
-            return order.into_iter().collect();
+            return moves(random);
         }
         let mut any = || self.servers[random.below(self.servers.len() as u64) as usize];
         let (partition, process) = (any().partition, any());

@@ -82,6 +82,19 @@ pub struct Terms<W = Workload> {
 }
 
 impl<W> Terms<W> {
+    /// Plants the bug that is asked for, if any, by who knows those of a protocol, or says which there are.
+    pub(crate) fn plant_in(
+        &self,
+        protocol: &str,
+        plant: impl FnOnce(&str) -> Result<(), Vec<&'static str>>,
+    ) -> Result<(), ConfigErrors> {
+        let Some(bug) = &self.plant else { return Ok(()) };
+        plant(bug).map_err(|known| {
+            let wrong = format!("protocol {protocol} has no bug called {bug:?} to plant");
+            ConfigErrors::one("--plant", 0, wrong, format!("use one of {}", known.join(", ")))
+        })
+    }
+
     /// Adds the times at which keys are moved.
     pub(crate) fn add_moves(&self, plan: &mut FaultPlan, random: &mut Random) {
         for _ in 0..self.moves {
@@ -189,12 +202,7 @@ pub fn run<F: Protocol>(
 ) -> Result<Outcome, ConfigErrors> {
     deployment.given_matrix()?;
     let mut placement = (bridge.placement)(deployment, deployment.keyspace(keyspace))?;
-    if let Some(bug) = &terms.plant {
-        (bridge.plant)(&mut placement, bug).map_err(|known| {
-            let wrong = format!("protocol {} has no bug called {bug:?} to plant", F::NAME);
-            ConfigErrors::one("--plant", 0, wrong, format!("use one of {}", known.join(", ")))
-        })?;
-    }
+    terms.plant_in(F::NAME, |bug| (bridge.plant)(&mut placement, bug))?;
     let mut random = Random::seeded(seed ^ 0x0074_7269_616c);
     let mut config = config(deployment, terms, seed);
     config.roles = bridge.roles;

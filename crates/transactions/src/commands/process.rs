@@ -4,11 +4,12 @@ use super::keys::{self, Keys};
 use super::lines::Lines;
 use super::scratch::{Executed, execute};
 use super::{Answer, Ask, Parameters, Refusal, Setup, Transacts, counted};
+use crate::around::{Around, Timer};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
     Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
-    StateMachine as _, Ticket, Wrap,
+    StateMachine as _, Ticket,
 };
 use isochrone_replication::partitions::Noted;
 use isochrone_store::Store;
@@ -88,35 +89,6 @@ enum Of {
     Nobody,
 }
 
-/// The timers of a client that takes commands.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
-pub enum Timer<T> {
-    /// One of the client of transactions.
-    Of(T),
-    /// A command is to be tried again.
-    Again,
-}
-
-struct Inner;
-
-impl<C: Transacts> Wrap<Commands<C>, C> for Inner {
-    fn message(&self, message: C::Message) -> C::Message {
-        message
-    }
-
-    fn record(&self, record: C::Record) -> C::Record {
-        record
-    }
-
-    fn timer(&self, timer: C::Timer) -> Timer<C::Timer> {
-        Timer::Of(timer)
-    }
-
-    fn mark(&self, mark: C::Mark) -> Noted<C::Mark> {
-        Noted::Of(mark)
-    }
-}
-
 /// Commands of more keys than this go alone: who could go with them is looked for key by key.
 const GATHERING_KEYS_MAX: usize = 64;
 
@@ -146,7 +118,7 @@ impl<C: Transacts> Commands<C> {
 
     fn lend(&mut self, effects: &mut Effects<Self>, input: impl FnOnce(&mut C, &mut Effects<C>)) {
         let client = &mut self.client;
-        let answers = effects.lend(&mut self.loan, &Inner, |inner| input(client, inner));
+        let answers = effects.lend(&mut self.loan, &Around, |inner| input(client, inner));
         for (ticket, outcome) in answers {
             self.answered(ticket.0, outcome, effects);
         }

@@ -1,7 +1,7 @@
 //! Commands over a store of transactions that answers when it is told to.
 
-use super::process::Timer;
 use super::*;
+use crate::around::Timer;
 use crate::request::{Read, TxnId, Update};
 use isochrone_core::command::{Condition, Expiry, Operation, Side};
 use isochrone_core::{

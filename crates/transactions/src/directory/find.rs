@@ -222,8 +222,7 @@ impl Find {
             }
             Request::Move { reach, from, to } => {
                 let plan = &self.directory.plan;
-                let partitions = plan.initial().iter().count();
-                let known = |at: PartitionId| usize::from(at.0) < partitions;
+                let known = |at: PartitionId| at.0 < plan.partitions();
                 let kind = |place: &Place| matches!(place, Place::Ring(_)) == plan.hashed();
                 let reach = reach.unwrap_or_else(|| plan.whole());
                 let refusal = if from == to || !known(from) || !known(to) {
@@ -324,9 +323,8 @@ impl Find {
 
     /// Reads the entries of all partitions.
     fn survey<C: Client>(&mut self, number: u64, turn: &mut Turn<'_, C>) {
-        let partitions = self.directory.plan.initial().iter().count();
-        // There are at most 1,024.
-        let reads = (0..partitions as u16).map(|at| located::entry(PartitionId(at))).collect();
+        let partitions = self.directory.plan.partitions();
+        let reads = (0..partitions).map(|at| located::entry(PartitionId(at))).collect();
         let inner = self.ask(Of::Survey(number), Request::Begin { reads, writes: Vec::new() }, turn);
         if let Some(survey) = self.surveys.get_mut(&number) {
             (survey.inner, survey.tries) = (Some(inner), survey.tries + 1);

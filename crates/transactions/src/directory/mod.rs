@@ -32,13 +32,14 @@ mod routes;
 pub(crate) use mutation::Mutation;
 pub use routes::{Known, Place, Plan, Reach, Route, Routes};
 
+use crate::around::{Around, Timer};
 use crate::limits::Bounds;
 use crate::request::{Outcome, Request};
 use crate::retry::Retry;
 use find::Find;
 use isochrone_core::{
     Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Random, Snapshot, Span,
-    Ticket, Wrap,
+    Ticket,
 };
 use isochrone_replication::partitions::Noted;
 use std::collections::VecDeque;
@@ -143,37 +144,8 @@ impl<C: Client> Turn<'_, C> {
 
     fn lend(&mut self, input: impl FnOnce(&mut C, &mut Effects<C>)) {
         let client = &mut self.inside.client;
-        let answers = self.effects.lend(&mut self.inside.loan, &Inner, |inner| input(client, inner));
+        let answers = self.effects.lend(&mut self.inside.loan, &Around, |inner| input(client, inner));
         self.inside.answers.extend(answers);
-    }
-}
-
-/// The timers of a client that goes by a directory.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
-pub enum Timer<T> {
-    /// One of the client inside.
-    Of(T),
-    /// Something is to go on.
-    Again,
-}
-
-struct Inner;
-
-impl<C: Client> Wrap<Directed<C>, C> for Inner {
-    fn message(&self, message: C::Message) -> C::Message {
-        message
-    }
-
-    fn record(&self, record: C::Record) -> C::Record {
-        record
-    }
-
-    fn timer(&self, timer: C::Timer) -> Timer<C::Timer> {
-        Timer::Of(timer)
-    }
-
-    fn mark(&self, mark: C::Mark) -> Noted<C::Mark> {
-        Noted::Of(mark)
     }
 }
 

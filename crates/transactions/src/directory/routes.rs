@@ -132,6 +132,12 @@ impl Plan {
         Reach { first, end: None }
     }
 
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u16 {
+        // One stretch each; there are at most 1,024.
+        self.initial.0.len() as u16
+    }
+
     /// Who holds what as long as nothing was moved.
     pub fn initial(&self) -> &Routes {
         &self.initial

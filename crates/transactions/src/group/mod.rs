@@ -19,7 +19,7 @@ use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
 use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Export, Identity, Instant, Loan, Malformed, Offers, PartitionId,
-    Process, ProcessId, Pull, Quorums, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    Process, ProcessId, Pull, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
 use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
@@ -85,7 +85,7 @@ pub trait Rules: Clone + Hash + Send + 'static {
     fn check(&self) {}
 }
 
-/// Asks all replicas of a partition which keys it has. Any majority will do: the log has decided what is to be known.
+/// Asks all replicas of a partition which keys it has.
 pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     listings: &mut Listings,
     map: &Map,
@@ -95,9 +95,9 @@ pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     effects: &mut Effects<C>,
 ) {
     let group = map.group(partition);
-    let needed = Quorums::majority(group.members.len());
-    for replica in listings.ask(Ticket(ask.sequence), group, needed) {
-        effects.send_ahead(replica, Message::List { ask, query: query.clone() });
+    listings.ask(Ticket(ask.sequence), group);
+    for replica in group.members.iter() {
+        effects.send_ahead(replica.process, Message::List { ask, query: query.clone() });
     }
 }
 

@@ -9,7 +9,7 @@ use isochrone_transactions::commands::{Answer, Ask, Served};
 use isochrone_transactions::{Family, Placement, carousel, tapir, twopc};
 use isochrone_workload::Workload;
 use isochrone_workload::simulated;
-use isochrone_workload::transactions::move_drawn;
+use isochrone_workload::transactions::draw_move;
 use isochrone_workload::trial::{Bridge, Terms, run};
 use std::path::Path;
 
@@ -31,14 +31,7 @@ fn bridge<F: Family>() -> Bridge<Served<F>> {
             let order = |process| Admin::Request { process, request: Box::new(Change::Resign) };
             group.members.iter().filter(|_| F::LED).map(|member| order(member.process)).collect()
         },
-        moves: |placement, random| {
-            let order = move_drawn(placement, random);
-            let order = order.map(|(process, request)| Admin::Request {
-                process,
-                request: Box::new(Ask::Transaction(request)),
-            });
-            order.into_iter().collect()
-        },
+        moves: |placement, random| draw_move(placement, random, Ask::Transaction),
         plant: Placement::plant,
     }
 }

@@ -8,12 +8,11 @@ use isochrone_check::Budget;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_core::deployment::ConfigErrors;
 use isochrone_core::migration::Stretch;
-use isochrone_core::{
-    Blob, Deployment, Guarantee, Instant, KeyspaceId, PartitionId, ProcessId, Random, Span,
-};
+use isochrone_core::{Blob, Deployment, Guarantee, Instant, KeyspaceId, PartitionId, Random, Span};
 use isochrone_sim::{Admin, FaultKind, Record, Simulation, Violation, ViolationKind};
 use isochrone_transactions::directory::Reach;
 use isochrone_transactions::{Family, Placement, Request, Split, Transactional};
+use std::any::Any;
 
 /// What came of one trial; promised are what holds of transactions that write, and of those that only read.
 pub type Outcome = trial::Outcome<(Guarantee, Guarantee), Figures, Transactions>;
@@ -31,12 +30,7 @@ pub fn run<F: Family>(
 ) -> Result<Outcome, ConfigErrors> {
     deployment.given_matrix()?;
     let mut placement = Placement::<F>::of(deployment, deployment.keyspace(keyspace))?;
-    if let Some(bug) = &terms.plant {
-        placement.plant(bug).map_err(|known| {
-            let wrong = format!("protocol {} has no bug called {bug:?} to plant", F::NAME);
-            ConfigErrors::one("--plant", 0, wrong, format!("use one of {}", known.join(", ")))
-        })?;
-    }
+    terms.plant_in(F::NAME, |bug| placement.plant(bug))?;
     if terms.moves > 0 {
         placement = placement.movable();
         if !placement.movable {
@@ -71,13 +65,7 @@ pub fn run<F: Family>(
     });
     if terms.moves > 0 {
         let placement = placement.clone();
-        clients.order(Box::new(move |random| {
-            let order = move_drawn(&placement, random);
-            order
-                .map(|(process, request)| Admin::Request { process, request: Box::new(request) })
-                .into_iter()
-                .collect()
-        }));
+        clients.order(Box::new(move |random| draw_move(&placement, random, |request| request)));
     }
     let guarantee = F::guarantees(&placement.parameters);
     let begun = std::time::Instant::now();
@@ -102,13 +90,17 @@ pub fn run<F: Family>(
 }
 
 /// Keys that are moved, drawn: any client may be told so, at any time, and several at once. Nothing where there is one
-/// partition.
-pub fn move_drawn<F: Family>(placement: &Placement<F>, random: &mut Random) -> Option<(ProcessId, Request)> {
+/// partition. What the client takes is made of the request.
+pub fn draw_move<F: Family, R: Any + Send>(
+    placement: &Placement<F>,
+    random: &mut Random,
+    made: impl FnOnce(Request) -> R,
+) -> Vec<Admin> {
     let map = &placement.map;
     // There are at most 1,024.
     let partitions = map.groups.len() as u64;
     if partitions < 2 {
-        return None;
+        return Vec::new();
     }
     let from = random.below(partitions);
     let to = (from + 1 + random.below(partitions - 1)) % partitions;
@@ -130,7 +122,8 @@ pub fn move_drawn<F: Family>(placement: &Placement<F>, random: &mut Random) -> O
         }
     };
     let (node, _) = &placement.clients[random.below(placement.clients.len() as u64) as usize];
-    Some((placement.client(*node), Request::Move { reach: Some(reach), from, to }))
+    let request = Box::new(made(Request::Move { reach: Some(reach), from, to }));
+    vec![Admin::Request { process: placement.client(*node), request }]
 }
 
 /// Checks a history by what was promised: what is wrong, and the reason where it cannot be decided. Where updates are

@@ -143,12 +143,17 @@ impl<V: Wire> Log<V> {
 
     /// Everything before `upto` is decided, says the leader of `ballot`. What was accepted in that ballot
     /// is then known to be what was decided: a ballot has one value for a slot, and a value decided in an
-    /// earlier ballot is the only one a later ballot can have.
-    pub(super) fn advance(&mut self, ballot: Ballot, upto: Slot) {
+    /// earlier ballot is the only one a later ballot can have. The last of them that changes the members.
+    fn advance(&mut self, ballot: Ballot, upto: Slot) -> Option<Slot> {
         self.known = self.known.max(upto);
+        let mut changed = None;
         while self.decided < upto && self.votes.get(self.decided).is_some_and(|vote| vote.ballot == ballot) {
-            self.step_decided();
+            let slot = self.decided;
+            if self.step_decided() {
+                changed = Some(slot);
+            }
         }
+        changed
     }
 
     /// Everything before `upto` was decided, and held here, when a record was made that is replayed now.
@@ -165,15 +170,10 @@ impl<V: Wire> Log<V> {
         from: ProcessId,
         effects: &mut Effects<Self>,
     ) {
-        let before = self.decided;
-        self.advance(ballot, upto);
-        let mut changed = before.until(self.decided).filter_map(|slot| {
-            let value = &self.votes.get(slot)?.value;
-            matches!(value, Value::Change(_)).then(|| (slot, value.clone()))
-        });
-        if let Some((from, change)) = changed.next_back() {
+        if let Some(slot) = self.advance(ballot, upto) {
             // Who the members are is not known from memory alone: behind it there may be silence for long.
-            effects.record(Record::Learned { from, values: [change].into() });
+            let change = Value::Change(self.configuration.clone());
+            effects.record(Record::Learned { from: slot, values: [change].into() });
         }
         if self.decided < upto {
             self.lack(upto, from, effects);

@@ -129,17 +129,7 @@ impl<V: Wire> Log<V> {
         if reign.learner.is_some_and(|learner| members.contains(learner.replica)) {
             reign.learner = None;
         }
-        if !gone {
-            // Those before the change have decided it, and perhaps only this replica knows. Whoever votes for the slot behind
-            // it writes down with its vote that the change is decided: once a majority of those after the change has, the
-            // group goes on without any minority of them.
-            if let Some(task) = &mut reign.task {
-                task.slot = task.slot.map(|_| decided);
-            }
-            if reign.next == decided {
-                self.propose_slot(Value::NoOp, 0, now, effects);
-            }
-        } else {
+        if gone {
             self.end_change(effects);
             // The group goes on without this replica: whoever is furthest is told to lead at once.
             let Role::Leader(reign) = &self.role else { return };
@@ -149,7 +139,16 @@ impl<V: Wire> Log<V> {
             if let Some(heir) = heir {
                 effects.send(heir.process, Message::Handover { ballot, decided });
             }
-            self.step_down(effects);
+            return self.step_down(effects);
+        }
+        // Those before the change have decided it, and perhaps only this replica knows. Whoever votes for the slot behind it
+        // writes down with its vote that the change is decided: once a majority of those after the change has, the group
+        // goes on without any minority of them.
+        if let Some(task) = &mut reign.task {
+            task.slot = task.slot.map(|_| decided);
+        }
+        if reign.next == decided {
+            self.propose_slot(Value::NoOp, 0, now, effects);
         }
     }
 

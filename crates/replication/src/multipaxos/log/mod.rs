@@ -282,15 +282,15 @@ impl<V: Wire> Log<V> {
         self.peers = peers;
     }
 
-    /// One more slot is decided, and what it says of the members is in force.
-    fn step_decided(&mut self) {
+    /// One more slot is decided, and what it says of the members is in force; whether it says anything of them.
+    fn step_decided(&mut self) -> bool {
         let slot = self.decided;
         self.decided = slot.next();
         self.known = self.known.max(self.decided);
-        if let Some(Vote { value: Value::Change(next), .. }) = self.votes.get(slot) {
-            self.configuration = next.clone();
-            self.refresh_peers();
-        }
+        let Some(Vote { value: Value::Change(next), .. }) = self.votes.get(slot) else { return false };
+        self.configuration = next.clone();
+        self.refresh_peers();
+        true
     }
 }
 
