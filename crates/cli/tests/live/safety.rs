@@ -2,21 +2,22 @@
 //! paused and cut off again and again. What clients saw must be linearizable, and nothing that was
 //! acknowledged may be missing.
 //!
-//! `ISOCHRONE_LIVE_SECONDS` says how long for each protocol; 20 and 10 where it says nothing.
+//! `ISOCHRONE_LIVE_SECONDS` says how long for each protocol; 20 and 10 where it says nothing. Longer where the machine is
+//! so slow that too little has been done by then.
 
 use super::processes::{
     Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, until,
 };
 use super::proxy::{Proxy, Wire};
 use super::resp::{Client, Reply};
-use super::transactions::{assert_strictly_serializable, transact};
+use super::transactions::{ENOUGH, assert_strictly_serializable, transact};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -251,15 +252,17 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
 
     // Where there are partitions, transactions are over several.
     let spread = protocol.contains(' ') && !protocol.starts_with("curp");
-    let start = Instant::now();
+    let (start, committed) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let transactions: Vec<_> = (0..NODES)
         .map(|number| {
-            transact(number as u64, cluster.addresses[number].redis, spread, start, Arc::clone(&stop))
+            let (stop, committed) = (Arc::clone(&stop), Arc::clone(&committed));
+            transact(number as u64, cluster.addresses[number].redis, spread, start, stop, committed)
         })
         .collect();
     let mut struck = 0;
     for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {
-        if start.elapsed() >= Duration::from_secs(seconds) {
+        let enough = struck >= 2 && committed.load(Ordering::SeqCst) >= ENOUGH;
+        if start.elapsed() >= Duration::from_secs(seconds) && (enough || start.elapsed() >= PATIENCE) {
             break;
         }
         println!("{:?}: {fault:?}", start.elapsed());
@@ -267,7 +270,7 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
         struck += 1;
     }
     println!("{struck} faults in {:?}", start.elapsed());
-    assert!(struck >= 2, "a fault may not take {seconds} s");
+    assert!(struck >= 2, "a fault may not take {PATIENCE:?}");
 
     stop.store(true, Ordering::SeqCst);
     let histories = load.join().expect("the load was generated");
@@ -338,8 +341,10 @@ fn load(file: PathBuf, folder: PathBuf, stop: Arc<AtomicBool>) -> JoinHandle<Vec
             // Refused commands make its status 1; what counts is the history.
             process.end();
             println!("the load saw {} operations, {} unknown", report["operations"], report["unknown"]);
-            assert!(report["operations"].as_u64().is_some_and(|count| count > 0), "{report}");
-            histories.push(history);
+            // A fault may take as long as the run.
+            if report["operations"].as_u64().expect("a number") > 0 {
+                histories.push(history);
+            }
         }
         histories
     })
