@@ -236,6 +236,16 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         /// Those that it knows nothing of.
         unknown: Vec<u64>,
     },
+    /// Are you in this epoch? From a replica that was asked for it.
+    Join {
+        /// The one that the sender is in.
+        epoch: u32,
+    },
+    /// The sender is in this epoch, and will be after a crash.
+    Joined {
+        /// Which one; perhaps a later one than it was asked for.
+        epoch: u32,
+    },
 }
 
 /// What a replica writes ahead.
@@ -261,6 +271,11 @@ pub enum Record<R: Wire> {
         /// Where it stands.
         position: u64,
     },
+    /// What lies before brings this epoch at a restart.
+    Joined {
+        /// Which one.
+        epoch: u32,
+    },
 }
 
 /// The timers of a replica whose order has `T`.
@@ -274,6 +289,8 @@ pub enum Timer<T> {
     Offers,
     /// Sessions that have been silent for long are looked for.
     Sessions,
+    /// Members of a new epoch have not said that they are in it: they are asked again.
+    Join,
 }
 
 /// The notes of replicas and clients.

@@ -17,8 +17,8 @@ pub struct Placement<S, F: Family> {
     pub replicas: Vec<NodeId>,
     /// Nodes with a replica that waits to be added, or serves at once ([`Family::SPARES_SERVE`]).
     pub spares: Vec<NodeId>,
-    /// The nodes with a client, and for each whom it may ask: the replicas' nodes, nearest first, and then, where one
-    /// leads, those of the spares, which may be all that is left of the members one day.
+    /// The nodes with a client, and for each whom it may ask: the replicas' nodes, nearest first, and then those of the
+    /// spares, which may be all that is left of the members one day.
     pub clients: Vec<(NodeId, Vec<NodeId>)>,
     /// How many partitions the keyspace has, each a group over the same nodes; at least 1.
     pub partitions: u16,
@@ -122,7 +122,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let clients = nodes().map(|client| {
             let mut nearest = servers.clone();
             nearest.sort_by_key(|replica| far(client, *replica));
-            let others = spares.iter().filter(|node| F::LED && !servers.contains(node));
+            let others = spares.iter().filter(|node| !servers.contains(node));
             nearest.extend(others);
             (client, nearest)
         });

@@ -430,6 +430,7 @@ impl<S: StateMachine> Client<S> {
             }
         }
         self.ask_after(queries, effects);
+        self.look_for_members(effects);
         for ticket in self.changes.expire(now, &self.service) {
             effects.complete(ticket, Outcome::Unknown);
         }
@@ -442,6 +443,17 @@ impl<S: StateMachine> Client<S> {
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
             self.sweep_soon(effects);
+        }
+    }
+
+    /// Where no member answers, they may be others by now: who is in a later epoch says who they are.
+    fn look_for_members(&self, effects: &mut Effects<Self>) {
+        let (sent, at, epoch) = (effects.stamp(), effects.now(), self.epoch);
+        if (0..self.members.len()).any(|seat| self.predictor.answers(seat, at)) {
+            return;
+        }
+        for placed in self.nearest.iter().filter(|placed| self.seat_of(**placed).is_none()) {
+            effects.send(*placed, Message::Order { epoch, message: OrderMessage::Probe { sent, at } });
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Client<S: StateMachine> {
     epoch: u32,
     /// The members, nearest first as far as that is known.
     replicas: Vec<ProcessId>,
+    /// The members that it began with, and who may have become one since.
+    placed: Arc<[ProcessId]>,
     /// The number of the next command.
     next: u64,
     outstanding: Series<Asked<S::Command>>,
@@ -353,9 +355,10 @@ impl<S: StateMachine> Client<S> {
         self.change_again(now, effects);
         if again || now.since(self.greeted) >= GREET {
             self.greeted = now;
-            for replica in self.replicas.clone() {
-                self.greet(replica, effects);
-            }
+            // The members that this client began with may all be gone.
+            let others = self.placed.iter().filter(|placed| !self.replicas.contains(placed));
+            let all: Vec<_> = self.replicas.iter().chain(others).copied().collect();
+            all.into_iter().for_each(|replica| self.greet(replica, effects));
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
             self.sweep_soon(effects);
@@ -427,12 +430,14 @@ impl<S: StateMachine> Process for Client<S> {
 
     fn open(identity: Identity, setup: &Self::Setup) -> Self {
         assert!(!setup.replicas.is_empty(), "a client needs replicas");
+        let is_member = |placed: &&ProcessId| setup.members.iter().any(|member| member.process == **placed);
         Client {
             me: identity.into(),
             service: setup.service,
             parameters: setup.parameters,
             epoch: 0,
-            replicas: setup.replicas.to_vec(),
+            replicas: setup.replicas.iter().filter(is_member).copied().collect(),
+            placed: setup.replicas.clone(),
             next: 1,
             outstanding: Series::default(),
             tickets: Series::default(),

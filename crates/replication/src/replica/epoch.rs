@@ -7,6 +7,7 @@ use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::Reply;
 use isochrone_core::{Effects, Fact, ProcessId, ReplicaId, StateMachine, Ticket, Wrap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How the order's effects look inside the replica's.
@@ -38,11 +39,14 @@ pub(super) enum Asker {
     Peer(ProcessId, u64),
 }
 
-/// A stop that was proposed here.
+/// A change of the members that was asked for here.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub(super) struct Stopping {
     pub(super) asker: Asker,
     members: Arc<[Member]>,
+    /// Once these are the members: who of them has said so. Who has asked is told when they are a majority, so that no
+    /// minority that fails then is all that knows of the change.
+    joined: Option<BTreeSet<ProcessId>>,
 }
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
@@ -61,30 +65,92 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         O::MEMBERSHIP == Membership::StopAndHandOver && matches!(change, Change::Add(_) | Change::Remove(_))
     }
 
-    /// Proposes the stop that makes this change.
+    /// Proposes the stop that makes this change, or where it is made already, waits until enough know.
     pub(super) fn stop(&mut self, asker: Asker, change: Change, effects: &mut Effects<Self>) {
-        let result = match self.members_after(change) {
-            Err(refusal) => Err(refusal),
-            Ok(members) if members.len() == self.members.len() => Ok(()),
-            Ok(_) if self.service.reply == Reply::Commit => Err(Refusal::RepliesAtCommit),
-            Ok(_) if self.takes() != Takes::Here => Err(Refusal::NotLeader),
+        let refusal = match self.members_after(change) {
+            Err(refusal) => refusal,
+            Ok(_) if !self.is_active() => Refusal::NotLeader,
+            Ok(members) if members.len() == self.members.len() => {
+                return self.await_members(asker, effects);
+            }
+            Ok(_) if self.service.reply == Reply::Commit => Refusal::RepliesAtCommit,
+            Ok(_) if self.takes() != Takes::Here => Refusal::NotLeader,
+            Ok(_) if self.is_stopping_for_another(asker) => Refusal::Busy,
             Ok(members) => {
-                if self.stopping.as_ref().is_some_and(|stopping| stopping.asker != asker) {
-                    Err(Refusal::Busy)
-                } else {
-                    // Asked again, it is proposed again: of several stops the first is the one.
-                    let entry = Entry::Stop { members: members.clone() };
-                    match self.order.propose(entry, 64, effects.now()) {
-                        Ok(()) => {
-                            self.stopping = Some(Stopping { asker, members });
-                            return self.take_steps(effects);
-                        }
-                        Err(refusal) => Err(refusal),
+                // Asked again, it is proposed again: of several stops the first is the one.
+                let entry = Entry::Stop { members: members.clone() };
+                match self.order.propose(entry, 64, effects.now()) {
+                    Ok(()) => {
+                        self.replace(Stopping { asker, members, joined: None }, effects);
+                        return self.take_steps(effects);
                     }
+                    Err(refusal) => refusal,
                 }
             }
         };
-        self.tell(asker, result, effects);
+        self.tell(asker, Err(refusal), effects);
+    }
+
+    /// Whether a stop is under way that somebody else has asked for.
+    fn is_stopping_for_another(&self, asker: Asker) -> bool {
+        self.stopping.as_ref().is_some_and(|stopping| stopping.joined.is_none() && stopping.asker != asker)
+    }
+
+    /// Who waited for the members of this epoch makes way: it asks again, if it still wants to know.
+    fn replace(&mut self, stopping: Stopping, effects: &mut Effects<Self>) {
+        if let Some(last) =
+            self.stopping.replace(stopping.clone()).filter(|last| last.asker != stopping.asker)
+        {
+            self.tell(last.asker, Err(Refusal::Busy), effects);
+        }
+    }
+
+    /// The members are as they were asked to be.
+    fn await_members(&mut self, asker: Asker, effects: &mut Effects<Self>) {
+        if self.is_stopping_for_another(asker) {
+            return self.tell(asker, Err(Refusal::Busy), effects);
+        }
+        let joined = Some(self.seat().map(|_| self.identity.process).into_iter().collect());
+        self.replace(Stopping { asker, members: self.members.clone(), joined }, effects);
+        self.ask_members(effects);
+    }
+
+    /// Tells who waits that a majority of the members are in this epoch, or asks those that have not said so.
+    pub(super) fn ask_members(&mut self, effects: &mut Effects<Self>) {
+        let epoch = self.epoch;
+        let Some(Stopping { asker, members, joined: Some(joined) }) = &self.stopping else { return };
+        if joined.len() > members.len() / 2 {
+            let asker = *asker;
+            self.stopping = None;
+            effects.disarm(Timer::Join);
+            return self.tell(asker, Ok(()), effects);
+        }
+        // Ahead: that the last order has ended is decided.
+        let absent = members.iter().map(|member| member.process).filter(|member| !joined.contains(member));
+        absent.for_each(|member| effects.send_ahead(member, Message::Join { epoch }));
+        effects.arm(Timer::Join, self.service.resend);
+    }
+
+    /// A member of this epoch is asked whether it is in it.
+    pub(super) fn on_join(&mut self, from: ProcessId, epoch: u32, effects: &mut Effects<Self>) {
+        if epoch > self.epoch {
+            // It says so when it is asked again.
+            return self.on_ended(from, epoch, effects);
+        }
+        effects.send(from, Message::Joined { epoch: self.epoch });
+    }
+
+    pub(super) fn on_joined(&mut self, from: ProcessId, epoch: u32, effects: &mut Effects<Self>) {
+        if epoch > self.epoch {
+            return self.on_ended(from, epoch, effects);
+        }
+        if let Some(Stopping { members, joined: Some(joined), .. }) = &mut self.stopping
+            && epoch == self.epoch
+            && members.iter().any(|member| member.process == from)
+            && joined.insert(from)
+        {
+            self.ask_members(effects);
+        }
     }
 
     fn tell(&mut self, asker: Asker, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
@@ -142,13 +208,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    /// What a new epoch brings once this replica runs: its order starts, and who asked for it is told.
+    /// What a new epoch brings once this replica runs: its order starts, and who asked for it waits for its members.
     pub(super) fn epoch_begun(&mut self, effects: &mut Effects<Self>) {
         effects.mark(Note::Fact(Fact::Counted("membership_changes")));
-        if let Some(Stopping { asker, members }) = self.stopping.take() {
-            // Another stop may have come first.
-            let result = if members == self.members { Ok(()) } else { Err(Refusal::Busy) };
-            self.tell(asker, result, effects);
+        // What was learnt of the last order keeps its place before this.
+        effects.record(Record::Joined { epoch: self.epoch });
+        if let Some(Stopping { asker, members, joined }) = self.stopping.take() {
+            match joined {
+                None if members == self.members => self.await_members(asker, effects),
+                // Another stop has come first.
+                None => self.tell(asker, Err(Refusal::Busy), effects),
+                // A majority of those members have ended their order, and so were in it.
+                Some(_) => self.tell(asker, Ok(()), effects),
+            }
         }
         if self.is_active() {
             self.with_order(effects, |order, inner| order.start(inner));

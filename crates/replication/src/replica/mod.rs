@@ -75,7 +75,7 @@ pub struct Replica<S: StateMachine, O: Order> {
     clients: BTreeMap<ProcessId, (Instant, u64)>,
     /// The administration under way and who waits for it.
     administration: Option<(ProcessId, u64, Ticket)>,
-    /// The stop that was proposed here and who waits for it.
+    /// The change of members that was asked for here and who waits for it.
     stopping: Option<Stopping>,
     /// What the host asked and another replica was told, by number.
     relayed: BTreeMap<u64, Ticket>,
@@ -442,7 +442,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 self.execute_quietly();
             }
             // Of an order that had ended for this replica before it was written down.
-            Record::Order { .. } => {}
+            Record::Order { epoch, .. } | Record::Joined { epoch } => {
+                debug_assert!(epoch <= self.epoch, "the journal does not bring epoch {epoch} back");
+            }
             Record::Chunk { index, chunk } => self.stage(index, &chunk),
             Record::Installed { position } => {
                 self.install(position);
@@ -465,6 +467,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         match message {
             Message::Order { epoch, message } => self.on_order(from, epoch, message, effects),
             Message::Ended { epoch, .. } => self.on_ended(from, epoch, effects),
+            Message::Join { epoch } => self.on_join(from, epoch, effects),
+            Message::Joined { epoch } => self.on_joined(from, epoch, effects),
             Message::Requests { client, below, under, asks, forwarded } => {
                 self.on_requests(client, below, under, asks, forwarded, effects);
                 self.take_steps(effects);
@@ -524,6 +528,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             Timer::Pull => self.pull(effects),
             Timer::Offers => self.offers.clear(),
             Timer::Sessions => self.sweep_sessions(effects),
+            Timer::Join => self.ask_members(effects),
         }
     }
 

@@ -9,6 +9,7 @@ mod domino;
 mod driver;
 mod epaxos;
 mod fastpaxos;
+mod grown;
 mod latency;
 mod machine;
 mod mencius;

@@ -3,7 +3,6 @@
 mod conversations;
 mod directory;
 mod failover;
-mod grown;
 mod latency;
 mod mutations;
 mod orders;

@@ -5,12 +5,15 @@ use crate::cluster::{Cluster, placement};
 use crate::machine::{Command, Machine};
 use crate::talk::{Silent, set};
 use isochrone_core::{NodeId, ProcessId, Span, Ticket};
-use isochrone_replication::multipaxos::{Family, Form, Placement};
-use isochrone_replication::{Change, Outcome, Request};
+use isochrone_replication::multipaxos::Form;
+use isochrone_replication::{
+    Change, Family, Outcome, Placement, Request, curp, domino, epaxos, fastpaxos, mencius, multipaxos,
+    sdpaxos,
+};
 use isochrone_sim::{Config, Jitter, Simulation};
 
-struct Group {
-    cluster: Cluster<Family>,
+struct Group<F: Family> {
+    cluster: Cluster<F>,
     answers: Silent,
     clients: Vec<ProcessId>,
     tickets: u64,
@@ -18,8 +21,8 @@ struct Group {
     told: String,
 }
 
-impl Group {
-    fn new(seed: u64, first: u16, added: u16, form: Form) -> Group {
+impl<F: Family> Group<F> {
+    fn new(seed: u64, first: u16, added: u16, tune: fn(&mut F::Parameters)) -> Group<F> {
         let nodes = first + added;
         let delay = |from, to| if from == to { Span::ZERO } else { Span::from_millis(5) };
         let delays = (0..nodes).map(|from| (0..nodes).map(|to| delay(from, to)).collect()).collect();
@@ -27,11 +30,11 @@ impl Group {
         let mut config = Config::new(seed, &names[..usize::from(nodes)], delays);
         (config.sync, config.sessions) = (Span::from_millis(1), 0);
         config.jitter = Jitter::Exponential(Span::from_millis(5));
-        let mut placement: Placement<Machine> = placement(nodes, first, added, Span::from_millis(20));
+        let mut placement: Placement<Machine, F> = placement(nodes, first, added, Span::from_millis(20));
         for (_, near) in &mut placement.clients {
             near.extend((first..nodes).map(NodeId));
         }
-        placement.parameters.form = form;
+        tune(&mut placement.parameters);
         let clients = (0..nodes).map(|node| placement.client(NodeId(node))).collect();
         let mut cluster = Simulation::new(config, &placement);
         cluster.boot();
@@ -63,8 +66,13 @@ impl Group {
 
 /// From `first` replicas by two more, one after the other; then as many of the first are lost as may be. Where all lose
 /// power, the others come back. What was answered last, where nothing is served any more.
-fn lose_the_first(seed: u64, first: u16, form: Form, power: bool) -> Option<String> {
-    let mut group = Group::new(seed, first, 2, form);
+fn lose_the_first<F: Family>(
+    seed: u64,
+    first: u16,
+    power: bool,
+    tune: fn(&mut F::Parameters),
+) -> Option<String> {
+    let mut group = Group::<F>::new(seed, first, 2, tune);
     for node in [first, first + 1].map(NodeId) {
         let change = Request::Change(Change::Add(node));
         assert!(group.done(NodeId(0), &change), "seed {seed}: {node:?} was not added: {}", group.told);
@@ -81,19 +89,51 @@ fn lose_the_first(seed: u64, first: u16, form: Form, power: bool) -> Option<Stri
     (!served).then_some(group.told)
 }
 
-#[test]
-fn a_group_that_has_grown_survives_those_it_began_with() {
-    for (first, form, power) in [
-        (1, Form::Slots, false),
-        (1, Form::Slots, true),
-        (1, Form::Prefix, false),
-        (1, Form::Prefix, true),
-        (3, Form::Slots, false),
-        (3, Form::Slots, true),
-    ] {
+fn survives<F: Family>(tune: fn(&mut F::Parameters)) {
+    for (first, power) in [(1, false), (1, true), (3, false), (3, true)] {
         for seed in 0..60 {
-            let stuck = lose_the_first(seed, first, form, power);
-            assert_eq!(stuck, None, "seed {seed}, {first} at first, {form:?}, power lost: {power}");
+            let stuck = lose_the_first::<F>(seed, first, power, tune);
+            assert_eq!(stuck, None, "seed {seed}, {first} at first, power lost: {power}");
         }
     }
+}
+
+#[test]
+fn a_group_of_multipaxos_that_has_grown_survives_those_it_began_with() {
+    survives::<multipaxos::Family>(|parameters| parameters.form = Form::Slots);
+}
+
+#[test]
+fn a_group_of_multipaxos_by_prefix_that_has_grown_survives_those_it_began_with() {
+    survives::<multipaxos::Family>(|parameters| parameters.form = Form::Prefix);
+}
+
+#[test]
+fn a_group_of_mencius_that_has_grown_survives_those_it_began_with() {
+    survives::<mencius::Family>(|_| {});
+}
+
+#[test]
+fn a_group_of_fastpaxos_that_has_grown_survives_those_it_began_with() {
+    survives::<fastpaxos::Family>(|_| {});
+}
+
+#[test]
+fn a_group_of_epaxos_that_has_grown_survives_those_it_began_with() {
+    survives::<epaxos::Family>(|_| {});
+}
+
+#[test]
+fn a_group_of_sdpaxos_that_has_grown_survives_those_it_began_with() {
+    survives::<sdpaxos::Family>(|_| {});
+}
+
+#[test]
+fn a_group_of_domino_that_has_grown_survives_those_it_began_with() {
+    survives::<domino::Family>(|_| {});
+}
+
+#[test]
+fn a_group_of_curp_consensus_that_has_grown_survives_those_it_began_with() {
+    survives::<curp::consensus::Family>(|_| {});
 }
