@@ -10,10 +10,10 @@ test: lint unit
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
 	$(PYTHON) tests/python/run.py
 
-# Style and warnings.
+# Style and warnings; under the tests' profile, so that `unit` finds macros and build scripts built.
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --profile test --workspace --all-targets --locked -- -D warnings
 
 # Unit, property, seed and live tests, and the examples in the documentation; those in files are only looked at by `lint`.
 unit:

@@ -8,7 +8,7 @@ use isochrone_core::{
     ProcessId, Random, ReplicaId, Role, Span, Stamp,
 };
 use isochrone_replication::order::{self, Member, Order, Ordered, Takes};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashSet, FxHasher};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -402,7 +402,7 @@ impl<O: Order<Value = Letter>> World<O> {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         (&self.orders, self.network.keys().collect::<Vec<_>>(), &self.decided).hash(&mut hasher);
         (&self.values, &self.timers, self.crashes, self.losses).hash(&mut hasher);
         self.held.iter().for_each(|held| held.len().hash(&mut hasher));

@@ -526,7 +526,6 @@ impl<V: Ordered> Process for Order<V> {
 
     fn check(&self) {
         self.book.check();
-        self.own.stores.check();
         assert!(self.adopted <= self.promised, "a log is adopted from a master that was promised");
         if let Some(lead) = &self.lead {
             lead.check(&self.book);

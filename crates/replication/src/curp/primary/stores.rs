@@ -280,10 +280,6 @@ impl<V: Ordered> Stores<V> {
         self.instances.get(&master).map(|instance| instance.store.len())
     }
 
-    pub(super) fn check(&self) {
-        self.instances.values().for_each(|instance| instance.store.check());
-    }
-
     /// Masters before this one are over. Whether that was news.
     pub(super) fn end(&mut self, before: u64) -> bool {
         let new = before > self.ended;

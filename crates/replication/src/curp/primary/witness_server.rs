@@ -168,10 +168,6 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
     fn snapshot(&self) -> Option<Snapshot> {
         Some(Box::new(self.stores.images().map(|image| Blob::from(wire::encode(&image)))))
     }
-
-    fn check(&self) {
-        self.stores.check();
-    }
 }
 
 #[cfg(test)]

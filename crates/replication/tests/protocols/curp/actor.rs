@@ -10,8 +10,9 @@ use isochrone_replication::MessageOf;
 use isochrone_replication::curp::primary::Family;
 use serde::{Deserialize, Serialize};
 
+use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
@@ -164,7 +165,7 @@ impl<P: Process<Message = Wired> + Hash> Shared<Actor<P>> {
     /// Of the process alone, without its journal and timers.
     pub fn hash_of_process(&self) -> u64 {
         *self.hash.get_or_init(|| {
-            let mut hasher = DefaultHasher::new();
+            let mut hasher = FxHasher::default();
             self.process.hash(&mut hasher);
             hasher.finish()
         })

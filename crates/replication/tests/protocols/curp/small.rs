@@ -16,8 +16,8 @@ use isochrone_replication::curp::primary::{Message as Spoken, Part};
 use isochrone_replication::curp::witness::Shape;
 use isochrone_replication::message::Message;
 use isochrone_replication::{CLIENT, Tuning as _};
-use rustc_hash::FxHashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use rustc_hash::{FxHashSet, FxHasher};
+use std::hash::{Hash, Hasher};
 
 #[derive(Clone, Hash)]
 struct Small {
@@ -174,7 +174,7 @@ impl Small {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         if self.quick && self.crashes == 0 {
             (&self.plans, &self.tries, self.recovers).hash(&mut hasher);
             self.world.hash_lean(&mut hasher);

@@ -11,7 +11,7 @@ use isochrone_replication::epaxos::{
     Attributes, Committed, Content, InstanceId, Message, Mutation, Order, Parameters, Record, SEATS, Timer,
 };
 use isochrone_replication::order::{Member, Order as _, Setup, Step as Taken};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -201,7 +201,7 @@ impl World {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         (&self.replicas, self.network.keys().collect::<Vec<_>>(), &self.decided).hash(&mut hasher);
         (&self.turns, self.crashes, &self.given, &self.lives).hash(&mut hasher);
         hasher.finish()

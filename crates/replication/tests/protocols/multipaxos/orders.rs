@@ -11,7 +11,7 @@ use isochrone_replication::Tuning as _;
 use isochrone_replication::multipaxos::log::{Log, Message, Record, Timer};
 use isochrone_replication::multipaxos::{Form, Mutation, Parameters};
 use isochrone_replication::order::{self, Member, Order as _, Ordered};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashSet, FxHasher};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -188,7 +188,7 @@ impl World {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         (&self.logs, self.network.keys().collect::<Vec<_>>(), &self.decided).hash(&mut hasher);
         (self.values, &self.polls, self.crashes).hash(&mut hasher);
         hasher.finish()
