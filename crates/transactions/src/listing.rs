@@ -1,11 +1,10 @@
 //! Which keys a partition holds: what clients ask its replicas, page by page.
 //!
 //! A replica answers once it has applied a version of a key that the client names, and tells the keys that have a value
-//! and those that transactions under way may write. A majority knows of whatever the log decided before that version.
+//! and those that transactions under way may write.
 
-use crate::map::Group;
 use crate::request::Outcome;
-use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Quorums, Ticket};
+use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Ticket};
 use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,9 +65,8 @@ struct Listing {
 }
 
 impl Listings {
-    /// A question to all replicas of a group. Any majority will do: the log has decided what is to be known.
-    pub(crate) fn ask(&mut self, ticket: Ticket, group: &Group) {
-        let needed = Quorums::majority(group.members.len());
+    /// A question to all replicas of a group, which so many are to answer.
+    pub(crate) fn ask(&mut self, ticket: Ticket, needed: usize) {
         self.open.insert(ticket, Listing { needed, pages: BTreeMap::new() });
     }
 

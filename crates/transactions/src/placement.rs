@@ -60,11 +60,10 @@ impl<F: Family> Placement<F> {
         }
     }
 
-    /// The same where keys can move, if there is anywhere to go. Without a log (TAPIR) they cannot: a transaction that
-    /// saw the older entry may be decided when what it writes was listed already, and its writes stay behind.
+    /// The same where keys can move, if there is anywhere to go.
     #[must_use]
     pub fn movable(mut self) -> Placement<F> {
-        self.movable = F::LED && self.map.groups.len() > 1;
+        self.movable = self.map.groups.len() > 1;
         self
     }
 
@@ -112,7 +111,9 @@ impl<F: Family> Placement<F> {
         let (map, parameters) = self.inside(parameters);
         let directory = self.movable.then(|| {
             let plan = Plan::of(&self.map, &self.map.split);
-            Arc::new(Directory { plan, bounds, retry: self.commands.retry, mutation: self.mutation })
+            // Who leads, leads a log.
+            let (settled, retry) = (F::LED, self.commands.retry);
+            Arc::new(Directory { plan, bounds, settled, retry, mutation: self.mutation })
         });
         for (node, distances) in &self.clients {
             let client = Client { map: map.clone(), distances: distances.clone(), parameters };

@@ -223,7 +223,7 @@ pub enum Refusal {
 #[derive(Clone, Eq, PartialEq, Debug, Error)]
 pub enum MoveRefusal {
     /// Nowhere to go.
-    #[error("keys cannot be moved: the keyspace has one partition, or its protocol (tapir) cannot move them")]
+    #[error("keys cannot be moved: the keyspace has one partition")]
     Undivided,
     /// There is no such partition, or both are the same.
     #[error("there is no such partition, or the two are the same")]

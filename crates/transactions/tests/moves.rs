@@ -1,11 +1,11 @@
-//! Keys that move between partitions while transactions run, in every protocol that has a log.
+//! Keys that move between partitions while transactions run, in every protocol.
 
 use crate::cluster::{Case, every_bug_is_caught, hold};
 use crate::{carousel, twopc};
 use isochrone_core::Random;
 use isochrone_sim::FaultSet;
 use isochrone_transactions::carousel::{Basic, Fast};
-use isochrone_transactions::{Family, twopc as layered};
+use isochrone_transactions::{Family, tapir, twopc as layered};
 
 fn holds<F: Family>(tune: fn(&mut F::Parameters, &mut Random)) {
     let quiet = Case { moves: 6, ..Case::<F>::new(FaultSet::NONE, tune) };
@@ -33,6 +33,11 @@ fn carousel_fast_holds_while_keys_move() {
 #[test]
 fn two_phase_commit_holds_while_keys_move() {
     holds::<layered::Family>(twopc::safety::tune);
+}
+
+#[test]
+fn tapir_holds_while_keys_move() {
+    holds::<tapir::Family>(|parameters, random| parameters.strict_reads = random.chance(0.5));
 }
 
 #[test]

@@ -237,6 +237,7 @@ fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
         ("curp-consensus", usual),
         ("epaxos", usual),
         ("2pc", usual),
+        ("tapir", usual),
     ] {
         let (status, out, err) = run(protocol, more);
         assert_eq!(status, 0, "{protocol} {more:?}: {out}{err}");

@@ -18,8 +18,9 @@
 //!
 //! **The list.** What is listed must have every key that a transaction which saw the older entry may still write.
 //! Replicas answer once they have applied the marked entry. With a log that is enough: such a transaction was ended in
-//! the log before, or the mark would have been refused. In TAPIR such a
-//! transaction may be decided later than the list is made, so keys of TAPIR do not move.
+//! the log before, or the mark would have been refused. In TAPIR such a transaction may be decided later, by votes cast
+//! before; so many answers are wanted that they meet every set of such voters, and they name the keys it is to write.
+//! One of those that is not there yet is done with when a transaction that saw so has committed, and not before.
 //!
 //! **Where there is no directory** (one partition, or a keyspace whose partitions are fixed) requests pass.
 
@@ -52,6 +53,8 @@ pub struct Directory {
     pub(crate) plan: Plan,
     /// What a host's transaction may have.
     pub(crate) bounds: Bounds,
+    /// Whether a replica that has applied an entry has applied all that was decided by it, as behind a log.
+    pub(crate) settled: bool,
     /// The pauses after what came to nothing.
     pub(crate) retry: Retry,
     /// A bug planted on purpose; nothing without the feature `mutations`.

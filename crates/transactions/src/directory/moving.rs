@@ -37,8 +37,9 @@ pub(super) struct Drive {
     next: Option<u64>,
     /// How many keys go at once: fewer where others are in the way.
     carried: usize,
-    /// What the transaction under way carries over: the first keys of the queue.
+    /// What the transaction under way carries over, and with how many keys of the queue it is done.
     carries: Moved,
+    done: usize,
     moved: Moved,
     /// Steps in a row that came to nothing, and since when.
     tries: u32,
@@ -99,6 +100,7 @@ impl Drive {
             next: None,
             carried: CARRIED,
             carries: Moved::default(),
+            done: 0,
             moved: Moved::default(),
             tries: 0,
             since: None,
@@ -206,11 +208,12 @@ impl Find {
     fn decide<C: Client>(&mut self, number: u64, txn: TxnId, reads: &[Read], turn: &mut Turn<'_, C>) {
         let entries = self.entries_of(reads);
         let Some(drive) = self.drives.get_mut(&number) else { return };
+        let settled = self.directory.settled || Mutation::ForgetPending.acts(self.directory.mutation);
         let place = |key: &Blob| self.directory.plan.place(key);
         let then = match (entries.get(&drive.from), entries.get(&drive.to)) {
             (Some(source), Some(target)) => match drive.phase {
                 Phase::Mark => drive.mark(source, target, reads),
-                Phase::Carry => drive.carry(source, reads, place),
+                Phase::Carry => drive.carry(source, reads, place, settled),
                 Phase::End | Phase::List(_) => drive.finish(source, target),
             },
             _ => Then::Skip(drive.phase),
@@ -288,7 +291,7 @@ impl Drive {
 
     /// The first keys of the queue have been carried over.
     fn carried_over(&mut self) {
-        self.queue.drain(..self.queue.len().min(self.carries.keys as usize));
+        self.queue.drain(..self.queue.len().min(self.done));
         self.phase = self.after_carrying();
     }
 
@@ -360,7 +363,13 @@ impl Drive {
         Ok(updates)
     }
 
-    fn carry(&mut self, source: &Arc<Routes>, reads: &[Read], place: impl Fn(&Blob) -> Place) -> Then {
+    fn carry(
+        &mut self,
+        source: &Arc<Routes>,
+        reads: &[Read],
+        place: impl Fn(&Blob) -> Place,
+        settled: bool,
+    ) -> Then {
         let found: BTreeMap<&Blob, &Read> = reads.iter().map(|read| (&read.key, read)).collect();
         let (mut updates, mut carries, mut lost) = (Vec::new(), Moved::default(), false);
         let mut left = Vec::new();
@@ -386,12 +395,18 @@ impl Drive {
             // Somebody else has gone further: what there is to do is to be seen anew.
             return Then::Skip(Phase::Mark);
         }
-        // Whoever wrote the others has taken them along, or they were deleted: the replica that was read has applied the
-        // mark and so all before it, and behind it none are added.
-        self.queue.splice(..self.chunk().len(), left);
         self.carries = carries;
-        if updates.is_empty() {
-            return Then::Skip(self.after_carrying());
+        if settled {
+            // Whoever wrote the others has taken them along, or they were deleted: the replica that was read has applied
+            // the mark and so all before it, and behind it none are added.
+            self.done = left.len();
+            self.queue.splice(..self.chunk().len(), left);
+            if updates.is_empty() {
+                return Then::Skip(self.after_carrying());
+            }
+        } else {
+            // That the others are not there is certain once a transaction that saw it has committed.
+            self.done = self.chunk().len();
         }
         Then::Commit(updates)
     }
@@ -426,7 +441,7 @@ mod tests {
         let mut drive = carrying();
         let source = Arc::new(Routes::of(vec![known(1, drive.route())]));
         let reads = [read(located::key(FROM, b"a"), Some("1")), read(located::key(FROM, b"b"), None)];
-        let Then::Commit(updates) = drive.carry(&source, &reads, |_| Place::Ring(7)) else {
+        let Then::Commit(updates) = drive.carry(&source, &reads, |_| Place::Ring(7), true) else {
             panic!("nothing is carried over");
         };
         let (new, old) = (&updates[0], &updates[1]);
@@ -438,12 +453,24 @@ mod tests {
     }
 
     #[test]
+    fn without_a_log_that_a_key_is_not_there_wants_a_transaction() {
+        let mut drive = carrying();
+        let source = Arc::new(Routes::of(vec![known(1, drive.route())]));
+        let reads = [read(located::key(FROM, b"a"), None), read(located::key(FROM, b"b"), None)];
+        let then = drive.carry(&source, &reads, |_| Place::Ring(7), false);
+        assert!(matches!(then, Then::Commit(updates) if updates.is_empty()), "one may still be written");
+        assert_eq!(drive.queue.len(), 2, "until it has committed");
+        drive.carried_over();
+        assert_eq!((drive.queue.len(), drive.phase), (0, Phase::End));
+    }
+
+    #[test]
     fn a_mover_that_others_have_overtaken_carries_nothing_over() {
         for now in [known(2, Route::At(TO)), known(5, Route::Moving { from: FROM, to: TO })] {
             let mut drive = carrying();
             let source = Arc::new(Routes::of(vec![now]));
             let reads = [read(located::key(FROM, b"a"), Some("1"))];
-            let then = drive.carry(&source, &reads, |_| Place::Ring(7));
+            let then = drive.carry(&source, &reads, |_| Place::Ring(7), true);
             assert!(matches!(then, Then::Skip(Phase::Mark)), "it would take what came back since");
         }
     }

@@ -11,4 +11,6 @@ mutations! {
     KeepSource = "keep-source",
     /// A move ends when it is marked: nothing is carried over.
     CarryNothing = "carry-nothing",
+    /// A key that was listed and not found is done with, as behind a log.
+    ForgetPending = "forget-pending",
 }

@@ -19,7 +19,7 @@ use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
 use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Export, Identity, Instant, Loan, Malformed, Offers, PartitionId,
-    Process, ProcessId, Pull, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    Process, ProcessId, Pull, Quorums, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
 use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
@@ -95,7 +95,8 @@ pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     effects: &mut Effects<C>,
 ) {
     let group = map.group(partition);
-    listings.ask(Ticket(ask.sequence), group);
+    // Any majority will do: the log has decided what is to be known.
+    listings.ask(Ticket(ask.sequence), Quorums::majority(group.members.len()));
     for replica in group.members.iter() {
         effects.send_ahead(replica.process, Message::List { ask, query: query.clone() });
     }

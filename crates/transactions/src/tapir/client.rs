@@ -7,10 +7,12 @@ use super::message::{Ballot, Message, Note, Nothing};
 use super::timestamps::Timestamps;
 use super::transaction::{Reading, State, Transaction};
 use crate::family::{self, Tuning as _};
+use crate::listing::{Listings, Query};
 use crate::map::Map;
 use crate::request::{MoveRefusal, Outcome, Reason, Refusal, Request, TxnId, Update};
 use isochrone_core::{
-    Blob, ClientId, Effects, Identity, Instant, Malformed, PartitionId, Process, ProcessId, Snapshot, Ticket,
+    Blob, ClientId, CommandId, Effects, Identity, Instant, Malformed, PartitionId, Process, ProcessId,
+    Quorums, Snapshot, Ticket,
 };
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,6 +53,7 @@ pub struct Client {
     pub(super) views: BTreeMap<PartitionId, u64>,
     /// When the timer of each transaction runs out.
     pub(super) armed: BTreeMap<u64, Instant>,
+    listings: Listings,
 }
 
 impl Hash for Client {
@@ -280,6 +283,19 @@ impl Client {
         };
         effects.complete_ahead(ticket, outcome);
     }
+
+    /// Asks all replicas which keys they have. What a change of views or a replica that steps in may still decide was
+    /// voted for by so many that those who answer meet them.
+    fn list(&mut self, ticket: Ticket, partition: PartitionId, query: &Query, effects: &mut Effects<Self>) {
+        let group = self.map.group(partition);
+        let replicas = group.members.len();
+        let decisive = Quorums::recovery(replicas, Quorums::majority(replicas));
+        self.listings.ask(ticket, Quorums::meeting(replicas, decisive));
+        let ask = CommandId { client: self.me, sequence: ticket.0 };
+        for replica in group.members.iter() {
+            effects.send_ahead(replica.process, Message::List { ask, query: query.clone() });
+        }
+    }
 }
 
 impl Process for Client {
@@ -314,6 +330,7 @@ impl Process for Client {
             left: None,
             views: BTreeMap::new(),
             armed: BTreeMap::new(),
+            listings: Listings::default(),
         }
     }
 
@@ -351,6 +368,9 @@ impl Process for Client {
                     self.on_noted(from, sequence, effects);
                 }
             }
+            Message::Listed { ask, page } if ask.client == self.me => {
+                self.listings.heard(from, ask, page, effects);
+            }
             Message::Told { txn, verdict } => {
                 if let Some(sequence) = mine(txn) {
                     self.on_told(sequence, verdict, effects);
@@ -365,13 +385,15 @@ impl Process for Client {
             Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
             Request::Commit { txn, updates } => self.asked_to_commit(ticket, txn, updates, effects),
             Request::Abort { txn } => self.abort(ticket, txn, effects),
-            Request::Move { .. } | Request::Survey | Request::List { .. } => {
+            Request::List { partition, query } => self.list(ticket, partition, &query, effects),
+            Request::Move { .. } | Request::Survey => {
                 effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
             }
         }
     }
 
     fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        self.listings.cancel(ticket);
         let Some(sequence) = self.tickets.remove(&ticket.0) else { return };
         let Some(transaction) = self.open.get_mut(&sequence) else { return };
         transaction.ticket = None;

@@ -1,7 +1,8 @@
 //! What clients and replicas of TAPIR say to each other, and what a replica writes down.
 
+use crate::listing::{Page, Query};
 use crate::request::{TxnId, Update};
-use isochrone_core::{Blob, ClientId, Fact, Mark, PartitionId, ProcessId};
+use isochrone_core::{Blob, ClientId, CommandId, Fact, Mark, PartitionId, ProcessId};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -196,6 +197,20 @@ pub enum Message {
         done: u64,
         /// These as well.
         sequences: Vec<u64>,
+    },
+    /// Client to replica: which keys are here?
+    List {
+        /// The name of the question.
+        ask: CommandId,
+        /// The question.
+        query: Query,
+    },
+    /// The answer.
+    Listed {
+        /// The name of the question.
+        ask: CommandId,
+        /// The answer.
+        page: Page,
     },
     /// Replica to client: it has ended like this.
     Told {

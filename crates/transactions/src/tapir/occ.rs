@@ -45,6 +45,11 @@ impl Prepared {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
+    /// The keys that they may write.
+    pub fn written(&self) -> impl Iterator<Item = &Blob> {
+        self.writes.keys()
+    }
+
     /// Another transaction that is prepared to write this key, the latest.
     fn writer(&self, key: &Blob, txn: TxnId, counts: impl Fn(Version) -> bool) -> Option<Version> {
         latest(self.writes.get(key)?, txn, counts)

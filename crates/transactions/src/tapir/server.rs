@@ -313,9 +313,18 @@ impl Process for Server {
             }
             Message::StartView { view, held, ended } => self.on_start_view(from, view, held, ended, effects),
             Message::Fetch { view } => self.fetched(from, view, effects),
-            // These are for clients.
-            Message::Values { .. } | Message::Voted { .. } | Message::Noted { .. } | Message::Told { .. } => {
+            Message::List { ask, query } => {
+                // Behind its records: a fence that it might forget would hold nobody up.
+                if let Some(page) = query.answer(self.state.data.store(), self.state.prepared.written()) {
+                    effects.send(from, Message::Listed { ask, page });
+                }
             }
+            // These are for clients.
+            Message::Listed { .. }
+            | Message::Values { .. }
+            | Message::Voted { .. }
+            | Message::Noted { .. }
+            | Message::Told { .. } => {}
         }
     }
 
