@@ -8,6 +8,13 @@ use std::time::{Duration, Instant};
 /// Failed polls after which a waiting thread gives its processor away (specs/cop.md 4.2).
 const SPINS: u64 = 1000;
 
+/// Who has waited for so long sleeps between polls: others want the processors, and who yields to them is let in again
+/// when they have had their turn of milliseconds, who wakes up almost at once.
+const AWAKE: Duration = Duration::from_micros(100);
+
+/// How long it sleeps.
+const NAP: Duration = Duration::from_micros(50);
+
 /// Failed polls after which a wait is timed: most are over before the clock could be read.
 const SHORT: u64 = 32;
 
@@ -138,7 +145,11 @@ impl Wait<'_> {
             }
             return Ok(());
         }
-        std::thread::yield_now();
+        if self.since.is_none_or(|since| since.elapsed() < AWAKE) {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
         if self.polls.is_multiple_of(64) {
             let (progress, now) = (self.pool.progress(), Instant::now());
             match self.still {
