@@ -2,7 +2,7 @@
 //! paused and cut off again and again. What clients saw must be linearizable, and nothing that was
 //! acknowledged may be missing.
 //!
-//! `ISOCHRONE_LIVE_SECONDS` says how long for each protocol; 20 and 10 where it says nothing. Longer where the machine is
+//! `ISOCHRONE_LIVE_SECONDS` says how long for each protocol; 12 and 8 where it says nothing. Longer where the machine is
 //! so slow that too little has been done by then.
 
 use super::processes::{
@@ -179,62 +179,62 @@ fn writer(number: usize, address: SocketAddr, stop: Arc<AtomicBool>) -> JoinHand
 
 #[test]
 fn multipaxos_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
-    survive("multipaxos", true, 20);
+    survive("multipaxos", true, 12);
 }
 
 #[test]
 fn curp_consensus_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
-    survive("curp-consensus", true, 10);
+    survive("curp-consensus", true, 8);
 }
 
 #[test]
 fn curp_loses_no_acknowledged_write_whatever_happens_to_its_master() {
-    survive("curp", true, 10);
+    survive("curp", true, 8);
 }
 
 #[test]
 fn curp_loses_no_acknowledged_write_where_its_servers_are_witnesses() {
-    survive("curp unified", true, 10);
+    survive("curp unified", true, 8);
 }
 
 #[test]
 fn mencius_loses_no_acknowledged_write_whatever_happens_to_its_owners() {
-    survive("mencius", false, 10);
+    survive("mencius", false, 8);
 }
 
 #[test]
 fn fastpaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("fastpaxos", false, 10);
+    survive("fastpaxos", false, 8);
 }
 
 #[test]
 fn epaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("epaxos", false, 10);
+    survive("epaxos", false, 8);
 }
 
 #[test]
 fn sdpaxos_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("sdpaxos", false, 10);
+    survive("sdpaxos", false, 8);
 }
 
 #[test]
 fn domino_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("domino", false, 10);
+    survive("domino", false, 8);
 }
 
 #[test]
 fn carousel_fast_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("carousel-fast 3", false, 20);
+    survive("carousel-fast 3", false, 12);
 }
 
 #[test]
 fn carousel_basic_loses_no_acknowledged_write_whatever_happens_to_its_leader() {
-    survive("carousel-basic", true, 20);
+    survive("carousel-basic", true, 12);
 }
 
 #[test]
 fn two_phase_commit_loses_no_acknowledged_write_whatever_happens_to_its_replicas() {
-    survive("2pc 3", false, 20);
+    survive("2pc 3", false, 12);
 }
 
 fn survive(protocol: &str, led: bool, seconds: u64) {

@@ -19,8 +19,8 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         | Mutation::ReplayMoreThan
         | Mutation::PoolNotRebuilt
         | Mutation::ReadTentative
-        | Mutation::KeepTentative
         | Mutation::AcceptConflict => Some(with(3, "none", 0)),
+        Mutation::KeepTentative => Some(Case { first: 880, ..with(3, "none", 0) }),
         Mutation::SuperquorumTooSmall | Mutation::OneAcceptanceLess => Some(with(3, "loss", 0)),
         // The walk.
         Mutation::ServeBeforeNoop
