@@ -16,8 +16,9 @@ lint:
 	$(CARGO) clippy --profile test --workspace --all-targets --locked -- -D warnings
 
 # Unit, property, seed and live tests, and the examples in the documentation; those in files are only looked at by `lint`.
+# Live tests wait more than they compute: twice as many at once as there are cores.
 unit:
-	$(CARGO) test --workspace --locked --tests
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --workspace --locked --tests
 	$(CARGO) test --workspace --locked --doc
 
 # Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis; grpcio) against

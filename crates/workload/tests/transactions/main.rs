@@ -116,7 +116,7 @@ fn a_store_without_locks_is_found_out() {
     assert_eq!(
         error.to_string(),
         "--plant: protocol locks has no bug called \"no_such\" to plant\n  use one of no_locks, trust-the-cache, \
-         read-source-only, keep-source, carry-nothing"
+         read-source-only, keep-source, carry-nothing, forget-pending"
     );
 }
 
