@@ -3,6 +3,7 @@
 //! A replica answers once it has applied a version of a key that the client names, and tells the keys that have a value
 //! and those that transactions under way may write.
 
+use crate::map::Group;
 use crate::request::Outcome;
 use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Ticket};
 use isochrone_store::versions::{Version, Versions};
@@ -65,9 +66,19 @@ struct Listing {
 }
 
 impl Listings {
-    /// A question to all replicas of a group, which so many are to answer.
-    pub(crate) fn ask(&mut self, ticket: Ticket, needed: usize) {
+    /// Asks all replicas of a group, of which so many are to answer.
+    pub(crate) fn ask<C: Process>(
+        &mut self,
+        ticket: Ticket,
+        group: &Group,
+        needed: usize,
+        question: &C::Message,
+        effects: &mut Effects<C>,
+    ) {
         self.open.insert(ticket, Listing { needed, pages: BTreeMap::new() });
+        for replica in group.members.iter() {
+            effects.send_ahead(replica.process, question.clone());
+        }
     }
 
     /// A replica has answered: the host is told, once enough have.

@@ -17,7 +17,7 @@ const LISTS: u64 = 3;
 const TURN: u64 = 200_000_000;
 
 /// Fewer that committed show nothing.
-pub const ENOUGH: usize = 100;
+pub const ENOUGH: usize = 101;
 
 /// Transactions through one node, one after another, until it is told to stop; times are from `start`. Their lists are in
 /// one partition, or spread over all. Those that committed are counted.

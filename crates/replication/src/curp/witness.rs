@@ -290,7 +290,7 @@ impl<T: Clone> Witness<T> {
     fn fill(&mut self, slot: usize, key: u64, id: CommandId, request: T) {
         debug_assert!(self.tags[slot] == FREE && key != FREE);
         // What is held commutes pairwise (I3).
-        debug_assert!(self.find(key).is_none(), "two requests hold one key");
+        assert!(self.find(key).is_none(), "two requests hold one key");
         self.tags[slot] = key;
         self.held[slot] = Some(Held { id, since: self.round, suspect: false, request });
         self.used += 1;

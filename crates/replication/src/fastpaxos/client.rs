@@ -298,7 +298,7 @@ impl<S: StateMachine> Client<S> {
     }
 
     /// Whoever is in a later epoch answers who its members are.
-    fn greet(&mut self, replica: ProcessId, effects: &mut Effects<Self>) {
+    fn greet(&self, replica: ProcessId, effects: &mut Effects<Self>) {
         effects.send(replica, Message::Order { epoch: self.epoch, message: Said::Hello });
     }
 
@@ -357,8 +357,7 @@ impl<S: StateMachine> Client<S> {
             self.greeted = now;
             // The members that this client began with may all be gone.
             let others = self.placed.iter().filter(|placed| !self.replicas.contains(placed));
-            let all: Vec<_> = self.replicas.iter().chain(others).copied().collect();
-            all.into_iter().for_each(|replica| self.greet(replica, effects));
+            self.replicas.iter().chain(others).for_each(|replica| self.greet(*replica, effects));
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
             self.sweep_soon(effects);

@@ -98,9 +98,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// Who waited for the members of this epoch makes way: it asks again, if it still wants to know.
     fn replace(&mut self, stopping: Stopping, effects: &mut Effects<Self>) {
-        if let Some(last) =
-            self.stopping.replace(stopping.clone()).filter(|last| last.asker != stopping.asker)
-        {
+        let asker = stopping.asker;
+        if let Some(last) = self.stopping.replace(stopping).filter(|last| last.asker != asker) {
             self.tell(last.asker, Err(Refusal::Busy), effects);
         }
     }

@@ -96,10 +96,9 @@ pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
 ) {
     let group = map.group(partition);
     // Any majority will do: the log has decided what is to be known.
-    listings.ask(Ticket(ask.sequence), Quorums::majority(group.members.len()));
-    for replica in group.members.iter() {
-        effects.send_ahead(replica.process, Message::List { ask, query: query.clone() });
-    }
+    let needed = Quorums::majority(group.members.len());
+    let question = Message::List { ask, query: query.clone() };
+    listings.ask(Ticket(ask.sequence), group, needed, &question, effects);
 }
 
 /// What is said under these rules.

@@ -286,15 +286,12 @@ impl Client {
 
     /// Asks all replicas which keys they have. What a change of views or a replica that steps in may still decide was
     /// voted for by so many that those who answer meet them.
-    fn list(&mut self, ticket: Ticket, partition: PartitionId, query: &Query, effects: &mut Effects<Self>) {
+    fn list(&mut self, ticket: Ticket, partition: PartitionId, query: Query, effects: &mut Effects<Self>) {
         let group = self.map.group(partition);
         let replicas = group.members.len();
         let decisive = Quorums::recovery(replicas, Quorums::majority(replicas));
-        self.listings.ask(ticket, Quorums::meeting(replicas, decisive));
-        let ask = CommandId { client: self.me, sequence: ticket.0 };
-        for replica in group.members.iter() {
-            effects.send_ahead(replica.process, Message::List { ask, query: query.clone() });
-        }
+        let question = Message::List { ask: CommandId { client: self.me, sequence: ticket.0 }, query };
+        self.listings.ask(ticket, group, Quorums::meeting(replicas, decisive), &question, effects);
     }
 }
 
@@ -385,7 +382,7 @@ impl Process for Client {
             Request::Begin { reads, writes } => self.begin(ticket, reads, writes, effects),
             Request::Commit { txn, updates } => self.asked_to_commit(ticket, txn, updates, effects),
             Request::Abort { txn } => self.abort(ticket, txn, effects),
-            Request::List { partition, query } => self.list(ticket, partition, &query, effects),
+            Request::List { partition, query } => self.list(ticket, partition, query, effects),
             Request::Move { .. } | Request::Survey => {
                 effects.complete_ahead(ticket, MoveRefusal::Undivided.into());
             }
