@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import sparse_samples
+from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from isochrone.learn import CopClassifier, CopRegressor, plan
 
@@ -72,3 +73,31 @@ def test_the_other_schemes_learn_and_are_serial_with_one_thread(samples, scheme)
     assert same(CopClassifier(scheme=scheme, n_jobs=1, **settings).fit(X, y), serial)
     threaded = CopClassifier(scheme=scheme, n_jobs=4, **settings).fit(X, y)
     assert abs(threaded.score(X, y) - serial.score(X, y)) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "log_loss", "squared_error"])
+@pytest.mark.parametrize("alpha", [1e-4, 0.3, 5.0])
+def test_it_learns_what_sgd_learns(loss, alpha):
+    """Same order, same steps, same penalty: the same coefficients, but for rounding, on however many threads."""
+    X, y = sparse_samples(n=600)
+    ours, theirs = (CopRegressor, SGDRegressor) if loss == "squared_error" else (CopClassifier, SGDClassifier)
+    y = y if loss == "squared_error" else y > 0
+    settings = dict(
+        loss=loss, alpha=alpha, fit_intercept=False, shuffle=False, tol=None, max_iter=3, learning_rate="constant", eta0=0.02
+    )
+    wanted = theirs(**settings).fit(X, y).coef_
+    assert np.abs(wanted).max() > 1e-3
+    for threads in (1, 2, 4):
+        np.testing.assert_allclose(ours(n_jobs=threads, **settings).fit(X, y).coef_, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_batches_decay_as_one_fit_does():
+    """A penalty is of a sample, however many come at once."""
+    X, y = sparse_samples(n=600)
+    settings = dict(alpha=0.01, fit_intercept=False, learning_rate="constant", eta0=0.02, n_jobs=2)
+    whole = CopClassifier(max_iter=1, tol=None, **settings).fit(X, y > 0)
+    parts = CopClassifier(**settings)
+    for at in range(0, 600, 50):
+        parts.partial_fit(X[at:at + 50], y[at:at + 50] > 0, classes=[False, True])
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-9, atol=1e-12)

@@ -42,6 +42,9 @@ pub struct Step<'a> {
     /// For each parameter read, one over the number of samples that touch it (1 / d_u); empty where the task did not ask
     /// for it ([`Task::weighted`]).
     pub weights: &'a [f32],
+    /// What the values read are to be multiplied by, and those written to be divided by: 1 but for a task that
+    /// [`Task::decays`].
+    pub scale: [f64; 2],
 }
 
 /// A task of learning: pure, deterministic, and the only place where a model's values change.
@@ -117,6 +120,13 @@ pub trait Task: Sync {
 
     /// Whether [`Step::weights`] is wanted.
     fn weighted(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Task::compute`] heeds [`Step::scale`], so that weights can decay ([`crate::Options::decay`]): all of them at
+    /// every step, which no step could do to each. Values are kept divided by what has become of a weight of 1 that nothing
+    /// else has moved, which follows from the planned order alone.
+    fn decays(&self) -> bool {
         false
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     loss: String,
     l2: f64,
     l1: f64,
+    /// Weight decay, in the place of `l2`.
+    decay: f64,
     intercept: bool,
     intercept_decay: f64,
     schedule: String,
@@ -64,7 +66,15 @@ impl Settings {
             Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Hogwild,
             scheme => scheme,
         };
-        Ok(Options { scheme, threads, epochs: self.epochs, schedule, seen: self.seen, ..Options::default() })
+        Ok(Options {
+            scheme,
+            threads,
+            epochs: self.epochs,
+            schedule,
+            seen: self.seen,
+            decay: self.decay,
+            ..Options::default()
+        })
     }
 }
 

@@ -26,9 +26,10 @@ PENALTIES = ("l2", "l1", "elasticnet", None)
 SCHEDULES = ("geometric", "constant", "invscaling", "optimal")
 
 _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
-        What keeps coefficients small. It acts on the features of a sample when it is learnt from, divided by how
-        often they occur, so that in expectation the objective is
-        `mean(loss) + alpha * ((1 - l1_ratio) / 2 * ||w||^2 + l1_ratio * ||w||_1)`.
+        What keeps coefficients small: the objective is
+        `mean(loss) + alpha * ((1 - l1_ratio) / 2 * ||w||^2 + l1_ratio * ||w||_1)`. The L2 part makes all coefficients decay
+        at every step, as in `SGDClassifier`; the L1 part acts on the features of a sample when it is learnt from, divided
+        by how often they occur.
     alpha : float, default=0.0001
         How strongly; with `learning_rate="optimal"` it also sets the step size.
     l1_ratio : float, default=0.15
@@ -124,15 +125,18 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             ensure_all_finite=False, accept_large_sparse=True, reset=reset, y_numeric=not _is_classifier(self),
         )
 
-    def _settings(self, n_samples: int, dense: bool, epochs: int, stopping: bool) -> dict[str, Any]:
-        """What the native half is told."""
+    def _settings(
+        self, n_samples: int, dense: bool, epochs: int, stopping: bool, streamed: bool = False
+    ) -> dict[str, Any]:
+        """What the native half is told. In a stream of batches, which no barrier interrupts, L2 acts by features too."""
         penalty = self.alpha * n_samples if self.penalty is not None else 0.0
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio, None: 0.0}[self.penalty]
         threads = threads_of(self.n_jobs)
         return {
             "loss": self.loss,
             "epsilon": float(getattr(self, "epsilon", 0.0)),
-            "l2": penalty * (1.0 - share),
+            "l2": penalty * (1.0 - share) if streamed else 0.0,
+            "decay": 0.0 if streamed or self.penalty is None else self.alpha * (1.0 - share),
             "l1": penalty * share,
             "intercept": bool(self.fit_intercept),
             # scikit-learn's factor for sparse data, whose features are rarely there while the intercept always is.

@@ -276,7 +276,7 @@ class _Collector:
 
 def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
     model._check_parameters()
-    return model._settings(n_samples, dense=False, epochs=1, stopping=False)
+    return model._settings(n_samples, dense=False, epochs=1, stopping=False, streamed=True)
 
 
 def _two_classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:

@@ -43,6 +43,9 @@ pub(crate) trait Cells: Sync {
         }
     }
 
+    /// Multiplies all values by this, where no thread is at work.
+    fn scale(&self, threads: usize, by: f64);
+
     /// Copies all values to `out`.
     fn export(&self, out: &mut [f64]);
 }
@@ -141,6 +144,10 @@ impl Cells for Bare {
         for (&parameter, value) in parameters.iter().zip(values) {
             cells[parameter as usize].store(value.to_bits(), Relaxed);
         }
+    }
+
+    fn scale(&self, threads: usize, by: f64) {
+        in_parallel(&self.0, threads, |_, value| multiply(value, by));
     }
 
     fn export(&self, out: &mut [f64]) {
@@ -274,6 +281,10 @@ impl Cells for Singles {
         }
     }
 
+    fn scale(&self, threads: usize, by: f64) {
+        in_parallel(&self.0, threads, |_, cell| multiply(&cell.value, by));
+    }
+
     fn export(&self, out: &mut [f64]) {
         for (out, cell) in out.iter_mut().zip(&self.0) {
             *out = f64::from_bits(cell.value.load(Relaxed));
@@ -361,6 +372,10 @@ impl Cells for Counted {
         if let Some(weight) = self.weights.get(parameter as usize) {
             prefetch(weight);
         }
+    }
+
+    fn scale(&self, threads: usize, by: f64) {
+        self.cells.scale(threads, by);
     }
 
     fn export(&self, out: &mut [f64]) {
@@ -479,6 +494,10 @@ impl Cells for Wide {
         }
     }
 
+    fn scale(&self, threads: usize, by: f64) {
+        in_parallel(&self.values, threads, |_, value| multiply(value, by));
+    }
+
     fn export(&self, out: &mut [f64]) {
         for (out, value) in out.iter_mut().zip(&self.values) {
             *out = f64::from_bits(value.load(Relaxed));
@@ -538,6 +557,10 @@ impl Heads for Wide {
             cell.readers.store(readers, Relaxed);
         });
     }
+}
+
+fn multiply(value: &AtomicU64, by: f64) {
+    value.store((f64::from_bits(value.load(Relaxed)) * by).to_bits(), Relaxed);
 }
 
 /// Changes all cells, each thread a share of them.

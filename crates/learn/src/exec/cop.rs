@@ -8,7 +8,7 @@ use super::run::{AHEAD_MAX, Executor, Run, Turn, Worker, room};
 use super::source::Source;
 use super::transaction::{Awaited, Ops, Sound, Waiting, transact};
 use crate::data::Value;
-use crate::task::{Sets, Step, Task};
+use crate::task::{Sets, Task};
 
 /// The compact form without counters: each transaction reads and writes the features of its sample, one number each, and is
 /// itself the only reader of what it replaces. So nobody else ever waits for its reads, and they need not be counted.
@@ -28,7 +28,6 @@ impl<T: Task, V: Value> Executor<T, V> for Compact<'_> {
         let Worker { read, write, weights, lag, report, missing, .. } = worker;
         let entries = run.rows.range(turn.row);
         let sample = run.rows.sample(turn.row);
-        let size = run.steps.size(&turn.lap.epoch, turn.position);
         let intercept = run.intercept(turn.place(), lag, report)?;
         let planned = &self.planned[entries.clone()];
         let read = room(read, sample.features.len());
@@ -39,7 +38,8 @@ impl<T: Task, V: Value> Executor<T, V> for Compact<'_> {
         }
         let weights = if self.shares.is_empty() { weights } else { &self.shares[entries] };
         let write = room(write, sample.features.len());
-        run.compute(&sample, &Step { size, intercept, weights }, turn.place(), read, write);
+        let step = run.step(turn.lap, turn.position, intercept, weights);
+        run.compute(&sample, &step, turn.place(), read, write);
         self.cells.publish_all(sample.features, write, turn.version());
         Ok(())
     }
@@ -105,7 +105,6 @@ impl<T: Task, V: Value, C: Heads, S: Source> Executor<T, V> for Cop<'_, C, S> {
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
         let Worker { read, write, weights, lag, report, .. } = worker;
         let sample = run.rows.sample(turn.row);
-        let size = run.steps.size(&turn.lap.epoch, turn.position);
         let intercept = run.intercept(turn.place(), lag, report)?;
         let place = self.source.place(&run.rows, turn.position, turn.row);
         let ops = self.source.ops(&place, sample.features, turn.lap.base);
@@ -116,7 +115,7 @@ impl<T: Task, V: Value, C: Heads, S: Source> Executor<T, V> for Cop<'_, C, S> {
         let read = room(read, ops.reads().len() * run.width);
         let write = room(write, ops.writes().len() * run.width);
         let mut patient = Patient { pool: run.pool, report, transaction: turn.place() + 1 };
-        let step = Step { size, intercept, weights };
+        let step = run.step(turn.lap, turn.position, intercept, weights);
         let compute =
             |read: &[f64], write: &mut [f64]| run.compute(&sample, &step, turn.place(), read, write);
         transact::<C, _, _, Sound>(self.cells, &ops, turn.version(), &mut patient, read, write, compute)

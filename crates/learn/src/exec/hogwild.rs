@@ -5,7 +5,7 @@ use super::cells::Cells;
 use super::pool::Stopped;
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
-use crate::task::{Sets, Step, Task};
+use crate::task::{Sets, Task};
 
 /// Over cells of any layout.
 pub(crate) struct Hogwild<'a, C>(pub(crate) &'a C);
@@ -16,13 +16,13 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Hogwild<'_, C> {
         let sets = worker.take_sets(turn);
         let Worker { read, write, weights, lag, report, .. } = worker;
         let sample = run.rows.sample(turn.row);
-        let size = run.steps.size(&turn.lap.epoch, turn.position);
         let intercept = run.intercept(turn.place(), lag, report)?;
         let (reads, writes) = run.sets(&sample, &sets);
         let read = room(read, reads.len() * run.width);
         let weights = run.gather(self.0, reads, read, weights);
         let write = room(write, writes.len() * run.width);
-        run.compute(&sample, &Step { size, intercept, weights }, turn.place(), read, write);
+        let step = run.step(turn.lap, turn.position, intercept, weights);
+        run.compute(&sample, &step, turn.place(), read, write);
         self.0.scatter(writes, write);
         worker.put_back(turn, sets);
         Ok(())

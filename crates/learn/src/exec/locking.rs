@@ -7,7 +7,7 @@ use super::first::FirstEpoch;
 use super::pool::{Stopped, WorkerReport};
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
-use crate::task::{Sets, Step, Task};
+use crate::task::{Sets, Task};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Over cells whose word is a lock: 0 free, 1 taken.
@@ -51,7 +51,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
         let read = room(read, reads.len() * run.width);
         let weights = run.gather(self.cells, reads, read, weights);
         let write = room(write, writes.len() * run.width);
-        let step = Step { size: run.steps.size(&turn.lap.epoch, position), intercept, weights };
+        let step = run.step(turn.lap, position, intercept, weights);
         run.compute(&sample, &step, turn.lap.place + u64::from(position), read, write);
         self.cells.scatter(writes, write);
         for &parameter in locks {

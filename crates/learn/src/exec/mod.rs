@@ -135,6 +135,9 @@ pub enum TrainError {
         /// The most there may be.
         most: u32,
     },
+    /// Weights were to decay where they cannot.
+    #[error("weights do not decay {0}: penalise them by features instead")]
+    Decay(&'static str),
     /// An epoch was to begin with the versions of the one before.
     #[error(
         "versions stand where the last epoch left them: reset them, or carry them on, before the next epoch"

@@ -7,7 +7,7 @@ use super::locking::ascending;
 use super::pool::{Pool, Stopped, WorkerReport};
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
-use crate::task::{Sets, Step, Task};
+use crate::task::{Sets, Task};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
@@ -30,7 +30,6 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
         let Worker { read, write, weights, lag, report, locks, versions, commits, .. } = worker;
         let sample = run.rows.sample(turn.row);
         let (reads, writes) = run.sets(&sample, &sets);
-        let size = run.steps.size(&turn.lap.epoch, turn.position);
         let intercept = run.intercept(turn.place(), lag, report)?;
         let read = room(read, reads.len() * run.width);
         let write = room(write, writes.len() * run.width);
@@ -38,11 +37,11 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
         let weights = run.weights(self.cells, reads.iter().copied(), weights);
         let locks = ascending(writes, writes, locks);
         let attempt = Attempt { cells: self.cells, pool: run.pool, transaction: turn.place() + 1 };
+        let step = run.step(turn.lap, turn.position, intercept, weights);
         let derivative = loop {
             for (at, &parameter) in reads.iter().enumerate() {
                 versions[at] = attempt.read(parameter, read, at, report)?;
             }
-            let step = Step { size, intercept, weights };
             let derivative = run.task.compute(&sample, &step, read, write);
             for &parameter in locks {
                 attempt.lock(parameter, report)?;
@@ -71,7 +70,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
         for &parameter in locks {
             self.cells.word(parameter).store(turn.version() << 1, Release);
         }
-        run.moved(turn.place(), size, derivative);
+        run.moved(turn.place(), step.size, derivative);
         worker.put_back(turn, sets);
         Ok(())
     }

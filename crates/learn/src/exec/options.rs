@@ -117,6 +117,10 @@ pub struct Options {
     pub schedule: Schedule,
     /// Samples learnt from before this run, from which the schedule goes on.
     pub seen: u64,
+    /// Weight decay: each step takes this, times its size, of every weight of the model, whether the sample has the feature or
+    /// not; what is minimised then has `decay` / 2 Σ w² for each sample. For tasks that [`crate::Task::decays`], in
+    /// [`Mode::Reset`].
+    pub decay: f64,
     /// What happens between two epochs.
     pub mode: Mode,
     /// Whether reads whose version only their own transaction replaces go uncounted. Changes speed, never results.
@@ -140,6 +144,7 @@ impl Default for Options {
             epochs: 20,
             schedule: Schedule::default(),
             seen: 0,
+            decay: 0.0,
             mode: Mode::Reset,
             elide: true,
             chunk: 0,
@@ -156,16 +161,18 @@ pub(crate) struct Steps {
     schedule: Schedule,
     seen: u64,
     samples: u64,
+    decay: f64,
 }
 
 impl Steps {
     pub(crate) fn new(options: &Options, samples: u32) -> Steps {
-        Steps { schedule: options.schedule, seen: options.seen, samples: u64::from(samples.max(1)) }
+        let Options { schedule, seen, decay, .. } = *options;
+        Steps { schedule, seen, samples: u64::from(samples.max(1)), decay }
     }
 
     /// For samples of which nobody knows how many there will be: all of one epoch.
     pub(crate) fn endless(options: &Options) -> Steps {
-        Steps { schedule: options.schedule, seen: options.seen, samples: u64::MAX }
+        Steps { schedule: options.schedule, seen: options.seen, samples: u64::MAX, decay: 0.0 }
     }
 
     /// Goes on after this many more samples.
@@ -205,7 +212,21 @@ impl Steps {
             Schedule::Optimal { alpha, t0 } => 1.0 / (alpha * (t0 + t)),
         }
     }
+
+    /// Whether weights decay.
+    pub(crate) fn decays(&self) -> bool {
+        self.decay != 0.0
+    }
+
+    /// What a step of this size leaves of every weight. Where a step were to take a weight past 0 it takes nearly all of it.
+    #[inline(always)]
+    pub(crate) fn leaves(&self, size: f64) -> f64 {
+        (1.0 - size * self.decay).max(0.001)
+    }
 }
+
+/// A scale below this is taken into the weights: long before it could be lost, and so rarely that it costs nothing.
+pub(crate) const SMALLEST: f64 = 1e-200;
 
 /// See [`Steps::epoch`].
 #[derive(Copy, Clone, Debug)]

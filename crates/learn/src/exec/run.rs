@@ -9,6 +9,8 @@ use super::options::{Epoch, Options, Steps};
 use super::pool::{Guard, Pool, Stopped, WorkerReport};
 use crate::data::{Rows, Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Parameters that are asked for ahead, at least: so many keep all ways to memory busy. What is asked for much earlier than
@@ -54,7 +56,11 @@ pub(crate) struct Lap {
     pub(crate) base: u32,
     /// Transactions before this lap since the lag of the intercept began.
     pub(crate) place: u64,
-    /// The next transaction to take, from 0.
+    /// The part of it that is run: places in the planned order.
+    part: Range<u64>,
+    /// [`Step::scale`] for each of its transactions; empty where weights do not decay.
+    scales: Arc<[f64]>,
+    /// The next transaction to take.
     next: AtomicU64,
     /// Numbers the commits of schemes that find their order while they run.
     pub(crate) sequence: AtomicU64,
@@ -62,7 +68,22 @@ pub(crate) struct Lap {
 
 impl Lap {
     pub(crate) fn new(epoch: Epoch, base: u32, place: u64) -> Lap {
-        Lap { epoch, base, place, next: AtomicU64::new(0), sequence: AtomicU64::new(0) }
+        let part = 0..u64::MAX;
+        Lap {
+            epoch,
+            base,
+            place,
+            part,
+            scales: [].into(),
+            next: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// This part of the same lap, while weights decay by these scales.
+    pub(crate) fn part(self, part: Range<u64>, scales: Arc<[f64]>) -> Lap {
+        let (next, sequence) = (part.start.into(), part.start.into());
+        Lap { part, scales, next, sequence, ..self }
     }
 }
 
@@ -281,6 +302,14 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         to
     }
 
+    /// What the transaction at this position of the lap steps by.
+    #[inline(always)]
+    pub(crate) fn step<'s>(&self, lap: &Lap, position: u32, intercept: f64, weights: &'s [f32]) -> Step<'s> {
+        let size = self.steps.size(&lap.epoch, position);
+        let scale = lap.scales.get(position as usize).copied().unwrap_or(1.0);
+        Step { size, intercept, weights, scale: [scale, scale * self.steps.leaves(size)] }
+    }
+
     /// What the task makes of a sample, from `read` to `write`; notes what it moves the intercept by.
     #[inline(always)]
     pub(crate) fn compute(
@@ -355,7 +384,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
 
     /// The positions of a worker in a lap.
     fn positions<'l>(&self, lap: &'l Lap, worker: usize, strides: bool) -> Positions<'l> {
-        let end = self.rows.labels.len() as u64;
+        let end = lap.part.end.min(self.rows.labels.len() as u64);
         let chunk = match self.chunk {
             0 if strides => 1,
             0 => CHUNK,
@@ -363,7 +392,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         };
         let threads = self.threads as u64;
         let (next, upto, counter) = if strides && self.strides {
-            let first = worker as u64 * chunk;
+            let first = lap.part.start + worker as u64 * chunk;
             (first, first + chunk, None)
         } else {
             (0, 0, Some(&lap.next))

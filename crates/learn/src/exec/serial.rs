@@ -2,7 +2,7 @@
 //! held to. Specification: `specs/cop.md` 6.1. It shares no code with them but the task.
 
 use super::intercept::BLOCK;
-use super::options::{Epoch, Mode, Options, Steps};
+use super::options::{Epoch, Mode, Options, SMALLEST, Steps};
 use super::prefetch::prefetch;
 use super::run::room;
 use crate::data::{Rows, Value};
@@ -19,6 +19,8 @@ pub(crate) struct Serial<'a, T, V> {
     pub(crate) values: Vec<f64>,
     pub(crate) intercept: f64,
     steps: Steps,
+    /// What has become, by decay alone, of a weight of 1.
+    scale: f64,
     mode: Mode,
     lag: VecDeque<Vec<f64>>,
     sets: Sets,
@@ -48,6 +50,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             values: collected(values.iter().copied()),
             intercept,
             steps: Steps::new(options, rows.labels.len() as u32),
+            scale: 1.0,
             mode: options.mode,
             lag: VecDeque::new(),
             sets: Sets::default(),
@@ -72,9 +75,21 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
                 }
             }
             self.sample(&epoch, position);
+            if self.scale < SMALLEST {
+                self.rescale();
+            }
         }
+        self.rescale();
         if self.mode == Mode::Reset {
             self.finish();
+        }
+    }
+
+    /// Takes the scale into the values.
+    fn rescale(&mut self) {
+        let scale = std::mem::replace(&mut self.scale, 1.0);
+        if scale != 1.0 {
+            self.values.iter_mut().for_each(|value| *value *= scale);
         }
     }
 
@@ -119,11 +134,13 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             *share = self.weights[parameter as usize];
         }
         let write = room(&mut self.write, writes.len() * width);
-        let step = Step { size, intercept: self.intercept, weights: shares };
+        let after = self.scale * self.steps.leaves(size);
+        let step = Step { size, intercept: self.intercept, weights: shares, scale: [self.scale, after] };
         let derivative = self.task.compute(&sample, &step, read, write);
         for (new, &parameter) in write.chunks_exact(width.max(1)).zip(writes) {
             self.values[parameter as usize * width..][..width].copy_from_slice(new);
         }
+        self.scale = after;
         if let Some(block) = self.lag.back_mut() {
             block.push(size * derivative);
         }

@@ -67,6 +67,9 @@ impl Stream {
         if parameters.len() != wanted {
             return Err(TrainError::Model { found: parameters.len(), wanted });
         }
+        if options.decay != 0.0 {
+            return Err(TrainError::Decay("in a stream, which nothing interrupts"));
+        }
         let lanes = match (task.rule(), task.width()) {
             (Rule::Features, 1) if options.elide => Lanes::Single(Singles::new(&parameters, &[])),
             (_, 1) => Lanes::Counted(Counted::new(&parameters, &[])),

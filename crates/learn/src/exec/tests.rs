@@ -1,5 +1,6 @@
 //! Every scheme against the serial one.
 
+use super::options::Steps;
 use super::*;
 use crate::data::Values;
 use crate::plan::mixed::{self, Mixed};
@@ -128,6 +129,91 @@ fn planned_threads_learn_what_one_would_in_full() {
     }
     let factorisation = Factorisation { l2: 0.1, intercept: true, ..Factorisation::new(8) };
     check_equality(&factorisation, &cells(20_000, 500, 300, 2), 20, &threads, &[16, 1]);
+}
+
+/// Stochastic gradient descent with every weight touched at every step, as one would write it down.
+fn decaying_naively(task: &Linear, data: &Dataset<'_>, decay: f64, epochs: u32) -> Vec<f64> {
+    let mut weights = begin(task, data).parameters;
+    let steps = Steps::new(&Options::default(), data.len() as u32);
+    crate::with_rows!(data, rows => for epoch in (0..epochs).map(|epoch| steps.epoch(epoch)) {
+        for row in 0..data.len() {
+            let (sample, size) = (rows.sample(row), steps.size(&epoch, row as u32));
+            let entries = || sample.features.iter().map(|&u| u as usize).zip(sample.values);
+            let told: f64 = entries().map(|(u, z)| weights[u] * z.wide()).sum();
+            let slope = task.loss.derivative(told, sample.label);
+            weights.iter_mut().for_each(|weight| *weight *= (1.0 - size * decay).max(0.001));
+            entries().for_each(|(u, z)| weights[u] -= size * slope * z.wide());
+        }
+    });
+    weights
+}
+
+/// Weights that decay do so in every scheme alike, bit for bit, and as if each step took its share of every one of them. The
+/// strongest needs several parts to an epoch: 0.03 to the power of 132 is the smallest scale that is let stand.
+#[test]
+fn weights_decay_alike_in_every_scheme() {
+    let data = samples(300, 200, 9, 1);
+    for (decay, intercept) in [(1e-4, true), (0.5, false), (9.7, true), (1e3, false)] {
+        for l1 in [0.0, 3.0] {
+            let task = Linear { l1, intercept, ..Linear::new(Loss::Logistic) };
+            let with = |scheme, threads| Options { decay, epochs: 3, ..options(scheme, threads) };
+            let serial = learnt(&task, &data, &with(Scheme::Serial, 1));
+            assert!(serial.parameters.iter().all(|value| value.is_finite()));
+            assert_eq!(learnt(&task, &data, &with(Scheme::Hogwild, 1)), serial);
+            let general = Plan::general(&task, &data);
+            for threads in [1, 2, 4] {
+                for (plan, elide) in [(None, true), (None, false), (Some(&general), true)] {
+                    let options = Options { elide, ..with(Scheme::Cop, threads) };
+                    assert_eq!(run(&task, &data, plan, &options).0, serial, "{options:?}");
+                }
+            }
+            for scheme in [Scheme::Locking, Scheme::Occ] {
+                assert_eq!(learnt(&task, &data, &with(scheme, 1)), serial, "{scheme}");
+            }
+            if l1 == 0.0 && !intercept {
+                let naive = decaying_naively(&task, &data, decay, 3);
+                for (at, (one, other)) in serial.parameters.iter().zip(naive).enumerate() {
+                    assert!(
+                        (one - other).abs() <= 1e-9 * (1e-3 + other.abs()),
+                        "decay {decay}, weight {at}: {one} {other}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The first epoch under locks, which makes the plan, decays too: its order is the plan's.
+#[test]
+fn weights_decay_while_the_plan_is_made() {
+    let data = samples(300, 200, 9, 1);
+    let task = Linear { intercept: true, ..Linear::new(Loss::Hinge) };
+    for decay in [1e-3, 9.7] {
+        let first = Options { decay, epochs: 3, first_epoch: true, ..options(Scheme::Cop, 4) };
+        let (model, report) = run(&task, &data, None, &first);
+        let plan = report.plan.unwrap();
+        let serial = Options { decay, epochs: 3, ..options(Scheme::Serial, 1) };
+        assert_eq!(run(&task, &data, Some(&plan), &serial).0, model);
+    }
+}
+
+#[test]
+fn what_cannot_decay_says_so() {
+    let data = samples(10, 20, 3, 1);
+    let refused = |error: TrainError| error.to_string();
+    let decaying = Options { decay: 0.1, ..Options::default() };
+    let linear = Linear::new(Loss::Hinge);
+    let carried = Options { mode: Mode::Carry, ..decaying.clone() };
+    let carried = train(&linear, &data, None, &mut begin(&linear, &data), &carried, &mut go_on).unwrap_err();
+    assert_eq!(
+        refused(carried),
+        "weights do not decay in carry mode, where no epoch has an end: penalise them by features instead"
+    );
+    let (cells, task) = (cells(10, 4, 3, 2), Factorisation::new(2));
+    let other = train(&task, &cells, None, &mut begin(&task, &cells), &decaying, &mut go_on).unwrap_err();
+    assert!(refused(other).contains("in this task"));
+    let stream = Stream::new(&linear, 20, Model::zeros(&linear, 20), decaying).unwrap_err();
+    assert!(refused(stream).contains("in a stream"));
 }
 
 fn every_step_is_finite(data: &Dataset<'_>) -> Options {

@@ -8,7 +8,7 @@ use super::hogwild::Hogwild;
 use super::intercept::Intercept;
 use super::locking::Locking;
 use super::occ::{self, Occ};
-use super::options::{Mode, Options, Scheme, Steps};
+use super::options::{Mode, Options, SMALLEST, Scheme, Steps};
 use super::pool::Pool;
 use super::run::{Executor, Lap, Run, Worker, panicked};
 use super::serial::Serial;
@@ -21,6 +21,7 @@ use crate::task::Task;
 use crate::with_rows;
 use std::cell::{Cell, OnceCell};
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Called between epochs: see [`train`].
@@ -52,6 +53,12 @@ pub fn train<T: Task>(
     }
     if let Some(plan) = plan {
         plan.check(task, data)?;
+    }
+    if options.decay != 0.0 && !task.decays() {
+        return Err(TrainError::Decay("in this task, whose steps do not heed their scale"));
+    }
+    if options.decay != 0.0 && options.mode == Mode::Carry {
+        return Err(TrainError::Decay("in carry mode, where no epoch has an end"));
     }
     with_rows!(data, rows => {
         let weights = weights(task, data, &rows, options.threads.get());
@@ -92,6 +99,33 @@ struct Part<'a> {
     epochs: Range<u32>,
     /// Whether versions and the lag of the intercept go on from epoch to epoch, without a barrier.
     carry: bool,
+}
+
+/// What decay alone makes of a weight of 1 in the course of an epoch, which is run in parts: at the end of each it is taken
+/// into the weights.
+struct Scales {
+    /// Before the step of each sample; 1 where a part begins.
+    before: Arc<[f64]>,
+    /// What is run of the epoch between two barriers, and the scale at its end.
+    parts: Vec<(Range<u64>, f64)>,
+}
+
+impl Scales {
+    fn of(steps: &Steps, epoch: u32, samples: u32) -> Scales {
+        let epoch = steps.epoch(epoch);
+        let (mut scale, mut from, mut parts) = (1.0, 0, Vec::new());
+        let before = (0..samples).map(|position| {
+            let before = scale;
+            scale *= steps.leaves(steps.size(&epoch, position));
+            let upto = u64::from(position) + 1;
+            if scale < SMALLEST || position + 1 == samples {
+                parts.push((from..upto, scale));
+                (scale, from) = (1.0, upto);
+            }
+            before
+        });
+        Scales { before: before.collect(), parts }
+    }
 }
 
 /// Versions in cells, and whether the next lap may begin with them (T-COP-22).
@@ -358,11 +392,27 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                     Lap::new(self.steps.epoch(epoch), versions.base(before), place)
                 })
                 .collect();
-            epoch += together;
             versions.may_begin(laps[0].base)?;
             let shared = (self.pool, state.lagging.as_ref());
             let run = Run::new(self.task, self.rows, order, self.steps, shared, self.options);
-            workers = run.segment(executor, self.options.threads.get(), &laps)?;
+            let threads = self.options.threads.get();
+            workers = if self.steps.decays() {
+                let mut workers = Vec::new();
+                let scales = Scales::of(&self.steps, epoch, samples as u32);
+                for (part, scale) in scales.parts {
+                    let lap = Lap::new(self.steps.epoch(epoch), laps[0].base, laps[0].place);
+                    workers.extend(run.segment(
+                        executor,
+                        threads,
+                        &[lap.part(part, scales.before.clone())],
+                    )?);
+                    cells.scale(threads, scale);
+                }
+                workers
+            } else {
+                run.segment(executor, threads, &laps)?
+            };
+            epoch += together;
             versions.left_at(laps[laps.len() - 1].base.wrapping_add(samples as u32));
             let over = !carry || epoch == self.options.epochs;
             if let (true, Some(lagging)) = (over, &mut state.lagging) {
@@ -371,7 +421,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             if self.options.record && workers.iter().any(|worker| !worker.commits.is_empty()) {
                 self.report.commits.push(order_of(&workers));
             }
-            self.note(begun.elapsed(), together, workers.iter().map(|worker| worker.report));
+            self.note(begun.elapsed(), together, workers.iter().map(|worker| (worker.number, worker.report)));
             if over {
                 self.end(&|out| cells.export(out), parameters, state.intercept);
             }
@@ -396,7 +446,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             });
             std::panic::catch_unwind(run).map_err(|panic| panicked(0, &*panic))?;
             let did = WorkerReport { transactions: self.data.len() as u64, ..WorkerReport::default() };
-            self.note(begun.elapsed(), 1, [did].into_iter());
+            self.note(begun.elapsed(), 1, [(0, did)].into_iter());
             if last || !carry {
                 let export = |out: &mut [f64]| out.copy_from_slice(&serial.values);
                 self.end(&export, serial.values.len(), serial.intercept);
@@ -411,11 +461,11 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
     }
 
     /// Adds a segment to the report.
-    fn note(&mut self, elapsed: Duration, epochs: u32, workers: impl Iterator<Item = WorkerReport>) {
+    fn note(&mut self, elapsed: Duration, epochs: u32, workers: impl Iterator<Item = (usize, WorkerReport)>) {
         self.report.epochs += epochs;
         self.report.elapsed += elapsed;
         self.report.epoch_times.push(elapsed);
-        for (number, did) in workers.enumerate() {
+        for (number, did) in workers {
             match self.report.workers.get_mut(number) {
                 Some(worker) => worker.add(&did),
                 None => self.report.workers.push(did),

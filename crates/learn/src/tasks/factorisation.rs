@@ -171,7 +171,7 @@ mod tests {
                 let read: Vec<f64> = sets.reads.iter().flat_map(|&u| vectors[at(u)].to_vec()).collect();
                 let shares: Vec<f32> = sets.reads.iter().map(|&u| 1.0 / degrees[u as usize] as f32).collect();
                 let mut write = vec![0.0; 6];
-                task.compute(&sample, &Step { size, intercept: 0.1, weights: &shares }, &read, &mut write);
+                task.compute(&sample, &Step { size, intercept: 0.1, weights: &shares, scale: [1.0; 2] }, &read, &mut write);
                 let places = sets.writes.iter().flat_map(|&u| at(u));
                 for ((place, old), new) in places.zip(&read).zip(&write) {
                     steps[place] += (old - new) / size;

@@ -115,12 +115,14 @@ impl Linear {
         read: &[f64],
         write: &mut [f64],
     ) -> (f64, f64) {
-        let prediction = product(read, sample.values) + step.intercept;
+        let [scale, after] = step.scale;
+        let prediction = product(read, sample.values) * scale + step.intercept;
         let slope = self.loss.derivative(prediction, sample.label);
-        let size = step.size;
+        // As it is to be written.
+        let (size, moved) = (step.size, slope / after);
         if !self.weighted() {
             for ((new, w), z) in write.iter_mut().zip(read).zip(sample.values) {
-                *new = w - size * (slope * z.wide());
+                *new = w - size * (moved * z.wide());
             }
             return (prediction, slope * self.intercept_decay);
         }
@@ -130,11 +132,11 @@ impl Linear {
         let entries = write.iter_mut().zip(read).zip(sample.values).zip(step.weights);
         for (((new, w), z), &share) in entries {
             let shrink = (self.l2 * f64::from(share)).min(most);
-            *new = w - size * (shrink * w + slope * z.wide());
+            *new = w - size * (shrink * w + moved * z.wide());
         }
         if self.l1 != 0.0 {
             for (new, &share) in write.iter_mut().zip(step.weights) {
-                *new = towards_zero(*new, size * self.l1 * f64::from(share));
+                *new = towards_zero(*new, size * self.l1 * f64::from(share) / after);
             }
         }
         (prediction, slope * self.intercept_decay)
@@ -144,6 +146,10 @@ impl Linear {
 impl Task for Linear {
     fn weighted(&self) -> bool {
         self.l2 != 0.0 || self.l1 != 0.0
+    }
+
+    fn decays(&self) -> bool {
+        true
     }
 
     fn intercept(&self) -> bool {
@@ -184,7 +190,7 @@ mod tests {
                 sample.features.iter().map(|&u| 1.0 / degrees[u as usize] as f32).collect();
             let read = pick(weights);
             let mut write = vec![0.0; read.len()];
-            let step = Step { size, intercept, weights: &shares };
+            let step = Step { size, intercept, weights: &shares, scale: [1.0; 2] };
             slopes += task.compute(&sample, &step, &read, &mut write);
             for ((&u, old), new) in sample.features.iter().zip(read).zip(write) {
                 sum[u as usize] += (old - new) / size;
@@ -227,7 +233,7 @@ mod tests {
             let (sample, shares) = (rows.sample(0), [1.0, 0.5]);
             for (read, misses) in [([0.1, 0.2], true), ([2.0, 0.5], false)] {
                 let mut write = [0.0; 2];
-                task.compute(&sample, &Step { size: 0.1, intercept: 0.0, weights: &shares }, &read, &mut write);
+                task.compute(&sample, &Step { size: 0.1, intercept: 0.0, weights: &shares, scale: [1.0; 2] }, &read, &mut write);
                 for at in 0..2 {
                     let (z, degree) = (sample.values[at].wide(), f64::from(1.0 / shares[at]));
                     let g = 2.0 * read[at] / degree - if misses { sample.label * z } else { 0.0 };
@@ -247,7 +253,7 @@ mod tests {
                 Linear { l1: 1e9, ..Linear::new(Loss::Hinge) },
             ] {
                 let mut write = [7.0; 2];
-                let step = Step { size: 0.1, intercept: 0.0, weights: &[1.0, 1.0] };
+                let step = Step { size: 0.1, intercept: 0.0, weights: &[1.0, 1.0], scale: [1.0; 2] };
                 task.compute(&sample, &step, &[0.5, -3.0], &mut write);
                 assert!(write.iter().all(|new| new.abs() < 1e-12), "{task:?}: {write:?}");
             }

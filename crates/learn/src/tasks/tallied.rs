@@ -77,6 +77,10 @@ impl Task for Tallied {
         self.task.weighted()
     }
 
+    fn decays(&self) -> bool {
+        self.task.decays()
+    }
+
     fn intercept(&self) -> bool {
         self.task.intercept()
     }
@@ -139,7 +143,7 @@ mod tests {
         let task = Linear { l2: 0.5, l1: 0.1, intercept: true, ..Linear::new(Loss::Logistic) };
         let tally = Tallied::new(task, true);
         let sample = Sample { features: &[0, 3], values: &[1.0, -2.0], label: 1.0 };
-        let step = Step { size: 0.1, intercept: 0.2, weights: &[0.5, 1.0] };
+        let step = Step { size: 0.1, intercept: 0.2, weights: &[0.5, 1.0], scale: [1.0; 2] };
         let (mut one, mut other) = ([0.0; 2], [0.0; 2]);
         let slope = task.compute(&sample, &step, &[0.3, 0.1], &mut one);
         assert_eq!(tally.compute(&sample, &step, &[0.3, 0.1], &mut other), slope);
