@@ -9,9 +9,11 @@ use crate::task::{Rule, Task};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The planner's state. All accesses are relaxed: the locks of the parameters order them.
+/// The planner's state. All accesses are relaxed: the locks of the parameters order them. A compact plan takes its versions from
+/// the locks, which tell who held them last.
 #[derive(Debug)]
 pub(crate) struct FirstEpoch {
+    /// Of a general plan, as `readers`: the last writer of each parameter.
     last: Vec<AtomicU32>,
     readers: Vec<AtomicU32>,
     /// The compact plan; `None` where the plan is general.
@@ -36,28 +38,34 @@ impl FirstEpoch {
     pub(crate) fn new<T: Task>(task: &T, data: &Dataset<'_>) -> FirstEpoch {
         let parameters = task.parameters(data.width()) as usize;
         let compact = task.rule() == Rule::Features;
+        let general = if compact { 0 } else { parameters };
         FirstEpoch {
-            last: zeros(parameters),
-            readers: zeros(if compact { 0 } else { parameters }),
+            last: zeros(general),
+            readers: zeros(general),
             versions: compact.then(|| zeros(data.entries())),
         }
     }
 
-    /// Plans transaction `number` (from 1), which holds the locks of all it reads and writes.
+    /// Plans transaction `number` (from 1), which holds the locks of all it reads and writes; `holders` held them before.
     #[inline(always)]
     pub(crate) fn plan(
         &self,
         number: u32,
         entries: Range<usize>,
-        reads: &[u32],
-        writes: &[u32],
+        (reads, writes): (&[u32], &[u32]),
+        (locks, holders): (&[u32], &[u32]),
         general: &mut General,
     ) {
         if let Some(versions) = &self.versions {
-            for (version, &parameter) in versions[entries].iter().zip(reads) {
-                let last = &self.last[parameter as usize];
-                version.store(last.load(Relaxed), Relaxed);
-                last.store(number, Relaxed);
+            let versions = versions[entries].iter().zip(reads);
+            if std::ptr::eq(reads, locks) {
+                versions.zip(holders).for_each(|((version, _), &holder)| version.store(holder, Relaxed));
+            } else {
+                for (version, parameter) in versions {
+                    // Each of them is locked.
+                    let at = locks.partition_point(|lock| lock < parameter);
+                    version.store(holders[at], Relaxed);
+                }
             }
             return;
         }

@@ -10,7 +10,14 @@ use crate::data::Value;
 use crate::task::{Sets, Task};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Over cells whose word is a lock: 0 free, 1 taken.
+/// The word of a parameter that is locked. One that is free tells the last transaction that held it, where that is asked for,
+/// else 0.
+const LOCKED: u32 = 1 << 31;
+
+/// Samples that a plan can be made of while they run: their numbers stand in the words of free locks.
+pub(crate) const MOST: u32 = LOCKED - 1;
+
+/// Over cells whose word is a lock.
 pub(crate) struct Locking<'a, C> {
     pub(crate) cells: &'a C,
     /// Whether each transaction is to get its place among the commits, while it holds all its locks. That place, and not the
@@ -23,7 +30,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
     #[inline(always)]
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
         let sets = worker.take_sets(turn);
-        let Worker { read, write, weights, lag, report, locks, commits, planned, .. } = worker;
+        let Worker { read, write, weights, lag, report, locks, versions, commits, planned, .. } = worker;
         let sample = run.rows.sample(turn.row);
         let (reads, writes) = run.sets(&sample, &sets);
         let mut position = turn.position;
@@ -33,9 +40,14 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
             intercept = run.intercept(turn.lap.place + u64::from(position), lag, report)?;
         }
         let locks = ascending(reads, writes, locks);
-        for &parameter in locks {
-            if !self.try_lock(parameter) {
-                self.lock(run, turn, parameter, report)?;
+        let holders = room(versions, if self.first.is_some() { locks.len() } else { 0 });
+        for (at, &parameter) in locks.iter().enumerate() {
+            let holder = match self.try_lock(parameter) {
+                Some(holder) => holder,
+                None => self.lock(run, turn, parameter, report)?,
+            };
+            if let Some(last) = holders.get_mut(at) {
+                *last = holder;
             }
         }
         if self.record {
@@ -45,8 +57,10 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
             // Every transaction before this one holds all its locks too, and so needs nothing of this one.
             intercept = run.intercept(turn.lap.place + number, lag, report)?;
         }
+        let mut number = 0;
         if let Some(first) = self.first {
-            first.plan(position + 1, run.rows.range(turn.row), reads, writes, planned);
+            number = position + 1;
+            first.plan(number, run.rows.range(turn.row), (reads, writes), (locks, holders), planned);
         }
         let read = room(read, reads.len() * run.width);
         let weights = run.gather(self.cells, reads, read, weights);
@@ -55,7 +69,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
         run.compute(&sample, &step, turn.lap.place + u64::from(position), read, write);
         self.cells.scatter(writes, write);
         for &parameter in locks {
-            self.cells.word(parameter).store(0, Release);
+            self.cells.word(parameter).store(number, Release);
         }
         worker.put_back(turn, sets);
         Ok(())
@@ -68,11 +82,16 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
 }
 
 impl<C: Words> Locking<'_, C> {
+    /// The word as it was when it was free; `None` where it is not.
     #[inline(always)]
-    fn try_lock(&self, parameter: u32) -> bool {
+    fn try_lock(&self, parameter: u32) -> Option<u32> {
         // Looks before it swaps: a failed swap would take the line from whoever is to release it.
         let lock = self.cells.word(parameter);
-        lock.load(Relaxed) == 0 && lock.swap(1, Acquire) == 0
+        if lock.load(Relaxed) == LOCKED {
+            return None;
+        }
+        let holder = lock.swap(LOCKED, Acquire);
+        (holder != LOCKED).then_some(holder)
     }
 
     #[cold]
@@ -82,9 +101,12 @@ impl<C: Words> Locking<'_, C> {
         turn: &Turn<'_>,
         parameter: u32,
         report: &mut WorkerReport,
-    ) -> Result<(), Stopped> {
+    ) -> Result<u32, Stopped> {
         let mut wait = run.pool.wait();
-        while !self.try_lock(parameter) {
+        let holder = loop {
+            if let Some(holder) = self.try_lock(parameter) {
+                break holder;
+            }
             wait.back_off(|| TrainError::Stuck {
                 transaction: turn.place() + 1,
                 what: "the lock of parameter",
@@ -92,10 +114,10 @@ impl<C: Words> Locking<'_, C> {
                 expected: 0,
                 observed: 1,
             })?;
-        }
+        };
         report.write_polls += wait.polls;
         report.blocked += wait.blocked();
-        Ok(())
+        Ok(holder)
     }
 }
 

@@ -6,7 +6,7 @@ use super::cycle::{self, Cycle};
 use super::first::FirstEpoch;
 use super::hogwild::Hogwild;
 use super::intercept::Intercept;
-use super::locking::Locking;
+use super::locking::{self, Locking};
 use super::occ::{self, Occ};
 use super::options::{Mode, Options, SMALLEST, Scheme, Steps};
 use super::pool::Pool;
@@ -282,6 +282,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             self.report.plan = Some(plan);
             return Ok(());
         }
+        self.room_for_versions(locking::MOST)?;
         let first = FirstEpoch::new(self.task, self.data);
         let workers = self.locking(Part { order: None, epochs: 0..1, carry }, values, state, Some(&first))?;
         let begun = Instant::now();
