@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failed polls after which a waiting thread gives its processor away (specs/cop.md 4.2).
+/// Failed polls after which a waiting thread gives its processor away (specs/cop.md 4.2): it sleeps between polls. Where others
+/// want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up, almost
+/// at once.
 const SPINS: u64 = 1000;
-
-/// Who has waited for so long sleeps between polls: others want the processors, and who yields to them is let in again
-/// when they have had their turn of milliseconds, who wakes up almost at once.
-const AWAKE: Duration = Duration::from_micros(100);
 
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
@@ -145,11 +143,7 @@ impl Wait<'_> {
             }
             return Ok(());
         }
-        if self.since.is_none_or(|since| since.elapsed() < AWAKE) {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(NAP);
-        }
+        std::thread::sleep(NAP);
         if self.polls.is_multiple_of(64) {
             let (progress, now) = (self.pool.progress(), Instant::now());
             match self.still {
