@@ -129,15 +129,15 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         self, n_samples: int, dense: bool, epochs: int, stopping: bool, streamed: bool = False
     ) -> dict[str, Any]:
         """What the native half is told. In a stream of batches, which no barrier interrupts, L2 acts by features too."""
-        penalty = self.alpha * n_samples if self.penalty is not None else 0.0
+        alpha = self.alpha if self.penalty is not None else 0.0
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio, None: 0.0}[self.penalty]
         threads = threads_of(self.n_jobs)
         return {
             "loss": self.loss,
             "epsilon": float(getattr(self, "epsilon", 0.0)),
-            "l2": penalty * (1.0 - share) if streamed else 0.0,
-            "decay": 0.0 if streamed or self.penalty is None else self.alpha * (1.0 - share),
-            "l1": penalty * share,
+            "l2": alpha * n_samples * (1.0 - share) if streamed else 0.0,
+            "decay": 0.0 if streamed else alpha * (1.0 - share),
+            "l1": alpha * n_samples * share,
             "intercept": bool(self.fit_intercept),
             # scikit-learn's factor for sparse data, whose features are rarely there while the intercept always is.
             "intercept_decay": 1.0 if dense else 0.01,

@@ -386,13 +386,12 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             if epoch > epochs.start {
                 versions.reset();
             }
-            let laps: Vec<_> = (epoch..epoch + together)
-                .map(|epoch| {
-                    let before = u64::from(epoch) * samples;
-                    let place = if carry { before } else { 0 };
-                    Lap::new(self.steps.epoch(epoch), versions.base(before), place)
-                })
-                .collect();
+            let lap = |epoch| {
+                let before = u64::from(epoch) * samples;
+                let place = if carry { before } else { 0 };
+                Lap::new(self.steps.epoch(epoch), versions.base(before), place)
+            };
+            let laps: Vec<_> = (epoch..epoch + together).map(lap).collect();
             versions.may_begin(laps[0].base)?;
             let shared = (self.pool, state.lagging.as_ref());
             let run = Run::new(self.task, self.rows, order, self.steps, shared, self.options);
@@ -401,12 +400,8 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 let mut workers = Vec::new();
                 let scales = Scales::of(&self.steps, epoch, samples as u32);
                 for (part, scale) in scales.parts {
-                    let lap = Lap::new(self.steps.epoch(epoch), laps[0].base, laps[0].place);
-                    workers.extend(run.segment(
-                        executor,
-                        threads,
-                        &[lap.part(part, scales.before.clone())],
-                    )?);
+                    let lap = lap(epoch).part(part, scales.before.clone());
+                    workers.extend(run.segment(executor, threads, &[lap])?);
                     cells.scale(threads, scale);
                 }
                 workers
