@@ -337,6 +337,11 @@ pub enum Record<V: Ordered> {
     Paused,
     /// It did not come: execution goes on.
     Resumed,
+    /// Own instances up to this number may leave ahead of their records.
+    Reserved {
+        /// The last of them.
+        upto: u64,
+    },
 }
 
 /// What a replica waits for.

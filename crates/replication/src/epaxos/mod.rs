@@ -48,7 +48,7 @@
 //! ```text
 //!  client          leader         acceptor       acceptor
 //!    |  Requests     |               |              |
-//!    |-------------->|  PreAccept *  |              |     behind the leader's own record
+//!    |-------------->|  PreAccept    |              |     ahead of the leader's own record
 //!    |               |-------------->|              |
 //!    |               |----------------------------->|
 //!    |               |  PreAccepted *|              |     behind the record; equal to what was proposed
@@ -89,6 +89,12 @@
 //!   replicas, leaves that to the one delegate, whose answer is its vote; the leader's own vote is its record
 //!   of the commit. Leader and delegate are the majority that knows the instance before that; what the third has
 //!   heard, it may forget.
+//! - *A leader knows what it has let out, or that it may have*: an instance leaves ahead of its record, so a
+//!   restart may have lost it. Numbers are reserved by a durable record before anything leaves under them. A
+//!   leader that starts again uses none of these twice. Until those it knows nothing of are settled, mostly
+//!   given up by itself, every command that it proposes or answers for has them all among its dependencies, and
+//!   it takes no part in a validation that they could rule out. So it stays one of the majority that has
+//!   pre-accepted them. (Whatever it said after it let one out, it said behind the record of it.)
 //! - *A fast commit rests on the leader alone*: nobody else knows that its answers were equal. So it leaves
 //!   the leader behind the record of it, and a leader that answers `Recover` without a commit has not
 //!   committed, and never will in ballot 0: the instance is given up (`NoOp`), and its leader proposes the
@@ -134,7 +140,8 @@
 //!
 //! **What differs from the sources.** A fast commit needs answers equal to what the leader proposed, not only
 //! to each other (EPaxos\*); numbers of order are kept, of which EPaxos\* has no need, for replies at commit;
-//! delegates, batches, and links only where something interferes are ours. Reads go through the protocol.
+//! delegates, batches, links only where something interferes, and numbers reserved ahead, so that a command
+//! waits for two syncs, one after the other, and not for three, are ours. Reads go through the protocol.
 
 pub mod order;
 

@@ -23,4 +23,8 @@ mutations! {
     AcknowledgeBeforeDurable = "acknowledge-before-durable",
     /// A fast commit is told before it is recorded, although a recovery takes the word of its leader.
     CommitBeforeDurable = "commit-before-durable",
+    /// A restart forgets that instances may have left ahead of their records: their numbers are used again.
+    ForgetReserved = "forget-reserved",
+    /// A restart uses no number again, but lets commands pass by what may have left with these.
+    ForgetLost = "forget-lost",
 }

@@ -30,6 +30,9 @@ pub struct Parameters {
     /// Whether at three replicas the nearest other one settles the attributes by itself, so that interference
     /// costs no second round trip.
     pub delegate: bool,
+    /// Own instances that may leave ahead of their records: so many at most a restart has to have given up,
+    /// for it may have lost them.
+    pub ahead: u64,
     /// Commands in one instance at most.
     pub batch_commands: usize,
     /// Bytes in one instance at most, unless a single command is larger.
@@ -66,6 +69,8 @@ impl Tuning for Parameters {
             stagger: rtt_max + Span::from_millis(20),
             thrifty: false,
             delegate: true,
+            // What is on the way at once over a LAN; over longer ways a sync counts for little.
+            ahead: 32,
             batch_commands: 1_024,
             batch_bytes: 1 << 20,
             window: 256,
@@ -86,6 +91,7 @@ impl Tuning for Parameters {
         self.stagger = reader.span("stagger", self.stagger, LEAST, MOST);
         self.thrifty = reader.boolean("thrifty", self.thrifty);
         self.delegate = reader.boolean("delegate", self.delegate);
+        self.ahead = reader.integer("ahead", self.ahead, 1, 4_096);
         knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         self.window = reader.integer("window", self.window, 1, 4_096);
         knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);

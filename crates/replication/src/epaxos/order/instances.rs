@@ -50,6 +50,11 @@ impl<V: Ordered> Instance<V> {
         self.phase == Phase::Committed
     }
 
+    /// Whether neither what it was proposed with is known nor what it was committed with.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.initial.is_none() && !self.is_committed()
+    }
+
     /// What it holds, as a message says it to someone who may hold nothing.
     pub(super) fn content(&self) -> Option<Content<V>> {
         match (self.noop, &self.batch) {

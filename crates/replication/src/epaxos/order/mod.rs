@@ -13,7 +13,7 @@ use super::message::{Committed, InstanceId, Message, Note, Record, SEATS, Timer,
 use super::{Mutation, Parameters};
 use crate::order::{Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
-use instances::{Executed, Instance, Space, includes};
+use instances::{Executed, Instance, Space, ids, includes};
 use isochrone_core::{
     Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
     ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket, TouchSet, wire,
@@ -69,6 +69,13 @@ pub struct Order<V: Ordered> {
     queue: Queue<V>,
     /// The next own number.
     next: u64,
+    /// Own numbers up to here are recorded as used, perhaps.
+    reserved: u64,
+    /// Those up to here durably so.
+    granted: u64,
+    /// Own numbers, from the first to the last, with which something may have left in a former life that the
+    /// journal does not know: until that is settled every command follows them.
+    lost: Option<(u64, u64)>,
     /// Own instances of this life, until they are taken out.
     flights: BTreeMap<u64, Flight>,
     /// Ballots of this replica under way.
@@ -239,8 +246,37 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// At a start: own numbers up to this one are used, perhaps. Those of which the journal knows nothing are
+    /// given up soon, if nobody has voted for what they hold.
+    fn lose(&mut self, last: u64, now: Instant) {
+        let first = self.spaces[self.me].executed() + 1;
+        let lost: Vec<InstanceId> = ids(self.me, first, last).filter(|id| self.is_lost(*id)).collect();
+        if let Some(first) = lost.first().map(|id| id.number)
+            && !self.mutated(Mutation::ForgetLost)
+        {
+            self.lost = Some((first, last));
+        }
+        lost.into_iter().for_each(|id| self.need(id, now));
+    }
+
+    fn is_lost(&self, id: InstanceId) -> bool {
+        !self.is_executed(id) && self.instance(id).is_none_or(Instance::is_unknown)
+    }
+
+    /// What was lost may be settled by now.
+    fn find_lost(&mut self) {
+        while let Some((first, last)) = self.lost {
+            let id = InstanceId::at(self.me, first);
+            if self.is_lost(id) {
+                return;
+            }
+            self.lost = (first < last).then_some((first + 1, last));
+        }
+    }
+
     /// Ends an input: what it left open is looked at later, and what it noted is told.
     fn finish(&mut self, effects: &mut Effects<Self>) {
+        self.find_lost();
         self.watch(effects.now());
         if self.paused && self.behind.is_none() {
             effects.record_lazily(Record::Resumed);
@@ -287,6 +323,9 @@ impl<V: Ordered> Process for Order<V> {
             kept_bytes: 0,
             queue: Queue::default(),
             next: 1,
+            reserved: 0,
+            granted: 0,
+            lost: None,
             flights: BTreeMap::new(),
             drives: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -328,7 +367,9 @@ impl<V: Ordered> Process for Order<V> {
             self.known[seat] = self.known[seat].max(space.end() - 1);
             self.watched[seat] = space.executed();
         }
-        self.next = self.known[self.me] + 1;
+        let last = self.known[self.me];
+        (self.next, self.reserved, self.granted) = (last + 1, last, last);
+        self.lose(last, now);
         self.beat(effects);
         self.finish(effects);
     }

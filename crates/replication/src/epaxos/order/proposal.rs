@@ -127,11 +127,17 @@ impl<V: Ordered> Order<V> {
         if leads {
             found.seq = found.seq.max(1);
         }
+        if let Some((_, last)) = self.lost
+            && (own.leader() != self.me || own.number > last)
+        {
+            found.deps[self.me] = found.deps[self.me].max(last);
+        }
         found
     }
 
     fn lead(&mut self, batch: Arc<[V]>, bytes: u32, queued: Instant, effects: &mut Effects<Self>) {
         let (id, now) = (InstanceId::at(self.me, self.next), effects.now());
+        let behind = self.reserve(id.number, effects);
         self.next += 1;
         let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
         let attributes = self.interference(&touches, id, true);
@@ -145,7 +151,7 @@ impl<V: Ordered> Order<V> {
         instance.attributes = attributes;
         self.learn_batch(id, &batch);
         self.postpone(id, now + self.parameters.resend);
-        effects.record(Record::PreAccepted {
+        effects.record_lazily(Record::PreAccepted {
             id,
             batch: batch.clone(),
             initial: attributes,
@@ -156,10 +162,23 @@ impl<V: Ordered> Order<V> {
         let delegate = self.delegates().then(|| near.first().copied()).flatten();
         let asked = if self.parameters.thrifty { self.fast() - 1 } else { near.len() };
         let asked: ReplicaSet = near.into_iter().take(asked).map(replica).collect();
-        let stage = Stage::PreAccept { answers: vec![(self.me, attributes)], delegate, asked };
+        let stage = Stage::PreAccept { answers: vec![(self.me, attributes)], delegate, asked, behind };
         self.drives.insert(id, Drive { ballot: Ballot::ZERO, tries: 0, stage });
         self.send_pre_accept(id, asked, effects);
         self.choose_path(id, effects);
+    }
+
+    /// Whether the `PreAccept` of this number has to wait for a record, and up to where numbers are then known
+    /// to be reserved durably. A leader that forgets an instance must know at least that it may have let it
+    /// out: it could use the number again, and pre-accept another command as if this were not there.
+    fn reserve(&mut self, number: u64, effects: &mut Effects<Self>) -> Option<u64> {
+        let ahead = self.parameters.ahead;
+        let renewed = number + ahead / 2 > self.reserved;
+        if renewed {
+            self.reserved = number + ahead - 1;
+            effects.record(Record::Reserved { upto: self.reserved });
+        }
+        (renewed || number > self.granted).then_some(self.reserved)
     }
 
     /// Whether one acceptor settles the attributes by itself: at three replicas, where it and the leader are
@@ -179,10 +198,9 @@ impl<V: Ordered> Order<V> {
         near
     }
 
-    /// `PreAccept` waits for the own record: a leader that has forgotten an instance must not have let it
-    /// out, or it could use the number again, and could pre-accept another command as if this were not there.
     pub(super) fn send_pre_accept(&self, id: InstanceId, to: ReplicaSet, effects: &mut Effects<Self>) {
-        let Some(Drive { stage: Stage::PreAccept { delegate, .. }, .. }) = self.drives.get(&id) else {
+        let Some(Drive { stage: Stage::PreAccept { delegate, behind, .. }, .. }) = self.drives.get(&id)
+        else {
             return;
         };
         let Some(instance) = self.instance(id) else { return };
@@ -195,7 +213,10 @@ impl<V: Ordered> Order<V> {
             };
             let (batch, bytes) = (batch.clone(), instance.bytes);
             let message = Message::PreAccept { id, batch, bytes, attributes, role };
-            effects.send(self.process_of(seat), message);
+            match behind {
+                Some(_) => effects.send(self.process_of(seat), message),
+                None => effects.send_ahead(self.process_of(seat), message),
+            }
         }
     }
 
@@ -260,10 +281,15 @@ impl<V: Ordered> Order<V> {
         voted: bool,
         effects: &mut Effects<Self>,
     ) {
-        let Some(Drive { stage: Stage::PreAccept { answers, delegate, .. }, .. }) = self.drives.get_mut(&id)
+        let Some(Drive { stage: Stage::PreAccept { answers, delegate, behind, .. }, .. }) =
+            self.drives.get_mut(&id)
         else {
             return;
         };
+        if let Some(reserved) = *behind {
+            // What is answered has left, and so has the record that it waited for.
+            self.granted = reserved.max(self.granted);
+        }
         if *delegate == Some(from) {
             if voted {
                 // It has voted for these in the first ballot, and nobody else may propose there. The leader's
@@ -283,7 +309,7 @@ impl<V: Ordered> Order<V> {
     /// or the fast quorum has answered otherwise.
     pub(super) fn choose_path(&mut self, id: InstanceId, effects: &mut Effects<Self>) {
         let (fast, majority) = (self.fast(), self.majority());
-        let Some(Drive { tries, stage: Stage::PreAccept { answers, delegate: None, asked }, .. }) =
+        let Some(Drive { tries, stage: Stage::PreAccept { answers, delegate: None, asked, .. }, .. }) =
             self.drives.get(&id)
         else {
             return;

@@ -28,6 +28,8 @@ pub(super) enum Stage<V: Ordered> {
         delegate: Option<usize>,
         /// Who was sent the commands.
         asked: ReplicaSet,
+        /// Whether it leaves behind records, and what they reserve.
+        behind: Option<u64>,
     },
     /// A recoverer gathers promises.
     Gather { reports: BTreeMap<usize, Report<V>> },
@@ -283,10 +285,13 @@ impl<V: Ordered> Order<V> {
 
     /// The interfering instances of which neither comes before the other, as far as this replica knows: what
     /// is committed against what was proposed for this one, and proposals against it. `None` where it has
-    /// forgotten instances that some members have not executed. (Those that all have executed come before
-    /// this one everywhere.)
+    /// forgotten instances that some members have not executed, or lost own ones. (Those that all have executed
+    /// come before this one everywhere.)
     fn conflicts(&self, id: InstanceId, proposed: &Attributes) -> Option<Vec<(InstanceId, bool)>> {
         let touches = self.instance(id)?.touches.clone()?;
+        if self.lost.is_some_and(|(_, last)| proposed.deps[self.me] < last) {
+            return None;
+        }
         let mut found = Vec::new();
         for (seat, space) in self.spaces.iter().enumerate() {
             let first = proposed.deps[seat] + 1;

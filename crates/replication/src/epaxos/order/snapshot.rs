@@ -39,11 +39,16 @@ struct Held<V: Ordered> {
 
 impl<V: Ordered> Order<V> {
     pub(super) fn own_snapshot(&self) -> Snapshot {
+        // Numbers that are reserved are heard of, to whoever starts from here.
+        let mut known = self.known;
+        if let Some(own) = known.get_mut(self.me) {
+            *own = self.reserved.max(*own);
+        }
         let head = Image {
             executed: self.position(),
             bases: self.spaces.iter().map(|space| space.base()).collect(),
             settled: self.settled,
-            known: self.known,
+            known,
             paused: self.paused,
             instances: Vec::new(),
         };
@@ -155,6 +160,11 @@ impl<V: Ordered> Order<V> {
             Record::Reported => {}
             Record::Paused => self.paused = true,
             Record::Resumed => self.resume(),
+            Record::Reserved { upto } => {
+                if !self.mutated(Mutation::ForgetReserved) {
+                    self.hear_of(self.me, upto);
+                }
+            }
         }
     }
 }

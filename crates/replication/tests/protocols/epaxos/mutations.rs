@@ -14,7 +14,7 @@ fn case(mutation: Mutation) -> Case<Family> {
         Case { crashes, hot: true, rounds: 100, ..Case::new(replicas, faults, tune) }
     };
     match mutation {
-        Mutation::AcknowledgeBeforeDurable => with(3, "power_loss,disk_slow", 10),
+        Mutation::AcknowledgeBeforeDurable | Mutation::ForgetReserved => with(3, "power_loss,disk_slow", 10),
         Mutation::DependenciesNotMerged | Mutation::ExecuteUncommitted | Mutation::ComponentUnordered => {
             with(3, "none", 0)
         }
@@ -23,12 +23,13 @@ fn case(mutation: Mutation) -> Case<Family> {
 }
 
 /// Those that need a rare order of messages are found in `recovery.rs`.
-const SHOWN_BY_SEEDS: [Mutation; 5] = [
+const SHOWN_BY_SEEDS: [Mutation; 6] = [
     Mutation::DependenciesNotMerged,
     Mutation::ExecuteUncommitted,
     Mutation::ComponentUnordered,
     Mutation::AcknowledgeBeforeDurable,
     Mutation::CommitBeforeDurable,
+    Mutation::ForgetReserved,
 ];
 
 #[test]

@@ -5,7 +5,9 @@
 //! it knows to be open.
 
 use crate::walk::{Letter, process};
-use isochrone_core::{Effect, Effects, Identity, Instant, Outbox, Process, Random, ReplicaId, Span, Stamp};
+use isochrone_core::{
+    Effect, Effects, Identity, Instant, Lane, Outbox, Process, Random, ReplicaId, Span, Stamp,
+};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::epaxos::{
     Attributes, Committed, Content, InstanceId, Message, Mutation, Order, Parameters, Record, SEATS, Timer,
@@ -22,7 +24,10 @@ type Replica = Order<Letter>;
 struct World {
     setup: Setup<Parameters>,
     replicas: Vec<Replica>,
-    records: Vec<Vec<Record<Letter>>>,
+    /// Each with whether what is made after it waits for it.
+    records: Vec<Vec<(Record<Letter>, bool)>>,
+    /// How many of them have to be durable, since something has left behind them; a crash takes the others.
+    durable: Vec<usize>,
     lives: Vec<u32>,
     /// On the way: receiver, sender, message, by its hash.
     network: BTreeMap<u64, (usize, usize, Message<Letter>)>,
@@ -46,10 +51,14 @@ enum Step {
 
 impl World {
     fn new(count: usize, mutation: Option<Mutation>) -> World {
+        World::with(count, mutation, false)
+    }
+
+    fn with(count: usize, mutation: Option<Mutation>, delegate: bool) -> World {
         let member = |node: usize| Member { replica: ReplicaId(node as u8), process: process(node) };
         let mut parameters = Parameters::for_rtt(Span::from_millis(1));
         parameters.mutation = mutation;
-        parameters.delegate = false;
+        (parameters.delegate, parameters.ahead) = (delegate, 1);
         (parameters.patience, parameters.stagger) = (Span::ZERO, Span::ZERO);
         let members = (0..count).map(member).collect();
         let setup = Setup { members, preferred: None, parameters };
@@ -58,6 +67,7 @@ impl World {
             replicas: (0..count).map(open).collect(),
             setup,
             records: vec![Vec::new(); count],
+            durable: vec![0; count],
             lives: vec![1; count],
             network: BTreeMap::new(),
             decided: BTreeMap::new(),
@@ -88,8 +98,12 @@ impl World {
             self.given[node].extend(decided.values.iter().map(|letter| letter.number));
         }
         for effect in outbox.drain() {
+            if let Effect::Send { lane: Lane::Held, .. } = &effect {
+                self.durable[node] =
+                    self.records[node].iter().rposition(|(_, holds)| *holds).map_or(0, |last| last + 1);
+            }
             match effect {
-                Effect::Record { record, .. } => self.records[node].push(record),
+                Effect::Record { record, haste } => self.records[node].push((record, haste.holds())),
                 Effect::Send { message: Message::Heartbeat { .. } | Message::Heard { .. }, .. } => {}
                 Effect::Send { to, message, .. } => {
                     if let Message::Commit { list } = &message {
@@ -164,7 +178,8 @@ impl World {
                 let identity = Identity { process: process(node), incarnation: self.lives[node] };
                 let mut replica = Replica::open(identity, &self.setup);
                 self.given[node].clear();
-                for record in &self.records[node] {
+                self.records[node].truncate(self.durable[node]);
+                for (record, _) in &self.records[node] {
                     replica.replay(record.clone());
                     while let Some(step) = replica.step(Instant::ZERO) {
                         if let Taken::Decided(decided) = step {
@@ -203,7 +218,7 @@ impl World {
     fn fingerprint(&self) -> u64 {
         let mut hasher = FxHasher::default();
         (&self.replicas, self.network.keys().collect::<Vec<_>>(), &self.decided).hash(&mut hasher);
-        (&self.turns, self.crashes, &self.given, &self.lives).hash(&mut hasher);
+        (&self.turns, self.crashes, &self.given, &self.lives, &self.durable).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -285,6 +300,40 @@ fn late_pre_accept(mutation: Option<Mutation>) -> World {
     world
 }
 
+/// Three replicas with delegates, two interfering commands. The first leader's reaches its delegate, who votes for
+/// it, and the leader crashes before its own record is durable. Then it is the delegate of the second.
+fn lost_instance(mutation: Option<Mutation>) -> World {
+    let mut world = World::with(3, mutation, true);
+    world.propose(0, 1);
+    world.deliver(0, 1);
+    world.crashes = 1;
+    world.take(Step::Crash(0));
+    world.propose(2, 2);
+    world.turns = vec![1, 1, 1];
+    world
+}
+
+#[test]
+fn what_a_crash_has_taken_is_followed_by_what_its_leader_answers_for() {
+    let mut world = lost_instance(None);
+    world.deliver(2, 0);
+    world.deliver(0, 2);
+    let (holds, attributes) = world.committed[&InstanceId { seat: 2, number: 1 }];
+    assert!(holds && attributes.covers(InstanceId { seat: 0, number: 1 }), "{attributes:?}");
+    walk(&lost_instance(None), 2_000);
+    // At five replicas, without delegates: both leaders crash, having told some, and all finish what they left.
+    let mut world = World::new(5, None);
+    world.propose(0, 1);
+    world.propose(4, 2);
+    world.deliver(0, 1);
+    world.deliver(4, 3);
+    (world.turns, world.crashes) = (vec![1; 5], 2);
+    world.take(Step::Crash(0));
+    world.take(Step::Crash(4));
+    world.propose(0, 3);
+    walk(&world, bound(200) as u64);
+}
+
 /// The smallest schedule of seed 19216 (three regions, all faults): two instances of one seat follow one another,
 /// both follow an earlier one, and that is committed last.
 #[test]
@@ -347,4 +396,7 @@ fn the_published_mistakes_are_found() {
     }
     let forget = || walk(&late_pre_accept(Some(Mutation::ForgetPromise)), 50_000);
     assert!(found(&forget), "a forgotten promise");
+    for mutation in [Mutation::ForgetLost, Mutation::ForgetReserved] {
+        assert!(found(&|| walk(&lost_instance(Some(mutation)), 50_000)), "{}", mutation.name());
+    }
 }
