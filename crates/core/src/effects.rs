@@ -217,6 +217,15 @@ impl<P: Process> Effects<P> {
         std::mem::swap(&mut inner.random, &mut self.random);
         input(inner);
         std::mem::swap(&mut inner.random, &mut self.random);
+        self.take_over(inner, wrap)
+    }
+
+    /// The effects of a held process become this one's; one copy serves all kinds of input.
+    fn take_over<Q: Process>(
+        &mut self,
+        inner: &mut Effects<Q>,
+        wrap: &impl Wrap<P, Q>,
+    ) -> Vec<(Ticket, Q::Outcome)> {
         let mut answers = Vec::new();
         for effect in inner.queue.drain(..) {
             self.queue.push(match effect {

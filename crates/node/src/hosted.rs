@@ -180,9 +180,13 @@ impl<P: Process> Adapter<P> {
     /// One input, and its effects in order.
     fn input(&mut self, io: &mut Io, input: impl FnOnce(&mut P, &mut isochrone_core::Effects<P>)) {
         input(&mut self.process, self.outbox.input(io.now, io.stamp));
-        if self.outbox.is_empty() {
-            return;
+        if !self.outbox.is_empty() {
+            self.carry_out(io);
         }
+    }
+
+    /// The effects of an input, in order; one copy serves all kinds of input.
+    fn carry_out(&mut self, io: &mut Io) {
         let me = self.identity.process;
         for effect in self.outbox.drain() {
             match effect {

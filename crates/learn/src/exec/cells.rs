@@ -2,6 +2,7 @@
 
 use super::prefetch::prefetch;
 use crate::memory::collected;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Values that all threads may read and write at any time, none of them torn.
@@ -565,19 +566,23 @@ fn multiply(value: &AtomicU64, by: f64) {
 
 /// Changes all cells, each thread a share of them.
 fn in_parallel<C: Sync>(cells: &[C], threads: usize, change: impl Fn(usize, &C) + Sync) {
+    in_shares(cells.len(), threads, &|share| {
+        let first = share.start;
+        cells[share].iter().enumerate().for_each(|(at, cell)| change(first + at, cell));
+    });
+}
+
+/// Sweeps over so many cells, each thread a share of them. One copy serves all cells: threads are much code.
+fn in_shares(cells: usize, threads: usize, sweep: &(dyn Fn(Range<usize>) + Sync)) {
     // Below this a thread costs more to start than it saves.
     const WORTH_A_THREAD: usize = 1 << 16;
-    let share = cells.len().div_ceil(threads.max(1)).max(WORTH_A_THREAD);
-    let change = &change;
-    let sweep = move |first: usize, cells: &[C]| {
-        cells.iter().enumerate().for_each(|(at, cell)| change(first + at, cell));
-    };
-    if cells.len() <= share {
-        return sweep(0, cells);
+    let share = cells.div_ceil(threads.max(1)).max(WORTH_A_THREAD);
+    if cells <= share {
+        return sweep(0..cells);
     }
     std::thread::scope(|scope| {
-        for (number, cells) in cells.chunks(share).enumerate() {
-            scope.spawn(move || sweep(number * share, cells));
+        for first in (0..cells).step_by(share) {
+            scope.spawn(move || sweep(first..cells.min(first + share)));
         }
     });
 }

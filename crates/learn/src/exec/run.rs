@@ -407,17 +407,18 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         threads: usize,
         laps: &[Lap],
     ) -> Result<Vec<Worker>, TrainError> {
-        on_threads(self.pool, threads, |worker| {
+        on_threads(self.pool, threads, &|worker| {
             laps.iter().try_for_each(|lap| self.lap(executor, worker, lap))
         })
     }
 }
 
-/// Runs `work` on this many threads; what each of them did, or why the pool was stopped.
+/// Runs `work` on this many threads; what each of them did, or why the pool was stopped. One copy serves all schemes
+/// and tasks: threads are much code.
 pub(crate) fn on_threads(
     pool: &Pool,
     threads: usize,
-    work: impl Fn(&mut Worker) -> Result<(), Stopped> + Sync,
+    work: &(dyn Fn(&mut Worker) -> Result<(), Stopped> + Sync),
 ) -> Result<Vec<Worker>, TrainError> {
     let work = |number| {
         let mut worker = Worker::new(number);

@@ -118,7 +118,7 @@ impl Stream {
         let threads = self.options.threads.get();
         let pool = Pool::new(threads, self.options.patience);
         let this = &*self;
-        let workers = on_threads(&pool, threads, |worker| {
+        let workers = on_threads(&pool, threads, &|worker| {
             let all = batches.iter().zip(&laps).zip(&alone);
             all.into_iter().try_for_each(|((batch, lap), alone)| {
                 with_rows!(batch.data, rows => this.lap(task, rows, batch, lap, alone.as_ref(), &pool, worker))

@@ -192,6 +192,35 @@ impl<C: Heads> Versions for PlannedVersions<'_, C> {
     }
 }
 
+/// An executor and its cells, as an epoch sees them: one copy of what surrounds the laps serves them all.
+trait Engine<T, V> {
+    /// See [`Run::segment`].
+    fn segment(&self, run: &Run<'_, T, V>, threads: usize, laps: &[Lap]) -> Result<Vec<Worker>, TrainError>;
+    /// See [`Cells::scale`].
+    fn scale(&self, threads: usize, by: f64);
+    /// See [`Cells::export`].
+    fn export(&self, out: &mut [f64]);
+}
+
+struct Over<'a, E, C> {
+    executor: &'a E,
+    cells: &'a C,
+}
+
+impl<T: Task, V: Value, E: Executor<T, V>, C: Cells> Engine<T, V> for Over<'_, E, C> {
+    fn segment(&self, run: &Run<'_, T, V>, threads: usize, laps: &[Lap]) -> Result<Vec<Worker>, TrainError> {
+        run.segment(self.executor, threads, laps)
+    }
+
+    fn scale(&self, threads: usize, by: f64) {
+        self.cells.scale(threads, by);
+    }
+
+    fn export(&self, out: &mut [f64]) {
+        self.cells.export(out);
+    }
+}
+
 impl<T: Task, V: Value> Training<'_, '_, T, V> {
     fn run(mut self, plan: Option<&Plan>, model: &mut Model) -> Result<Report, TrainError> {
         let order = plan.and_then(|plan| plan.order.as_deref());
@@ -232,7 +261,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
     }
 
     fn hogwild<C: Cells>(&mut self, part: Part<'_>, cells: &C, state: &mut State) -> Result<(), TrainError> {
-        self.part(part, &Hogwild(cells), cells, &Unplanned, state)?;
+        self.part(part, &Over { executor: &Hogwild(cells), cells }, &Unplanned, state)?;
         Ok(())
     }
 
@@ -246,10 +275,12 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         let record = self.options.record || first.is_some();
         if self.task.width() == 1 {
             let cells = &Singles::new(values, self.weights);
-            self.part(part, &Locking { cells, record, first }, cells, &Unplanned, state)
+            let executor = &Locking { cells, record, first };
+            self.part(part, &Over { executor, cells }, &Unplanned, state)
         } else {
             let cells = &Wide::new(values, self.task.width(), self.weights);
-            self.part(part, &Locking { cells, record, first }, cells, &Unplanned, state)
+            let executor = &Locking { cells, record, first };
+            self.part(part, &Over { executor, cells }, &Unplanned, state)
         }
     }
 
@@ -260,7 +291,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         state: &mut State,
     ) -> Result<(), TrainError> {
         let record = self.options.record;
-        self.part(part, &Occ { cells, record }, cells, &Unplanned, state)?;
+        self.part(part, &Over { executor: &Occ { cells, record }, cells }, &Unplanned, state)?;
         Ok(())
     }
 
@@ -361,17 +392,16 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             None => 0,
         };
         let versions = PlannedVersions::new(cells, threads, cycle.is_some(), base);
-        self.part(part, executor, cells, &versions, state)?;
+        self.part(part, &Over { executor, cells }, &versions, state)?;
         Ok(())
     }
 
     /// Runs epochs under an executor: with a barrier and a reset between two of them, or without either. Returns the
     /// workers of the last segment.
-    fn part<E: Executor<T, V>, C: Cells>(
+    fn part(
         &mut self,
         part: Part<'_>,
-        executor: &E,
-        cells: &C,
+        engine: &dyn Engine<T, V>,
         versions: &dyn Versions,
         state: &mut State,
     ) -> Result<Vec<Worker>, TrainError> {
@@ -401,12 +431,12 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 let scales = Scales::of(&self.steps, epoch, samples as u32);
                 for (part, scale) in scales.parts {
                     let lap = lap(epoch).part(part, scales.before.clone());
-                    workers.extend(run.segment(executor, threads, &[lap])?);
-                    cells.scale(threads, scale);
+                    workers.extend(engine.segment(&run, threads, &[lap])?);
+                    engine.scale(threads, scale);
                 }
                 workers
             } else {
-                run.segment(executor, threads, &laps)?
+                engine.segment(&run, threads, &laps)?
             };
             epoch += together;
             versions.left_at(laps[laps.len() - 1].base.wrapping_add(samples as u32));
@@ -419,11 +449,11 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             }
             self.note(begun.elapsed(), together, workers.iter().map(|worker| (worker.number, worker.report)));
             if over {
-                self.end(&|out| cells.export(out), parameters, state.intercept);
+                self.end(&|out| engine.export(out), parameters, state.intercept);
             }
         }
         state.parameters = zeros(parameters);
-        cells.export(&mut state.parameters);
+        engine.export(&mut state.parameters);
         Ok(workers)
     }
 
