@@ -24,6 +24,7 @@ pub mod partitions;
 mod placement;
 pub mod replica;
 pub mod request;
+mod reserve;
 pub mod sdpaxos;
 pub mod service;
 

@@ -125,7 +125,7 @@ impl<V: Ordered> Order<V> {
         self.executed_recorded = self.executed;
         self.contact.durable[usize::from(self.me)] = self.executed;
         (self.executed_durable, self.stuck) = (self.executed, (self.executed, 0));
-        self.reserved_durable = self.reserved;
+        self.numbers.begin();
         self.seen = self.seen.max(self.view);
         if self.view == self.installed {
             // What is in the journal is durable.

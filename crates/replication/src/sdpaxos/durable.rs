@@ -50,7 +50,7 @@ impl<V: Ordered> Order<V> {
             executed: self.executed,
             counts: self.counts.clone(),
             log: self.log.image(self.log.end()),
-            reserved: self.reserved,
+            reserved: self.numbers.end(),
             promised: self.spaces.iter().map(|space| space.promised).collect(),
         };
         let vote = |(owner, slot, cell): (usize, Slot, &Cell<V>)| {
@@ -109,7 +109,7 @@ impl<V: Ordered> Order<V> {
     }
 
     fn reserve_again(&mut self, numbers: u64) {
-        self.reserved = self.reserved.max(numbers);
+        self.numbers.raise(numbers);
         if !self.mutated(Mutation::ReuseIndex) {
             self.next = self.next.max(numbers);
         }

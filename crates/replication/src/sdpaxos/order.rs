@@ -15,6 +15,7 @@ use super::view::{Campaign, Poll, Stashed, Task};
 use super::{Mutation, Parameters};
 use crate::election::patience;
 use crate::order::{Knobs, Member, Ordered, Setup, Step};
+use crate::reserve::Reserve;
 use isochrone_core::{
     Ballot, Blob, Effects, Identity, Instant, Lease, Malformed, Process, ProcessId, Quorums, ReplicaId,
     ReplicaSet, Slot, Snapshot, Span, Ticket,
@@ -141,9 +142,8 @@ pub struct Order<V: Ordered> {
     pub(super) spaces: Vec<Space<V>>,
     /// The next own number.
     pub(super) next: u64,
-    /// Own numbers below are reserved, and durably so.
-    pub(super) reserved: u64,
-    pub(super) reserved_durable: u64,
+    /// Own numbers that are reserved.
+    pub(super) numbers: Reserve,
     /// Own values by number, until they are executed.
     pub(super) proposals: BTreeMap<u64, Proposal<V>>,
     pub(super) queue: VecDeque<Queued<V>>,
@@ -347,7 +347,7 @@ impl<V: Ordered> Order<V> {
                     self.executed_durable = self.executed_durable.max(slots);
                     self.contact.durable[usize::from(me)] = self.executed_durable;
                 }
-                Pending::Reserved(numbers) => self.reserved_durable = self.reserved_durable.max(numbers),
+                Pending::Reserved(numbers) => self.numbers.grant(numbers),
                 Pending::Accepted(owner, ballot, first, last) => {
                     self.count_accepted(me, owner, ballot, first, last, effects.now());
                 }
@@ -359,10 +359,9 @@ impl<V: Ordered> Order<V> {
 
     /// Reserves numbers before they run out.
     pub(super) fn reserve(&mut self) {
-        if self.next + RESERVE / 2 >= self.reserved {
-            self.reserved = self.next + RESERVE;
-            self.write(Entry::Reserved(self.reserved));
-            self.then(Pending::Reserved(self.reserved));
+        if let Some(end) = self.numbers.renew(self.next, RESERVE) {
+            self.write(Entry::Reserved(end));
+            self.then(Pending::Reserved(end));
         }
     }
 
@@ -472,8 +471,7 @@ impl<V: Ordered> Process for Order<V> {
             sequencer: None,
             spaces: (0..count).map(space).collect(),
             next: 1,
-            reserved: 1,
-            reserved_durable: 1,
+            numbers: Reserve::default(),
             proposals: BTreeMap::new(),
             queue: VecDeque::new(),
             queue_bytes: 0,
@@ -582,7 +580,7 @@ impl<V: Ordered> Process for Order<V> {
         let mine = usize::from(self.me);
         assert!(self.counts[mine] < self.next, "I8: a number executed that was never used");
         assert!(
-            self.sequencer.is_none() || self.log.count(self.me) < self.next.max(self.reserved),
+            self.sequencer.is_none() || self.log.count(self.me) < self.next.max(self.numbers.end()),
             "I8: more slots than commands"
         );
         assert!(

@@ -153,7 +153,7 @@ impl<V: Ordered> Order<V> {
         let first = self.next;
         let room = (self.counts[me] + 1 + self.parameters().window).saturating_sub(first);
         let mut values = Vec::new();
-        while !self.queue.is_empty() && (values.len() as u64) < room && self.next < self.reserved {
+        while !self.queue.is_empty() && (values.len() as u64) < room && self.next < self.numbers.end() {
             let (count, bytes, queued) = self.next_batch(now);
             let batch: Arc<[V]> = self.queue.drain(..count).map(|(value, _, _)| value).collect();
             self.queue_bytes -= bytes;
@@ -172,7 +172,7 @@ impl<V: Ordered> Order<V> {
         }
         if !values.is_empty() {
             self.straggler.required(values.len() as u32);
-            let ahead = self.next <= self.reserved_durable;
+            let ahead = self.numbers.covers(self.next);
             self.propose_run(self.me, ballot, first, values, ahead, now);
         }
     }

@@ -13,6 +13,7 @@ use super::message::{Committed, InstanceId, Message, Note, Record, SEATS, Timer,
 use super::{Mutation, Parameters};
 use crate::order::{Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
+use crate::reserve::Reserve;
 use instances::{Executed, Instance, Space, ids, includes};
 use isochrone_core::{
     Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
@@ -69,10 +70,8 @@ pub struct Order<V: Ordered> {
     queue: Queue<V>,
     /// The next own number.
     next: u64,
-    /// Own numbers up to here are recorded as used, perhaps.
-    reserved: u64,
-    /// Those up to here durably so.
-    granted: u64,
+    /// Own numbers that are reserved.
+    numbers: Reserve,
     /// Own numbers, from the first to the last, with which something may have left in a former life that the
     /// journal does not know: until that is settled every command follows them.
     lost: Option<(u64, u64)>,
@@ -323,8 +322,7 @@ impl<V: Ordered> Process for Order<V> {
             kept_bytes: 0,
             queue: Queue::default(),
             next: 1,
-            reserved: 0,
-            granted: 0,
+            numbers: Reserve::default(),
             lost: None,
             flights: BTreeMap::new(),
             drives: BTreeMap::new(),
@@ -368,7 +366,9 @@ impl<V: Ordered> Process for Order<V> {
             self.watched[seat] = space.executed();
         }
         let last = self.known[self.me];
-        (self.next, self.reserved, self.granted) = (last + 1, last, last);
+        self.next = last + 1;
+        self.numbers.raise(self.next);
+        self.numbers.begin();
         self.lose(last, now);
         self.beat(effects);
         self.finish(effects);

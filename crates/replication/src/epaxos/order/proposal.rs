@@ -168,17 +168,15 @@ impl<V: Ordered> Order<V> {
         self.choose_path(id, effects);
     }
 
-    /// Whether the `PreAccept` of this number has to wait for a record, and up to where numbers are then known
-    /// to be reserved durably. A leader that forgets an instance must know at least that it may have let it
+    /// Whether the `PreAccept` of this number has to wait for a record, and the end of the numbers that are then
+    /// known to be reserved durably. A leader that forgets an instance must know at least that it may have let it
     /// out: it could use the number again, and pre-accept another command as if this were not there.
     fn reserve(&mut self, number: u64, effects: &mut Effects<Self>) -> Option<u64> {
-        let ahead = self.parameters.ahead;
-        let renewed = number + ahead / 2 > self.reserved;
-        if renewed {
-            self.reserved = number + ahead - 1;
-            effects.record(Record::Reserved { upto: self.reserved });
+        let renewed = self.numbers.renew(number, self.parameters.ahead);
+        if let Some(end) = renewed {
+            effects.record(Record::Reserved { upto: end - 1 });
         }
-        (renewed || number > self.granted).then_some(self.reserved)
+        (renewed.is_some() || !self.numbers.covers(number + 1)).then_some(self.numbers.end())
     }
 
     /// Whether one acceptor settles the attributes by itself: at three replicas, where it and the leader are
@@ -286,9 +284,9 @@ impl<V: Ordered> Order<V> {
         else {
             return;
         };
-        if let Some(reserved) = *behind {
-            // What is answered has left, and so has the record that it waited for.
-            self.granted = reserved.max(self.granted);
+        if let Some(end) = *behind {
+            // What is answered has left, so the record that it waited for is durable.
+            self.numbers.grant(end);
         }
         if *delegate == Some(from) {
             if voted {

@@ -28,7 +28,7 @@ pub(super) enum Stage<V: Ordered> {
         delegate: Option<usize>,
         /// Who was sent the commands.
         asked: ReplicaSet,
-        /// Whether it leaves behind records, and what they reserve.
+        /// Whether it leaves behind records, and the end of the numbers that they reserve.
         behind: Option<u64>,
     },
     /// A recoverer gathers promises.

@@ -42,7 +42,7 @@ impl<V: Ordered> Order<V> {
         // Numbers that are reserved are heard of, to whoever starts from here.
         let mut known = self.known;
         if let Some(own) = known.get_mut(self.me) {
-            *own = self.reserved.max(*own);
+            *own = (self.numbers.end() - 1).max(*own);
         }
         let head = Image {
             executed: self.position(),
