@@ -66,15 +66,18 @@ fn even(protocol: &'static str, replicas: usize) -> Experiment {
     }
 }
 
-/// A local cluster under as much load as it takes: closed loops, each client at its replica, for Multi-Paxos through it
-/// to the leader.
+/// How many clients there are at each replica of a local cluster: so few that each round trip shows, and so many that
+/// processors have no rest, a slow one least of all.
+const LOADS: [u32; 2] = [48, 192];
+
+/// A local cluster under load: closed loops, each client at its replica, for Multi-Paxos through it to the leader.
 fn local(protocol: &'static str, replicas: usize, size: usize) -> Experiment {
     let clients = ["C1", "C2", "C3", "C4", "C5"];
     Experiment {
         topology: Topology::Cluster,
         replicas: CLUSTER[..replicas].to_vec(),
         leader: Some("R1"),
-        clients: clients[..replicas].iter().map(|region| (*region, 48)).collect(),
+        clients: clients[..replicas].iter().map(|region| (*region, LOADS[0])).collect(),
         rate: None,
         mix: Mix { size, ..APART },
         duration: Span::from_millis(240),
@@ -101,20 +104,31 @@ fn slowed(experiment: Experiment, replica: &'static str) -> Experiment {
     Experiment { straggler: Some((replica, 300)), ..experiment }
 }
 
+/// The highest throughput that any of [`LOADS`] gets from a local cluster: what the source measures.
+fn peak(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<Option<f64>> {
+    let mut most: Option<f64> = None;
+    for count in LOADS {
+        let clients = experiment.clients.iter().map(|(region, _)| (*region, count)).collect();
+        let throughput = lab.throughput(&Experiment { clients, ..experiment.clone() })?;
+        most = throughput.map(|throughput| most.unwrap_or(0.0).max(throughput));
+    }
+    Ok(most)
+}
+
 /// How much of the throughput a slow replica costs, percent.
 fn loss(lab: &mut Lab, experiment: Experiment, replica: &'static str) -> anyhow::Result<Finding> {
-    let (well, ill) = (lab.throughput(&experiment)?, lab.throughput(&slowed(experiment, replica))?);
+    let (well, ill) = (peak(lab, &experiment)?, peak(lab, &slowed(experiment, replica))?);
     Ok(match (well, ill) {
         (Some(well), Some(ill)) => Finding::Measured(100.0 * (1.0 - ill / well)),
         _ => Finding::Absent,
     })
 }
 
-/// The largest of these ratios of throughput.
+/// The largest of these ratios of highest throughput.
 fn largest(lab: &mut Lab, pairs: &[(Experiment, Experiment)]) -> anyhow::Result<Finding> {
     let mut most: Option<f64> = None;
     for (above, below) in pairs {
-        match (lab.throughput(above)?, lab.throughput(below)?) {
+        match (peak(lab, above)?, peak(lab, below)?) {
             (Some(above), Some(below)) => most = Some(most.unwrap_or(0.0).max(above / below)),
             _ => return Ok(Finding::Absent),
         }
@@ -153,11 +167,11 @@ fn conflict_loss(
 ) -> anyhow::Result<Finding> {
     let mut most = 0.0_f64;
     for &replicas in sizes {
-        let Some(free) = lab.throughput(&contended(protocol, replicas, 0))? else {
+        let Some(free) = peak(lab, &contended(protocol, replicas, 0))? else {
             return Ok(Finding::Absent);
         };
         for percent in percents {
-            let Some(met) = lab.throughput(&contended(protocol, replicas, *percent))? else {
+            let Some(met) = peak(lab, &contended(protocol, replicas, *percent))? else {
                 return Ok(Finding::Absent);
             };
             most = most.max(100.0 * (1.0 - met / free));
