@@ -82,18 +82,45 @@ pub trait DiskFile: Send + 'static {
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<Path>,
+    cached: bool,
 }
 
 impl RealDisk {
-    /// The directory at `path`, which exists.
+    /// The directory at `path`, which exists. What is written goes past the page cache where the file system can do
+    /// that: it is synced at once and read only at a start, so that the cache would cost a copy, a page and its
+    /// write-back each time and give nothing.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { directory: path.into() }
+        Self { directory: path.into(), cached: false }
+    }
+
+    /// The same by way of the page cache: for who does not sync, and so does not want to wait for a write.
+    #[must_use]
+    pub fn cached(self) -> Self {
+        Self { cached: true, ..self }
+    }
+
+    fn file(&self, path: &Path, file: File) -> RealFile {
+        RealFile { file, direct: if self.cached { None } else { Direct::open(path) } }
+    }
+
+    fn zero_filled(&self, path: &Path, capacity: u64) -> io::Result<RealFile> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let mut file = self.file(path, file);
+        let zeroes = vec![0; capacity.min(CHUNK as u64) as usize];
+        let mut offset = 0;
+        while offset < capacity {
+            let length = (capacity - offset).min(CHUNK as u64);
+            file.write_at(offset, &zeroes[..length as usize])?;
+            offset += length;
+        }
+        file.file.sync_all()?;
+        Ok(file)
     }
 }
 
 impl Disk for RealDisk {
-    type File = File;
+    type File = RealFile;
 
     fn list(&self) -> io::Result<Vec<String>> {
         std::fs::read_dir(&self.directory)?
@@ -101,10 +128,10 @@ impl Disk for RealDisk {
             .collect()
     }
 
-    fn create(&self, name: &str, capacity: u64) -> io::Result<File> {
+    fn create(&self, name: &str, capacity: u64) -> io::Result<RealFile> {
         // Zeroes are written, not just reserved: a sync then changes no length and no extent, which halves its time.
         let path = self.directory.join(name);
-        let made = zero_filled(&path, capacity);
+        let made = self.zero_filled(&path, capacity);
         if made.is_err() {
             // A half-made file would keep the space that was missing; that it cannot be removed changes nothing.
             let _ = std::fs::remove_file(&path);
@@ -112,8 +139,9 @@ impl Disk for RealDisk {
         made
     }
 
-    fn open(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.directory.join(name))
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        let path = self.directory.join(name);
+        Ok(self.file(&path, OpenOptions::new().read(true).write(true).open(&path)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -133,34 +161,87 @@ impl Disk for RealDisk {
     }
 }
 
-fn zero_filled(path: &Path, capacity: u64) -> io::Result<File> {
-    const CHUNK: u64 = 1 << 20;
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-    let zeroes = vec![0; CHUNK.min(capacity) as usize];
-    let mut offset = 0;
-    while offset < capacity {
-        let length = CHUNK.min(capacity - offset);
-        file.write_all_at(&zeroes[..length as usize], offset)?;
-        offset += length;
-    }
-    file.sync_all()?;
-    Ok(file)
+/// Bytes of one write at most past the page cache, and while a file is made.
+const CHUNK: usize = 256 << 10;
+
+/// A file of [`RealDisk`].
+#[derive(Debug)]
+pub struct RealFile {
+    file: File,
+    direct: Option<Direct>,
 }
 
-impl DiskFile for File {
+impl RealFile {
+    /// Whether writes go past the page cache.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+}
+
+impl DiskFile for RealFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(into, offset)
+        self.file.read_exact_at(into, offset)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        if let Some(direct) = &mut self.direct {
+            match direct.write_at(offset, bytes) {
+                // Sectors here may be larger than ours, or the file system may ask for more than alignment.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.direct = None,
+                written => return written,
+            }
+        }
+        self.file.write_all_at(bytes, offset)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
+    }
+}
+
+/// A file whose writes go past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    /// Where bytes are brought to, so that they lie as such a write wants them: as long as the largest so far.
+    aligned: Vec<u8>,
+}
+
+impl Direct {
+    /// What memory has to be aligned to, at the most that is asked for anywhere.
+    const ALIGNMENT: usize = 4_096;
+
+    /// Nothing where the file system, or the operating system, has no such writes.
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> Option<Direct> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+        Some(Direct { file, aligned: Vec::new() })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open(_: &Path) -> Option<Direct> {
+        None
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut offset = offset;
+        for chunk in bytes.chunks(CHUNK) {
+            if self.aligned.len() < chunk.len() + Self::ALIGNMENT {
+                self.aligned = vec![0; chunk.len().next_power_of_two() + Self::ALIGNMENT];
+            }
+            let begin = self.aligned.as_ptr().align_offset(Self::ALIGNMENT).min(Self::ALIGNMENT);
+            let aligned = &mut self.aligned[begin..begin + chunk.len()];
+            aligned.copy_from_slice(chunk);
+            self.file.write_all_at(aligned, offset)?;
+            offset += chunk.len() as u64;
+        }
+        Ok(())
     }
 }

@@ -39,7 +39,8 @@
 //!    the same rule drops them all and never calls them corrupt.
 //!
 //! Any error is final: the journal accepts nothing more, the node stops. After a failed sync the page cache says one
-//! thing and the disk another, and a second sync would report success (the mistake known as fsyncgate).
+//! thing and the disk another, and a second sync would report success (the mistake known as fsyncgate). Where the file
+//! system lets them, writes go past that cache (`O_DIRECT`), which is cheaper as well.
 
 mod activation;
 mod batch;

@@ -408,6 +408,36 @@ fn directory_refusal(path: &std::path::Path, cluster: u64, node: u16, expect: Ex
     error.to_string().replace(&path.display().to_string(), "DIR")
 }
 
+/// Of a directory of the file system: longer than one write past the page cache is, and at odd places.
+#[test]
+fn a_file_holds_what_was_written_past_the_page_cache_and_through_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let past = RealDisk::new(dir.path());
+    let through = past.clone().cached();
+    assert!(!through.create("through", 512).unwrap().is_direct());
+    for disk in [past, through] {
+        let capacity = 1_000 * SECTOR as u64;
+        let mut file = disk.create("file", capacity).unwrap();
+        let bytes: Vec<u8> = (0..900 * SECTOR as u32).map(|at| (at / 7) as u8).collect();
+        file.write_at(SECTOR as u64, &bytes).unwrap();
+        file.sync().unwrap();
+        // No file system takes these past its cache; what lies around them stays.
+        file.write_at(3 * SECTOR as u64 + 5, b"odd").unwrap();
+        file.write_at(4 * SECTOR as u64, &[9; SECTOR]).unwrap();
+        file.sync().unwrap();
+        let mut wanted = vec![0; capacity as usize];
+        wanted[SECTOR..901 * SECTOR].copy_from_slice(&bytes);
+        wanted[3 * SECTOR + 5..][..3].copy_from_slice(b"odd");
+        wanted[4 * SECTOR..5 * SECTOR].fill(9);
+        for file in [file, disk.open("file").unwrap()] {
+            let mut found = vec![1; capacity as usize];
+            file.read_at(0, &mut found).unwrap();
+            assert_eq!(file.length().unwrap(), capacity);
+            assert!(found == wanted, "the file holds something else than was written");
+        }
+    }
+}
+
 fn used_directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Anything).unwrap();

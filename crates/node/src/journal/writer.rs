@@ -52,7 +52,11 @@ impl Journal<RealDisk> {
         mut directory: DataDirectory,
         options: JournalOptions,
     ) -> Result<(Self, Recovered), JournalError> {
-        let (mut journal, recovered) = Self::open_on(directory.journal(), options, directory.fresh())?;
+        let disk = match options.fsync {
+            Fsync::On => directory.journal(),
+            Fsync::Off => directory.journal().cached(),
+        };
+        let (mut journal, recovered) = Self::open_on(disk, options, directory.fresh())?;
         directory.claim()?;
         journal.directory = Some(directory);
         Ok((journal, recovered))
