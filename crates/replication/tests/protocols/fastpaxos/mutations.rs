@@ -20,9 +20,9 @@ fn case(mutation: Mutation) -> Case<Family> {
         Mutation::ForgetPromise => Case { first: 380, isolated: 6, ..with(3, "delay", 20, true) },
         Mutation::RetryUnderNewName => with(3, "loss", 0, false),
         Mutation::ReignOn => with(3, "disk_slow", 20, true),
-        Mutation::FastQuorumTooSmall => with(3, "loss", 0, true),
-        Mutation::OpenTooLow => Case { isolated: 6, ..with(3, "loss", 8, true) },
-        Mutation::AdoptAny => Case { isolated: 6, ..with(3, "loss", 12, true) },
+        Mutation::FastQuorumTooSmall => Case { first: 30, ..with(3, "loss", 0, true) },
+        Mutation::OpenTooLow => Case { first: 20, isolated: 6, ..with(3, "loss", 8, true) },
+        Mutation::AdoptAny => Case { first: 20, isolated: 6, ..with(3, "loss", 12, true) },
     }
 }
 

@@ -15,12 +15,14 @@ fn case(mutation: Mutation) -> Case<Family> {
         Case { crashes, hot, rounds, ..Case::new(replicas, faults, tune) }
     };
     match mutation {
-        Mutation::AcknowledgeBeforeDurable => with(3, "power_loss,disk_slow", 8, false),
+        Mutation::AcknowledgeBeforeDurable => {
+            Case { first: 140, ..with(3, "power_loss,disk_slow", 8, false) }
+        }
         Mutation::ForgetPromise => Case { isolated: 6, ..with(3, "delay", 20, false) },
         Mutation::CountDuplicateVote => with(5, "duplicate,partition", 0, false),
         Mutation::DropSession => with(3, "power_loss,snapshot,loss", 10, false),
         Mutation::RevokeBlindly => Case { isolated: 6, ..with(3, "loss", 8, false) },
-        Mutation::RevokeWithoutAccept => Case { isolated: 6, ..with(3, "loss", 8, false) },
+        Mutation::RevokeWithoutAccept => Case { first: 50, isolated: 6, ..with(3, "loss", 8, false) },
         Mutation::ReuseTurns => with(3, "disk_slow", 20, false),
         Mutation::SuggestSkipped => with(3, "none", 0, false),
         Mutation::ClaimRevoked => {
