@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -204,6 +204,12 @@ impl DiskFile for RealFile {
     }
 }
 
+/// How the operating system is asked for writes past the page cache.
+#[cfg(target_os = "linux")]
+const DIRECT: Option<i32> = Some(rustix::fs::OFlags::DIRECT.bits() as i32);
+#[cfg(not(target_os = "linux"))]
+const DIRECT: Option<i32> = None;
+
 /// A file whose writes go past the page cache.
 #[derive(Debug)]
 struct Direct {
@@ -217,17 +223,9 @@ impl Direct {
     const ALIGNMENT: usize = 4_096;
 
     /// Nothing where the file system, or the operating system, has no such writes.
-    #[cfg(target_os = "linux")]
     fn open(path: &Path) -> Option<Direct> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-        let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+        let file = OpenOptions::new().write(true).custom_flags(DIRECT?).open(path).ok()?;
         Some(Direct { file, aligned: Vec::new() })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn open(_: &Path) -> Option<Direct> {
-        None
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
