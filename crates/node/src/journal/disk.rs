@@ -87,8 +87,8 @@ pub struct RealDisk {
 
 impl RealDisk {
     /// The directory at `path`, which exists. What is written goes past the page cache where the file system can do
-    /// that: it is synced at once and read only at a start, so that the cache would cost a copy, a page and its
-    /// write-back each time and give nothing.
+    /// that: it is synced at once and read only at a start, so that the cache would cost a page and its write-back
+    /// each time and give nothing.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self { directory: path.into(), cached: false }

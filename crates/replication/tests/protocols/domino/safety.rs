@@ -6,6 +6,6 @@ use isochrone_replication::domino::Family;
 
 #[test]
 fn all_faults_at_three_and_five_replicas_break_nothing() {
-    let counted = hold_under_all_faults::<Family>(tune, 60, 20);
+    let counted = hold_under_all_faults::<Family>(tune, 100, 30);
     println!("{counted:?}");
 }
