@@ -80,6 +80,15 @@ impl Process {
         until("the process ends", || child.try_wait().expect("it is ours")).code()
     }
 
+    /// How it ended, or that it runs.
+    pub fn state(&mut self) -> String {
+        match self.child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => "it runs".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
     /// Resident memory in MiB, where the system tells.
     pub fn memory_mib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;

@@ -6,7 +6,7 @@
 //! so slow that too little has been done by then.
 
 use super::processes::{
-    Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, until,
+    Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, page, until,
 };
 use super::proxy::{Proxy, Wire};
 use super::resp::{Client, Reply};
@@ -123,6 +123,27 @@ impl Cluster {
             let mut client = Client::connect(self.addresses[index].redis).ok()?;
             matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
         });
+    }
+}
+
+impl Drop for Cluster {
+    /// Of a test that fails, what its nodes say: their folder goes with it.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for (index, process) in self.processes.iter_mut().enumerate() {
+            let log = std::fs::read_to_string(self.folder.join(format!("n{index}.log"))).unwrap_or_default();
+            let last: Vec<_> = log.lines().rev().take(40).collect();
+            let last: Vec<_> = last.into_iter().rev().collect();
+            let page = page(self.addresses[index].http, "/metrics");
+            let metrics = page.as_deref().unwrap_or("does not answer").lines();
+            let dull =
+                |line: &&str| line.starts_with('#') || line.contains("_bucket{") || line.contains("_limit{");
+            let metrics: Vec<_> = metrics.filter(|line| !dull(line)).collect();
+            let state = process.state();
+            println!("n{index} ({state}):\n{}\n{}", last.join("\n"), metrics.join("\n"));
+        }
     }
 }
 

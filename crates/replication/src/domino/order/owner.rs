@@ -18,6 +18,10 @@ pub(super) struct Owner<V: Ordered> {
     last: u64,
     /// Everything below that was not proposed is a no-op: it was announced.
     skip: u64,
+    /// Up to where others refuse what it proposes: a revoker has been there.
+    closed: u64,
+    /// Where the lane's frontier stands, and since when.
+    stands: (u64, Instant),
     /// Positions that were committed in this turn.
     committed: Vec<u64>,
 }
@@ -58,6 +62,8 @@ impl<V: Ordered> Default for Owner<V> {
             bytes: 0,
             last: 0,
             skip: 0,
+            closed: 0,
+            stands: (0, Instant::ZERO),
             committed: Vec::new(),
         }
     }
@@ -93,6 +99,19 @@ impl<V: Ordered> Owner<V> {
     /// Stamps below lie in the past.
     pub(super) fn pass(&mut self, skip: u64) {
         self.skip = self.skip.max(skip);
+    }
+
+    /// Up to where others refuse what it proposes.
+    pub(super) fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// For how long the lane's frontier has stood here, counted anew where that is no wonder.
+    pub(super) fn stands(&mut self, frontier: u64, now: Instant, no_wonder: bool) -> Span {
+        if no_wonder || frontier != self.stands.0 {
+            self.stands = (frontier, now);
+        }
+        now.since(self.stands.1)
     }
 
     /// A position of the lane is executed: where its time went, if it was proposed in this life.
@@ -272,6 +291,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn on_refused(&mut self, sealed: u64) {
         if !self.parameters().mutated(Mutation::ProposeInSealed) {
             self.owner.pass(sealed);
+            self.owner.closed = self.owner.closed.max(sealed);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Revocation: a replica takes over the positions of a silent owner, block by block, so that execution goes on
-//! (`specs/domino.md` 4.5).
+//! (`specs/domino.md` 4.5). A revoker may die over its work when the owner is back: what was promised to it is closed
+//! to the owner's ballot and nobody suspects the owner, so the owner takes it over like a revoker.
 
 use super::super::message::{Item, Record, Revoked, Seal};
 use super::Order;
@@ -21,16 +22,12 @@ pub(super) struct Revocation<V: Ordered> {
 }
 
 impl<V: Ordered> Order<V> {
-    /// Begins and drives revocations of the lanes of suspected owners, where it is this replica's turn.
+    /// Begins and drives revocations of the lanes of suspected owners, where it is this replica's turn, and of its own.
     pub(super) fn watch_owners(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         let clock = self.now(effects);
-        let block = self.parameters().revoke.as_nanos();
         let resend = self.parameters().resend;
         for seat in 0..self.n() {
-            if seat == self.me {
-                continue;
-            }
             let lane = seat as u8;
             if let Some(revocation) = self.revocations.get_mut(&lane) {
                 if now.since(revocation.sent) >= resend {
@@ -42,17 +39,42 @@ impl<V: Ordered> Order<V> {
                 }
                 continue;
             }
-            let mut others = (1..self.n()).map(|after| (seat + after) % self.n());
-            let turn = others.find(|other| *other == self.me || !self.suspected(*other)) == Some(self.me);
-            // Less than half of a block is left ahead of the clock.
-            let frontier = self.tracks[seat + 1].frontier();
-            let due = frontier < clock + block / 2;
-            if self.suspected(seat) && turn && due && self.clock.is_set() {
-                let until = (clock + block).max(self.lanes[seat].sealed);
+            if seat == self.me {
+                if let Some(until) = self.reclaims(now) {
+                    self.revoke(lane, until, now);
+                    effects.mark(super::Note::Counted("lanes_reclaimed"));
+                }
+            } else if let Some(until) = self.revokes(seat, clock) {
                 self.revoke(lane, until, now);
                 effects.mark(super::Note::Counted("lanes_revoked"));
             }
         }
+    }
+
+    /// Up to where this replica is to revoke another's lane, if it is.
+    fn revokes(&self, seat: usize, clock: u64) -> Option<u64> {
+        let mut others = (1..self.n()).map(|after| (seat + after) % self.n());
+        let turn = others.find(|other| *other == self.me || !self.suspected(*other)) == Some(self.me);
+        // Less than half of a block is left ahead of the clock.
+        let block = self.parameters().revoke.as_nanos();
+        let due = self.tracks[seat + 1].frontier() < clock + block / 2;
+        (self.suspected(seat) && turn && due && self.clock.is_set())
+            .then(|| (clock + block).max(self.lanes[seat].sealed))
+    }
+
+    /// Up to where it is to take back its own lane, if it is: for long nothing was decided in what a revoker has closed
+    /// to it, although a majority is there.
+    fn reclaims(&mut self, now: Instant) -> Option<u64> {
+        let frontier = self.tracks[self.me + 1].frontier();
+        let closed = self.owner.closed().max(self.lanes[self.me].sealed);
+        let alone = self.n() - self.suspects.len() < self.majority();
+        let stood = self.owner.stands(frontier, now, alone || frontier >= closed);
+        if stood < self.parameters().suspect {
+            return None;
+        }
+        // Outbid, it tries again after as long.
+        self.owner.stands(frontier, now, true);
+        Some(closed)
     }
 
     /// Phase 1 for the lane from its frontier to `until`.

@@ -63,3 +63,51 @@ fn two_revokers_at_once_and_the_owner_give_each_position_one_value() {
     }
     println!("{contested} of {SEEDS} proposed something twice");
 }
+
+/// Someone who stops after so many effects, for good, while it takes over from the first replica, which lives, or comes
+/// back without having heard of it. False where it has not come to that.
+fn successor_stops_after(effects: usize, revokes: bool, restarts: bool) -> bool {
+    let mut world = world(0);
+    world.shuffle = None;
+    let (until, now) = (world.wall() + 800 * MS, Instant::from_nanos(world.time * MS));
+    // What the others do not hear of, and what one does.
+    world.lost = vec![(0, 1), (0, 2)];
+    world.lead(0, 1);
+    world.propose_to([0, 2], world.wall() + 30 * MS, 2);
+    world.deliver();
+    world.fuse = Some((1, effects));
+    world.act(1, |order, effects| match revokes {
+        true => order.revoke(0, until, now),
+        false => order.campaign(effects),
+    });
+    if restarts {
+        world.lost.push((1, 0));
+    }
+    world.deliver();
+    world.lost.clear();
+    if world.down.is_none() {
+        return false;
+    }
+    if restarts {
+        world.reopen(0);
+        world.act(0, |order, effects| order.start(effects));
+    }
+    world.lead(0, 3);
+    world.pass(8_000);
+    world.lead(2, 4);
+    world.pass(2_000);
+    for node in [0, 2] {
+        let executed: BTreeSet<u64> = world.executed[node].iter().copied().collect();
+        assert_eq!(executed, [1, 2, 3, 4].into(), "replica {node}, after {effects} effects");
+    }
+    assert_eq!(world.executed[0], world.executed[2]);
+    true
+}
+
+#[test]
+fn a_successor_that_stops_halfway_holds_up_nobody() {
+    for (revokes, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
+        let stops = (0..).take_while(|effects| successor_stops_after(*effects, revokes, restarts)).count();
+        assert!(stops > 4, "{stops} steps");
+    }
+}
