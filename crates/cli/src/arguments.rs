@@ -15,8 +15,7 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
-/// The verbs. They differ much in size, and there is one of them.
-#[expect(clippy::large_enum_variant, reason = "parsed once")]
+/// The verbs.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Run a whole cluster in this process, with the delays of its regions emulated

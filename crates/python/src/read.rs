@@ -65,7 +65,7 @@ impl PyReader {
             Some(true) => Base::Zero,
             Some(false) => Base::One,
         };
-        let options = Options { format, base, width, double, skip_errors, bits };
+        let options = Options { format, base, width, double, skip_errors, bits, ..Options::default() };
         let reader = Reader::open(Path::new(&path), options).map_err(raised)?;
         Ok(PyReader(Mutex::new(reader)))
     }

@@ -33,10 +33,10 @@ pub enum Verb {
     Global(Global),
 }
 
-/// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content.
+/// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content, and so is Parquet.
 #[derive(Args, Debug)]
 pub struct Input {
-    /// Form of a line: svmlight (also called libsvm), or vw, whose features are hashed
+    /// Form of a line: svmlight (also called libsvm), or vw, whose features are hashed; Parquet is known by itself
     #[arg(long, value_name = "FORM", default_value = "svmlight")]
     pub input: read::Format,
     /// The first index of the file; auto: 0 if it occurs early on, else 1
@@ -49,7 +49,30 @@ pub struct Input {
     #[arg(long, value_name = "N", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=31))]
     pub bits: u32,
     #[command(flatten)]
+    pub label: Label,
+    #[command(flatten)]
+    pub lists: Lists,
+    #[command(flatten)]
     pub care: Care,
+}
+
+/// Where a Parquet file has the labels.
+#[derive(Args, Debug)]
+pub struct Label {
+    /// Of Parquet, the column of the labels
+    #[arg(long, value_name = "COLUMN", default_value = "label")]
+    pub label: String,
+}
+
+/// Where it has the features.
+#[derive(Args, Debug)]
+pub struct Lists {
+    /// Of Parquet, the column of lists of the features that a sample has, counted from 0
+    #[arg(long, value_name = "COLUMN", default_value = "indices")]
+    pub indices: String,
+    /// Of Parquet, the column of lists of their values [default: values, if there is such a column, else each is 1]
+    #[arg(long, value_name = "COLUMN")]
+    pub values: Option<String>,
 }
 
 /// How carefully.
@@ -213,6 +236,8 @@ pub struct Predict {
     /// Where the lines go [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub lists: Lists,
     /// Keep values in double precision: eight bytes each instead of four
     #[arg(long)]
     pub double: bool,
@@ -226,6 +251,10 @@ pub struct Evaluate {
     /// The model
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
+    #[command(flatten)]
+    pub label: Label,
+    #[command(flatten)]
+    pub lists: Lists,
     #[command(flatten)]
     pub care: Care,
     /// How figures are printed

@@ -3,7 +3,7 @@
 use super::arguments::Train as Arguments;
 use super::told::Told;
 use super::train::{classes, classifies, converged, execution, factorisation, linear, planes};
-use super::{distinct, numbering, open, options, tell_skipped};
+use super::{distinct, input, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
 use anyhow::bail;
@@ -56,8 +56,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         ));
     }
     let begun = Instant::now();
-    let input = options(&arguments.input)?;
-    let (mut reader, progress) = open(&arguments.data, &input)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let mut told = Told::default();
     let mut found = Vec::new();
     while let Some(batch) = reader.batch(rows.get())? {
@@ -73,7 +72,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
     progress.finish_and_clear();
     tell_skipped(&reader);
     if told.samples == 0 {
-        bail!(ReadError::Empty { path: arguments.data.clone() });
+        bail!(reader.empty());
     }
     if classifies(arguments) {
         found = classes(arguments, found)?;

@@ -1,7 +1,7 @@
 //! `isochrone learn global`: regions that collect and a centre that learns, in one process, with emulated delays.
 
 use super::arguments::Global as Arguments;
-use super::{against_rest, distinct, numbering, open, options, predict, tell_skipped, threads, train};
+use super::{against_rest, distinct, input, numbering, predict, tell_skipped, threads, train};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -73,8 +73,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     // Longer than any answer takes.
     emulation.patience = emulation.patience.max(longest(&deployment) * 4);
 
-    let input = options(&arguments.input)?;
-    let (mut reader, progress) = open(&arguments.data, &input)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let data = reader.all()?;
     progress.finish_and_clear();
     tell_skipped(&reader);

@@ -12,13 +12,11 @@ mod train;
 use crate::output::bar;
 use crate::{Status, Usage};
 use anyhow::bail;
-use arguments::{Base, Care, Input, Learn, Verb};
+use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
 use indicatif::ProgressBar;
-use isochrone_learn::read::{self, Options, ReadError, Reader};
+use isochrone_learn::read::{self, Columns, Options, ReadError, Reader};
 use isochrone_learn::saved::Numbering;
 use isochrone_learn::{DataError, Dataset};
-use std::fs::File;
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -60,7 +58,15 @@ fn options(input: &Input) -> anyhow::Result<Options> {
         Base::Zero => read::Base::Zero,
         Base::One => read::Base::One,
     };
-    Ok(Options { format: input.input, base, width: input.features, bits: input.bits, ..careful(&input.care) })
+    let columns = columns(Some(&input.label), &input.lists);
+    let (format, width, bits) = (input.input, input.features, input.bits);
+    Ok(Options { format, base, width, bits, columns, ..careful(&input.care) })
+}
+
+fn columns(label: Option<&Label>, lists: &Lists) -> Columns {
+    let Lists { indices, values } = lists;
+    let label = label.map(|label| label.label.clone());
+    Columns { label, indices: indices.clone(), values: values.clone() }
 }
 
 fn careful(care: &Care) -> Options {
@@ -78,17 +84,28 @@ fn numbering(options: &Options, reader: &Reader) -> Numbering {
     Numbering { format: options.format, base: reader.base(), bits: options.bits }
 }
 
-/// Opens a file of samples, or standard input; the bar follows what is read of it.
+/// Opens what a verb is given to learn from, and how it is read.
+fn input(path: &Path, input: &Input) -> anyhow::Result<(Options, Reader, ProgressBar)> {
+    let options = options(input)?;
+    let (reader, progress) = open(path, &options)?;
+    if input.base == Base::One && reader.base() == read::Base::Zero {
+        bail!(Usage(format!("--base 1: {} is Parquet, whose indices count from 0", path.display())));
+    }
+    Ok((options, reader, progress))
+}
+
+/// Opens a file of samples, or standard input; the bar follows what is read of it. Parquet is read too fast for one.
 fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)> {
     if path == Path::new("-") {
         let progress = ProgressBar::hidden();
         return Ok((Reader::of(Path::new("standard input"), std::io::stdin(), options.clone())?, progress));
     }
-    let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
-    let file = File::open(path).map_err(failed)?;
-    let progress = bar("reading", file.metadata().map_or(0, |about| about.len()));
-    let source: Box<dyn Read + Send> = Box::new(progress.wrap_read(file));
-    Ok((Reader::of(path, source, options.clone())?, progress))
+    let mut progress = ProgressBar::hidden();
+    let reader = Reader::open_through(path, options.clone(), |file| {
+        progress = bar("reading", file.metadata().map_or(0, |about| about.len()));
+        Box::new(progress.wrap_read(file))
+    })?;
+    Ok((reader, progress))
 }
 
 /// Says which lines were left out.

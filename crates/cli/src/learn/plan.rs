@@ -1,7 +1,7 @@
 //! `isochrone learn plan`.
 
 use super::arguments::Plan as Arguments;
-use super::{open, options, tell_skipped, threads};
+use super::{input, tell_skipped, threads};
 use crate::Status;
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
@@ -33,8 +33,7 @@ struct Told {
 
 /// Runs the verb.
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let options = options(&arguments.input)?;
-    let (mut reader, progress) = open(&arguments.data, &options)?;
+    let (_, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let (data, plan) = if arguments.factorisation {
         let data = reader.all()?;
         // Its sets are those of every rank.

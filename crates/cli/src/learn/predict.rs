@@ -1,7 +1,7 @@
 //! `isochrone learn predict` and `isochrone learn evaluate`.
 
 use super::arguments::{Evaluate, Predict, What};
-use super::{against_rest, careful, like, open, tell_skipped};
+use super::{against_rest, careful, columns, like, open, tell_skipped};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -40,7 +40,9 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
-    let options = like(model.numbering, Options { double: arguments.double, ..Options::default() });
+    let columns = columns(None, &arguments.lists);
+    let options = Options { double: arguments.double, columns, ..Options::default() };
+    let options = like(model.numbering, options);
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut to = BufWriter::new(to);
     while let Some(data) = reader.batch(ROWS)? {
@@ -78,7 +80,9 @@ fn line(to: &mut impl Write, numbers: impl Iterator<Item = f64>) -> io::Result<(
 /// Runs `evaluate`.
 pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let model = SavedModel::load(&arguments.model)?;
-    let (mut reader, progress) = open(&arguments.data, &like(model.numbering, careful(&arguments.care)))?;
+    let columns = columns(Some(&arguments.label), &arguments.lists);
+    let options = like(model.numbering, Options { columns, ..careful(&arguments.care) });
+    let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut decisions = vec![Vec::new(); model.models.len()];
     let mut labels: Vec<f64> = Vec::new();
     while let Some(data) = reader.batch(ROWS)? {

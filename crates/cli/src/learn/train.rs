@@ -2,7 +2,7 @@
 
 use super::arguments::{Steps, Train as Arguments};
 use super::told::Told;
-use super::{against_rest, batches, distinct, numbering, open, options, predict, tell_skipped, threads};
+use super::{against_rest, batches, distinct, input, numbering, predict, tell_skipped, threads};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text};
 use crate::{Status, Usage};
@@ -22,9 +22,8 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         let (told, model) = batches::run(&arguments, rows)?;
         return finish(&arguments, &told, &model);
     }
-    let input = options(&arguments.input)?;
     let begun = Instant::now();
-    let (mut reader, progress) = open(&arguments.data, &input)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     // A plan of all samples costs next to nothing while they are parsed.
     let planned = arguments.scheme == Scheme::Cop
         && arguments.plan.is_none()

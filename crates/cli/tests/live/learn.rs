@@ -37,6 +37,73 @@ fn says(folder: &Path, words: &[&str], status: i32, expected: Expect) {
     assert_eq!(found, status, "{said}");
 }
 
+/// The same samples as pyarrow writes them.
+#[test]
+fn parquet_is_the_same_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (text, model) = (samples(folder), at(folder, "a.model"));
+    let table = at(folder, "data.parquet");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../learn/data/pyarrow.parquet"), &table).unwrap();
+    let trained = |data: &str| learn(folder, &["train", data, "--model", &model, "--threads", "2"]);
+    let by_text = trained(&text);
+    let predicted = |data: &str| learn(folder, &["predict", data, "--model", &model, "--what", "decision"]);
+    let decisions = predicted(&text);
+    // Whichever it was trained from, a model knows features by what they are and not by how a file counts them.
+    assert_eq!(predicted(&table), decisions);
+    assert_eq!(trained(&table), by_text);
+    assert_eq!(predicted(&table), decisions);
+    assert_eq!(decisions.1.lines().count(), 60);
+    let batches = learn(folder, &["train", &table, "--model", &model, "--batch-rows", "25"]);
+    assert_eq!(batches.0, 0, "{}", batches.1);
+    says(
+        folder,
+        &["evaluate", &table, "--model", &model],
+        0,
+        expect![[r#"
+        samples                        60
+        accuracy                 1.000000
+        precision                1.000000
+        recall                   1.000000
+        area under curve         1.000000
+    "#]],
+    );
+    for (words, expected) in [
+        (
+            &["--label", "day"][..],
+            expect![[r#"
+            isochrone: FOLDER/data.parquet: column `day` has BYTE_ARRAY: numbers are wanted
+        "#]],
+        ),
+        (
+            &["--indices", "words"],
+            expect![[r#"
+            isochrone: FOLDER/data.parquet: there is no column `words`: it has day, label, indices, values
+        "#]],
+        ),
+        (
+            &["--base", "1"],
+            expect![[r#"
+            isochrone: --base 1: FOLDER/data.parquet is Parquet, whose indices count from 0
+        "#]],
+        ),
+        (
+            &["--input", "vw"],
+            expect![[r#"
+            isochrone: FOLDER/data.parquet: it is Parquet, which has indices; under the format vw features are hashes of names
+        "#]],
+        ),
+        (
+            &["--features", "3"],
+            expect![[r#"
+            isochrone: FOLDER/data.parquet: row 3, column `indices`: `3`: expected an index from 0 to 2
+        "#]],
+        ),
+    ] {
+        says(folder, &[&["plan", &table], words].concat(), 2, expected);
+    }
+}
+
 #[test]
 fn from_a_file_to_a_model_and_back() {
     let folder = tempfile::tempdir().unwrap();

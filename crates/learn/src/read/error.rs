@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub(super) struct Problem {
     /// Byte of the line, counted from 0.
     pub(super) at: usize,
+    /// In a table, the column in the place of that.
+    pub(super) column: Option<String>,
     /// What stands there, shortened.
     pub(super) found: String,
     /// What would be right.
@@ -25,22 +27,28 @@ impl Problem {
         if found.chars().count() > 40 {
             found = found.chars().take(40).collect::<String>() + "…";
         }
-        Problem { at: from, found, expected: expected.into() }
+        Problem { at: from, column: None, found, expected: expected.into() }
+    }
+
+    /// About a cell of a table.
+    #[cfg(feature = "parquet")]
+    pub(super) fn cell(column: &str, found: &str, expected: impl Into<String>) -> Problem {
+        Problem { at: 0, column: Some(column.to_owned()), found: found.to_owned(), expected: expected.into() }
     }
 }
 
-/// A line that is no sample.
+/// A line, or a row of a table, that is no sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineError {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1.
+    /// The line or the row, counted from 1.
     pub line: u64,
     pub(super) problem: Problem,
 }
 
 impl LineError {
-    /// The byte of the line at which it goes wrong, counted from 1.
+    /// The byte of the line at which it goes wrong, counted from 1; of a table that is always 1.
     pub fn column(&self) -> usize {
         self.problem.at + 1
     }
@@ -53,7 +61,12 @@ impl fmt::Display for LineError {
             found => format!("`{found}`"),
         };
         let (file, expected) = (self.file.display(), &self.problem.expected);
-        write!(to, "{file}:{}:{}: {found}: expected {expected}", self.line, self.column())
+        match &self.problem.column {
+            Some(column) => {
+                write!(to, "{file}: row {}, column `{column}`: {found}: expected {expected}", self.line)
+            }
+            None => write!(to, "{file}:{}:{}: {found}: expected {expected}", self.line, self.column()),
+        }
     }
 }
 
@@ -73,7 +86,7 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Lines read before.
+        /// Lines, or rows of a table, read before.
         line: u64,
         /// Why.
         cause: io::Error,
@@ -87,6 +100,14 @@ pub enum ReadError {
         what: &'static str,
         /// What to do.
         instead: &'static str,
+    },
+    /// It is a table, and not one of samples.
+    #[error("{}: {what}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what is wanted.
+        what: String,
     },
     /// A line is wrong, and no more may be.
     #[error("{error}{}", if *skipped > 0 { format!("\n  {skipped} wrong lines before it were left out") } else { String::new() })]

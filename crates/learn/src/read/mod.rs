@@ -1,22 +1,27 @@
-//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, whole or in batches of rows
-//! where a file is larger than memory.
+//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, and Parquet, whole or in batches
+//! of rows where a file is larger than memory.
 //!
 //! | format | a line |
 //! |---|---|
 //! | [`Format::Svmlight`] | `LABEL INDEX:VALUE INDEX:VALUE … # comment` |
 //! | [`Format::Vw`] | `LABEL 'tag \|namespace feature feature:VALUE …`; features are hashed |
 //!
-//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. A line that is wrong ends the
-//! reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
+//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. So is Parquet (with the feature
+//! `parquet`), where a sample is a row, and its features a list each of indices and values (`Columns`). A line or row that is
+//! wrong ends the reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
 
 mod error;
 mod number;
 mod source;
 mod svmlight;
+#[cfg(feature = "parquet")]
+mod table;
 mod vw;
 
 pub use error::{LineError, ReadError};
 pub use source::Compression;
+#[cfg(feature = "parquet")]
+pub use table::Columns;
 
 use crate::data::{Dataset, Values};
 use crate::plan::Plan;
@@ -77,6 +82,9 @@ pub struct Options {
     pub skip_errors: u64,
     /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
     pub bits: u32,
+    /// Which columns make up a sample; of Parquet files, whose indices count from 0.
+    #[cfg(feature = "parquet")]
+    pub columns: Columns,
 }
 
 impl Default for Options {
@@ -88,6 +96,8 @@ impl Default for Options {
             double: false,
             skip_errors: 0,
             bits: 18,
+            #[cfg(feature = "parquet")]
+            columns: Columns::default(),
         }
     }
 }
@@ -101,11 +111,19 @@ const CHUNK: usize = 4096;
 /// Chunks that may wait to be stored.
 const WAITING: usize = 4;
 
+/// Where samples come from.
+#[derive(Debug)]
+enum Source {
+    Lines(Lines),
+    #[cfg(feature = "parquet")]
+    Table(Box<table::Table>),
+}
+
 /// Reads a file batch by batch.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    lines: Lines,
+    source: Source,
     options: Options,
     base: Option<u32>,
     width: u32,
@@ -117,12 +135,26 @@ pub struct Reader {
 impl Reader {
     /// Opens a file and finds out how it is compressed.
     pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
-        let file = File::open(path);
-        let file = file.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
-        Reader::of(path, file, options)
+        Reader::open_through(path, options, |file| Box::new(file))
     }
 
-    /// The same of any source of bytes; `path` stands for it in errors.
+    /// The same; a file that is read from its beginning to its end is read through what `wrap` makes of it.
+    pub fn open_through(
+        path: &Path,
+        options: Options,
+        wrap: impl FnOnce(File) -> Box<dyn std::io::Read + Send>,
+    ) -> Result<Reader, ReadError> {
+        let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
+        #[cfg_attr(not(feature = "parquet"), expect(unused_mut))]
+        let mut file = File::open(path).map_err(failed)?;
+        #[cfg(feature = "parquet")]
+        if table::is_one(&mut file).map_err(failed)? {
+            return Reader::of_table(path, file, options);
+        }
+        Reader::of(path, wrap(file), options)
+    }
+
+    /// The same of any stream of bytes; `path` stands for it in errors.
     pub fn of(
         path: &Path,
         source: impl std::io::Read + Send + 'static,
@@ -134,12 +166,26 @@ impl Reader {
             (_, Base::One) => Some(1),
             (_, Base::Auto) => None,
         };
+        Ok(Reader::from(path, Source::Lines(lines), options, base))
+    }
+
+    #[cfg(feature = "parquet")]
+    fn of_table(path: &Path, file: File, options: Options) -> Result<Reader, ReadError> {
+        if options.format == Format::Vw {
+            let what = "it is Parquet, which has indices; under the format vw features are hashes of names";
+            return Err(ReadError::Table { path: path.to_owned(), what: what.to_owned() });
+        }
+        let table = table::Table::open(path, file, &options.columns)?;
+        Ok(Reader::from(path, Source::Table(Box::new(table)), options, Some(0)))
+    }
+
+    fn from(path: &Path, source: Source, options: Options, base: Option<u32>) -> Reader {
         let width = match options.format {
             Format::Vw => 1 << options.bits.min(31),
             Format::Svmlight => options.width.unwrap_or(0),
         };
         let path = path.to_owned();
-        Ok(Reader { path, lines, options, base, width, rows: 0, skipped: 0, shown: Vec::new() })
+        Reader { path, source, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
     }
 
     /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
@@ -176,7 +222,7 @@ impl Reader {
 
     fn whole(&self, stored: Parsed) -> Result<Dataset<'static>, ReadError> {
         if self.rows == 0 {
-            return Err(ReadError::Empty { path: self.path.clone() });
+            return Err(self.empty());
         }
         Ok(stored.data(self.width))
     }
@@ -208,6 +254,16 @@ impl Reader {
         })
     }
 
+    /// What it says where there is no sample.
+    pub fn empty(&self) -> ReadError {
+        let path = self.path.clone();
+        match &self.source {
+            Source::Lines(_) => ReadError::Empty { path },
+            #[cfg(feature = "parquet")]
+            Source::Table(_) => ReadError::Table { path, what: "there is no row in it".to_owned() },
+        }
+    }
+
     /// Samples read so far.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -231,31 +287,40 @@ impl Reader {
     /// Parses up to `rows` samples more; whether the file may have others.
     fn parse(&mut self, parsed: &mut Parsed, rows: usize) -> Result<bool, ReadError> {
         let (first_row, first_entry) = (parsed.labels.len(), parsed.features.len());
+        let mut wrong = Wrong {
+            path: &self.path,
+            most: self.options.skip_errors,
+            skipped: &mut self.skipped,
+            shown: &mut self.shown,
+        };
         let mut more = true;
-        while parsed.labels.len() - first_row < rows {
-            let (number, line) = match self.lines.next() {
-                Ok(Some(found)) => found,
-                Ok(None) => {
-                    more = false;
-                    break;
+        while more && parsed.labels.len() - first_row < rows {
+            match &mut self.source {
+                Source::Lines(lines) => {
+                    let broken = |line, cause| ReadError::Io { path: self.path.clone(), line, cause };
+                    let (number, line) = match lines.next() {
+                        Ok(Some(found)) => found,
+                        Ok(None) => {
+                            more = false;
+                            continue;
+                        }
+                        Err(cause) => return Err(broken(lines.number(), cause)),
+                    };
+                    let done = match self.options.format {
+                        Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
+                        Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
+                    };
+                    if let Err(problem) = done {
+                        parsed.undo();
+                        wrong.pass(number, problem)?;
+                    }
                 }
-                Err(cause) => {
-                    return Err(ReadError::Io { path: self.path.clone(), line: self.lines.number(), cause });
+                #[cfg(feature = "parquet")]
+                Source::Table(table) => {
+                    let most = (rows - (parsed.labels.len() - first_row)).min(CHUNK);
+                    let each = &mut |row, problem| wrong.pass(row, problem);
+                    more = table.read(most, &self.options, parsed, each, &self.path)?;
                 }
-            };
-            let wrong = match self.options.format {
-                Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
-                Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
-            };
-            let Err(wrong) = wrong else { continue };
-            parsed.undo();
-            let error = LineError { file: self.path.clone(), line: number, problem: wrong };
-            self.skipped += 1;
-            if self.skipped > self.options.skip_errors {
-                return Err(ReadError::Line { error, skipped: self.skipped - 1 });
-            }
-            if self.shown.len() < SHOWN {
-                self.shown.push(error);
             }
         }
         self.rows += (parsed.labels.len() - first_row) as u64;
@@ -276,6 +341,29 @@ impl Reader {
             self.width = self.width.max(largest.map_or(0, |largest| largest + 1));
         }
         Ok(more)
+    }
+}
+
+/// Lines and rows that were wrong.
+struct Wrong<'a> {
+    path: &'a Path,
+    most: u64,
+    skipped: &'a mut u64,
+    shown: &'a mut Vec<LineError>,
+}
+
+impl Wrong<'_> {
+    /// Leaves one out, or ends the reading.
+    fn pass(&mut self, line: u64, problem: error::Problem) -> Result<(), ReadError> {
+        let error = LineError { file: self.path.to_owned(), line, problem };
+        *self.skipped += 1;
+        if *self.skipped > self.most {
+            return Err(ReadError::Line { error, skipped: *self.skipped - 1 });
+        }
+        if self.shown.len() < SHOWN {
+            self.shown.push(error);
+        }
+        Ok(())
     }
 }
 

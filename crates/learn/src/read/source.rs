@@ -108,10 +108,11 @@ impl Lines {
                 return form("compressed by xz", "unpack it first: unxz FILE");
             }
             [b'P', b'A', b'R', b'1', ..] => {
-                return form(
-                    "Parquet",
-                    "read it with pyarrow and train from Python, or write it as svmlight",
-                );
+                let instead = match cfg!(feature = "parquet") {
+                    true => "give its file: it cannot be read from a stream",
+                    false => "read it with load_parquet, or write it as svmlight",
+                };
+                return form("Parquet", instead);
             }
             [b'P', b'K', 3, 4, ..] => return form("a zip archive", "unpack it first: unzip FILE"),
             [0x93, b'N', b'U', b'M', ..] => {

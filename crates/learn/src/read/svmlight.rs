@@ -99,7 +99,7 @@ fn ends(line: &[u8], at: usize) -> bool {
 
 /// A feature that occurs more than once.
 #[cold]
-fn repeated(features: &[u32]) -> Option<u32> {
+pub(super) fn repeated(features: &[u32]) -> Option<u32> {
     let mut sorted = features.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
