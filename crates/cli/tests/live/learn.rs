@@ -96,7 +96,7 @@ fn parquet_is_the_same_samples() {
         (
             &["--features", "3"],
             expect![[r#"
-            isochrone: FOLDER/data.parquet: row 3, column `indices`: `3`: expected an index from 0 to 2
+            isochrone: FOLDER/data.parquet: row 3, column `indices`: `3`: expected an index from 0 on, below 3
         "#]],
         ),
     ] {

@@ -219,7 +219,7 @@ fn sample(
     };
     for (at, &feature) in indices.numbers[features].iter().enumerate() {
         if !(0.0..f64::from(beyond)).contains(&feature) {
-            let expected = format!("an index from 0 to {}", beyond - 1);
+            let expected = format!("an index from 0 on, below {beyond}");
             return Err(Problem::cell(indices_name, &feature.to_string(), expected));
         }
         let value = numbers.map_or(1.0, |numbers| numbers[at]);

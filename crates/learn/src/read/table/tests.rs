@@ -189,8 +189,8 @@ fn what_is_wrong_has_its_row_and_column() {
             list(&[Some(1), Some(2)], &[Some(1.0)]),
             "column `values`: `1 for 2 indices`: expected a value for each index",
         ),
-        (row(1.0, &[(-3, 1.0)]), "column `indices`: `-3`: expected an index from 0 to 99"),
-        (row(1.0, &[(100, 1.0)]), "column `indices`: `100`: expected an index from 0 to 99"),
+        (row(1.0, &[(-3, 1.0)]), "column `indices`: `-3`: expected an index from 0 on, below 100"),
+        (row(1.0, &[(100, 1.0)]), "column `indices`: `100`: expected an index from 0 on, below 100"),
         (
             row(1.0, &[(7, 1.0), (5, 1.0), (7, 2.0)]),
             "column `indices`: `7 twice`: expected each index once in a list",
