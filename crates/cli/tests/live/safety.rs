@@ -134,8 +134,8 @@ impl Drop for Cluster {
         }
         for (index, process) in self.processes.iter_mut().enumerate() {
             let log = std::fs::read_to_string(self.folder.join(format!("n{index}.log"))).unwrap_or_default();
-            let last: Vec<_> = log.lines().rev().take(40).collect();
-            let last: Vec<_> = last.into_iter().rev().collect();
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(40)..];
             let page = page(self.addresses[index].http, "/metrics");
             let metrics = page.as_deref().unwrap_or("does not answer").lines();
             let dull =

@@ -43,8 +43,8 @@ pub(super) fn is_one(file: &mut File) -> io::Result<bool> {
 }
 
 /// A column among the leaves of the schema.
-#[derive(Copy, Clone, Debug)]
 struct Leaf {
+    name: String,
     at: usize,
     /// From this definition level on a list has an element; one below, it is empty. Nothing where rows are no lists.
     element: i16,
@@ -56,9 +56,9 @@ struct Leaf {
 /// A Parquet file that is being read.
 pub(super) struct Table {
     reader: SerializedFileReader<File>,
-    label: Option<(String, Leaf)>,
-    indices: (String, Leaf),
-    values: Option<(String, Leaf)>,
+    label: Option<Leaf>,
+    indices: Leaf,
+    values: Option<Leaf>,
     /// The next row group.
     next: usize,
     group: Option<Group>,
@@ -80,14 +80,19 @@ impl std::fmt::Debug for Table {
 }
 
 /// What is read of a column for some rows.
-#[derive(Default)]
-struct Run {
+struct Run<'a> {
+    name: &'a str,
     numbers: Vec<f64>,
     /// Where the numbers of each row end, and whether a null is among them.
     rows: Vec<(usize, bool)>,
 }
 
-impl Run {
+impl Run<'_> {
+    /// What is wrong in it.
+    fn problem(&self, found: &str, expected: impl Into<String>) -> Problem {
+        Problem::cell(self.name, found, expected)
+    }
+
     fn row(&self, row: usize) -> (std::ops::Range<usize>, bool) {
         let start = if row == 0 { 0 } else { self.rows[row - 1].0 };
         (start..self.rows[row].0, self.rows[row].1)
@@ -101,9 +106,7 @@ impl Table {
             .map_err(|error| ReadError::Open { path: path.to_owned(), cause: io::Error::other(error) })?;
         let schema = reader.metadata().file_metadata().schema_descr();
         let find = |name: &str, kind: Kind| {
-            let found = leaf(schema, name, kind);
-            let leaf = found.map_err(|what| ReadError::Table { path: path.to_owned(), what })?;
-            Ok::<_, ReadError>((name.to_owned(), leaf))
+            leaf(schema, name, kind).map_err(|what| ReadError::Table { path: path.to_owned(), what })
         };
         let label = columns.label.as_deref().map(|name| find(name, Kind::Number)).transpose()?;
         let indices = find(&columns.indices, Kind::Integers)?;
@@ -121,7 +124,7 @@ impl Table {
             }
             let rows = self.reader.get_row_group(self.next)?;
             let left = usize::try_from(rows.metadata().num_rows()).unwrap_or(0);
-            let column = |(_, leaf): &(String, Leaf)| rows.get_column_reader(leaf.at);
+            let column = |leaf: &Leaf| rows.get_column_reader(leaf.at);
             self.group = Some(Group {
                 label: self.label.as_ref().map(column).transpose()?,
                 indices: column(&self.indices)?,
@@ -150,20 +153,17 @@ impl Table {
         let Some(group) = &mut self.group else { return Ok(false) };
         let rows = most.min(group.left);
         group.left -= rows;
-        let run = |named: Option<&(String, Leaf)>, reader: Option<&mut ColumnReader>| {
-            let (Some((_, leaf)), Some(reader)) = (named, reader) else { return Ok(None) };
-            run(reader, *leaf, rows).map(Some).map_err(|error| broken(self.row, error))
+        let row = self.row;
+        let failed = |error| broken(row, error);
+        let indices = run(&mut group.indices, &self.indices, rows).map_err(failed)?;
+        let others = |column: Option<&mut ColumnReader>, leaf| {
+            column.zip(leaf).map(|(column, leaf)| run(column, leaf, rows)).transpose().map_err(failed)
         };
-        let labels = run(self.label.as_ref(), group.label.as_mut())?;
-        let indices = run(Some(&self.indices), Some(&mut group.indices))?.unwrap_or_default();
-        let values = run(self.values.as_ref(), group.values.as_mut())?;
-        fn name(named: Option<&(String, Leaf)>) -> &str {
-            named.map_or("", |(name, _)| name)
-        }
-        let names = [name(self.label.as_ref()), &self.indices.0, name(self.values.as_ref())];
+        let labels = others(group.label.as_mut(), self.label.as_ref())?;
+        let values = others(group.values.as_mut(), self.values.as_ref())?;
         for row in 0..rows {
             self.row += 1;
-            match sample(row, names, labels.as_ref(), &indices, values.as_ref(), options, parsed) {
+            match sample(row, labels.as_ref(), &indices, values.as_ref(), options, parsed) {
                 Ok(label) => parsed.end(label),
                 Err(problem) => {
                     parsed.undo();
@@ -178,10 +178,9 @@ impl Table {
 /// The features of a row, and its label.
 fn sample(
     row: usize,
-    [label_name, indices_name, values_name]: [&str; 3],
-    labels: Option<&Run>,
-    indices: &Run,
-    values: Option<&Run>,
+    labels: Option<&Run<'_>>,
+    indices: &Run<'_>,
+    values: Option<&Run<'_>>,
     options: &Options,
     parsed: &mut Parsed,
 ) -> Result<f64, Problem> {
@@ -190,43 +189,46 @@ fn sample(
         Some(labels) => {
             let label = labels.row(row).0.map(|at| labels.numbers[at]).next();
             let expected = "a label that is a finite number";
-            let Some(label) = label else { return Err(Problem::cell(label_name, "null", expected)) };
+            let Some(label) = label else { return Err(labels.problem("null", expected)) };
             if !label.is_finite() {
-                return Err(Problem::cell(label_name, &label.to_string(), expected));
+                return Err(labels.problem(&label.to_string(), expected));
             }
             label
         }
     };
     let (features, null) = indices.row(row);
     if null {
-        return Err(Problem::cell(indices_name, "null", "a list without nulls"));
+        return Err(indices.problem("null", "a list without nulls"));
     }
     let beyond = options.width.unwrap_or(u32::MAX);
     let start = parsed.features.len();
     let (mut last, mut sorted) = (None, true);
-    let numbers = match values.map(|values| (values, values.row(row))) {
+    let numbers = match values {
         None => None,
-        Some((_, (_, true))) => {
-            return Err(Problem::cell(values_name, "null", "a list without nulls"));
-        }
-        Some((values, (range, false))) => {
+        Some(values) => {
+            let (range, null) = values.row(row);
+            if null {
+                return Err(values.problem("null", "a list without nulls"));
+            }
             if range.len() != features.len() {
                 let found = format!("{} for {} indices", range.len(), features.len());
-                return Err(Problem::cell(values_name, &found, "a value for each index"));
+                return Err(values.problem(&found, "a value for each index"));
             }
-            Some(&values.numbers[range])
+            Some((values, &values.numbers[range]))
         }
     };
     for (at, &feature) in indices.numbers[features].iter().enumerate() {
         if !(0.0..f64::from(beyond)).contains(&feature) {
             let expected = format!("an index from 0 on, below {beyond}");
-            return Err(Problem::cell(indices_name, &feature.to_string(), expected));
+            return Err(indices.problem(&feature.to_string(), expected));
         }
-        let value = numbers.map_or(1.0, |numbers| numbers[at]);
+        let value = numbers.map_or(1.0, |(_, numbers)| numbers[at]);
         // Overflow of a single shows as an infinity of the value that is kept.
         let kept = if options.double { value } else { f64::from(value as f32) };
-        if !kept.is_finite() {
-            return Err(Problem::cell(values_name, &value.to_string(), "a value that is a finite number"));
+        if let Some((values, _)) = numbers
+            && !kept.is_finite()
+        {
+            return Err(values.problem(&value.to_string(), "a value that is a finite number"));
         }
         let feature = feature as u32;
         sorted &= last.is_none_or(|last| last < feature);
@@ -234,7 +236,7 @@ fn sample(
         parsed.push(feature, value);
     }
     if !sorted && let Some(twice) = svmlight::repeated(&parsed.features[start..]) {
-        return Err(Problem::cell(indices_name, &format!("{twice} twice"), "each index once in a list"));
+        return Err(indices.problem(&format!("{twice} twice"), "each index once in a list"));
     }
     Ok(label)
 }
@@ -256,10 +258,9 @@ fn leaf(schema: &SchemaDescriptor, name: &str, kind: Kind) -> Result<Leaf, Strin
         return Err(format!("there is no column `{name}`: it has {}", names.join(", ")));
     };
     let list = kind != Kind::Number;
-    let levels = i16::from(list);
-    let fits = leaves.next().is_none() && column.max_rep_level() == levels && is_number(column);
-    let whole = !matches!(column.physical_type(), PhysicalType::FLOAT | PhysicalType::DOUBLE);
-    if !fits || (kind == Kind::Integers && !whole) {
+    let fits = leaves.next().is_none() && column.max_rep_level() == i16::from(list) && is_number(column);
+    let integers = !matches!(column.physical_type(), PhysicalType::FLOAT | PhysicalType::DOUBLE);
+    if !fits || (kind == Kind::Integers && !integers) {
         let wanted = match kind {
             Kind::Number => "numbers are",
             Kind::Integers => "a list of integers in each row is",
@@ -273,34 +274,27 @@ fn leaf(schema: &SchemaDescriptor, name: &str, kind: Kind) -> Result<Leaf, Strin
         };
         return Err(format!("column `{name}` has {found}: {wanted} wanted"));
     }
-    let unsigned = matches!(
-        column.converted_type(),
-        ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
-    );
     let element = if list { column.repeated_ancestor_def_level() } else { 0 };
-    Ok(Leaf { at, element, whole: column.max_def_level(), unsigned })
+    let (whole, unsigned) = (column.max_def_level(), is_unsigned(column));
+    Ok(Leaf { name: name.to_owned(), at, element, whole, unsigned })
+}
+
+fn is_unsigned(column: &ColumnDescriptor) -> bool {
+    use ConvertedType::{UINT_8, UINT_16, UINT_32, UINT_64};
+    matches!(column.converted_type(), UINT_8 | UINT_16 | UINT_32 | UINT_64)
 }
 
 /// Whether it holds what reads as a number: a decimal or a time does not.
 fn is_number(column: &ColumnDescriptor) -> bool {
+    use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE};
     use PhysicalType::{BOOLEAN, DOUBLE, FLOAT, INT32, INT64};
-    let plain = matches!(
-        column.converted_type(),
-        ConvertedType::NONE
-            | ConvertedType::UINT_8
-            | ConvertedType::UINT_16
-            | ConvertedType::UINT_32
-            | ConvertedType::UINT_64
-            | ConvertedType::INT_8
-            | ConvertedType::INT_16
-            | ConvertedType::INT_32
-            | ConvertedType::INT_64
-    );
-    plain && matches!(column.physical_type(), BOOLEAN | INT32 | INT64 | FLOAT | DOUBLE)
+    let plain = matches!(column.converted_type(), NONE | INT_8 | INT_16 | INT_32 | INT_64);
+    let stored = matches!(column.physical_type(), BOOLEAN | INT32 | INT64 | FLOAT | DOUBLE);
+    (plain || is_unsigned(column)) && stored
 }
 
 /// The numbers of the next `rows` rows of a column.
-fn run(column: &mut ColumnReader, leaf: Leaf, rows: usize) -> Result<Run, ParquetError> {
+fn run<'a>(column: &mut ColumnReader, leaf: &'a Leaf, rows: usize) -> Result<Run<'a>, ParquetError> {
     let unsigned = leaf.unsigned;
     match column {
         ColumnReader::BoolColumnReader(column) => typed(column, leaf, rows, |bit| f64::from(u8::from(*bit))),
@@ -318,12 +312,12 @@ fn run(column: &mut ColumnReader, leaf: Leaf, rows: usize) -> Result<Run, Parque
     }
 }
 
-fn typed<T: DataType>(
+fn typed<'a, T: DataType>(
     column: &mut ColumnReaderImpl<T>,
-    leaf: Leaf,
+    leaf: &'a Leaf,
     rows: usize,
     number: impl Fn(&T::T) -> f64,
-) -> Result<Run, ParquetError> {
+) -> Result<Run<'a>, ParquetError> {
     let (mut definitions, mut repetitions, mut found) = (Vec::new(), Vec::new(), Vec::new());
     let mut read = 0;
     while read < rows {
@@ -334,7 +328,8 @@ fn typed<T: DataType>(
         }
         read += more;
     }
-    let mut run = Run { numbers: found.iter().map(number).collect(), rows: Vec::with_capacity(rows) };
+    let mut run =
+        Run { name: &leaf.name, numbers: found.iter().map(number).collect(), rows: Vec::with_capacity(rows) };
     if definitions.is_empty() {
         // Neither nulls nor lists.
         run.rows.extend((1..=rows).map(|end| (end, false)));
