@@ -126,9 +126,11 @@ def test_other_threads_run_while_it_trains():
 
 
 def test_ctrl_c_ends_it_at_an_epoch():
-    # Its second thread says when the first one learns; a callback would let Python see the signal by itself.
+    # Its second thread says when the first one learns; a callback would let Python see the signal by itself. What a
+    # shell runs in the background ignores Ctrl-C, and all that it starts with it.
     program = (
-        "import sys, threading, time; sys.path.insert(0, 'tests/python')\n"
+        "import signal, sys, threading, time; sys.path.insert(0, 'tests/python')\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from conftest import sparse_samples\n"
         "from isochrone.learn import CopClassifier\n"
         "X, scores = sparse_samples(n=5000)\n"
