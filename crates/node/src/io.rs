@@ -29,6 +29,8 @@ pub struct Io {
     written: u64,
     /// Somebody waits for records that were not handed over, and is in haste.
     awaited: bool,
+    /// What was recorded is due and stays here, for [`Io::write_kept`].
+    kept: bool,
     /// Since when records that are in no haste were not handed over.
     lazy_since: Option<Instant>,
 }
@@ -46,6 +48,19 @@ pub trait Ledger: Send {
     /// # Errors
     /// The journal has failed, which ends the node.
     fn submit(&mut self) -> Result<(), JournalError>;
+
+    /// Whether the open batch is better written by [`Ledger::write_here`], at the end of a round, than handed over.
+    fn better_here(&self) -> bool {
+        false
+    }
+
+    /// Writes and syncs the open batch here and now; false, and nothing is done, where that would have to wait.
+    ///
+    /// # Errors
+    /// As [`Ledger::submit`].
+    fn write_here(&mut self) -> Result<bool, JournalError> {
+        Ok(false)
+    }
 
     /// The position up to which all records are durable. Never falls.
     ///
@@ -74,6 +89,14 @@ impl Ledger for JournalThread {
 
     fn submit(&mut self) -> Result<(), JournalError> {
         JournalThread::submit(self).map(|_| ())
+    }
+
+    fn better_here(&self) -> bool {
+        JournalThread::better_here(self)
+    }
+
+    fn write_here(&mut self) -> Result<bool, JournalError> {
+        JournalThread::write_here(self)
     }
 
     fn durable(&mut self) -> Result<u64, JournalError> {
@@ -139,6 +162,7 @@ impl Io {
             ledger,
             written,
             awaited: false,
+            kept: false,
             lazy_since: None,
         }
     }
@@ -180,11 +204,41 @@ impl Io {
     /// The journal has failed, which ends the node.
     pub fn submit(&mut self) -> Result<(), JournalError> {
         if self.awaited || self.now >= self.lazy_due() || self.ledger.backlog() >= LAZY_BYTES {
-            self.ledger.submit()?;
-            // What the journal has not taken goes with a later call.
-            if self.ledger.backlog() == 0 {
-                (self.awaited, self.lazy_since) = (false, None);
+            self.kept = self.ledger.better_here();
+            if !self.kept {
+                self.hand_over()?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes here what [`Io::submit`] has kept for that, or hands it over after all. Whether more is durable now. For
+    /// the end of a round, when all that could leave has left: the disk works here.
+    ///
+    /// # Errors
+    /// The journal has failed, which ends the node.
+    pub fn write_kept(&mut self) -> Result<bool, JournalError> {
+        if !std::mem::take(&mut self.kept) {
+            return Ok(false);
+        }
+        if !self.ledger.write_here()? {
+            self.hand_over()?;
+            return Ok(false);
+        }
+        (self.awaited, self.lazy_since) = (false, None);
+        Ok(true)
+    }
+
+    /// Whether [`Io::write_kept`] has something to write.
+    pub fn keeps(&self) -> bool {
+        self.kept
+    }
+
+    fn hand_over(&mut self) -> Result<(), JournalError> {
+        self.ledger.submit()?;
+        // What the journal has not taken goes with a later call.
+        if self.ledger.backlog() == 0 {
+            (self.awaited, self.lazy_since) = (false, None);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //!
 //! 1. due timers fire;
 //! 2. messages between processes of the node are delivered until there are none;
-//! 3. the records made are handed to the journal;
+//! 3. the records made are handed to the journal, or kept for [`Io::write_kept`] where that is quicker;
 //! 4. processes that had an input are told that no more is at hand (`settle`), which makes batches, and
 //!    their records are handed to the journal too;
 //! 5. what the journal has made durable is released, and if that gave somebody mail, 2 to 5 repeat.

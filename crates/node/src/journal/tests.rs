@@ -593,6 +593,74 @@ fn an_error_in_the_thread_reaches_the_shard_and_every_waiter() {
 }
 
 #[test]
+fn the_shard_writes_what_is_little_behind_what_was_handed_over() {
+    let disk = FaultyDisk::default();
+    let (woken, wake) = counting_wake();
+    let mut thread = JournalThread::start(reopen(&disk).0, wake).unwrap();
+    assert!(thread.better_here());
+    thread.record(A, |out| out.push(1));
+    assert!(thread.write_here().unwrap());
+    assert_eq!((thread.durable().unwrap(), woken.load(Relaxed)), (Position(1), 0), "nobody need be woken");
+
+    // Much is the thread's; whatever comes behind it waits for it.
+    thread.record(A, |out| out.resize(out.len() + 5000, 2));
+    assert!(!thread.better_here());
+    thread.submit().unwrap();
+    thread.record(A, |out| out.push(3));
+    while !thread.write_here().unwrap() {
+        thread.mark().wait(Position(2)).unwrap();
+    }
+    assert_eq!((thread.durable().unwrap(), thread.backlog()), (Position(3), 0));
+    drop(thread);
+    disk.crash(Crash::Clean);
+    let firsts: Vec<u8> = reopen(&disk).2.iter().map(|(.., payload)| payload[0]).collect();
+    assert_eq!(firsts, [1, 2, 3]);
+}
+
+#[test]
+fn what_the_shard_wrote_last_is_sealed_too() {
+    let disk = FaultyDisk::default();
+    let mut thread = JournalThread::start(reopen(&disk).0, Box::new(|| {})).unwrap();
+    thread.record(A, |out| out.push(1));
+    assert!(thread.write_here().unwrap());
+    let syncs = disk.syncs();
+    let sealed = std::time::Instant::now();
+    while disk.syncs() == syncs {
+        assert!(sealed.elapsed().as_secs() < 60, "an idle journal was not sealed");
+        std::thread::yield_now();
+    }
+    drop(thread);
+    disk.flip("segment-0000000000000001.journal", 1024 * 8 + 900);
+    assert!(refusal(&disk).contains("corrupt"), "a sealed frame is known to have been durable");
+}
+
+#[test]
+fn an_error_of_the_shards_own_write_is_final() {
+    let disk = FaultyDisk::default();
+    let mut thread = JournalThread::start(reopen(&disk).0, Box::new(|| {})).unwrap();
+    disk.fail(Faults { sync: Some(0), ..Faults::default() });
+    let position = thread.record(A, |out| out.push(1));
+    assert!(thread.write_here().unwrap_err().to_string().contains("injected sync error"));
+    assert!(thread.mark().wait(position).unwrap_err().to_string().contains("injected sync error"));
+    assert!(thread.durable().is_err() && thread.submit().is_err() && thread.write_here().is_err());
+    assert!(thread.close().is_err());
+}
+
+#[test]
+fn a_slow_disk_is_left_to_the_thread() {
+    let disk = FaultyDisk::default();
+    let mut thread = JournalThread::start(reopen(&disk).0, Box::new(|| {})).unwrap();
+    thread.mark().note_pace(std::time::Duration::from_millis(20));
+    assert!(!thread.better_here());
+    // Its average forgets: the disk is asked through the thread until it is quick again.
+    while !thread.better_here() {
+        let position = thread.record(A, |out| out.push(1));
+        thread.submit().unwrap();
+        thread.mark().wait(position).unwrap();
+    }
+}
+
+#[test]
 fn a_dropped_thread_has_let_go_of_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {

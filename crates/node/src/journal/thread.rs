@@ -1,11 +1,13 @@
 //! The journal's own thread: the shard goes on while the disk syncs, and everything that has gathered meanwhile
-//! shares the next write and sync.
+//! shares the next write and sync. Where little has gathered and the disk is quick, the shard writes it itself
+//! ([`JournalThread::write_here`]): waking another thread and being woken by it takes longer than what could be done
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::disk::Disk;
@@ -25,6 +27,12 @@ const QUEUE: usize = 16;
 /// One write takes at most about so many bytes; the rest waits for the next.
 const FRAME_MAX: usize = 8 << 20;
 
+/// The shard itself writes at most so many bytes: what a few commands leave. While the disk works on more, there is
+/// more to do.
+const HERE_BYTES: usize = 2 << 10;
+/// It does so where a write and its sync took no longer than this, on average of late: so long it hears nobody.
+const HERE_TIME: Duration = Duration::from_millis(1);
+
 /// How far the journal is durable, for other threads: cheap to read, and to wait for.
 #[derive(Clone, Debug, Default)]
 pub struct DurableMark(Arc<Shared>);
@@ -36,6 +44,8 @@ struct Shared {
     stopped: AtomicBool,
     moved: Condvar,
     holder: Mutex<Option<Holder>>,
+    /// Nanoseconds that a write and its sync take, on average of late.
+    pace: AtomicU64,
 }
 
 impl DurableMark {
@@ -83,6 +93,13 @@ impl DurableMark {
         Ok(durable)
     }
 
+    /// Notes how long a write and its sync took. For who has the journal.
+    pub(super) fn note_pace(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let pace = self.0.pace.load(Ordering::Relaxed);
+        self.0.pace.store(pace - pace / 8 + took / 8, Ordering::Relaxed);
+    }
+
     fn advance(&self, position: Position) {
         // Under the lock, or a waiter that has just looked would sleep through it.
         let _failed = lock(&self.0.failed);
@@ -115,7 +132,33 @@ pub struct JournalThread {
     incarnation: u32,
     unsafe_no_fsync: bool,
     abandoned: Arc<AtomicBool>,
+    journal: Arc<dyn Written>,
     thread: Option<JoinHandle<Result<(), JournalError>>>,
+}
+
+/// A journal that the shard and the journal's thread write by turns.
+trait Written: Send + Sync {
+    /// Writes and syncs a batch, if nobody else is writing.
+    fn try_write(&self, batches: &[Batch], mark: &DurableMark) -> Option<Result<(), JournalError>>;
+}
+
+impl<D: Disk> Written for Mutex<Journal<D>> {
+    fn try_write(&self, batches: &[Batch], mark: &DurableMark) -> Option<Result<(), JournalError>> {
+        Some(write(&mut *self.try_lock().ok()?, batches, mark))
+    }
+}
+
+fn write<D: Disk>(
+    journal: &mut Journal<D>,
+    batches: &[Batch],
+    mark: &DurableMark,
+) -> Result<(), JournalError> {
+    let begun = Instant::now();
+    let durable = journal.append_sync(batches)?;
+    mark.note_pace(begun.elapsed());
+    *lock(&mark.0.holder) = journal.oldest_segment_holder();
+    mark.advance(durable);
+    Ok(())
 }
 
 impl JournalThread {
@@ -134,7 +177,9 @@ impl JournalThread {
         let (next, metrics, incarnation) = (journal.last().next(), journal.metrics(), journal.incarnation());
         let unsafe_no_fsync = journal.unsafe_no_fsync();
         let worker = Worker { queue, give_back, mark: mark.clone(), wake, abandoned: Arc::clone(&abandoned) };
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || worker.run(journal))?;
+        let journal = Arc::new(Mutex::new(journal));
+        let theirs = Arc::clone(&journal);
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || worker.run(&theirs))?;
         Ok(Self {
             open: Batch::default(),
             next,
@@ -145,6 +190,7 @@ impl JournalThread {
             incarnation,
             unsafe_no_fsync,
             abandoned,
+            journal,
             thread: Some(thread),
         })
     }
@@ -201,6 +247,37 @@ impl JournalThread {
                 Err(self.mark.get().err().unwrap_or(JournalError::ThreadGone))
             }
         }
+    }
+
+    /// Whether the shard should write what was added itself ([`Self::write_here`]) once it has nothing else to do:
+    /// it is little, the disk is quick and at rest.
+    #[must_use]
+    pub fn better_here(&self) -> bool {
+        self.open.bytes() <= HERE_BYTES
+            && self.metrics.queued.load(Ordering::Acquire) == 0
+            && u128::from(self.mark.0.pace.load(Ordering::Relaxed)) <= HERE_TIME.as_nanos()
+    }
+
+    /// Writes and syncs what was added, on the thread that calls. Answers false, and does nothing, where the
+    /// journal's thread is at work: [`Self::submit`] then.
+    ///
+    /// # Errors
+    /// The error that stopped the journal.
+    pub fn write_here(&mut self) -> Result<bool, JournalError> {
+        self.mark.get()?;
+        // What was handed over goes first.
+        if self.metrics.queued.load(Ordering::Acquire) > 0 {
+            return Ok(false);
+        }
+        match self.journal.try_write(std::slice::from_ref(&self.open), &self.mark) {
+            None => return Ok(false),
+            Some(Ok(())) => self.open.clear(),
+            Some(Err(error)) => {
+                self.mark.stop(Some(error.clone()));
+                return Err(error);
+            }
+        }
+        Ok(true)
     }
 
     /// The position up to which every record is durable.
@@ -290,10 +367,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn run<D: Disk>(self, mut journal: Journal<D>) -> Result<(), JournalError> {
-        let outcome = self.serve(&mut journal);
+    fn run<D: Disk>(self, journal: &Mutex<Journal<D>>) -> Result<(), JournalError> {
+        let outcome = self.serve(journal);
         let outcome = match outcome {
-            Ok(()) if !self.abandoned.load(Ordering::Acquire) => journal.close(),
+            Ok(()) if !self.abandoned.load(Ordering::Acquire) => lock(journal).close(),
             other => other,
         };
         self.mark.stop(outcome.clone().err());
@@ -301,21 +378,24 @@ impl Worker {
         outcome
     }
 
-    fn serve<D: Disk>(&self, journal: &mut Journal<D>) -> Result<(), JournalError> {
-        let metrics = journal.metrics();
+    fn serve<D: Disk>(&self, shared: &Mutex<Journal<D>>) -> Result<(), JournalError> {
+        let metrics = lock(shared).metrics();
         let mut batches = Vec::with_capacity(QUEUE);
+        let mut seen = 0;
         loop {
             match self.queue.recv_timeout(SEAL_AFTER) {
                 Ok(batch) => batches.push(batch),
                 Err(RecvTimeoutError::Timeout) => {
-                    journal.seal()?;
-                    match self.queue.recv() {
-                        Ok(batch) => batches.push(batch),
-                        Err(_) => return Ok(()),
+                    // The shard may have written since.
+                    let frames = metrics.frames.load(Ordering::Relaxed);
+                    if std::mem::replace(&mut seen, frames) == frames {
+                        lock(shared).seal()?;
                     }
+                    continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            let mut journal = lock(shared);
             let mut bytes = batches[0].bytes();
             while bytes < FRAME_MAX
                 && let Ok(batch) = self.queue.try_recv()
@@ -323,13 +403,14 @@ impl Worker {
                 bytes += batch.bytes();
                 batches.push(batch);
             }
-            metrics.queued.fetch_sub(batches.len() as u64, Ordering::Relaxed);
+            // Under the lock: who sees none queued and has it comes after these.
+            metrics.queued.fetch_sub(batches.len() as u64, Ordering::Release);
             if self.abandoned.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let durable = journal.append_sync(&batches)?;
-            *lock(&self.mark.0.holder) = journal.oldest_segment_holder();
-            self.mark.advance(durable);
+            write(&mut journal, &batches, &self.mark)?;
+            drop(journal);
+            seen = metrics.frames.load(Ordering::Relaxed);
             (self.wake)();
             for mut batch in batches.drain(..) {
                 batch.clear();

@@ -143,7 +143,7 @@ impl<D: Disk> Journal<D> {
     ///
     /// # Errors
     /// As [`Self::append_sync`].
-    pub fn close(mut self) -> Result<(), JournalError> {
+    pub fn close(&mut self) -> Result<(), JournalError> {
         self.seal()?;
         self.guard(Self::sync)
     }

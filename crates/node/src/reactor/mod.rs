@@ -1,8 +1,9 @@
 //! The thread that owns a shard and its sockets.
 //!
 //! Round after round: wait; take the clocks; read everything that is ready; let the shard have its turn;
-//! hand answers to sessions, which may ask for more; then write each peer and each client once. All work
-//! is bounded per round, so that nobody has the loop alone.
+//! hand answers to sessions, which may ask for more; then write each peer and each client once. Records that
+//! are few and go to a quick disk are written last, here, and what they held leaves at once. All work is
+//! bounded per round, so that nobody has the loop alone.
 
 pub(crate) mod calls;
 mod clients;
@@ -185,6 +186,19 @@ impl Reactor {
         self.take_calls(now);
         self.clients.serve(&mut self.shard, &mut self.origins, now, &mut self.scratch);
         self.clients.deliver(&mut self.shard, &mut self.origins, now);
+        self.take_turns(now)?;
+        self.write(now);
+        if self.shard.io().write_kept()? {
+            let now = self.clock.now();
+            self.shard.set_time(now, self.clock.stamp());
+            self.take_turns(now)?;
+            self.write(now);
+        }
+        let idle = self.origins.waiting.is_empty() && self.calls.open() == 0;
+        Ok(self.stopping.is_some_and(|until| idle || until <= now))
+    }
+
+    fn take_turns(&mut self, now: Instant) -> Result<(), Failure> {
         // A few times: what sessions ask on hearing an answer is part of this round, but not for ever.
         for _ in 0..4 {
             let more = self.shard.turn()?;
@@ -193,13 +207,12 @@ impl Reactor {
                 break;
             }
         }
-        self.write(now);
-        let idle = self.origins.waiting.is_empty() && self.calls.open() == 0;
-        Ok(self.stopping.is_some_and(|until| idle || until <= now))
+        Ok(())
     }
 
     fn deadline(&mut self) -> Instant {
-        if !self.shard.io().local.is_empty() || self.clients.pending() {
+        let io = self.shard.io();
+        if !io.local.is_empty() || io.keeps() || self.clients.pending() {
             return Instant::ZERO;
         }
         self.shard.next_deadline().min(self.peers.next_deadline()).min(self.next_tick)
