@@ -611,6 +611,8 @@ fn the_shard_writes_what_is_little_behind_what_was_handed_over() {
         thread.mark().wait(Position(2)).unwrap();
     }
     assert_eq!((thread.durable().unwrap(), thread.backlog()), (Position(3), 0));
+    thread.record(A, |out| out.push(4));
+    assert!(!thread.better_here(), "little once is not little for a while");
     drop(thread);
     disk.crash(Crash::Clean);
     let firsts: Vec<u8> = reopen(&disk).2.iter().map(|(.., payload)| payload[0]).collect();

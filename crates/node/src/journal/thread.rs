@@ -30,7 +30,9 @@ const FRAME_MAX: usize = 8 << 20;
 /// The shard itself writes at most so many bytes: what a few commands leave. While the disk works on more, there is
 /// more to do.
 const HERE_BYTES: usize = 2 << 10;
-/// It does so where a write and its sync took no longer than this, on average of late: so long it hears nobody.
+/// It does so once so many batches in a row were no larger: where a pipeline comes in pieces, small ones are chance.
+const HERE_AFTER: u32 = 32;
+/// And where a write and its sync took no longer than this, on average of late: so long it hears nobody.
 const HERE_TIME: Duration = Duration::from_millis(1);
 
 /// How far the journal is durable, for other threads: cheap to read, and to wait for.
@@ -133,6 +135,8 @@ pub struct JournalThread {
     unsafe_no_fsync: bool,
     abandoned: Arc<AtomicBool>,
     journal: Arc<dyn Written>,
+    /// How many batches in a row were small.
+    small: u32,
     thread: Option<JoinHandle<Result<(), JournalError>>>,
 }
 
@@ -191,6 +195,7 @@ impl JournalThread {
             unsafe_no_fsync,
             abandoned,
             journal,
+            small: HERE_AFTER,
             thread: Some(thread),
         })
     }
@@ -231,6 +236,7 @@ impl JournalThread {
             return Ok(true);
         }
         let Some(batches) = &self.batches else { return Err(JournalError::ThreadGone) };
+        self.small = if self.open.bytes() <= HERE_BYTES { self.small.saturating_add(1) } else { 0 };
         let fresh = self.emptied.try_recv().unwrap_or_default();
         let full = std::mem::replace(&mut self.open, fresh);
         // Counted before it is sent, so that the thread never counts down first.
@@ -250,10 +256,11 @@ impl JournalThread {
     }
 
     /// Whether the shard should write what was added itself ([`Self::write_here`]) once it has nothing else to do:
-    /// it is little, the disk is quick and at rest.
+    /// it is little, as it was for a while, and the disk is quick and at rest.
     #[must_use]
     pub fn better_here(&self) -> bool {
         self.open.bytes() <= HERE_BYTES
+            && self.small >= HERE_AFTER
             && self.metrics.queued.load(Ordering::Acquire) == 0
             && u128::from(self.mark.0.pace.load(Ordering::Relaxed)) <= HERE_TIME.as_nanos()
     }
