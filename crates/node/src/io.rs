@@ -50,17 +50,13 @@ pub trait Ledger: Send {
     fn submit(&mut self) -> Result<(), JournalError>;
 
     /// Whether the open batch is better written by [`Ledger::write_here`], at the end of a round, than handed over.
-    fn better_here(&self) -> bool {
-        false
-    }
+    fn better_here(&self) -> bool;
 
     /// Writes and syncs the open batch here and now; false, and nothing is done, where that would have to wait.
     ///
     /// # Errors
     /// As [`Ledger::submit`].
-    fn write_here(&mut self) -> Result<bool, JournalError> {
-        Ok(false)
-    }
+    fn write_here(&mut self) -> Result<bool, JournalError>;
 
     /// The position up to which all records are durable. Never falls.
     ///

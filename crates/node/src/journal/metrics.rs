@@ -1,4 +1,4 @@
-//! What the journal counts. Written by the journal's thread, read by whoever exports metrics.
+//! What the journal counts. Written by whoever writes the journal, read by whoever exports metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct JournalMetrics {
     pub bytes: AtomicU64,
     /// Frames written: one write and, unless `fsync = off`, one sync each.
     pub frames: AtomicU64,
-    /// Batches handed over; several may share a frame.
+    /// Batches written; several may share a frame.
     pub batches: AtomicU64,
     /// Records written.
     pub records: AtomicU64,

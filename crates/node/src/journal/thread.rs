@@ -388,7 +388,7 @@ impl Worker {
     fn serve<D: Disk>(&self, shared: &Mutex<Journal<D>>) -> Result<(), JournalError> {
         let metrics = lock(shared).metrics();
         let mut batches = Vec::with_capacity(QUEUE);
-        let mut seen = 0;
+        let mut seen = metrics.frames.load(Ordering::Relaxed);
         loop {
             match self.queue.recv_timeout(SEAL_AFTER) {
                 Ok(batch) => batches.push(batch),

@@ -1,4 +1,4 @@
-//! The writing side: frames, segments, truncation. One thread owns a [`Journal`]; nothing here locks.
+//! The writing side: frames, segments, truncation. One thread at a time has a [`Journal`]; nothing here locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
