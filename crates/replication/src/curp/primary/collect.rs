@@ -32,8 +32,9 @@ impl<V: Ordered> Order<V> {
         for value in values.iter().filter(|value| !value.reads()) {
             let Some(id) = value.id() else { continue };
             lead.suspected.remove(&id);
-            if unified {
-                // It has left them when it came into their logs.
+            // In the unified form it has left them when it came into their logs; from the master's own node clients
+            // record nothing.
+            if unified || id.client.process.node == self.process.node {
                 continue;
             }
             let hashes = key_hashes(keyspace, |see| value.visit(see)).unwrap_or_default();

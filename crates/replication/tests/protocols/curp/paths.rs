@@ -175,7 +175,7 @@ fn beside_the_commands(unified: bool, messages: f64) {
     config.faults.kinds = FaultSet::NONE;
     config.horizon = Span::from_secs(40);
     config.record = isochrone_sim::Record::Flow;
-    let mut script = Script { asks: BTreeMap::from([(NodeId(0), asks)]), ..Script::default() };
+    let mut script = Script { asks: BTreeMap::from([(NodeId(2), asks)]), ..Script::default() };
     let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
     assert_eq!(simulation.run(&mut script).violations, []);
     assert_eq!(script.waits.len() as u64, COUNT);
@@ -188,4 +188,29 @@ fn beside_the_commands(unified: bool, messages: f64) {
     assert!(off <= 0.05 && per_command > messages * 0.015, "{per_command} messages beside a command");
     let fast = script.paths.iter().filter(|(_, path)| *path == Path::Fast).count() as u64;
     assert!(fast + 2 >= COUNT, "{fast} of {COUNT} by the witness");
+}
+
+/// From the master's own node a safe answer is one round trip away, as a record is: nothing is recorded, and nothing is
+/// to be collected.
+#[test]
+fn beside_the_master_nothing_is_recorded() {
+    for (node, records) in [(0, false), (2, true)] {
+        let asks = (0..20_u64).map(|number| (ms(10_000 + 300 * number), set(number as u8))).collect();
+        let placement: Placement<Machine> = placement(3, 2, 0, ms(200));
+        let delays = (0..3).map(|_| (0..3).map(|_| ms(100)).collect()).collect();
+        let mut config = Config::new(7, &["a", "b", "c"], delays);
+        config.faults.kinds = FaultSet::NONE;
+        config.horizon = Span::from_secs(40);
+        config.record = isochrone_sim::Record::Flow;
+        let mut script = Script { asks: BTreeMap::from([(NodeId(node), asks)]), ..Script::default() };
+        let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
+        assert_eq!(simulation.run(&mut script).violations, []);
+        let trace = simulation.trace();
+        let has = |what: &str| trace.lines().any(|line| line.contains(what));
+        assert_eq!((has("Records {"), has("Collect {")), (records, records), "of the client on node {node}");
+        // The first two find out who the master is, and how long a safe answer takes.
+        script.waits.iter().skip(2).for_each(|(.., wait)| near(*wait, 200));
+        let fast = script.paths.iter().filter(|(_, path)| *path == Path::Fast).count();
+        assert_eq!(fast > 0, records, "{fast} by the witness");
+    }
 }
