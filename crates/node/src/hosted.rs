@@ -94,12 +94,15 @@ pub trait Hosted: Send {
     /// Its durable state, see [`Process::snapshot`].
     fn snapshot(&self) -> Option<Snapshot>;
 
-    /// Bytes of records written since the last [`Hosted::snapshot`] that was [taken
-    /// note of](Hosted::snapshotted), replayed ones included.
-    fn journal_bytes(&self) -> u64;
+    /// Whether a snapshot is due: since the last one was [begun](Hosted::snapshot_begun) at least so many bytes of records
+    /// were written, replayed ones included, and no fewer than that one has.
+    fn snapshot_due(&self, least: u64) -> bool;
 
-    /// A snapshot was begun: [`Hosted::journal_bytes`] counts from zero again.
-    fn snapshotted(&mut self);
+    /// A snapshot was begun: bytes of records count from zero again.
+    fn snapshot_begun(&mut self);
+
+    /// The snapshot that was begun is durable, and has so many bytes.
+    fn snapshot_written(&mut self, bytes: u64);
 
     /// Asserts the process' invariants.
     fn check(&self);
@@ -141,7 +144,9 @@ pub struct Adapter<P: Process> {
     bridge: Option<Bridge<P>>,
     /// The journal position of the newest record that holds back; 0 before the first.
     barrier: u64,
+    /// Of records since the last snapshot, and of that one.
     journal_bytes: u64,
+    snapshot_bytes: u64,
     /// What waits, with the position it waits for; positions never fall from front to back.
     held: VecDeque<(u64, Held<P>)>,
     deadlines: BTreeSet<(Instant, u64, P::Timer)>,
@@ -170,6 +175,7 @@ impl<P: Process> Adapter<P> {
             bridge,
             barrier: 0,
             journal_bytes: 0,
+            snapshot_bytes: 0,
             held: VecDeque::new(),
             deadlines: BTreeSet::new(),
             armed: BTreeMap::new(),
@@ -278,6 +284,7 @@ impl<P: Process> Hosted for Adapter<P> {
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
+        self.snapshot_bytes += chunk.len() as u64;
         self.process.restore(chunk)
     }
 
@@ -378,12 +385,16 @@ impl<P: Process> Hosted for Adapter<P> {
         self.process.snapshot()
     }
 
-    fn journal_bytes(&self) -> u64 {
-        self.journal_bytes
+    fn snapshot_due(&self, least: u64) -> bool {
+        self.journal_bytes >= least.max(self.snapshot_bytes)
     }
 
-    fn snapshotted(&mut self) {
+    fn snapshot_begun(&mut self) {
         self.journal_bytes = 0;
+    }
+
+    fn snapshot_written(&mut self, bytes: u64) {
+        self.snapshot_bytes = bytes;
     }
 
     fn check(&self) {

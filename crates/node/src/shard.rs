@@ -27,8 +27,9 @@ use thiserror::Error;
 /// that talks to itself from having the loop alone.
 const LOCAL_PER_TURN: usize = 10_000;
 
-/// Bytes of a process' records after which a snapshot of it is due: what a restart replays at most, for
-/// each process.
+/// Bytes of a process' records before which no snapshot of it is due. Where its last snapshot has more, as many as that
+/// has: what is written for snapshots stays in proportion to what is written anyway, however large the state is, and a
+/// restart replays no more than it reads.
 pub const SNAPSHOT_BYTES: u64 = 64 << 20;
 
 /// See the module's page.
@@ -96,7 +97,7 @@ impl Shard {
         }
     }
 
-    /// Sets after how many bytes of records a process is asked for a snapshot.
+    /// Sets after how many bytes of records, at least, a process is asked for a snapshot: [`SNAPSHOT_BYTES`] otherwise.
     pub fn snapshot_every(&mut self, bytes: u64) {
         self.snapshot_bytes = bytes;
     }
@@ -252,12 +253,8 @@ impl Shard {
     /// Snapshots that are due: whose, the position that the next record will have, and the chunks, to be
     /// drained on another thread once every record before that position is durable.
     pub fn snapshots_due(&mut self) -> Vec<(ProcessId, u64, Snapshot)> {
-        let due = self.snapshot_bytes;
-        let ids: Vec<_> = self
-            .processes()
-            .filter(|process| process.journal_bytes() >= due)
-            .map(|p| p.identity().process)
-            .collect();
+        let due = self.processes().filter(|process| process.snapshot_due(self.snapshot_bytes));
+        let ids: Vec<_> = due.map(|process| process.identity().process).collect();
         ids.into_iter()
             .filter_map(|id| self.snapshot(id).map(|(position, chunks)| (id, position, chunks)))
             .collect()
@@ -273,16 +270,19 @@ impl Shard {
         }
         let chunks = seat.process.snapshot()?;
         seat.snapshotting = true;
-        seat.process.snapshotted();
+        seat.process.snapshot_begun();
         self.io.hasten();
         Some((next, chunks))
     }
 
-    /// The snapshot under way of this process is done; its records before `trim` may go, if any may. One
-    /// that failed trims nothing and is tried again after as many bytes more.
-    pub fn snapshot_done(&mut self, id: ProcessId, trim: Option<u64>) {
+    /// The snapshot under way of this process is done and has so many bytes; its records before `trim` may go, if any
+    /// may. One that failed has none, trims nothing, and is tried again after as many bytes more.
+    pub fn snapshot_done(&mut self, id: ProcessId, bytes: Option<u64>, trim: Option<u64>) {
         if let Some(seat) = self.by_id.get(&id).and_then(|index| self.seats[*index].as_mut()) {
             seat.snapshotting = false;
+            if let Some(bytes) = bytes {
+                seat.process.snapshot_written(bytes);
+            }
         }
         if let Some(before) = trim {
             self.io.ledger().truncate(StreamId(id.to_u64()), before);

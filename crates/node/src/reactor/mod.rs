@@ -435,8 +435,10 @@ impl Reactor {
         self.clients.tick(&mut self.shard, &mut self.origins, now);
         if let Some(snapshots) = &mut self.snapshots {
             for done in snapshots.written() {
-                let trim = done.outcome.ok().and_then(|(_, trim)| trim).map(|position| position.0);
-                self.shard.snapshot_done(ProcessId::from_u64(done.stream.0), trim);
+                let id = ProcessId::from_u64(done.stream.0);
+                let (info, trim) = done.outcome.ok().unzip();
+                let trim = trim.flatten().map(|position: Position| position.0);
+                self.shard.snapshot_done(id, info.map(|info| info.bytes), trim);
             }
             for (process, position, chunks) in self.shard.snapshots_due() {
                 snapshots.write(StreamId(process.to_u64()), Position(position), chunks);

@@ -1,7 +1,7 @@
 //! The contract suite of `isochrone_core::contract`, run on shards as the node runs them, with a clock, a
 //! network and disks that the tests command.
 
-use isochrone_core::contract::{self, Act, ContractHost, Log, Note};
+use isochrone_core::contract::{self, Act, ContractHost, Log, Note, Probe, ProbeSetup};
 use isochrone_core::{Identity, Instant, NodeId, Process, ProcessId, Random, Span, Stamp, Ticket};
 use isochrone_node::hosted::{Adapter, Hosted};
 use isochrone_node::io::{Ledger, Reply};
@@ -278,9 +278,10 @@ impl ContractHost for Host {
         let node = self.node(id.node);
         let shard = node.shard.as_mut().unwrap();
         let (position, chunks) = shard.snapshot(id).expect("a probe gives a snapshot");
-        let chunks = chunks.collect();
+        let chunks: Vec<_> = chunks.collect();
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         node.disk.lock().unwrap().snapshots.insert(StreamId(id.to_u64()), (position, chunks));
-        shard.snapshot_done(id, Some(position));
+        shard.snapshot_done(id, Some(bytes), Some(position));
     }
 
     fn connect(&mut self, a: NodeId, b: NodeId, connected: bool) {
@@ -330,4 +331,54 @@ fn the_node_keeps_the_contract() {
 #[test]
 fn the_node_keeps_the_contract_where_the_shard_writes_to_the_disk() {
     contract::run_all(&mut Host { quick: true, ..Host::default() });
+}
+
+/// What snapshots cost stays in proportion to what is written, however large they are.
+#[test]
+fn the_next_snapshot_waits_for_as_many_bytes_as_the_last_one_has() {
+    let log = Log::default();
+    let mut host = Host::default();
+    host.reset(1, &log);
+    let id = ProcessId { node: NodeId(0), ..ProcessId::from_u64(0) };
+    host.start::<Probe>(id, ProbeSetup::new(&log));
+    let mut written = 0;
+    let mut records_until_due = |host: &mut Host, most| {
+        (1..=most).find(|_| {
+            written += 1;
+            host.request(id, Ticket(u64::from(written)), vec![Act::Record(written % 100)]);
+            host.quiesce();
+            let shard = host.node(NodeId(0)).shard.as_mut().unwrap();
+            shard.snapshot_every(4);
+            let due: Vec<_> = shard.snapshots_due().into_iter().map(|(process, ..)| process).collect();
+            assert!(due.is_empty() || due == [id]);
+            !due.is_empty()
+        })
+    };
+    let done = |host: &mut Host, bytes| {
+        host.node(NodeId(0)).shard.as_mut().unwrap().snapshot_done(id, bytes, None);
+    };
+    let first = records_until_due(&mut host, 10_000).unwrap();
+    assert!(records_until_due(&mut host, 1_000).is_none(), "one is under way");
+    done(&mut host, Some(40));
+    assert_eq!(
+        records_until_due(&mut host, 10_000),
+        Some(1),
+        "what was written while it was under way counts"
+    );
+    done(&mut host, None);
+    let second = records_until_due(&mut host, 10_000).unwrap();
+    assert!(second >= 5 * first, "after {first} at first, {second}: one that failed changes nothing");
+    done(&mut host, Some(4));
+    assert_eq!(records_until_due(&mut host, 10_000), Some(first));
+    done(&mut host, Some(4));
+
+    // A restart goes by the one that it begins from.
+    host.snapshot(id);
+    let chunks = host.node(NodeId(0)).disk.lock().unwrap().snapshots[&StreamId(id.to_u64())].1.clone();
+    let bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+    assert!(bytes > 1_000);
+    host.crash(NodeId(0));
+    host.restart(NodeId(0));
+    let third = records_until_due(&mut host, 10_000).unwrap();
+    assert!(third >= 100 * first, "after a snapshot of {bytes} bytes, {third}");
 }
