@@ -158,8 +158,8 @@ def redis(base, seconds, pipeline):
         return redis_benchmark(start_redis(servers, True), 50, pipeline, seconds, servers)
 
 
-def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters=""):
-    """Starts nodes over loopback that all serve one keyspace; the Redis port of the first, which leads."""
+def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters="", at=0):
+    """Starts nodes over loopback that all serve one keyspace, the first leads; the Redis port of node `at`."""
     peers, gates, admin = free_ports(nodes), free_ports(nodes), free_ports(nodes)
     lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
     for i in range(nodes):
@@ -172,8 +172,8 @@ def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters=
     file.write_text("\n".join(lines) + "\n")
     for i in range(nodes):
         servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
-    wait_for(gates[0], "isochrone", redis_answers)
-    return gates[0]
+    wait_for(gates[at], "isochrone", redis_answers)
+    return gates[at]
 
 
 def isochrone(base, seconds, binary, clients, pipeline):

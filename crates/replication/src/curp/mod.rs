@@ -5,7 +5,7 @@
 //! executes at once and answers before its log is replicated ([`crate::order::Step::Tentative`]); a witness
 //! accepts what commutes with all that it keeps. With enough acceptances under the reign of the answer, the
 //! command can be neither lost nor reordered: the client has its answer. Otherwise the leader answers once more
-//! when its log is replicated.
+//! when its log is replicated; a client on its own node asks for that answer alone, which is as near there (7.2).
 //!
 //! What the two variants share is here: how a client speaks with witnesses ([`Recording`]), what it makes of the
 //! answers, and, in the replica, which tentative commands commute; and the store of a [`witness`].
