@@ -63,7 +63,7 @@ pub struct NodeConfig {
     /// What HTTP clients must show to change anything: `Authorization: Bearer <token>`. Nothing can be changed
     /// over HTTP without.
     pub admin_token: Option<String>,
-    /// Bytes of records after which a process is asked for a snapshot.
+    /// Bytes of records, at least, after which a process is asked for a snapshot.
     pub snapshot_bytes: u64,
 }
 
