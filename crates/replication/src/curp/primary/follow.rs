@@ -138,7 +138,9 @@ impl<V: Ordered> Order<V> {
 
     /// More of the log; what is held already is passed over.
     pub(super) fn take_in(&mut self, at: Slot, batches: Vec<Batch<V>>) {
-        let held = self.book.end().since(at) as usize;
+        let end = self.book.end();
+        assert!(at <= end, "the log ends at {end}, and what follows begins at {at}");
+        let held = end.since(at) as usize;
         for batch in batches.into_iter().skip(held) {
             if self.parameters().unified {
                 self.own.moved(self.adopted, self.process.keyspace, &batch);
@@ -166,6 +168,8 @@ impl<V: Ordered> Order<V> {
 
     /// Is no master any more, and takes back what was tentative.
     pub(super) fn step_down(&mut self, effects: &mut Effects<Self>) {
+        // What came into the log in this turn stays there, and counts from now on as something that is on the disk.
+        self.write_down(effects);
         let Some(lead) = self.lead.take() else { return };
         self.queue.clear();
         self.queue_bytes = 0;

@@ -499,23 +499,30 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// Writes down what has come into the log of this master.
+    pub(super) fn write_down(&mut self, effects: &mut Effects<Self>) {
+        let Some(lead) = &mut self.lead else { return };
+        let (at, end, full) = (lead.recorded, self.book.end(), self.book.full());
+        if at == end {
+            return;
+        }
+        lead.recorded = end;
+        let record = Record::Appended { at, batches: self.book.run(at, usize::MAX), full };
+        if lead.targets.is_empty() {
+            effects.record(record);
+            effects.send(self.process, Message::Own { epoch: lead.epoch, upto: end });
+        } else {
+            // The copies are what counts: a master that crashes never goes on by itself.
+            effects.record_lazily(record);
+        }
+    }
+
     /// Sends what is to leave now: the log to the copies (D-16, D-17), collections to the witnesses.
     pub(super) fn send_out(&mut self, effects: &mut Effects<Self>) {
+        self.write_down(effects);
         let Some(lead) = &mut self.lead else { return };
         let (now, end, full, epoch) = (effects.now(), self.book.end(), self.book.full(), lead.epoch);
         let keyspace = self.process.keyspace;
-        if lead.recorded < end {
-            let (at, batches) = (lead.recorded, self.book.run(lead.recorded, usize::MAX));
-            lead.recorded = end;
-            let record = Record::Appended { at, batches, full };
-            if lead.targets.is_empty() {
-                effects.record(record);
-                effects.send(self.process, Message::Own { epoch, upto: end });
-            } else {
-                // The copies are what counts: a master that crashes never goes on by itself.
-                effects.record_lazily(record);
-            }
-        }
         let parameters = self.knobs.0;
         let waited = lead.unsent > 0 && now.since(lead.unsent_since) >= parameters.sync_delay;
         let due = std::mem::take(&mut lead.due) || waited;

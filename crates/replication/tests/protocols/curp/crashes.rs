@@ -4,7 +4,7 @@
 use super::actor::{Count, Wired, process};
 use super::script::Play;
 use super::world::request;
-use isochrone_core::{NodeId, ProcessId, Span};
+use isochrone_core::{NodeId, Process as _, ProcessId, Span};
 use isochrone_replication::curp::primary::{MANAGER, Message as Spoken, WITNESS};
 use isochrone_replication::message::Message;
 use isochrone_replication::{CLIENT, REPLICA};
@@ -330,5 +330,53 @@ fn a_command_is_replayed_although_a_read_of_its_name_is_in_the_log() {
         play.until("another master", |play| play.registry.next.is_none());
         play.pass(Span::from_millis(60));
         assert_eq!(play.servers[1].process.machine().0.get(&7), Some(&1), "{form:?}");
+    }
+}
+
+/// A new master has taken in what is replayed, and is overtaken by its own next recovery before the turn ends: what came
+/// into its log in that turn must not count as written down (five regions, seed 65,544).
+#[test]
+fn what_came_into_the_log_in_the_turn_of_another_recovery_is_written_down_with_it() {
+    for form in [Usual, Unified] {
+        let plan = vec![Count::add(1)];
+        let mut play = Play::new(3, 1, vec![plan], None, |parameters, _| {
+            parameters.sync_delay = Span::from_millis(20);
+            (parameters.lease, parameters.unified) = (false, form == Unified);
+        });
+        play.until("an answer", Play::is_done);
+        assert_eq!(play.fast, 1, "only the witness has it");
+        play.lose([0], [0]);
+        play.lead(1, [2]);
+        // What has it replay, held back until the managers think again.
+        let replays = |(_, to, message): &(ProcessId, ProcessId, Wired)| {
+            let Message::Order { message, .. } = message else { return false };
+            *to == process(1, REPLICA)
+                && match message {
+                    Spoken::Contents { .. } => true,
+                    Spoken::Ping { registry, .. } => form == Unified && registry.next.is_some(),
+                    _ => false,
+                }
+        };
+        play.until("what is replayed", |play| play.net.iter().any(replays));
+        let at = play.net.iter().position(replays).unwrap();
+        let (first, _, contents) = play.net.remove(at);
+        play.lead(1, [2]);
+        play.ping(1);
+        let (second, _, ping) = play.net.pop().unwrap();
+        play.serve(1, |server, effects| {
+            server.receive(first, contents, effects);
+            server.receive(second, ping, effects);
+        });
+        play.plans[0] = vec![Count::add(1), Count::add(2)].into();
+        play.ends_well().unwrap();
+        let before = play.servers[1].process.machine().0.clone();
+        play.flush(1);
+        play.restart_server(1);
+        let (_, end) = play.servers[1].process.order().extent();
+        assert_eq!(end, play.servers[2].process.order().extent().1, "{form:?}: its log is that of its copy");
+        play.lead(2, [1]);
+        play.plans[0] = vec![Count::add(2)].into();
+        play.ends_well().unwrap();
+        assert_eq!(before.get(&1), Some(&2), "{form:?}");
     }
 }
