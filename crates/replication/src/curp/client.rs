@@ -11,7 +11,7 @@ use super::decision::{Attempt, Decision};
 use super::nearby::Nearby;
 use super::paths::Paths;
 use super::program::Program;
-use super::{Bug, Distant, FastPath, Heard, Kept, Recording, Records, Verdicts, View, key_hashes};
+use super::{Bug, Distant, FastPath, Heard, Kept, Recording, Records, Verdicts, View, beside, key_hashes};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::Tuning as _;
@@ -277,9 +277,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let least = needed.saturating_sub(usize::from(self.planted(Bug::OneAcceptanceLess)));
         // A deployment has at most 7 replicas.
         let quorum = self.view.as_ref().map(|view| (view.witnesses.len() as u32, least as u32));
-        // From the leader's own node the way over it is one round trip too, and half the work.
-        let here = self.view.as_ref().is_some_and(|view| view.leader.node == self.me.process.node);
-        let records = !here && self.paths.records(needed, &self.fast, now);
+        let records = self.view.as_ref().is_some_and(|view| !beside(self.me.process, view.leader))
+            && self.paths.records(needed, &self.fast, now);
         let mix = self.planted(Bug::MixReigns);
         let early = self.planted(Bug::BackupBeforeWitness);
         let (mut asks, mut kept) = (Vec::new(), Vec::new());

@@ -33,6 +33,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+/// Whether a client is on its leader's node. There a safe answer is one round trip away too, as a witness is, and for half
+/// the work: it asks for that alone, and records nothing (7.2).
+pub(crate) fn beside(client: ProcessId, leader: ProcessId) -> bool {
+    client.node == leader.node
+}
+
 /// Commands that a client asks a witness to keep.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub struct Records<C> {

@@ -5,7 +5,7 @@ use super::Mutation;
 use super::lead::Phase;
 use super::message::{Message, Note};
 use super::order::Order;
-use crate::curp::key_hashes;
+use crate::curp::{beside, key_hashes};
 use crate::order::Ordered;
 use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,9 +32,8 @@ impl<V: Ordered> Order<V> {
         for value in values.iter().filter(|value| !value.reads()) {
             let Some(id) = value.id() else { continue };
             lead.suspected.remove(&id);
-            // In the unified form it has left them when it came into their logs; from the master's own node clients
-            // record nothing.
-            if unified || id.client.process.node == self.process.node {
+            // In the unified form it has left them when it came into their logs.
+            if unified || beside(id.client.process, self.process) {
                 continue;
             }
             let hashes = key_hashes(keyspace, |see| value.visit(see)).unwrap_or_default();
