@@ -32,6 +32,14 @@ pub(crate) fn reserve<T>(array: &mut Vec<T>, more: usize) {
     }
 }
 
+/// Has room for so many in all, if the system would give that much: for a guess, which costs nothing where it is too high, as
+/// memory that is not written to is not there.
+pub(crate) fn expect<T>(array: &mut Vec<T>, all: usize) {
+    if array.try_reserve_exact(all.saturating_sub(array.len())).is_ok() {
+        ask_for_large_pages(array);
+    }
+}
+
 /// Changes nothing but speed.
 fn ask_for_large_pages<T>(array: &Vec<T>) {
     let bytes = array.capacity() * size_of::<T>();

@@ -30,6 +30,11 @@ impl Planner {
         Planner { last: memory::zeros(features as usize), versions, rows: 0 }
     }
 
+    /// Has room for this many entries in all, if there is so much: for a guess.
+    pub(crate) fn expect(&mut self, entries: usize) {
+        memory::expect(&mut self.versions, entries);
+    }
+
     /// Plans the next row: its features, each once.
     ///
     /// # Panics

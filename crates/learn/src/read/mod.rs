@@ -24,6 +24,7 @@ pub use source::Compression;
 pub use table::Columns;
 
 use crate::data::{Dataset, Values};
+use crate::memory;
 use crate::plan::Plan;
 use crate::plan::loading::Planner;
 use source::Lines;
@@ -124,6 +125,8 @@ enum Source {
 pub struct Reader {
     path: PathBuf,
     source: Source,
+    /// Bytes of the file; 0 where there is none, or they do not matter.
+    length: u64,
     options: Options,
     base: Option<u32>,
     width: u32,
@@ -151,7 +154,8 @@ impl Reader {
         if table::is_one(&mut file).map_err(failed)? {
             return Reader::of_table(path, file, options);
         }
-        Reader::of(path, wrap(file), options)
+        let length = file.metadata().map_or(0, |about| about.len());
+        Ok(Reader { length, ..Reader::of(path, wrap(file), options)? })
     }
 
     /// The same of any stream of bytes; `path` stands for it in errors.
@@ -185,7 +189,7 @@ impl Reader {
             Format::Svmlight => options.width.unwrap_or(0),
         };
         let path = path.to_owned();
-        Reader { path, source, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
+        Reader { path, source, length: 0, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
     }
 
     /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
@@ -200,7 +204,8 @@ impl Reader {
 
     /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
     pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
-        let mut stored = Parsed::new(self.options.double);
+        let (mut stored, times) = self.first()?;
+        stored.expect(times);
         self.pour(|parsed| stored.append(parsed))?;
         self.whole(stored)
     }
@@ -208,8 +213,11 @@ impl Reader {
     /// All samples that are left, and their plan, made while they are read: for tasks under
     /// [`Rule::Features`](crate::Rule::Features). Specification: 3.2.
     pub fn all_planned(&mut self) -> Result<(Dataset<'static>, Plan), ReadError> {
-        let mut stored = Parsed::new(self.options.double);
+        let (mut stored, times) = self.first()?;
+        stored.expect(times);
         let mut planner = Planner::new();
+        planner.expect(in_all(stored.features.len(), times));
+        planner.rows_of(&stored.offsets, &stored.features);
         self.pour(|parsed| {
             stored.append(parsed);
             planner.rows_of(&parsed.offsets, &parsed.features);
@@ -218,6 +226,18 @@ impl Reader {
         let plan = planner.finish(&data);
         let plan = plan.unwrap_or_else(|mismatch| unreachable!("each row was planned: {mismatch}"));
         Ok((data, plan))
+    }
+
+    /// The first rows, and how many times as many there are in all, as far as it can be told.
+    fn first(&mut self) -> Result<(Parsed, f64), ReadError> {
+        let mut first = Parsed::new(self.options.double);
+        self.parse(&mut first, CHUNK)?;
+        let times = match &self.source {
+            Source::Lines(lines) => lines.times(self.length),
+            #[cfg(feature = "parquet")]
+            Source::Table(table) => table.times(),
+        };
+        Ok((first, times))
     }
 
     fn whole(&self, stored: Parsed) -> Result<Dataset<'static>, ReadError> {
@@ -372,6 +392,11 @@ pub fn read(path: &Path, options: Options) -> Result<Dataset<'static>, ReadError
     Reader::open(path, options)?.all()
 }
 
+/// So many times as much, and a little more.
+fn in_all(count: usize, times: f64) -> usize {
+    (count as f64 * times * 1.02) as usize
+}
+
 /// Samples as they are parsed. Whole rows only, but for the one under way.
 #[derive(Debug)]
 struct Parsed {
@@ -426,6 +451,16 @@ impl Parsed {
             values.extend_from_slice(more);
         }
         self.labels.extend_from_slice(&other.labels);
+    }
+
+    /// Has room for so many times as much as it has, and a little more, since growing would copy all of it.
+    fn expect(&mut self, times: f64) {
+        let Parsed { offsets, features, single, double, labels } = self;
+        memory::expect(features, in_all(features.len(), times));
+        memory::expect(single, in_all(single.len(), times));
+        double.iter_mut().for_each(|values| memory::expect(values, in_all(values.len(), times)));
+        memory::expect(offsets, in_all(offsets.len(), times));
+        memory::expect(labels, in_all(labels.len(), times));
     }
 
     /// Where the row under way begins.

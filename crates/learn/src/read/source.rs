@@ -88,6 +88,9 @@ pub(super) struct Lines {
     until: usize,
     ended: bool,
     line: u64,
+    /// Bytes of all lines handed out.
+    handed: u64,
+    plain: bool,
 }
 
 impl std::fmt::Debug for Lines {
@@ -121,6 +124,7 @@ impl Lines {
             _ => {}
         }
         let compression = Compression::of_content(&start);
+        let plain = compression == Compression::Plain;
         let whole = io::BufReader::with_capacity(BLOCK, io::Cursor::new(start).chain(source));
         let source: Box<dyn Read + Send> = match compression {
             Compression::Plain => Box::new(whole),
@@ -128,7 +132,16 @@ impl Lines {
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
             Compression::Zstd => Box::new(Frames { next: Some(whole), frame: None }),
         };
-        Ok(Lines { source, buffer: vec![0; 2 * BLOCK], from: 0, until: 0, ended: false, line: 0 })
+        Ok(Lines {
+            source,
+            buffer: vec![0; 2 * BLOCK],
+            from: 0,
+            until: 0,
+            ended: false,
+            line: 0,
+            handed: 0,
+            plain,
+        })
     }
 
     /// The next line and its number, counted from 1.
@@ -139,6 +152,7 @@ impl Lines {
             if let Some(length) = memchr::memchr(b'\n', rest) {
                 let start = self.from;
                 self.from += looked + length + 1;
+                self.handed += (looked + length + 1) as u64;
                 self.line += 1;
                 return Ok(Some((self.line, &self.buffer[start..start + looked + length])));
             }
@@ -153,6 +167,11 @@ impl Lines {
             }
             self.fill()?;
         }
+    }
+
+    /// How many times as long as what was handed out a file of this length is: 1 where it is compressed.
+    pub(super) fn times(&self, length: u64) -> f64 {
+        if self.plain && self.handed > 0 { (length as f64 / self.handed as f64).max(1.0) } else { 1.0 }
     }
 
     /// The last line handed out.

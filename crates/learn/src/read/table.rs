@@ -116,6 +116,12 @@ impl Table {
         Ok(Table { reader, label, indices, values, next: 0, group: None, row: 0 })
     }
 
+    /// How many times as many rows as were read the file has, as it says.
+    pub(super) fn times(&self) -> f64 {
+        let rows = self.reader.metadata().file_metadata().num_rows();
+        (rows as f64 / self.row.max(1) as f64).max(1.0)
+    }
+
     /// The next group that has rows; false behind the last.
     fn advance(&mut self) -> Result<bool, ParquetError> {
         while self.group.as_ref().is_none_or(|group| group.left == 0) {

@@ -121,6 +121,25 @@ fn a_plan_made_while_reading_is_that_of_the_data() {
     assert_eq!(plan, Plan::compact(&data));
 }
 
+/// What the first rows are like says only how much room there is to be.
+#[test]
+fn a_file_whose_rows_differ_is_read_as_its_text_is() {
+    let short = |row: usize| format!("1 {}:1\n", row % 97 + 1);
+    let long = |row: usize| {
+        let entries: String = (0..40).map(|at| format!(" {}:{row}", 1 + at * 3)).collect();
+        format!("-1{entries}\n")
+    };
+    let (few, many): (String, String) = ((0..5000).map(short).collect(), (0..5000).map(long).collect());
+    for text in [format!("{few}{many}"), format!("{many}{few}"), few, String::from("1 1:1")] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &text).unwrap();
+        let (data, plan) = Reader::open(file.path(), Options::default()).unwrap().all_planned().unwrap();
+        assert_eq!(data, reader(text, Options::default()).all().unwrap());
+        assert_eq!(plan, Plan::compact(&data));
+        assert_eq!(data, Reader::open(file.path(), Options::default()).unwrap().all().unwrap());
+    }
+}
+
 fn packed(text: &str, how: Compression) -> Vec<u8> {
     let mut packed = Vec::new();
     how.write(&mut packed, |to| to.write_all(text.as_bytes())).unwrap();
