@@ -267,7 +267,8 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
 
     let all = deployment_of(folder.path(), "all.toml", "live", &cluster.addresses, protocol);
     let stop = Arc::new(AtomicBool::new(false));
-    let load = load(all, folder.path().to_owned(), Arc::clone(&stop));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let load = load(all, folder.path().to_owned(), Arc::clone(&stop), Arc::clone(&ran));
     let writers: Vec<_> =
         (0..NODES).map(|number| writer(number, cluster.addresses[number].redis, Arc::clone(&stop))).collect();
 
@@ -282,7 +283,8 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
         .collect();
     let mut struck = 0;
     for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {
-        let enough = struck >= 2 && committed.load(Ordering::SeqCst) >= ENOUGH;
+        let loaded = ran.load(Ordering::SeqCst) > 1;
+        let enough = struck >= 2 && loaded && committed.load(Ordering::SeqCst) >= ENOUGH;
         if start.elapsed() >= Duration::from_secs(seconds) && (enough || start.elapsed() >= PATIENCE) {
             break;
         }
@@ -347,7 +349,13 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
 
 /// `isochrone bench` again and again, each run with a history of its own: a checker decides several short ones where
 /// it would give up on a long one with many unknown outcomes.
-fn load(file: PathBuf, folder: PathBuf, stop: Arc<AtomicBool>) -> JoinHandle<Vec<PathBuf>> {
+/// `ran` says how many there are.
+fn load(
+    file: PathBuf,
+    folder: PathBuf,
+    stop: Arc<AtomicBool>,
+    ran: Arc<AtomicUsize>,
+) -> JoinHandle<Vec<PathBuf>> {
     std::thread::spawn(move || {
         let mut histories = Vec::new();
         while !stop.load(Ordering::SeqCst) {
@@ -365,6 +373,7 @@ fn load(file: PathBuf, folder: PathBuf, stop: Arc<AtomicBool>) -> JoinHandle<Vec
             // A fault may take as long as the run.
             if report["operations"].as_u64().expect("a number") > 0 {
                 histories.push(history);
+                ran.store(histories.len(), Ordering::SeqCst);
             }
         }
         histories
