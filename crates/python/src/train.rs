@@ -3,7 +3,7 @@
 use crate::data::{Rows, refused};
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::tasks::{Classified, Linear, Loss, Regressed, Tallied, decisions};
-use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, train as learn};
+use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, train as learn};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -60,10 +60,11 @@ impl Settings {
             other => return Err(refused(format!("no schedule is called {other}"))),
         };
         let threads = at_least_one(self.threads);
-        // One thread keeps the planned order by itself, without a plan: alone, Hogwild gives the bits of COP, and keeps
-        // values and weights together as COP does.
+        // One thread keeps the planned order by itself, without a plan: alone, all schemes give the bits of COP. Serial
+        // execution has nothing but values in memory, Hogwild has weights beside them.
         let scheme = match self.scheme.parse::<Scheme>().map_err(refused)? {
-            Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Hogwild,
+            Scheme::Cop if threads == NonZeroUsize::MIN && self.task()?.weighted() => Scheme::Hogwild,
+            Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Serial,
             scheme => scheme,
         };
         Ok(Options {
