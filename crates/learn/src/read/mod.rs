@@ -204,8 +204,7 @@ impl Reader {
 
     /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
     pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
-        let (mut stored, times) = self.first()?;
-        stored.expect(times);
+        let mut stored = self.first()?;
         self.pour(|parsed| stored.append(parsed))?;
         self.whole(stored)
     }
@@ -213,10 +212,9 @@ impl Reader {
     /// All samples that are left, and their plan, made while they are read: for tasks under
     /// [`Rule::Features`](crate::Rule::Features). Specification: 3.2.
     pub fn all_planned(&mut self) -> Result<(Dataset<'static>, Plan), ReadError> {
-        let (mut stored, times) = self.first()?;
-        stored.expect(times);
+        let mut stored = self.first()?;
         let mut planner = Planner::new();
-        planner.expect(in_all(stored.features.len(), times));
+        planner.expect(stored.features.capacity());
         planner.rows_of(&stored.offsets, &stored.features);
         self.pour(|parsed| {
             stored.append(parsed);
@@ -228,8 +226,8 @@ impl Reader {
         Ok((data, plan))
     }
 
-    /// The first rows, and how many times as many there are in all, as far as it can be told.
-    fn first(&mut self) -> Result<(Parsed, f64), ReadError> {
+    /// The first rows, with room for all, as far as it can be told how many there are.
+    fn first(&mut self) -> Result<Parsed, ReadError> {
         let mut first = Parsed::new(self.options.double);
         self.parse(&mut first, CHUNK)?;
         let times = match &self.source {
@@ -237,7 +235,8 @@ impl Reader {
             #[cfg(feature = "parquet")]
             Source::Table(table) => table.times(),
         };
-        Ok((first, times))
+        first.expect(times);
+        Ok(first)
     }
 
     fn whole(&self, stored: Parsed) -> Result<Dataset<'static>, ReadError> {
@@ -392,11 +391,6 @@ pub fn read(path: &Path, options: Options) -> Result<Dataset<'static>, ReadError
     Reader::open(path, options)?.all()
 }
 
-/// So many times as much, and a little more.
-fn in_all(count: usize, times: f64) -> usize {
-    (count as f64 * times * 1.02) as usize
-}
-
 /// Samples as they are parsed. Whole rows only, but for the one under way.
 #[derive(Debug)]
 struct Parsed {
@@ -456,11 +450,12 @@ impl Parsed {
     /// Has room for so many times as much as it has, and a little more, since growing would copy all of it.
     fn expect(&mut self, times: f64) {
         let Parsed { offsets, features, single, double, labels } = self;
-        memory::expect(features, in_all(features.len(), times));
-        memory::expect(single, in_all(single.len(), times));
-        double.iter_mut().for_each(|values| memory::expect(values, in_all(values.len(), times)));
-        memory::expect(offsets, in_all(offsets.len(), times));
-        memory::expect(labels, in_all(labels.len(), times));
+        let in_all = |count: usize| (count as f64 * times * 1.02) as usize;
+        memory::expect(features, in_all(features.len()));
+        memory::expect(single, in_all(single.len()));
+        double.iter_mut().for_each(|values| memory::expect(values, in_all(values.len())));
+        memory::expect(offsets, in_all(offsets.len()));
+        memory::expect(labels, in_all(labels.len()));
     }
 
     /// Where the row under way begins.

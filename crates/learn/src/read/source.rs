@@ -88,7 +88,7 @@ pub(super) struct Lines {
     until: usize,
     ended: bool,
     line: u64,
-    /// Bytes of all lines handed out.
+    /// Bytes of the lines handed out, with their ends.
     handed: u64,
     plain: bool,
 }
