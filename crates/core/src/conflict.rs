@@ -3,7 +3,6 @@
 use crate::command::{Access, Touch};
 use crate::{Conflict, Few, KeyspaceId, Table, key_hash};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What a command, or a batch of them, touches: each key once, by its hash, and the strongest access to it.
 ///
@@ -89,9 +88,9 @@ impl TouchSet {
         });
     }
 
-    /// What `visit` names.
-    pub fn of(visit: impl FnOnce(&mut dyn FnMut(Touch<'_>))) -> TouchSet {
-        let mut touches = TouchSet::default();
+    /// What `visit` names: about so many touches.
+    pub fn of(expected: usize, visit: impl FnOnce(&mut dyn FnMut(Touch<'_>))) -> TouchSet {
+        let mut touches = TouchSet { keys: Vec::with_capacity(expected), all: Touched::default() };
         visit(&mut |touch| touches.touch(touch));
         touches.seal();
         touches
@@ -165,13 +164,11 @@ impl TouchSet {
 }
 
 /// What an index holds for each command: its name, or as much of it as is needed.
-pub trait Entry: Copy + Ord {
-    /// Whether this entry, newly added with at least as strong an access, makes `older` needless; and whether
-    /// taking this one out takes out `older`. For plain names that is equality; for places in a log, "not
-    /// below"; for instances of several logs, "of the same log, and not below".
-    fn covers(&self, older: &Self) -> bool {
-        self == older
-    }
+pub trait Entry: Copy {
+    /// Whether this entry, newly added with at least as strong an access, makes `older` needless. For plain
+    /// names that is equality; for places in a log, "not below"; for instances of several logs, "of the same
+    /// log, and not below".
+    fn covers(&self, older: &Self) -> bool;
 
     /// This entry when it stands for `other`, which it covers, as well.
     #[must_use]
@@ -180,18 +177,13 @@ pub trait Entry: Copy + Ord {
     }
 }
 
-/// Who has touched one key, or anything at all.
+/// Who has touched one key, or anything at all, and whether by writing.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
-pub struct Last<I> {
-    /// Those who read it.
-    pub reads: Few<I>,
-    /// Those who wrote it, reading or not.
-    pub writes: Few<I>,
-}
+struct Last<I>(Few<(I, bool)>);
 
 impl<I> Default for Last<I> {
     fn default() -> Last<I> {
-        Last { reads: Few::default(), writes: Few::default() }
+        Last(Few::default())
     }
 }
 
@@ -200,48 +192,36 @@ impl<I: Entry> Last<I> {
         if !touched.any() {
             return;
         }
+        let writes = touched.writes;
         // Whoever conflicts with a reader conflicts with a writer, never the other way round.
-        let strong = if touched.writes { None } else { Some(&mut self.reads) };
-        let holders = strong.into_iter().chain([&mut self.writes]);
-        for held in holders.flat_map(Few::as_mut_slice) {
-            if held.covers(&i) {
+        for (held, wrote) in self.0.as_mut_slice() {
+            if (*wrote || !writes) && held.covers(&i) {
                 *held = held.join(i);
                 return;
             }
         }
-        let mut replace = |held: &mut Few<I>| {
-            held.retain(|older| {
-                let covered = i.covers(older);
-                if covered {
-                    i = i.join(*older);
-                }
-                !covered
-            });
+        let mut covered = |(older, wrote): &(I, bool)| {
+            let covers = (writes || !wrote) && i.covers(older);
+            if covers {
+                i = i.join(*older);
+            }
+            covers
         };
-        replace(&mut self.reads);
-        if touched.writes {
-            replace(&mut self.writes);
-            self.writes.push(i);
-        } else {
-            self.reads.push(i);
+        match self.0.as_mut_slice() {
+            // Mostly there is one, and it is replaced.
+            [one] if covered(one) => *one = (i, writes),
+            _ => {
+                self.0.retain(|older| !covered(older));
+                self.0.push((i, writes));
+            }
         }
     }
 
-    fn remove(&mut self, i: I) {
-        self.reads.retain(|held| !i.covers(held));
-        self.writes.retain(|held| !i.covers(held));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.writes.is_empty()
-    }
-
-    fn against(&self, touched: Touched, out: &mut impl FnMut(I, Conflict)) {
-        if touched.writes {
-            self.reads.as_slice().iter().for_each(|i| out(*i, Conflict::ReadWrite));
-            self.writes.as_slice().iter().for_each(|i| out(*i, Conflict::WriteWrite));
-        } else if touched.reads {
-            self.writes.as_slice().iter().for_each(|i| out(*i, Conflict::WriteRead));
+    fn against(&self, touched: Touched, out: &mut impl FnMut(I)) {
+        for (i, wrote) in self.0.as_slice() {
+            if touched.writes || touched.reads && *wrote {
+                out(*i);
+            }
         }
     }
 }
@@ -249,6 +229,9 @@ impl<I: Entry> Last<I> {
 /// From keys to those who touched them. How much it remembers is up to [`Entry::covers`]: every command by
 /// name, or of each log the newest only. What is added costs a look-up a key; what touches everything is kept
 /// once, and a summary of all keys answers a question about everything.
+///
+/// Nobody is taken out: that would be one more look-up a key, in memory that nothing else needs by then. Whoever
+/// has no use for most of it any more [clears](ConflictIndex::clear) it and adds the rest again.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct ConflictIndex<I> {
     keys: Table<u64, Last<I>>,
@@ -270,78 +253,26 @@ impl<I: Entry> ConflictIndex<I> {
         for (key, touched) in &touches.keys {
             self.keys.or_insert_with(*key, Last::default).add(i, *touched);
         }
-        if touches.all.any() {
-            self.all.add(i, touches.all);
-        }
-        if !touches.is_empty() {
-            self.any.add(i, touches.sum());
-        }
+        self.all.add(i, touches.all);
+        self.any.add(i, touches.sum());
     }
 
-    /// Forgets `i`, and all that it covers, where it touched this.
-    pub fn remove(&mut self, i: I, touches: &TouchSet) {
-        for (key, _) in &touches.keys {
-            self.keys.retain_one(*key, |last| {
-                last.remove(i);
-                !last.is_empty()
-            });
-        }
-        self.all.remove(i);
-        self.any.remove(i);
+    /// Forgets everyone.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        (self.all, self.any) = (Last::default(), Last::default());
     }
 
-    /// Names to `out` everyone that does not commute with this, and why; one who does not for several keys
-    /// may be named several times.
-    pub fn visit(&self, touches: &TouchSet, mut out: impl FnMut(I, Conflict)) {
+    /// Names to `out` everyone that does not commute with this; one who does not for several keys may be named
+    /// several times.
+    pub fn visit(&self, touches: &TouchSet, mut out: impl FnMut(I)) {
         for (key, touched) in &touches.keys {
             if let Some(last) = self.keys.get(key) {
                 last.against(*touched, &mut out);
             }
         }
-        if touches.all.any() {
-            self.any.against(touches.all, &mut out);
-        }
+        self.any.against(touches.all, &mut out);
         self.all.against(touches.sum(), &mut out);
-    }
-
-    /// Everyone that does not commute with this, ascending, each once, with the strongest reason.
-    pub fn against(&self, touches: &TouchSet) -> impl Iterator<Item = (I, Conflict)> + use<I> {
-        let mut found = BTreeMap::new();
-        self.visit(touches, |i, conflict| {
-            let known = found.entry(i).or_insert(None);
-            *known = strongest(*known, Some(conflict));
-        });
-        found.into_iter().filter_map(|(i, conflict)| Some((i, conflict?)))
-    }
-
-    /// Who has touched this key; those who touched every key are in [`ConflictIndex::all`].
-    pub fn last(&self, key: &[u8]) -> Option<&Last<I>> {
-        self.keys.get(&key_hash(KeyspaceId(0), key))
-    }
-
-    /// Who has touched every key.
-    pub fn all(&self) -> &Last<I> {
-        &self.all
-    }
-
-    /// How many keys have been touched by anyone that is remembered.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Whether nobody is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.any.is_empty()
-    }
-}
-
-impl Entry for u32 {}
-impl Entry for crate::CommandId {}
-
-/// Of places in one log the newest is remembered.
-impl Entry for crate::Slot {
-    fn covers(&self, older: &Self) -> bool {
-        self >= older
     }
 }
 
@@ -371,7 +302,29 @@ mod tests {
     }
 
     fn touches(operation: &Operation) -> TouchSet {
-        TouchSet::of(|visit| operation.visit(visit))
+        TouchSet::of(1, |visit| operation.visit(visit))
+    }
+
+    /// A command by its name.
+    impl Entry for u32 {
+        fn covers(&self, older: &Self) -> bool {
+            self == older
+        }
+    }
+
+    /// Of places in one log the newest is remembered.
+    impl Entry for Slot {
+        fn covers(&self, older: &Self) -> bool {
+            self >= older
+        }
+    }
+
+    fn against<I: Entry + Ord>(index: &ConflictIndex<I>, touches: &TouchSet) -> Vec<I> {
+        let mut found = Vec::new();
+        index.visit(touches, |i| found.push(i));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     #[test]
@@ -381,18 +334,14 @@ mod tests {
         index.add(Slot(1), &write);
         index.add(Slot(2), &read);
         index.add(Slot(3), &read);
-        assert_eq!(index.against(&read).collect::<Vec<_>>(), [(Slot(1), Conflict::WriteRead)]);
-        assert_eq!(
-            index.against(&write).collect::<Vec<_>>(),
-            [(Slot(1), Conflict::WriteWrite), (Slot(3), Conflict::ReadWrite)]
-        );
+        assert_eq!(against(&index, &read), [Slot(1)]);
+        assert_eq!(against(&index, &write), [Slot(1), Slot(3)]);
         index.add(Slot(4), &write);
-        let last = index.last(b"k1").unwrap();
-        assert_eq!((last.reads.as_slice(), last.writes.as_slice()), (&[][..], &[Slot(4)][..]));
+        assert_eq!((against(&index, &read), against(&index, &write)), (vec![Slot(4)], vec![Slot(4)]));
         index.add(Slot(2), &write);
-        assert_eq!(index.last(b"k1").unwrap().writes.as_slice(), [Slot(4)], "late ones change nothing");
-        index.remove(Slot(4), &write);
-        assert!(index.is_empty());
+        assert_eq!(against(&index, &write), [Slot(4)], "late ones change nothing");
+        index.clear();
+        assert_eq!(against(&index, &write), []);
     }
 
     proptest! {
@@ -400,16 +349,17 @@ mod tests {
         #[test]
         fn it_finds_exactly_those_that_do_not_commute(
             kinds in proptest::collection::vec((0u8..6, 0u8..4, 0u8..4), 1..20),
-            gone in proptest::collection::vec(0usize..20, 0..5),
+            gone in 0usize..20,
         ) {
             let operations: Vec<_> = kinds.iter().map(|(kind, a, b)| operation(*kind, *a, *b)).collect();
             let mut index = ConflictIndex::default();
             for (number, operation) in operations.iter().enumerate() {
+                if number == gone {
+                    index.clear();
+                }
                 index.add(number as u32, &touches(operation));
             }
-            for number in gone.iter().filter(|number| **number < operations.len()) {
-                index.remove(*number as u32, &touches(&operations[*number]));
-            }
+            let gone = if gone < operations.len() { gone } else { 0 };
             for later in &operations {
                 for earlier in &operations {
                     prop_assert_eq!(touches(earlier).conflict(&touches(later)), conflict(earlier, later));
@@ -421,13 +371,11 @@ mod tests {
                         prop_assert!(one || left.conflict(&third).is_none());
                     }
                 }
-                let expected: Vec<_> = (0..operations.len())
-                    .filter(|number| !gone.contains(number))
+                let expected: Vec<_> = (gone..operations.len())
                     .filter(|number| conflict(&operations[*number], later).is_some())
                     .map(|number| number as u32)
                     .collect();
-                let found: Vec<_> = index.against(&touches(later)).map(|(number, _)| number).collect();
-                prop_assert_eq!(found, expected);
+                prop_assert_eq!(against(&index, &touches(later)), expected);
             }
         }
     }

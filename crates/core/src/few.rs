@@ -11,7 +11,8 @@ pub struct Few<T>(Held<T>);
 enum Held<T> {
     None,
     One(T),
-    Many(Vec<T>),
+    // Two words, so that a list takes no more room than its one member.
+    Many(Box<[T]>),
 }
 
 impl<T> Default for Few<T> {
@@ -43,11 +44,8 @@ impl<T> Few<T> {
     pub fn push(&mut self, t: T) {
         self.0 = match std::mem::replace(&mut self.0, Held::None) {
             Held::None => Held::One(t),
-            Held::One(one) => Held::Many(vec![one, t]),
-            Held::Many(mut many) => {
-                many.push(t);
-                Held::Many(many)
-            }
+            Held::One(one) => Held::Many(Box::new([one, t])),
+            Held::Many(many) => Held::Many(many.into_iter().chain([t]).collect()),
         };
     }
 
@@ -60,7 +58,11 @@ impl<T> Few<T> {
                     self.0 = Held::None;
                 }
             }
-            Held::Many(many) => many.retain(keep),
+            Held::Many(many) => {
+                let mut kept = std::mem::take(many).into_vec();
+                kept.retain(keep);
+                *many = kept.into_boxed_slice();
+            }
         }
     }
 

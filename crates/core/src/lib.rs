@@ -47,7 +47,7 @@ pub use ballot::{Admit, Ballot, Promise};
 pub use blob::Blob;
 pub use clock_floor::ClockFloor;
 pub use command::{Command, Conflict, Operation, Response};
-pub use conflict::{ConflictIndex, Entry, Last, TouchSet};
+pub use conflict::{ConflictIndex, Entry, TouchSet};
 pub use delay::{DelayEstimate, SignedSpan};
 pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Haste, Lane, Loan, Outbox, Wrap};

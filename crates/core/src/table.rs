@@ -1,7 +1,6 @@
 //! A hash map that never shows its order.
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
-use std::collections::hash_map;
 use std::hash::{Hash, Hasher};
 
 /// A map for look-ups alone: it cannot be iterated, so that nothing can depend on where its hashes put things.
@@ -49,13 +48,9 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.remove(key)
     }
 
-    /// Changes the value of a key, if there is one, and removes it unless `keep` says otherwise.
-    pub fn retain_one(&mut self, key: K, keep: impl FnOnce(&mut V) -> bool) {
-        if let hash_map::Entry::Occupied(mut held) = self.0.entry(key)
-            && !keep(held.get_mut())
-        {
-            held.remove();
-        }
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 
     /// How many there are.
@@ -109,9 +104,11 @@ mod tests {
             down.insert(key, key * 7);
         }
         assert_ne!(hash(&up), hash(&down));
-        (1_000..2_000).for_each(|key| down.retain_one(key, |_| false));
+        (1_000..2_000).for_each(|key| assert_eq!(down.remove(&key), Some(key * 7)));
         assert_eq!((up.len(), &up, hash(&up)), (1_000, &down, hash(&down)));
         down.insert(3, 4);
         assert_ne!((&up, hash(&up)), (&down, hash(&down)));
+        down.clear();
+        assert_eq!((down.is_empty(), hash(&down)), (true, hash(&Table::default())));
     }
 }

@@ -1,7 +1,7 @@
 //! The order of execution: what is committed, with what it depends on, dependencies first.
 
 use super::super::Mutation;
-use super::super::message::{Attributes, InstanceId, Phase};
+use super::super::message::{Attributes, InstanceId, Phase, Touching};
 use super::instances::Executed;
 use super::recovery::Drive;
 use super::{Instance, Order};
@@ -275,6 +275,17 @@ impl<V: Ordered> Order<V> {
         }
         // In a build for speed the oldest stand for all.
         let most = if cfg!(debug_assertions) { usize::MAX } else { 8 };
+        for (seat, space) in self.spaces.iter().enumerate() {
+            // The first of each that is held was in it the longest.
+            for (number, held) in space.from(space.base()).take(2) {
+                let Some(touches) = &held.touches else { continue };
+                let mut found = touches.conflict(touches).is_none();
+                self.index.visit(touches, |Touching { id, .. }| {
+                    found |= id.leader() == seat && id.number >= number;
+                });
+                assert!(found, "{} is held and not in the conflict index", InstanceId::at(seat, number));
+            }
+        }
         for (id, Drive { ballot, .. }) in self.drives.iter().take(most) {
             let promised =
                 self.instance(*id).map(|instance: &Instance<V>| (instance.promised, instance.phase));

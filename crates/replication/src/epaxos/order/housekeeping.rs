@@ -1,10 +1,10 @@
 //! What a replica does when nothing happens: it says that it lives, asks for what is late, finishes what
 //! others have left, and forgets what all have executed.
 
-use super::super::message::{InstanceId, Message, Record, SEATS, Timer, Touching};
+use super::super::message::{InstanceId, Message, Record, SEATS, Timer};
 use super::instances::ids;
 use super::recovery::{Drive, Stage};
-use super::{Order, replica};
+use super::{Order, SWEEP, replica};
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Effects, Instant, ReplicaSet};
 use std::collections::BTreeMap;
@@ -269,16 +269,32 @@ impl<V: Ordered> Order<V> {
                 self.forget(seat, upto / FORGET * FORGET);
             }
         }
+        if self.stale > self.stale_max {
+            self.sweep();
+        }
+    }
+
+    /// Leaves in the conflict index what is still held, and nothing else. What is trimmed does no harm there: it
+    /// is settled, so every command follows it anyhow, or gone, which is the same.
+    fn sweep(&mut self) {
+        self.index.clear();
+        let mut held = 0;
+        for seat in 0..self.count() {
+            for id in ids(seat, self.spaces[seat].base(), self.spaces[seat].end()) {
+                self.index_instance(id);
+                let touches = self.instance(id).and_then(|instance| instance.touches.as_ref());
+                held += touches.map_or(0, |touches| touches.keys());
+            }
+        }
+        // So that a key costs half an addition more at most, and what is held a third of the index at least.
+        (self.stale, self.stale_max) = (0, 2 * held + SWEEP);
     }
 
     /// Forgets the instances of a seat up to this number, all executed here.
     pub(super) fn forget(&mut self, seat: usize, upto: u64) {
         for id in ids(seat, self.spaces[seat].base(), upto) {
             let Some(instance) = self.instance(id) else { continue };
-            if let Some(touches) = instance.touches.clone() {
-                let seq = instance.attributes.seq;
-                self.index.remove(Touching { id, seq }, &touches);
-            }
+            self.stale += instance.touches.as_ref().map_or(0, |touches| touches.keys());
             self.pending.remove(&id);
             self.drives.remove(&id);
             self.waiting.remove(&id);

@@ -29,6 +29,8 @@ const NO_SEAT: usize = usize::MAX;
 /// Instances beyond the executed ones of a seat that are held at most: what is further away has to wait until
 /// this replica has caught up.
 const REACH: u64 = 65_536;
+/// Keys of trimmed instances that may lie in the conflict index beside twice what is held.
+const SWEEP: usize = 256;
 
 /// An instance that is known to exist and not known to be committed.
 #[derive(Clone, Hash, Debug)]
@@ -50,7 +52,11 @@ pub struct Order<V: Ordered> {
     parameters: Parameters,
 
     spaces: Vec<Space<V>>,
+    /// Who touched what; also what was trimmed since it was last swept.
     index: ConflictIndex<Touching>,
+    /// Keys in it of instances that are trimmed, at most, and how many are too many.
+    stale: usize,
+    stale_max: usize,
     graph: Graph<InstanceId>,
     /// Committed instances that wait to know what another one holds, by that one.
     unlinked: BTreeMap<InstanceId, Vec<InstanceId>>,
@@ -112,6 +118,11 @@ pub struct Order<V: Ordered> {
 fn replica(seat: usize) -> ReplicaId {
     // Seats are below `SEATS`.
     ReplicaId(seat as u8)
+}
+
+/// What a batch touches. Mostly each command touches one key.
+fn touches_of<V: Ordered>(batch: &[V]) -> TouchSet {
+    TouchSet::of(batch.len(), |visit| batch.iter().for_each(|value| value.visit(visit)))
 }
 
 impl<V: Ordered> Order<V> {
@@ -189,8 +200,7 @@ impl<V: Ordered> Order<V> {
     fn learn_batch(&mut self, id: InstanceId, batch: &Arc<[V]>) {
         let Some(instance) = self.open_instance(id) else { return };
         if instance.touches.is_none() {
-            let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
-            instance.touches = Some(Arc::new(touches));
+            instance.touches = Some(Arc::new(touches_of(batch)));
         }
         if instance.batch.is_none() {
             instance.batch = Some(batch.clone());
@@ -311,6 +321,8 @@ impl<V: Ordered> Process for Order<V> {
             parameters: setup.parameters,
             spaces: (0..count).map(|_| Space::new()).collect(),
             index: ConflictIndex::default(),
+            stale: 0,
+            stale_max: SWEEP,
             graph: Graph::default(),
             unlinked: BTreeMap::new(),
             parked: BTreeMap::new(),

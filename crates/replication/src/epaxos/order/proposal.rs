@@ -3,7 +3,7 @@
 use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Role, SEATS, Touching};
 use super::super::{Mutation, Parameters};
 use super::recovery::{Drive, Stage};
-use super::{Order, REACH, replica};
+use super::{Order, REACH, replica, touches_of};
 use crate::order::Ordered;
 use crate::request::Refusal;
 use isochrone_core::{Ballot, Effects, Instant, ReplicaSet, TouchSet};
@@ -100,7 +100,7 @@ impl<V: Ordered> Order<V> {
     /// What is known here to interfere with this, and what every command must follow: all that is gone.
     pub(super) fn interference(&self, touches: &TouchSet, own: InstanceId, leads: bool) -> Attributes {
         let mut found = Attributes::default();
-        self.index.visit(touches, |Touching { id, seq }, _| {
+        self.index.visit(touches, |Touching { id, seq }| {
             if id == own {
                 return;
             }
@@ -139,7 +139,7 @@ impl<V: Ordered> Order<V> {
         let (id, now) = (InstanceId::at(self.me, self.next), effects.now());
         let behind = self.reserve(id.number, effects);
         self.next += 1;
-        let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+        let touches = touches_of(&batch);
         let attributes = self.interference(&touches, id, true);
         self.hear_of(self.me, id.number);
         self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
@@ -238,7 +238,7 @@ impl<V: Ordered> Order<V> {
             return effects.send_ahead(self.process_of(from), Message::Rejected { id, promised });
         }
         if instance.phase == Phase::Initial {
-            let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
+            let touches = touches_of(&batch);
             let mut attributes = proposed;
             attributes.merge(&self.interference(&touches, id, false));
             let due = effects.now() + self.parameters.resend;

@@ -2,9 +2,9 @@
 
 use super::super::Mutation;
 use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Report};
-use super::{Order, replica};
+use super::{Order, replica, touches_of};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Effects, ReplicaSet, TouchSet};
+use isochrone_core::{Ballot, Effects, ReplicaSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -227,8 +227,7 @@ impl<V: Ordered> Order<V> {
                 held.iter().for_each(|(_, report)| union.merge(&report.attributes));
                 // Phase 1 again, without the fast path.
                 if let Some(Content::Batch(batch)) = &first.content {
-                    let touches = TouchSet::of(|visit| batch.iter().for_each(|value| value.visit(visit)));
-                    union.merge(&self.interference(&touches, id, false));
+                    union.merge(&self.interference(&touches_of(batch), id, false));
                 }
                 union
             }
