@@ -15,6 +15,7 @@ mod election;
 pub mod epaxos;
 mod family;
 pub mod fastpaxos;
+mod keep;
 mod knobs;
 pub mod mencius;
 pub mod message;

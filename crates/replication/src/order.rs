@@ -253,6 +253,11 @@ pub trait Order:
     /// something that the other lacks, it is not ahead. Own votes and promises stay. Ends [`Order::behind`].
     fn install(&mut self, position: &Self::Position) -> bool;
 
+    /// Whether a peer takes in this replica's state, or has lately: what is delivered from now on is kept for it
+    /// beyond the usual bounds, up to 256 MiB. Else under load what follows a large state would be gone before
+    /// the state has come, and the peer would begin again, for ever.
+    fn hold(&mut self, held: bool);
+
     /// The state did not come: forget [`Order::behind`], and ask again when it is found out again.
     fn give_up(&mut self);
 

@@ -22,6 +22,7 @@ use super::coordinator::Reign;
 use super::election::Campaign;
 use super::message::{Name, Record, Values, Vote};
 use super::{Learners, Mutation, Parameters};
+use crate::keep::Keep;
 use crate::order::{Member, Ordered};
 use isochrone_core::{
     Ballot, CommandId, Effects, Instant, ProcessId, Promise, Quorums, ReplicaId, Slot, SlotLog, Span, Tally,
@@ -122,6 +123,8 @@ pub struct Order<V: Ordered> {
     /// The sizes of delivered indices that are kept for others, bytes.
     pub(super) kept: VecDeque<u32>,
     pub(super) kept_bytes: usize,
+    /// See [`Order::hold`](crate::order::Order::hold).
+    pub(super) serving: bool,
     /// Decided in this turn, to be recorded.
     pub(super) fresh: Vec<(Slot, Option<Values<V>>)>,
 
@@ -295,7 +298,8 @@ impl<V: Ordered> Order<V> {
         self.kept.push_back(size);
         self.kept_bytes += size as usize;
         let mut base = self.cells.base();
-        while self.kept.len() > self.parameters.keep_slots || self.kept_bytes > self.parameters.keep_bytes {
+        let keep = Keep::new(self.parameters.keep_slots, self.parameters.keep_bytes, self.serving);
+        while keep.exceeded(self.kept.len(), self.kept_bytes) {
             let Some(size) = self.kept.pop_front() else { break };
             self.kept_bytes -= size as usize;
             base = base.next();

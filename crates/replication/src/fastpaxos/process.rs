@@ -43,6 +43,7 @@ impl<V: Ordered> Process for Order<V> {
             delivered: Slot::ZERO,
             kept: VecDeque::new(),
             kept_bytes: 0,
+            serving: false,
             fresh: Vec::new(),
             pending: BTreeMap::new(),
             pending_bytes: 0,
@@ -225,6 +226,10 @@ impl<V: Ordered> Orders for Order<V> {
             reign.drop_below(*position);
         }
         true
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
     }
 
     fn give_up(&mut self) {

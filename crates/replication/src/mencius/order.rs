@@ -5,6 +5,7 @@ use super::lane::{Deal, Lane};
 use super::message::{Note, Record, Turn, Value};
 use super::propose::{Flight, Queue};
 use super::revoke::Revocation;
+use crate::keep::Keep;
 use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
@@ -72,6 +73,8 @@ pub struct Order<V: Ordered> {
     /// The slots with commands that are kept for others, and their sizes.
     kept: VecDeque<(Slot, u32)>,
     kept_bytes: usize,
+    /// See [`Order::hold`](crate::order::Order::hold).
+    serving: bool,
     /// Steps beside those of the order.
     pub(super) steps: VecDeque<Step<V>>,
     /// Everything before it is recorded to be decided.
@@ -129,6 +132,7 @@ impl<V: Ordered> Order<V> {
             serial: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
+            serving: false,
             steps: VecDeque::new(),
             recorded: Slot::ZERO,
             counted: Vec::new(),
@@ -264,7 +268,8 @@ impl<V: Ordered> Order<V> {
         self.kept.push_back((slot, size));
         self.kept_bytes += size as usize;
         let mut base = self.base;
-        while self.kept.len() > self.parameters.keep_slots || self.kept_bytes > self.parameters.keep_bytes {
+        let keep = Keep::new(self.parameters.keep_slots, self.parameters.keep_bytes, self.serving);
+        while keep.exceeded(self.kept.len(), self.kept_bytes) {
             let Some((slot, size)) = self.kept.pop_front() else { break };
             self.kept_bytes -= size as usize;
             base = slot.next();
@@ -369,6 +374,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
             self.claim_from = self.claim_from.max(own);
         }
         true
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
     }
 
     fn give_up(&mut self) {

@@ -526,7 +526,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 }
             }
             Timer::Pull => self.pull(effects),
-            Timer::Offers => self.offers.clear(),
+            Timer::Offers => {
+                self.offers.clear();
+                self.order.hold(false);
+            }
             Timer::Sessions => self.sweep_sessions(effects),
             Timer::Join => self.ask_members(effects),
         }

@@ -213,6 +213,8 @@ impl Order for Script {
     fn install(&mut self, _: &u64) -> bool {
         true
     }
+    fn hold(&mut self, _held: bool) {}
+
     fn give_up(&mut self) {}
     fn change(&mut self, _: Ticket, _: Change, _: &mut Effects<Self>) {}
 }

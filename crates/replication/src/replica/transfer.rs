@@ -76,6 +76,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 view
             }
         };
+        self.order.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
         // Ahead: what was executed is decided, whatever this replica forgets.
         match self.offers.chunk(position, index) {

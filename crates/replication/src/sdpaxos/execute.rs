@@ -4,6 +4,7 @@
 use super::assignment::{Assignment, NOBODY, Rank};
 use super::message::{Message, Part, Value};
 use super::order::Order;
+use crate::keep::Keep;
 use crate::order::{Decided, Ordered, Step, digest};
 use isochrone_core::{Effects, Instant, ProcessId, ReplicaId, Slot, wire};
 use std::sync::Arc;
@@ -85,11 +86,11 @@ impl<V: Ordered> Order<V> {
         self.done.push_back((owner, value, size));
         self.done_bytes += size as usize;
         let needed = self.contact.least();
+        let (slots, bytes) = (self.parameters().keep_slots, self.parameters().keep_bytes);
+        let keep = Keep::new(slots, bytes, self.serving);
         while let Some((_, _, size)) = self.done.front() {
             let first = self.executed + 1 - self.done.len() as u64;
-            let beyond = self.done.len() > self.parameters().keep_slots
-                || self.done_bytes > self.parameters().keep_bytes;
-            if !beyond && first > needed {
+            if !keep.exceeded(self.done.len(), self.done_bytes) && first > needed {
                 break;
             }
             self.done_bytes -= *size as usize;

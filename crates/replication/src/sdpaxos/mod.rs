@@ -193,6 +193,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
         self.install_position(position)
     }
 
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
+    }
+
     fn give_up(&mut self) {
         self.behind = None;
     }

@@ -165,6 +165,8 @@ pub struct Order<V: Ordered> {
     /// Executed slots that are kept for others; the last is `executed`.
     pub(super) done: VecDeque<Done<V>>,
     pub(super) done_bytes: usize,
+    /// See [`Order::hold`](crate::order::Order::hold).
+    pub(super) serving: bool,
     pub(super) steps: VecDeque<Step<V>>,
     pub(super) behind: Option<ProcessId>,
     pub(super) dropped: bool,
@@ -485,6 +487,7 @@ impl<V: Ordered> Process for Order<V> {
             learned: VecDeque::new(),
             done: VecDeque::new(),
             done_bytes: 0,
+            serving: false,
             steps: VecDeque::new(),
             behind: None,
             dropped: false,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod behind;
 mod cluster;
 mod curp;
 mod curp_consensus;

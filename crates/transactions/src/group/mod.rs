@@ -424,7 +424,10 @@ impl<R: Rules> Process for Server<R> {
             Timer::Log(timer) => self.with_log(effects, |log, inner| log.expire(timer, inner)),
             Timer::Own(timer) => self.with_rules(effects, |rules, turn| rules.expire(timer, turn)),
             Timer::Pull => self.pull(effects),
-            Timer::Offers => self.offers.clear(),
+            Timer::Offers => {
+                self.offers.clear();
+                self.log.hold(false);
+            }
         }
     }
 

@@ -96,6 +96,7 @@ impl<R: Rules> Server<R> {
                 view
             }
         };
+        self.log.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
         // Ahead: what was applied is decided, whatever this replica forgets.
         match self.offers.chunk(position, index) {

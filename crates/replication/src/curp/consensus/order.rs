@@ -444,6 +444,10 @@ impl<V: Ordered> order::Order for Order<V> {
         installed
     }
 
+    fn hold(&mut self, held: bool) {
+        self.log.hold(held);
+    }
+
     fn give_up(&mut self) {
         order::Order::give_up(&mut self.log);
     }

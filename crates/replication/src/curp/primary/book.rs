@@ -1,6 +1,7 @@
 //! The log of one server: batches by place, of which a prefix is known to be on all backups.
 
 use super::message::Batch;
+use crate::keep::Keep;
 use isochrone_core::{Slot, SlotLog, Wire, wire};
 
 /// A batch, and how many values and bytes it has.
@@ -128,9 +129,9 @@ impl<V: Wire> Book<V> {
     }
 
     /// Forgets what was delivered, beyond so much of it.
-    pub(super) fn trim(&mut self, slots: usize, bytes: usize) {
+    pub(super) fn trim(&mut self, keep: Keep) {
         let mut base = self.pages.base();
-        while base < self.delivered && (self.delivered.since(base) > slots as u64 || self.kept > bytes) {
+        while base < self.delivered && keep.exceeded(self.delivered.since(base) as usize, self.kept) {
             let page = self.pages.get(base);
             self.kept = self.kept.saturating_sub(page.map_or(0, |page| page.bytes as usize));
             base = base.next();

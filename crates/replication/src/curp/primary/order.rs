@@ -12,6 +12,7 @@ use super::unified::Own;
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::curp::View;
+use crate::keep::Keep;
 use crate::order::{Decided, Knobs, Membership, Ordered, Reign, Setup, Step, Takes, Tentative, digest};
 use crate::request::{Change, Refusal};
 use crate::{REPLICA, order};
@@ -45,6 +46,8 @@ pub struct Order<V: Wire> {
     pub(super) granted: Instant,
     /// Who has what is lacked here and gone there.
     pub(super) behind: Option<ProcessId>,
+    /// See [`Order::hold`](order::Order::hold).
+    pub(super) serving: bool,
     /// What it does as a master, or on its way there.
     pub(super) lead: Option<Box<Lead<V>>>,
     /// Taken in and not in the log yet.
@@ -284,8 +287,8 @@ impl<V: Ordered> order::Order for Order<V> {
         let Some((slot, values)) = self.book.deliver() else {
             return self.near.next().map(Step::Near);
         };
-        let (keep_slots, keep_bytes) = (self.parameters().keep_slots, self.parameters().keep_bytes);
-        self.book.trim(keep_slots, keep_bytes);
+        let (slots, bytes) = (self.parameters().keep_slots, self.parameters().keep_bytes);
+        self.book.trim(Keep::new(slots, bytes, self.serving));
         let digest = digest(&values);
         Some(Step::Decided(Decided { position: slot.0, digest, values, answer, spans: None }))
     }
@@ -314,6 +317,10 @@ impl<V: Ordered> order::Order for Order<V> {
         }
         self.book.install(*position);
         true
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
     }
 
     fn give_up(&mut self) {
@@ -370,6 +377,7 @@ impl<V: Ordered> Process for Order<V> {
             manager: None,
             granted: Instant::ZERO,
             behind: None,
+            serving: false,
             lead: None,
             queue: VecDeque::new(),
             queue_bytes: 0,

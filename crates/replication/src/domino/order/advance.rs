@@ -3,6 +3,7 @@
 use super::super::Mutation;
 use super::super::message::{Place, Record};
 use super::Order;
+use crate::keep::Keep;
 use crate::order::{Decided, Ordered, Step};
 use isochrone_core::{Effects, wire};
 use std::collections::VecDeque;
@@ -47,8 +48,8 @@ impl<V> Kept<V> {
         self.commands.push_back((place, value, bytes));
     }
 
-    fn trim(&mut self, commands: usize, bytes: usize) {
-        while self.commands.len() > commands || self.bytes > bytes {
+    fn trim(&mut self, keep: Keep) {
+        while keep.exceeded(self.commands.len(), self.bytes) {
             let Some((place, _, bytes)) = self.commands.pop_front() else { return };
             self.bytes -= bytes as usize;
             self.from = Place { at: place.at, lane: place.lane + 1 };
@@ -145,7 +146,7 @@ impl<V: Ordered> Order<V> {
     /// Forgets what is executed, beyond what is kept for others.
     pub(super) fn trim(&mut self) {
         let (commands, bytes) = (self.parameters().keep_commands, self.parameters().keep_bytes);
-        self.kept.trim(commands, bytes);
+        self.kept.trim(Keep::new(commands, bytes, self.serving));
         // Votes of positions that are decided and not executed stay: nothing else of these is durable.
         let below = self.done.at;
         self.acceptor.trim(below);

@@ -82,6 +82,8 @@ pub struct Order<V: Ordered> {
     knobs: Knobs<Parameters>,
     /// Whether anything was replayed: then another life of this replica may have been heard.
     restarted: bool,
+    /// See [`Order::hold`](crate::order::Order::hold).
+    serving: bool,
 
     clock: GroupClock,
     estimates: Vec<DelayEstimate>,
@@ -332,6 +334,7 @@ impl<V: Ordered> Process for Order<V> {
             first_coordinator: if preferred < n { preferred } else { 0 },
             knobs: Knobs(setup.parameters),
             restarted: false,
+            serving: false,
             clock: GroupClock::new(me, n),
             estimates: vec![DelayEstimate::over(setup.parameters.window); n],
             contact: Suspicion::watching([], setup.parameters.suspect, Instant::ZERO),
@@ -530,6 +533,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     fn install(&mut self, position: &Place) -> bool {
         self.behind = None;
         self.jump(*position)
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
     }
 
     fn give_up(&mut self) {

@@ -5,6 +5,7 @@ use super::super::message::{Attributes, InstanceId, Phase, Touching};
 use super::instances::Executed;
 use super::recovery::Drive;
 use super::{Instance, Order};
+use crate::keep::Keep;
 use crate::order::{Decided, Ordered, Step, digest};
 use isochrone_core::{Closed, Instant};
 use std::borrow::Cow;
@@ -203,8 +204,8 @@ impl<V: Ordered> Order<V> {
     pub(super) fn keep(&mut self, id: InstanceId, bytes: u32) {
         self.kept.push_back((id, bytes, self.serial));
         self.kept_bytes += bytes as usize;
-        while self.kept.len() > self.parameters.keep_instances || self.kept_bytes > self.parameters.keep_bytes
-        {
+        let keep = Keep::new(self.parameters.keep_instances, self.parameters.keep_bytes, self.serving);
+        while keep.exceeded(self.kept.len(), self.kept_bytes) {
             let Some((id, bytes, serial)) = self.kept.pop_front() else { break };
             self.kept_bytes -= bytes as usize;
             if let Some(instance) = self.instance_mut(id)

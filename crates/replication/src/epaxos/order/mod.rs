@@ -72,6 +72,8 @@ pub struct Order<V: Ordered> {
     /// Executed instances whose commands are kept, with their bytes and serials.
     kept: VecDeque<(InstanceId, u32, u64)>,
     kept_bytes: usize,
+    /// See [`Order::hold`](crate::order::Order::hold).
+    serving: bool,
 
     queue: Queue<V>,
     /// The next own number.
@@ -332,6 +334,7 @@ impl<V: Ordered> Process for Order<V> {
             trimmed: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
+            serving: false,
             queue: Queue::default(),
             next: 1,
             numbers: Reserve::default(),
@@ -511,6 +514,10 @@ impl<V: Ordered> Orders for Order<V> {
         }
         self.resume();
         ahead
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
     }
 
     fn give_up(&mut self) {

@@ -47,6 +47,7 @@ pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 use super::{Form, Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::election::patience;
+use crate::keep::Keep;
 use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use election::Campaign;
@@ -115,6 +116,8 @@ pub struct Log<V: Wire> {
     /// The sizes of the delivered slots that are kept for others, bytes.
     kept: VecDeque<u32>,
     kept_bytes: usize,
+    /// See [`Order::hold`].
+    serving: bool,
 
     role: Role<V>,
     queue: Queue<V>,
@@ -227,7 +230,8 @@ impl<V: Wire> Log<V> {
         self.kept.push_back(size);
         self.kept_bytes += size as usize;
         let mut base = self.votes.base();
-        while self.kept.len() > self.parameters.keep_slots || self.kept_bytes > self.parameters.keep_bytes {
+        let keep = Keep::new(self.parameters.keep_slots, self.parameters.keep_bytes, self.serving);
+        while keep.exceeded(self.kept.len(), self.kept_bytes) {
             let Some(size) = self.kept.pop_front() else { break };
             self.kept_bytes -= size as usize;
             base = base.next();
@@ -368,6 +372,10 @@ impl<V: Ordered> Order for Log<V> {
         true
     }
 
+    fn hold(&mut self, held: bool) {
+        self.serving = held;
+    }
+
     fn give_up(&mut self) {
         self.behind = None;
     }
@@ -403,6 +411,7 @@ impl<V: Wire> Process for Log<V> {
             delivered: Slot::ZERO,
             kept: VecDeque::new(),
             kept_bytes: 0,
+            serving: false,
             role: Role::Follower,
             queue: Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO },
             seen: Ballot::ZERO,

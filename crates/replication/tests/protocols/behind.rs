@@ -1,0 +1,112 @@
+//! A replica that was away catches up under load, though its peers keep less than comes while their state travels.
+
+use crate::cluster::{Cluster, placement};
+use crate::machine::{Command, Machine, Reply, key};
+use isochrone_core::{Fact, Instant, NodeId, ProcessId, Span, Ticket};
+use isochrone_replication::multipaxos::Form;
+use isochrone_replication::{
+    Family, Outcome, Placement, Replicated, Request, curp, domino, epaxos, fastpaxos, mencius, multipaxos,
+    sdpaxos,
+};
+use isochrone_sim::{Config, Driver, Next, Session, Simulation};
+use std::collections::BTreeMap;
+
+/// Closed loops over many keys, so that the state has many chunks.
+struct Load {
+    until: Instant,
+    asked: u64,
+    installed: u64,
+    applied: BTreeMap<ProcessId, u64>,
+}
+
+impl<F: Family> Driver<Replicated<Machine, F>> for Load {
+    fn next(&mut self, _: Session, now: Instant) -> Next<Request<Command>> {
+        if now >= self.until {
+            return Next::Done;
+        }
+        self.asked += 1;
+        let command = Command::Set(key(self.asked as u8), "x".to_owned());
+        Next::Request { at: now, request: Request::Command(command) }
+    }
+
+    fn completed(&mut self, _: Session, _: Ticket, _: Outcome<Reply>, _: Instant) {}
+
+    fn fact(&mut self, process: ProcessId, fact: &Fact, _: Instant) {
+        match fact {
+            Fact::Counted("snapshots_installed") => self.installed += 1,
+            Fact::Applied { position, .. } => {
+                self.applied.insert(process, *position);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The third of three replicas is away for a second, then back for ten while clients at the others write. A state
+/// of 256 chunks takes 33 round trips of 20 ms, and what is kept lasts for a few.
+fn catches_up<F: Family>(tune: fn(&mut F::Parameters)) {
+    let way = |from: usize, to: usize| if from == to { Span::ZERO } else { Span::from_millis(10) };
+    let delays = (0..3).map(|from| (0..3).map(|to| way(from, to)).collect()).collect();
+    let mut config = Config::new(1, &["A", "B", "C"], delays);
+    (config.sync, config.sessions) = (Span::from_millis(1), 10);
+    config.nodes[2].sessions = Some(0);
+    config.horizon = Span::from_secs(60);
+    let mut placement: Placement<Machine, F> = placement(3, 3, 0, Span::from_millis(20));
+    tune(&mut placement.parameters);
+    let until = Instant::ZERO + Span::from_secs(13);
+    let mut load = Load { until, asked: 0, installed: 0, applied: BTreeMap::new() };
+    let mut cluster: Cluster<F> = Simulation::new(config, &placement);
+    cluster.boot();
+    cluster.run_for(Span::from_secs(2), &mut load);
+    cluster.crash(NodeId(2));
+    cluster.run_for(Span::from_secs(1), &mut load);
+    cluster.restart(NodeId(2));
+    cluster.run_for(Span::from_millis(9_900), &mut load);
+    assert_eq!(cluster.broken(), None, "{}", F::NAME);
+    assert!(load.asked > 2_000, "{}: no load, {} asked", F::NAME, load.asked);
+    assert!((1..=2).contains(&load.installed), "{}: {} snapshots installed", F::NAME, load.installed);
+    // Behind a partial order nobody says how far it is.
+    let applied: Vec<u64> = load.applied.into_values().collect();
+    let lag = applied.iter().max().zip(applied.iter().min()).map_or(0, |(most, least)| most - least);
+    assert!(lag < 100, "{}: {applied:?}", F::NAME);
+}
+
+#[test]
+fn a_replica_of_multipaxos_catches_up_under_load() {
+    catches_up::<multipaxos::Family>(|parameters| (parameters.keep_slots, parameters.window) = (8, 8));
+}
+
+#[test]
+fn a_replica_of_multipaxos_by_prefix_catches_up_under_load() {
+    catches_up::<multipaxos::Family>(|parameters| (parameters.form, parameters.keep_slots) = (Form::Prefix, 8));
+}
+
+#[test]
+fn a_replica_of_mencius_catches_up_under_load() {
+    catches_up::<mencius::Family>(|parameters| parameters.keep_slots = 8);
+}
+
+#[test]
+fn a_replica_of_fastpaxos_catches_up_under_load() {
+    catches_up::<fastpaxos::Family>(|parameters| parameters.keep_slots = 8);
+}
+
+#[test]
+fn a_replica_of_epaxos_catches_up_under_load() {
+    catches_up::<epaxos::Family>(|parameters| parameters.keep_instances = 8);
+}
+
+#[test]
+fn a_replica_of_sdpaxos_catches_up_under_load() {
+    catches_up::<sdpaxos::Family>(|parameters| parameters.keep_slots = 8);
+}
+
+#[test]
+fn a_replica_of_domino_catches_up_under_load() {
+    catches_up::<domino::Family>(|parameters| parameters.keep_commands = 8);
+}
+
+#[test]
+fn a_replica_of_curp_consensus_catches_up_under_load() {
+    catches_up::<curp::consensus::Family>(|parameters| parameters.log.keep_slots = 8);
+}
