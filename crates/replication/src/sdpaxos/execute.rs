@@ -256,11 +256,6 @@ impl<V: Ordered> Order<V> {
         if log.contiguous() != upto {
             return false;
         }
-        for (slot, owner) in (upto + 1..=self.log.end()).filter_map(|slot| Some((slot, self.log.get(slot)?)))
-        {
-            // What was accepted here stays this replica's word.
-            log.set(slot, owner);
-        }
         for rank in 0..self.count() {
             let count = log.count(rank as Rank);
             self.counts[rank] = count;
@@ -269,8 +264,18 @@ impl<V: Ordered> Order<V> {
                 lead.flights = lead.flights.split_off(&(count + 1));
             }
         }
-        while log.advance().is_some() {}
-        self.log = log;
+        // A log that begins behind it tells what this replica accepted, and whose the slots before it are comes by
+        // what others have executed: one with a hole in between would take back what was accepted.
+        if upto >= self.log.low() {
+            for slot in upto + 1..=self.log.end() {
+                // What was accepted here stays this replica's word.
+                if let Some(owner) = self.log.get(slot) {
+                    log.set(slot, owner);
+                }
+            }
+            while log.advance().is_some() {}
+            self.log = log;
+        }
         self.executed = upto;
         self.floor_view = self.floor_view.max(position.view);
         self.learned.clear();

@@ -579,6 +579,12 @@ impl<V: Ordered> Process for Order<V> {
             assert!(self.log.end() == self.log.contiguous(), "I4: the sequencer's log has a hole");
         }
         assert!(self.log.low() <= self.log.contiguous(), "a log before its beginning");
+        assert!(
+            self.contiguous[usize::from(self.me)] <= self.log.contiguous(),
+            "I4: what was accepted is gone: {} of {}",
+            self.log.contiguous(),
+            self.contiguous[usize::from(self.me)]
+        );
         assert!(self.executed >= self.log.low() || self.executed_recorded <= self.executed, "executed twice");
         let mine = usize::from(self.me);
         assert!(self.counts[mine] < self.next, "I8: a number executed that was never used");

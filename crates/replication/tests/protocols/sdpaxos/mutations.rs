@@ -16,12 +16,12 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         Case { crashes, hot, rounds, ..Case::new(replicas, faults, tune) }
     };
     Some(match mutation {
-        Mutation::LoopRepeats => Case { first: 60, isolated: 6, ..with(5, "loss", 8, true) },
         Mutation::CountDuplicateRequest => with(3, "duplicate,delay", 0, true),
         Mutation::ReadAfterLease => Case { isolated: 6, ..with(3, "none", 0, true) },
         Mutation::CommitOnAcceptance => Case { first: 170, isolated: 6, ..with(5, "loss", 8, true) },
         Mutation::AdoptAny => Case { first: 660, isolated: 6, ..with(3, "loss", 16, false) },
-        Mutation::OldSequencerAfterAbortedView
+        Mutation::LoopRepeats
+        | Mutation::OldSequencerAfterAbortedView
         | Mutation::SlotAcrossViews
         | Mutation::ForgetVote
         | Mutation::ReuseIndex
@@ -46,4 +46,12 @@ fn nothing_breaks_where_no_bug_is_planted() {
     for (_, case) in cases() {
         hold(&case, 100, 3);
     }
+}
+
+/// Seed 1012: a replica whose log began behind the state that it took in lost what it had accepted, asked for what the
+/// sequencer thought was there, and got the same answer at once, over and over.
+#[test]
+fn a_state_older_than_the_log_takes_back_nothing_that_was_accepted() {
+    let lossy = case(Mutation::CommitOnAcceptance);
+    hold(&lossy.expect("it has a case"), 1_012, 1);
 }
