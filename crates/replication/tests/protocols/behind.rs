@@ -1,4 +1,5 @@
-//! A replica that was away catches up under load, though its peers keep less than comes while their state travels.
+//! A replica that was away catches up under load, though its peers keep less than comes while their state travels, and
+//! nobody waits for it.
 
 use crate::cluster::{Cluster, placement};
 use crate::machine::{Command, Machine, Reply, key};
@@ -17,6 +18,9 @@ struct Load {
     asked: u64,
     installed: u64,
     applied: BTreeMap<ProcessId, u64>,
+    /// The last answer, and the longest time without one.
+    answered: Instant,
+    pause: Span,
 }
 
 impl<F: Family> Driver<Replicated<Machine, F>> for Load {
@@ -29,7 +33,12 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Load {
         Next::Request { at: now, request: Request::Command(command) }
     }
 
-    fn completed(&mut self, _: Session, _: Ticket, _: Outcome<Reply>, _: Instant) {}
+    fn completed(&mut self, _: Session, _: Ticket, outcome: Outcome<Reply>, now: Instant) {
+        if matches!(outcome, Outcome::Replied(_)) {
+            self.pause = self.pause.max(now.since(self.answered));
+            self.answered = now;
+        }
+    }
 
     fn fact(&mut self, process: ProcessId, fact: &Fact, _: Instant) {
         match fact {
@@ -54,17 +63,21 @@ fn catches_up<F: Family>(tune: fn(&mut F::Parameters)) {
     let mut placement: Placement<Machine, F> = placement(3, 3, 0, Span::from_millis(20));
     tune(&mut placement.parameters);
     let until = Instant::ZERO + Span::from_secs(13);
-    let mut load = Load { until, asked: 0, installed: 0, applied: BTreeMap::new() };
+    let (answered, pause) = (Instant::ZERO, Span::ZERO);
+    let mut load = Load { until, asked: 0, installed: 0, applied: BTreeMap::new(), answered, pause };
     let mut cluster: Cluster<F> = Simulation::new(config, &placement);
     cluster.boot();
     cluster.run_for(Span::from_secs(2), &mut load);
     cluster.crash(NodeId(2));
     cluster.run_for(Span::from_secs(1), &mut load);
+    load.pause = Span::ZERO;
     cluster.restart(NodeId(2));
     cluster.run_for(Span::from_millis(9_900), &mut load);
     assert_eq!(cluster.broken(), None, "{}", F::NAME);
     assert!(load.asked > 2_000, "{}: no load, {} asked", F::NAME, load.asked);
     assert!((1..=2).contains(&load.installed), "{}: {} snapshots installed", F::NAME, load.installed);
+    // The whole state takes 660 ms.
+    assert!(load.pause < Span::from_millis(300), "{}: nothing was answered for {}", F::NAME, load.pause);
     // Behind a partial order nobody says how far it is.
     let applied: Vec<u64> = load.applied.into_values().collect();
     let lag = applied.iter().max().zip(applied.iter().min()).map_or(0, |(most, least)| most - least);
@@ -78,7 +91,9 @@ fn a_replica_of_multipaxos_catches_up_under_load() {
 
 #[test]
 fn a_replica_of_multipaxos_by_prefix_catches_up_under_load() {
-    catches_up::<multipaxos::Family>(|parameters| (parameters.form, parameters.keep_slots) = (Form::Prefix, 8));
+    catches_up::<multipaxos::Family>(|parameters| {
+        (parameters.form, parameters.keep_slots) = (Form::Prefix, 8)
+    });
 }
 
 #[test]
@@ -109,4 +124,16 @@ fn a_replica_of_domino_catches_up_under_load() {
 #[test]
 fn a_replica_of_curp_consensus_catches_up_under_load() {
     catches_up::<curp::consensus::Family>(|parameters| parameters.log.keep_slots = 8);
+}
+
+#[test]
+fn a_copy_of_curp_catches_up_under_load() {
+    catches_up::<curp::primary::Family>(|parameters| (parameters.f, parameters.keep_slots) = (2, 8));
+}
+
+#[test]
+fn a_copy_of_curp_that_is_a_witness_catches_up_under_load() {
+    catches_up::<curp::primary::Family>(|parameters| {
+        (parameters.f, parameters.keep_slots, parameters.unified) = (2, 8, true);
+    });
 }

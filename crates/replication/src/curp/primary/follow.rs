@@ -45,9 +45,9 @@ impl<V: Ordered> Order<V> {
         // Ahead: a lease to read that it gave up it does not have in another life either.
         effects.send_ahead(from, Message::Heard { epoch, sent, list, life, at });
         if self.adopted != epoch {
-            let full = self.book.full();
+            let (full, ends) = (self.book.full(), Some(self.book.end()));
             // Held behind the promise: from here on no earlier master gets anything past this server.
-            return effects.send(from, Message::Want { epoch, from: full, follows: false });
+            return effects.send(from, Message::Want { epoch, from: full, ends });
         }
         self.learn_full(full, effects);
         let end = self.book.end();
@@ -67,7 +67,7 @@ impl<V: Ordered> Order<V> {
         if self.adopted != epoch {
             let known = self.book.full();
             if !run.adopts || at > known || run.end() < known {
-                return effects.send(from, Message::Want { epoch, from: known, follows: false });
+                return effects.send(from, Message::Want { epoch, from: known, ends: Some(end) });
             }
             let batches = run.batches[known.since(at) as usize..].to_vec();
             self.adopt(epoch, known, batches.clone());
@@ -75,7 +75,7 @@ impl<V: Ordered> Order<V> {
             self.learn_full(run.full, effects);
         } else {
             if at > self.own.reach().map_or(end, |reach| reach.max(end)) {
-                return effects.send(from, Message::Want { epoch, from: end, follows: true });
+                return effects.send(from, Message::Want { epoch, from: end, ends: None });
             }
             match self.resolve(&run) {
                 Ok(batches) if at <= end => {

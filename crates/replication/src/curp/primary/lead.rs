@@ -4,6 +4,10 @@
 //! follow it, those of that as well: whichever of the two a recovery starts from, it is there. A new list is ready
 //! once its witnesses know its version and its backups have everything that was executed before the master took the
 //! version on (3.12); what was asked under the old version is refused from then on.
+//!
+//! A copy that is new in a list may lack the whole state, and from the moment the master takes the list on every write
+//! waits for it. So it follows the log first, and counts for nothing: the list is taken on when what lacks takes no
+//! longer than a silence. Where a copy that counts is silent, or the master takes nothing in, there is nothing to wait for.
 
 use super::book::Book;
 use super::collect::Collector;
@@ -76,6 +80,16 @@ impl Target {
     }
 }
 
+/// A list that is to follow the one that counts, not taken on while those that are new in it lack much.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Joining {
+    list: Configuration,
+    /// Those that are new.
+    targets: BTreeMap<NodeId, Target>,
+    /// They all follow, and are to be here next; and since when.
+    goal: Option<(Slot, Instant)>,
+}
+
 /// What a master knows.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Lead<V> {
@@ -95,6 +109,7 @@ pub(super) struct Lead<V> {
     pub(super) asked_at: Instant,
     /// The copies of the list that counts, and of the next.
     pub(super) targets: BTreeMap<NodeId, Target>,
+    joining: Option<Box<Joining>>,
     /// What was in the log before its list was taken on.
     confirmed: Slot,
     /// Its own promise is durable.
@@ -153,7 +168,17 @@ impl<V: Wire> Lead<V> {
             let deaf = !target.started && now.since(target.starting) >= silence * 2;
             now.since(target.heard) >= silence || deaf
         };
-        self.targets.iter().filter(move |(_, target)| silent(target)).map(|(node, _)| *node)
+        let lost = move |target: &Target| now.since(target.heard) >= silence;
+        let joining = self.joining.iter().flat_map(|joining| &joining.targets);
+        let joining = joining.filter(move |(_, target)| lost(target));
+        self.targets.iter().filter(move |(_, target)| silent(target)).chain(joining).map(|(node, _)| *node)
+    }
+
+    /// All that are sent the log, those that are joining last, and whether they count.
+    fn followers(&mut self) -> impl Iterator<Item = (&NodeId, &mut Target, bool)> {
+        let joining = self.joining.iter_mut().flat_map(|joining| &mut joining.targets);
+        let counted = self.targets.iter_mut().map(|(node, target)| (node, target, true));
+        counted.chain(joining.map(|(node, target)| (node, target, false)))
     }
 
     /// The next batch that is to be executed before it is safe.
@@ -204,6 +229,7 @@ impl<V: Ordered> Order<V> {
             phase: if fetches { Phase::Fetching } else { Phase::Syncing },
             targets: next.copies.iter().map(|node| (*node, Target::new(now))).collect(),
             next: Some(next),
+            joining: None,
             ready: false,
             crashed,
             asked: 0,
@@ -232,15 +258,75 @@ impl<V: Ordered> Order<V> {
         self.beat(effects);
     }
 
-    /// Another list is to follow the one that counts.
+    /// Another list is to follow the one that counts: it is taken on once those that are new in it follow closely.
     pub(super) fn change_list(&mut self, next: Configuration, effects: &mut Effects<Self>) {
-        let now = effects.now();
-        self.append_queued(now);
-        let (end, me) = (self.book.end(), self.me());
+        let (now, me, silence) = (effects.now(), self.me(), self.parameters().silence);
+        let stops = self.handing.is_some() || self.parameters().mutated(Mutation::ReadyBeforeSync);
         let Some(lead) = &mut self.lead else { return };
         if !lead.serves() || lead.epoch != next.reign.0 || next.reign.1 <= lead.list {
             return;
         }
+        let mut known = lead.joining.take().map(|joining| *joining);
+        if let Some(joining) = known.take_if(|joining| joining.list == next) {
+            lead.joining = Some(Box::new(joining));
+            return self.check_joined(effects);
+        }
+        let lost = lead.silent(now, silence).next().is_some();
+        let fresh = next.copies.iter().filter(|node| **node != me && !lead.targets.contains_key(node));
+        let mut known = known.map(|joining| joining.targets).unwrap_or_default();
+        let targets: BTreeMap<NodeId, Target> =
+            fresh.map(|node| (*node, known.remove(node).unwrap_or_else(|| Target::new(now)))).collect();
+        if targets.is_empty() || lost || stops {
+            return self.take_on(next, targets, effects);
+        }
+        lead.joining = Some(Box::new(Joining { list: next, targets, goal: None }));
+        self.speak(effects);
+    }
+
+    /// Nothing is to follow the list that counts.
+    pub(super) fn keep_list(&mut self) {
+        if let Some(lead) = &mut self.lead {
+            lead.joining = None;
+        }
+    }
+
+    /// Whether those that are joining follow closely: they have come to where the log ended when they began to, and
+    /// were quick about it, or do so once more. Or whether there is nothing to wait for any more.
+    fn check_joined(&mut self, effects: &mut Effects<Self>) {
+        let (now, end, silence) = (effects.now(), self.book.end(), self.parameters().silence);
+        let stops = self.handing.is_some();
+        let Some(lead) = &mut self.lead else { return };
+        let lost = lead.silent(now, silence).any(|node| lead.targets.contains_key(&node));
+        let Some(joining) = &mut lead.joining else { return };
+        if joining.targets.values().all(|target| target.follows) {
+            let (goal, since) = *joining.goal.get_or_insert((end, now));
+            let there = joining.targets.values().all(|target| target.acked >= goal);
+            if there && now.since(since) > silence {
+                joining.goal = Some((end, now));
+            }
+            if (!there || now.since(since) > silence) && !lost && !stops {
+                return;
+            }
+        } else if !lost && !stops {
+            return;
+        }
+        if let Some(joining) = lead.joining.take() {
+            let Joining { list, targets, .. } = *joining;
+            self.take_on(list, targets, effects);
+        }
+    }
+
+    /// From here on this list is the master's, though it does not yet count; those that are new in it follow so far.
+    fn take_on(
+        &mut self,
+        next: Configuration,
+        mut joined: BTreeMap<NodeId, Target>,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        self.append_queued(now);
+        let (end, me) = (self.book.end(), self.me());
+        let Some(lead) = &mut self.lead else { return };
         (lead.list, lead.ready, lead.confirmed, lead.hurried) = (next.reign.1, false, end, true);
         // It serves on under this list, whatever it has said before.
         if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
@@ -250,7 +336,8 @@ impl<V: Ordered> Order<V> {
         let counts = counts.unwrap_or_default();
         lead.targets.retain(|node, _| counts.contains(node) || next.copies.contains(node));
         for node in next.copies.iter().filter(|node| **node != me) {
-            let target = lead.targets.entry(*node).or_insert_with(|| Target::new(now));
+            let fresh = || joined.remove(node).unwrap_or_else(|| Target::new(now));
+            let target = lead.targets.entry(*node).or_insert_with(fresh);
             (target.started, target.starting) = (false, now);
         }
         lead.next = Some(next);
@@ -331,7 +418,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
         let (now, patience) = (effects.now(), self.parameters().resend);
         let Some(lead) = &mut self.lead else { return };
-        for target in lead.targets.values_mut() {
+        for (_, target, _) in lead.followers() {
             if target.follows && target.acked < target.next && now.since(target.moved) >= patience {
                 (target.next, target.moved) = (target.acked, now);
             }
@@ -339,6 +426,7 @@ impl<V: Ordered> Order<V> {
         self.speak(effects);
         self.start_witnesses(effects);
         self.collect_again(now);
+        self.check_joined(effects);
         self.give_up_handing(effects);
         self.pursue_wish(effects);
         let Some(lead) = &self.lead else { return };
@@ -355,9 +443,9 @@ impl<V: Ordered> Order<V> {
         let Some(lead) = &mut self.lead else { return };
         let until = lead.reads_until(sent, &self.knobs.0);
         let (epoch, list) = (lead.epoch, lead.list);
-        for (node, target) in &mut lead.targets {
+        for (node, target, counts) in lead.followers() {
             let acked = target.acked;
-            let reads = until.and_then(|until| target.reader.grant(list, until));
+            let reads = until.filter(|_| counts).and_then(|until| target.reader.grant(list, until));
             let to = ProcessId { node: *node, ..me };
             // Held behind the own promise: a number that is forgotten might be used again.
             effects.send(to, Message::Beat(Beat { epoch, full, acked, sent, list, reads }));
@@ -370,7 +458,7 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn target(&mut self, from: ProcessId, epoch: u64, now: Instant) -> Option<&mut Target> {
         let lead = self.lead.as_mut().filter(|lead| lead.epoch == epoch)?;
-        let target = lead.targets.get_mut(&from.node)?;
+        let (_, target, _) = lead.followers().find(|(node, ..)| **node == from.node)?;
         target.heard = now;
         Some(target)
     }
@@ -400,7 +488,7 @@ impl<V: Ordered> Order<V> {
         from: ProcessId,
         epoch: u64,
         place: Slot,
-        follows: bool,
+        ends: Option<Slot>,
         effects: &mut Effects<Self>,
     ) {
         let (now, patience) = (effects.now(), self.parameters().resend);
@@ -409,20 +497,30 @@ impl<V: Ordered> Order<V> {
         if place < base {
             return effects.send(from, Message::Trimmed { epoch });
         }
-        if follows {
+        let Some(ends) = ends else {
             target.follows = true;
             if place < target.next && now.since(target.moved) >= REWIND {
                 (target.next, target.moved) = (place.max(target.acked), now);
             }
             return;
-        }
+        };
         let again = |(known, at): (Slot, Instant)| known == place && now.since(at) < patience;
         if target.adopting.is_some_and(again) || place > end {
             return;
         }
-        // Whole, in one message: half of it would be less than what the copy may have confirmed to an earlier master.
-        (target.adopting, target.next) = (Some((place, now)), end);
-        let batches = self.book.run(place, usize::MAX);
+        target.adopting = Some((place, now));
+        // In one message as far as its own log goes: less would be less than what it may have confirmed to an earlier
+        // master. What is behind that follows.
+        let mut batches = self.book.run(place, MESSAGE_BYTES);
+        let least = ends.min(end).since(place) as usize;
+        if batches.len() < least {
+            batches = self.book.run(place, usize::MAX);
+            batches.truncate(least);
+        }
+        let next = place.plus(batches.len() as u64);
+        if let Some(target) = self.target(from, epoch, now) {
+            target.next = next;
+        }
         let names = Vec::new();
         let run = Run { epoch, at: place, batches, names, full, adopts: true, urgent: true };
         effects.send(from, Message::Replicate(run));
@@ -437,6 +535,7 @@ impl<V: Ordered> Order<V> {
                 target.next = target.next.max(upto);
             }
             self.advance_full();
+            self.check_joined(effects);
             self.check_ready(effects);
         }
     }
@@ -538,15 +637,16 @@ impl<V: Ordered> Order<V> {
         let news = due && lead.told < full || urges;
         // What is waited for was most likely refused, or never recorded; nor was it on the copies of another list.
         let by_name = parameters.unified && !urgent && lead.next.is_none();
+        let sent = lead.sent;
         let mut outlined = BTreeMap::<Slot, Outline<V>>::new();
         let mut spoke = false;
-        for (node, target) in &mut lead.targets {
+        for (node, target, counts) in lead.followers() {
             if !target.follows {
                 continue;
             }
             let to = ProcessId { node: *node, ..self.process };
             let mut silent = true;
-            while target.next < lead.sent && target.next >= self.book.base() {
+            while target.next < sent && target.next >= self.book.base() {
                 let batches = self.book.run(target.next, MESSAGE_BYTES);
                 if batches.is_empty() {
                     break;
@@ -556,7 +656,7 @@ impl<V: Ordered> Order<V> {
                     target.moved = now;
                 }
                 target.next = at.plus(batches.len() as u64);
-                let named = by_name && at >= target.shown;
+                let named = by_name && counts && at >= target.shown;
                 let (batches, names) = match named {
                     true => outlined.entry(at).or_insert_with(|| outline(keyspace, batches)).clone(),
                     false => (batches, Vec::new()),

@@ -84,8 +84,8 @@ pub enum Message<V: Wire> {
         epoch: u64,
         /// The first place that is wanted.
         from: Slot,
-        /// Whether the sender's log is that of this master; else it needs all of it at once.
-        follows: bool,
+        /// Where the sender's log ends, unless that is this master's: it needs all up to there at once.
+        ends: Option<Slot>,
     },
     /// The receiver was given up: there is a later master.
     Fenced {

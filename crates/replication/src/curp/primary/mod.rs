@@ -63,12 +63,13 @@
 //! **Recovery.** The managers name a copy of the list that counts. It promises the new number, durably, after which no
 //! sync of the old master can end any more, so its log has all that ever was safe (D-27); asks one witness of the old
 //! list, which accepts nothing from then on; appends what that holds and the log does not, without acknowledgements
-//! (D-48); brings all its new copies there, each log in one message, so that no copy ever has less than it confirmed;
-//! starts their witnesses; waits out the lease that it granted to the old master itself; and says that it is ready.
+//! (D-48); brings all its new copies there, each in one message as far as its own log went, so that none ever has less
+//! than it confirmed; starts their witnesses; waits out the lease that it granted to the old master itself; and says that it is ready.
 //! Only when the managers have agreed that it counts, it serves. A server that comes back as master, backup or spare
 //! follows, takes back what it executed too early, and is taken into the list again.
 //!
-//! **Lists.** A new list, of which every server of the group may be part, has a version. The master takes it on,
+//! **Lists.** A new list, of which every server of the group may be part, has a version. Those that are new in it follow
+//! the log first, for a large state takes its time, and then the master takes the list on,
 //! refuses what was asked under the old one from then on, starts the witnesses, and is ready when all backups of the
 //! new list have what was executed before that; then the managers make it count, and only then clients are told of it
 //! (D-49). In between something is safe when it is on the backups of both.

@@ -184,7 +184,9 @@ impl<V: Ordered> Order<V> {
                 self.end_witnesses(committed.reign.0, effects);
             }
         }
-        let Some(next) = self.registry.next.clone().filter(|next| next.master == me) else { return };
+        let Some(next) = self.registry.next.clone().filter(|next| next.master == me) else {
+            return self.keep_list();
+        };
         if self.registry.recovers() {
             if next.reign.0 > self.promised {
                 self.recover(next, effects);
@@ -471,8 +473,8 @@ impl<V: Ordered> Process for Order<V> {
                 effects.send(from, Message::Contents { master, epoch, values });
             }
             Message::Acked { epoch, upto } => self.on_acked(from, epoch, upto, effects),
-            Message::Want { epoch, from: place, follows } => {
-                self.on_want(from, epoch, place, follows, effects);
+            Message::Want { epoch, from: place, ends } => {
+                self.on_want(from, epoch, place, ends, effects);
             }
             Message::Fenced { epoch } => self.on_fenced(epoch, effects),
             Message::Own { epoch, upto } => self.on_own(epoch, upto, effects),
