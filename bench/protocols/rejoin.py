@@ -105,8 +105,8 @@ def main():
             lag = None
             if theirs.get("isochrone_ready"):
                 lag = ours["isochrone_applied_position"] - theirs["isochrone_applied_position"]
-            behind = lag is None or lag > 2 * rate * 0.1 + 2_000
-            near = 0 if behind else near + 1
+            # What comes in a fifth of a second, and a batch of each node, may be on its way.
+            near = near + 1 if lag is not None and lag <= rate / 5 + 2_000 else 0
             back = now - began if near == 1 else back
             shown = "-" if lag is None else f"{lag:.0f}"
             print(f"{now - began:5.1f} {shown:>9} {rate:9.0f}  {' '.join(str(memory(node)) for node in nodes)}",

@@ -90,6 +90,23 @@ pub(super) struct Joining {
     goal: Option<(Slot, Instant)>,
 }
 
+impl Joining {
+    /// Whether all follow closely: they have come to where the log ended when they began to, and were quick about it,
+    /// or do so once more.
+    fn is_close(&mut self, end: Slot, now: Instant, silence: Span) -> bool {
+        if !self.targets.values().all(|target| target.follows) {
+            return false;
+        }
+        let (goal, since) = *self.goal.get_or_insert((end, now));
+        let there = self.targets.values().all(|target| target.acked >= goal);
+        let slow = now.since(since) > silence;
+        if there && slow {
+            self.goal = Some((end, now));
+        }
+        there && !slow
+    }
+}
+
 /// What a master knows.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Lead<V> {
@@ -164,14 +181,11 @@ impl<V: Wire> Lead<V> {
 
     /// Copies that were not heard of for long.
     pub(super) fn silent(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
-        let silent = move |target: &Target| {
-            let deaf = !target.started && now.since(target.starting) >= silence * 2;
-            now.since(target.heard) >= silence || deaf
-        };
         let lost = move |target: &Target| now.since(target.heard) >= silence;
+        let deaf = move |target: &Target| !target.started && now.since(target.starting) >= silence * 2;
+        let counted = self.targets.iter().filter(move |(_, target)| lost(target) || deaf(target));
         let joining = self.joining.iter().flat_map(|joining| &joining.targets);
-        let joining = joining.filter(move |(_, target)| lost(target));
-        self.targets.iter().filter(move |(_, target)| silent(target)).chain(joining).map(|(node, _)| *node)
+        counted.chain(joining.filter(move |(_, target)| lost(target))).map(|(node, _)| *node)
     }
 
     /// All that are sent the log, those that are joining last, and whether they count.
@@ -266,14 +280,12 @@ impl<V: Ordered> Order<V> {
         if !lead.serves() || lead.epoch != next.reign.0 || next.reign.1 <= lead.list {
             return;
         }
-        let mut known = lead.joining.take().map(|joining| *joining);
-        if let Some(joining) = known.take_if(|joining| joining.list == next) {
-            lead.joining = Some(Box::new(joining));
+        if lead.joining.as_ref().is_some_and(|joining| joining.list == next) {
             return self.check_joined(effects);
         }
+        let mut known = lead.joining.take().map(|joining| joining.targets).unwrap_or_default();
         let lost = lead.silent(now, silence).next().is_some();
         let fresh = next.copies.iter().filter(|node| **node != me && !lead.targets.contains_key(node));
-        let mut known = known.map(|joining| joining.targets).unwrap_or_default();
         let targets: BTreeMap<NodeId, Target> =
             fresh.map(|node| (*node, known.remove(node).unwrap_or_else(|| Target::new(now)))).collect();
         if targets.is_empty() || lost || stops {
@@ -290,27 +302,14 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// Whether those that are joining follow closely: they have come to where the log ended when they began to, and
-    /// were quick about it, or do so once more. Or whether there is nothing to wait for any more.
+    /// Takes on the list of those that are joining once they follow closely, or nothing is gained by waiting.
     fn check_joined(&mut self, effects: &mut Effects<Self>) {
         let (now, end, silence) = (effects.now(), self.book.end(), self.parameters().silence);
         let stops = self.handing.is_some();
         let Some(lead) = &mut self.lead else { return };
         let lost = lead.silent(now, silence).any(|node| lead.targets.contains_key(&node));
-        let Some(joining) = &mut lead.joining else { return };
-        if joining.targets.values().all(|target| target.follows) {
-            let (goal, since) = *joining.goal.get_or_insert((end, now));
-            let there = joining.targets.values().all(|target| target.acked >= goal);
-            if there && now.since(since) > silence {
-                joining.goal = Some((end, now));
-            }
-            if (!there || now.since(since) > silence) && !lost && !stops {
-                return;
-            }
-        } else if !lost && !stops {
-            return;
-        }
-        if let Some(joining) = lead.joining.take() {
+        let ready = |joining: &mut Box<Joining>| joining.is_close(end, now, silence) || lost || stops;
+        if let Some(joining) = lead.joining.take_if(ready) {
             let Joining { list, targets, .. } = *joining;
             self.take_on(list, targets, effects);
         }
