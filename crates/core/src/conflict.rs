@@ -1,8 +1,11 @@
 //! Who has touched what: what a command touches, and an index from keys to those who touched them.
 
 use crate::command::{Access, Touch};
-use crate::{Conflict, Few, KeyspaceId, Table, key_hash};
+use crate::{Conflict, Few, KeyspaceId, key_hash};
+use hashbrown::{HashTable, hash_table};
+use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// What a command, or a batch of them, touches: each key once, by its hash, and the strongest access to it.
 ///
@@ -232,9 +235,13 @@ impl<I: Entry> Last<I> {
 ///
 /// Nobody is taken out: that would be one more look-up a key, in memory that nothing else needs by then. Whoever
 /// has no use for most of it any more [clears](ConflictIndex::clear) it and adds the rest again.
-#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConflictIndex<I> {
-    keys: Table<u64, Last<I>>,
+    /// Keys as they came in, each once. A new key, as most are, is written behind the last one: what is looked
+    /// up at random is four bytes a key, of which many more lie near the processor.
+    keys: Vec<(u64, Last<I>)>,
+    /// Where each is.
+    places: HashTable<u32>,
     /// Who touched every key.
     all: Last<I>,
     /// Who touched anything.
@@ -243,15 +250,45 @@ pub struct ConflictIndex<I> {
 
 impl<I> Default for ConflictIndex<I> {
     fn default() -> ConflictIndex<I> {
-        ConflictIndex { keys: Table::default(), all: Last::default(), any: Last::default() }
+        ConflictIndex {
+            keys: Vec::new(),
+            places: HashTable::new(),
+            all: Last::default(),
+            any: Last::default(),
+        }
+    }
+}
+
+impl<I: Hash> Hash for ConflictIndex<I> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The order in which keys came in says nothing, and a sum has none.
+        let sum = self.keys.iter().fold(0u64, |sum, key| {
+            let mut hasher = FxHasher::default();
+            key.hash(&mut hasher);
+            sum.wrapping_add(hasher.finish())
+        });
+        (self.keys.len(), sum, &self.all, &self.any).hash(state);
     }
 }
 
 impl<I: Entry> ConflictIndex<I> {
     /// Notes that `i` touches this.
     pub fn add(&mut self, i: I, touches: &TouchSet) {
+        let ConflictIndex { keys, places, .. } = self;
         for (key, touched) in &touches.keys {
-            self.keys.or_insert_with(*key, Last::default).add(i, *touched);
+            if !touched.any() {
+                continue;
+            }
+            // Keys are hashes, and their own.
+            let found = places.entry(*key, |at| keys[*at as usize].0 == *key, |at| keys[*at as usize].0);
+            match found {
+                hash_table::Entry::Occupied(at) => keys[*at.get() as usize].1.add(i, *touched),
+                hash_table::Entry::Vacant(free) => {
+                    // 2^32 keys would take 128 GiB.
+                    free.insert(keys.len() as u32);
+                    keys.push((*key, Last(Few::one((i, touched.writes)))));
+                }
+            }
         }
         self.all.add(i, touches.all);
         self.any.add(i, touches.sum());
@@ -260,6 +297,7 @@ impl<I: Entry> ConflictIndex<I> {
     /// Forgets everyone.
     pub fn clear(&mut self) {
         self.keys.clear();
+        self.places.clear();
         (self.all, self.any) = (Last::default(), Last::default());
     }
 
@@ -267,8 +305,8 @@ impl<I: Entry> ConflictIndex<I> {
     /// several times.
     pub fn visit(&self, touches: &TouchSet, mut out: impl FnMut(I)) {
         for (key, touched) in &touches.keys {
-            if let Some(last) = self.keys.get(key) {
-                last.against(*touched, &mut out);
+            if let Some(at) = self.places.find(*key, |at| self.keys[*at as usize].0 == *key) {
+                self.keys[*at as usize].1.against(*touched, &mut out);
             }
         }
         self.any.against(touches.all, &mut out);

@@ -22,6 +22,11 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
+    /// This one.
+    pub fn one(t: T) -> Few<T> {
+        Few(Held::One(t))
+    }
+
     /// The members, in the order they came in.
     pub fn as_slice(&self) -> &[T] {
         match &self.0 {

@@ -48,11 +48,6 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.remove(key)
     }
 
-    /// Removes all.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -108,7 +103,5 @@ mod tests {
         assert_eq!((up.len(), &up, hash(&up)), (1_000, &down, hash(&down)));
         down.insert(3, 4);
         assert_ne!((&up, hash(&up)), (&down, hash(&down)));
-        down.clear();
-        assert_eq!((down.is_empty(), hash(&down)), (true, hash(&Table::default())));
     }
 }

@@ -106,8 +106,13 @@ impl<R> Default for Commuting<R> {
 }
 
 impl<R> Commuting<R> {
+    /// Whether this is a former life of its process.
+    fn is_over(&self, client: ClientId) -> bool {
+        self.over.get(&client.process).is_some_and(|first| client.incarnation < *first)
+    }
+
     pub(super) fn look(&self, id: CommandId) -> Option<Seen<'_, R>> {
-        if self.over.get(&id.client.process).is_some_and(|first| id.client.incarnation < *first) {
+        if self.is_over(id.client) {
             return Some(Seen::Forgotten);
         }
         let session = self.sessions.get(&id.client)?;
@@ -121,12 +126,14 @@ impl<R> Commuting<R> {
     }
 
     pub(super) fn finish(&mut self, id: CommandId, reply: R) {
-        if self.look(id).is_some() {
+        if self.is_over(id.client) {
             return;
         }
         let session = self.sessions.entry(id.client).or_default();
         let before = session.executed.len();
-        session.add(id.sequence, id.sequence + 1);
+        if id.sequence < session.floor || !session.add(id.sequence, id.sequence + 1) {
+            return;
+        }
         self.runs = self.runs + session.executed.len() - before;
         if id.sequence >= session.below {
             session.done.insert(id.sequence, reply);
@@ -134,7 +141,7 @@ impl<R> Commuting<R> {
     }
 
     pub(super) fn acknowledge(&mut self, client: ClientId, below: u64) {
-        if self.over.get(&client.process).is_some_and(|first| client.incarnation < *first) {
+        if self.is_over(client) {
             return;
         }
         let session = self.sessions.entry(client).or_default();
