@@ -25,8 +25,9 @@ pub enum Fact {
     Applied {
         /// The place in the log.
         position: u64,
-        /// A hash of the state, or of the chain of values that led to it.
-        digest: u64,
+        /// A hash of the state, or of the chain of values that led to it; none behind a partial order, where
+        /// replicas at one place stand at different states, and only the history can tell whether they agree.
+        digest: Option<u64>,
     },
     /// This process leads, in the reign of this number.
     Leads {

@@ -118,6 +118,7 @@ impl Oracle {
                     let text = format!("{process} applied position {position} behind {before}");
                     return Some((ViolationKind::Monotonic, text));
                 }
+                let digest = digest?;
                 let (other, first) = self.group(process).applied.note(position, (digest, process))?;
                 Some((
                     ViolationKind::State,

@@ -54,13 +54,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    /// Tells how far the state has come. Behind a partial order replicas stand at different states, and only
-    /// the history can tell whether they agree.
+    /// Tells how far the state has come.
     pub(super) fn mark_applied(&mut self, effects: &mut Effects<Self>) {
-        if O::TOTAL {
-            let (position, digest) = (self.applied, self.digest);
-            effects.mark(Note::Fact(Fact::Applied { position, digest }));
-        }
+        let (position, digest) = (self.applied, O::TOTAL.then_some(self.digest));
+        effects.mark(Note::Fact(Fact::Applied { position, digest }));
     }
 
     /// A number for a place of this epoch's order among those of all epochs.

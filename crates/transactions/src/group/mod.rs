@@ -283,7 +283,7 @@ impl<R: Rules> Server<R> {
     }
 
     fn mark_applied(&self, effects: &mut Effects<Self>) {
-        let (position, digest) = (self.applied, self.digest);
+        let (position, digest) = (self.applied, Some(self.digest));
         effects.mark(Note::Fact(isochrone_core::Fact::Applied { position, digest }));
     }
 
