@@ -48,7 +48,7 @@ use super::{Form, Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::election::patience;
 use crate::keep::Keep;
-use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes};
+use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use election::Campaign;
 use isochrone_core::{
@@ -194,37 +194,6 @@ impl<V: Wire> Log<V> {
         &self.configuration
     }
 
-    /// The next decided slot, once. What the holder makes of it waits for every record the log has made.
-    /// A new leader holds decisions back until leases that others may hold have run out.
-    fn next_decided(&mut self, now: Instant) -> Option<Decided<V>> {
-        if self.delivered >= self.decided && !self.skips_gap() {
-            return None;
-        }
-        if let Role::Leader(reign) = &self.role
-            && reign.waiting
-        {
-            return None;
-        }
-        let slot = self.delivered;
-        let vote = self.votes.get(slot)?;
-        let value = vote.value.clone();
-        let mut hasher = rustc_hash::FxHasher::default();
-        value.hash(&mut hasher);
-        let size = u32::try_from(wire::encoded_size(&value)).unwrap_or(u32::MAX);
-        let spans = match &mut self.role {
-            Role::Leader(reign) => reign.land(slot, now),
-            _ => None,
-        };
-        self.delivered = slot.next();
-        self.keep(size);
-        let values = match value {
-            Value::Batch(values) => values,
-            Value::NoOp | Value::Change(_) => Arc::default(),
-        };
-        let (position, digest, answer) = (slot.0, hasher.finish(), self.leads());
-        Some(Decided { position, digest, values, answer, spans })
-    }
-
     /// Counts a delivered slot among those kept for others and trims beyond the bounds.
     fn keep(&mut self, size: u32) {
         self.kept.push_back(size);
@@ -295,6 +264,44 @@ impl<V: Wire> Log<V> {
         self.configuration = next.clone();
         self.refresh_peers();
         true
+    }
+}
+
+impl<V: Ordered> Log<V> {
+    /// The next decided slot, once. What the holder makes of it waits for every record the log has made.
+    /// A new leader holds decisions back until leases that others may hold have run out.
+    fn next_decided(&mut self, now: Instant) -> Option<Decided<V>> {
+        if self.delivered >= self.decided && !self.skips_gap() {
+            return None;
+        }
+        if let Role::Leader(reign) = &self.role
+            && reign.waiting
+        {
+            return None;
+        }
+        let slot = self.delivered;
+        let vote = self.votes.get(slot)?;
+        let value = vote.value.clone();
+        let size = u32::try_from(wire::encoded_size(&value)).unwrap_or(u32::MAX);
+        let spans = match &mut self.role {
+            Role::Leader(reign) => reign.land(slot, now),
+            _ => None,
+        };
+        self.delivered = slot.next();
+        self.keep(size);
+        let (values, digest) = match value {
+            Value::Batch(values) => {
+                let digest = digest(&values);
+                (values, digest)
+            }
+            Value::NoOp | Value::Change(_) => {
+                let mut hasher = rustc_hash::FxHasher::default();
+                value.hash(&mut hasher);
+                (Arc::default(), hasher.finish())
+            }
+        };
+        let (position, answer) = (slot.0, self.leads());
+        Some(Decided { position, digest, values, answer, spans })
     }
 }
 

@@ -3,15 +3,30 @@
 use super::{Log, Member, Message, Record, Setup, Value};
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
+use crate::order::Ordered;
+use isochrone_core::command::Touch;
 use isochrone_core::{
-    Ballot, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId, Random,
-    ReplicaId, Role, Slot, Span, Stamp,
+    Ballot, CommandId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process,
+    ProcessId, Random, ReplicaId, Role, Slot, Span, Stamp,
 };
 use std::sync::Arc;
 
 fn process(node: u16) -> ProcessId {
     let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
     ProcessId { node: NodeId(node), keyspace, partition, role: Role(0), instance: 0 }
+}
+
+/// Numbers that have no name and touch nothing.
+impl Ordered for u8 {
+    fn visit<'a>(&'a self, _: &mut dyn FnMut(Touch<'a>)) {}
+
+    fn id(&self) -> Option<CommandId> {
+        None
+    }
+
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 /// The replica on node 1 of three, and what it has recorded.
