@@ -99,6 +99,11 @@ impl<I: Copy + Ord + Hash> Graph<I> {
         self.nodes.remove(&i);
     }
 
+    /// Takes out the nodes that do not pass, in the same way.
+    pub fn retain(&mut self, mut keep: impl FnMut(&I) -> bool) {
+        self.nodes.retain(|i, _| keep(i));
+    }
+
     /// How many nodes are in the graph.
     pub fn len(&self) -> usize {
         self.nodes.len()

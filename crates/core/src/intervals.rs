@@ -82,7 +82,7 @@ impl<K: Copy + Ord, V: Clone + PartialEq> IntervalMap<K, V> {
     }
 
     /// The runs that meet `range`, cut to it, in order.
-    pub fn runs(&self, range: Range<K>) -> impl Iterator<Item = (Range<K>, &V)> {
+    pub fn runs(&self, range: Range<K>) -> impl DoubleEndedIterator<Item = (Range<K>, &V)> {
         let Range { start, end } = range;
         let before = self.runs.range(..start).next_back().filter(|(_, (last, _))| *last > start);
         let before = before.filter(|_| start < end);

@@ -48,6 +48,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.remove(key)
     }
 
+    /// Removes what does not pass. In which order that is asked is nobody's business.
+    pub fn retain(&mut self, keep: impl FnMut(&K, &mut V) -> bool) {
+        self.0.retain(keep);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -103,5 +108,7 @@ mod tests {
         assert_eq!((up.len(), &up, hash(&up)), (1_000, &down, hash(&down)));
         down.insert(3, 4);
         assert_ne!((&up, hash(&up)), (&down, hash(&down)));
+        down.retain(|key, _| *key == 3);
+        assert_eq!((down.len(), down.get(&3)), (1, Some(&4)));
     }
 }

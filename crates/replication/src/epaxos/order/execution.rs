@@ -21,47 +21,51 @@ impl<V: Ordered> Order<V> {
     /// before it that touch the same: what leads to what is as with all of them, and a chain under contention has
     /// few edges. Should one that stands for others be given up, whoever leans on it is linked anew.
     pub(super) fn link(&mut self, id: InstanceId) {
+        if self.paused {
+            return self.hold_back(id);
+        }
         let Some(instance) = self.instance(id) else { return };
         let (Attributes { deps, .. }, touches) = (instance.attributes, instance.touches.clone());
         let (mut edges, mut leans) = (Vec::new(), Vec::new());
         if !instance.noop
             && let Some(touches) = touches
         {
-            let seats = deps.into_iter().enumerate().take(self.spaces.len());
+            let seats = 0..self.spaces.len();
             // Its own seat's instances before it and behind it are looked at apart: each has an edge to the last
             // before it, whatever it must follow besides, or two that follow one another would stand for each other.
-            let parts = seats.flat_map(|(seat, dep)| {
-                let first = self.spaces[seat].executed() + 1;
+            let parts = seats.flat_map(|seat| {
                 let own = if seat == id.leader() { id.number } else { 0 };
-                [(seat, first.max(own + 1)..=dep), (seat, first..=dep.min(own.saturating_sub(1)))]
+                [(seat, own + 1..=deps[seat]), (seat, 1..=deps[seat].min(own.saturating_sub(1)))]
             });
+            // First of all, so that it costs the same however much there is behind what is lacked.
+            let unknown = |(seat, numbers): (usize, _)| {
+                Some(InstanceId::at(seat, self.spaces[seat].last_unknown(numbers)?))
+            };
+            if let Some(to) = parts.clone().find_map(unknown) {
+                return self.park_unlinked(id, to);
+            }
             for (seat, numbers) in parts {
                 let space = &self.spaces[seat];
                 // What no edge stands for yet.
                 let mut open = Cow::Borrowed(&*touches);
-                for number in numbers.rev() {
-                    let to = InstanceId::at(seat, number);
-                    if space.is_executed(number) {
+                for number in space.unexecuted(numbers) {
+                    let Some(held) = space.get(number) else { continue };
+                    // Given up, it comes before everything and after nothing.
+                    if held.is_committed() && held.noop {
                         continue;
                     }
-                    let Some(held) = space.get(number) else {
-                        return self.park_unlinked(id, to);
-                    };
-                    match &held.touches {
-                        // Given up, it comes before everything and after nothing.
-                        _ if held.is_committed() && held.noop => {}
-                        Some(theirs) if theirs.conflict(&open).is_none() => {}
-                        Some(theirs) => {
-                            edges.push(to);
-                            open = Cow::Owned(open.without(theirs));
-                            if !held.is_committed() {
-                                leans.push(to);
-                            }
-                            if open.is_empty() {
-                                break;
-                            }
-                        }
-                        None => return self.park_unlinked(id, to),
+                    let Some(theirs) = &held.touches else { continue };
+                    if theirs.conflict(&open).is_none() {
+                        continue;
+                    }
+                    let to = InstanceId::at(seat, number);
+                    edges.push(to);
+                    open = Cow::Owned(open.without(theirs));
+                    if !held.is_committed() {
+                        leans.push(to);
+                    }
+                    if open.is_empty() {
+                        break;
                     }
                 }
             }
@@ -84,13 +88,31 @@ impl<V: Ordered> Order<V> {
             self.graph.complete(id);
             return self.close(id);
         }
-        self.unlinked.entry(unknown).or_default().push(id);
+        let turn = self.turn();
+        self.unlinked.entry(unknown).or_default().push((turn, id));
         self.hear_of(unknown.leader(), unknown.number);
     }
 
-    /// What this instance holds is known: who waited for that goes on.
+    /// Numbers what has to wait, so that it goes on in the order in which it came: each then mostly finds what it
+    /// follows executed.
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    /// A committed instance waits until this replica is known to lack nothing.
+    fn hold_back(&mut self, id: InstanceId) {
+        let turn = self.turn();
+        self.held.push((turn, id));
+    }
+
+    /// More is known of this instance: if that is what it holds, who waited for that goes on.
     pub(super) fn relink(&mut self, id: InstanceId) {
-        for waiting in self.unlinked.remove(&id).unwrap_or_default() {
+        if !self.instance(id).is_some_and(Instance::is_known) {
+            return;
+        }
+        self.spaces[id.leader()].know(id.number);
+        for (_, waiting) in self.unlinked.remove(&id).unwrap_or_default() {
             if !self.is_executed(waiting) {
                 self.link(waiting);
             }
@@ -113,7 +135,7 @@ impl<V: Ordered> Order<V> {
     /// Executes a linked instance and all that it leads to, or parks it on the first that is not committed.
     fn close(&mut self, id: InstanceId) {
         if self.paused {
-            return self.held.push(id);
+            return self.hold_back(id);
         }
         let components = match self.graph.close(id) {
             Closed::Waits(blocker) if self.mutated(Mutation::ExecuteUncommitted) => {
@@ -146,10 +168,13 @@ impl<V: Ordered> Order<V> {
     /// Nothing is lacked any more, or nobody has it: what was held back goes on.
     pub(super) fn resume(&mut self) {
         self.paused = false;
-        for id in std::mem::take(&mut self.held) {
-            if !self.is_executed(id) {
-                self.close(id);
+        let mut held = std::mem::take(&mut self.held);
+        held.sort_unstable();
+        for (_, id) in held {
+            if self.is_executed(id) {
+                continue;
             }
+            if self.graph.is_complete(id) { self.close(id) } else { self.link(id) }
         }
     }
 
@@ -217,15 +242,11 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// A peer's state is this replica's from now on: what it has executed is executed here.
+    /// A peer's state is this replica's from now on: what it has executed is executed here. What waited for any of
+    /// that is [held](Order::resume) back.
     pub(super) fn take_over(&mut self, position: &Executed) {
-        let mut gone = Vec::new();
         for (seat, (prefix, beyond)) in position.iter().enumerate() {
             let space = &mut self.spaces[seat];
-            let before = space.executed();
-            let fresh = |number: &u64| !space.is_executed(*number);
-            gone.extend((before + 1..=*prefix).filter(fresh).map(|number| InstanceId::at(seat, number)));
-            gone.extend(beyond.iter().copied().filter(fresh).map(|number| InstanceId::at(seat, number)));
             space.execute_all(*prefix);
             beyond.iter().for_each(|number| {
                 space.execute(*number);
@@ -235,23 +256,20 @@ impl<V: Ordered> Order<V> {
         }
         self.serial += 1;
         self.trimmed = self.serial;
-        for id in &gone {
-            self.pending.remove(id);
-            self.drives.remove(id);
-            self.graph.remove(*id);
-            if id.leader() == self.me {
-                self.flights.remove(&id.number);
-            }
+        let (spaces, me) = (&self.spaces, self.me);
+        let executed = |id: &InstanceId| spaces[id.leader()].is_executed(id.number);
+        self.pending.retain(|id, _| !executed(id));
+        self.drives.retain(|id, _| !executed(id));
+        self.leaning.retain(|id, _| !executed(id));
+        self.graph.retain(|id| !executed(id));
+        if let Some(space) = spaces.get(me) {
+            self.flights.retain(|number, _| !space.is_executed(*number));
         }
-        for id in gone {
-            self.leaning.remove(&id);
-            for root in self.parked.remove(&id).unwrap_or_default() {
-                if !self.is_executed(root) {
-                    self.close(root);
-                }
-            }
-            self.relink(id);
-        }
+        let free = self.unlinked.extract_if(.., |id, _| executed(id)).flat_map(|(_, waiting)| waiting);
+        self.held.extend(free);
+        let free: Vec<InstanceId> =
+            self.parked.extract_if(.., |id, _| executed(id)).flat_map(|(_, waiting)| waiting).collect();
+        free.into_iter().for_each(|id| self.hold_back(id));
     }
 
     /// Whether nothing more can be said of this one: it is committed, or executed and forgotten.
@@ -263,6 +281,8 @@ impl<V: Ordered> Order<V> {
         if self.parameters.mutation.is_some() {
             return;
         }
+        // In a build for speed the oldest stand for all.
+        let most = if cfg!(debug_assertions) { usize::MAX } else { 8 };
         assert!(
             self.next > self.known.get(self.me).copied().unwrap_or(0) || !self.is_member(),
             "a number used twice"
@@ -273,9 +293,12 @@ impl<V: Ordered> Order<V> {
                 "settled beyond what is executed"
             );
             assert!(space.base() <= space.executed() + 1, "an instance trimmed that is not executed");
+            for (number, held) in space.from(space.executed() + 1).take(most) {
+                let known = space.last_unknown(number..=number).is_none();
+                let right = space.is_executed(number) || known == held.is_known();
+                assert!(right, "whether {} is known", InstanceId::at(seat, number));
+            }
         }
-        // In a build for speed the oldest stand for all.
-        let most = if cfg!(debug_assertions) { usize::MAX } else { 8 };
         for (seat, space) in self.spaces.iter().enumerate() {
             // The first of each that is held was in it the longest.
             for (number, held) in space.from(space.base()).take(2) {

@@ -2,8 +2,8 @@
 
 use super::super::message::{Attributes, Content, InstanceId, Phase};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Slot, SlotLog, TouchSet};
-use std::collections::BTreeSet;
+use isochrone_core::{Ballot, IntervalMap, Slot, SlotLog, TouchSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// One instance. There are two ballots: the promise and the ballot of the last vote. One for both would let a
@@ -55,6 +55,11 @@ impl<V: Ordered> Instance<V> {
         self.initial.is_none() && !self.is_committed()
     }
 
+    /// Whether whoever depends on it knows whether the two interfere.
+    pub(super) fn is_known(&self) -> bool {
+        self.touches.is_some() || self.is_committed() && self.noop
+    }
+
     /// What it holds, as a message says it to someone who may hold nothing.
     pub(super) fn content(&self) -> Option<Content<V>> {
         match (self.noop, &self.batch) {
@@ -65,19 +70,27 @@ impl<V: Ordered> Instance<V> {
     }
 }
 
+/// What is known of an instance beyond the executed prefix.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+enum Mark {
+    /// What it holds, or that it was given up.
+    Known,
+    Executed,
+}
+
 /// The instances of one replica.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Space<V> {
     log: SlotLog<Box<Instance<V>>>,
     /// All up to this one are executed.
     executed: u64,
-    /// Executed beyond.
-    beyond: BTreeSet<u64>,
+    /// Of those beyond. In runs: a replica that lacks one may hold tens of thousands behind it.
+    marks: IntervalMap<u64, Mark>,
 }
 
 impl<V: Ordered> Space<V> {
     pub(super) fn new() -> Space<V> {
-        Space { log: SlotLog::starting_at(Slot(1)), executed: 0, beyond: BTreeSet::new() }
+        Space { log: SlotLog::starting_at(Slot(1)), executed: 0, marks: IntervalMap::default() }
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Instance<V>> {
@@ -126,13 +139,14 @@ impl<V: Ordered> Space<V> {
         self.executed
     }
 
-    /// Those executed beyond.
-    pub(super) fn beyond(&self) -> &BTreeSet<u64> {
-        &self.beyond
+    /// Those executed beyond, in order.
+    pub(super) fn beyond(&self) -> impl Iterator<Item = u64> {
+        let runs = self.marks.runs(0..u64::MAX).filter(|(_, mark)| **mark == Mark::Executed);
+        runs.flat_map(|(run, _)| run)
     }
 
     pub(super) fn is_executed(&self, number: u64) -> bool {
-        number <= self.executed || self.beyond.contains(&number)
+        number <= self.executed || self.marks.get(number) == Some(&Mark::Executed)
     }
 
     /// Marks an instance executed; whether it was not before.
@@ -140,8 +154,11 @@ impl<V: Ordered> Space<V> {
         if self.is_executed(number) {
             return false;
         }
-        self.beyond.insert(number);
-        self.advance();
+        if number == self.executed + 1 {
+            self.execute_all(number);
+        } else {
+            self.marks.set(number..number + 1, Mark::Executed);
+        }
         true
     }
 
@@ -149,15 +166,37 @@ impl<V: Ordered> Space<V> {
     pub(super) fn execute_all(&mut self, upto: u64) {
         if upto > self.executed {
             self.executed = upto;
-            self.beyond = self.beyond.split_off(&(upto + 1));
-            self.advance();
+            if let Some((run, Mark::Executed)) = self.marks.run(upto + 1) {
+                self.executed = run.end - 1;
+            }
+            self.marks.trim(self.executed + 1);
         }
     }
 
-    fn advance(&mut self) {
-        while self.beyond.remove(&(self.executed + 1)) {
-            self.executed += 1;
+    /// Marks an instance known, by what it holds or as given up.
+    pub(super) fn know(&mut self, number: u64) {
+        if !self.is_executed(number) {
+            self.marks.set(number..number + 1, Mark::Known);
         }
+    }
+
+    /// The last of these of which nothing is known.
+    pub(super) fn last_unknown(&self, numbers: RangeInclusive<u64>) -> Option<u64> {
+        let (first, behind) = (*numbers.start().max(&(self.executed + 1)), numbers.end() + 1);
+        let mut at = behind;
+        for (run, _) in self.marks.runs(first..behind).rev() {
+            if run.end < at {
+                break;
+            }
+            at = run.start;
+        }
+        (at > first).then(|| at - 1)
+    }
+
+    /// Those of these that are known and not executed, the last one first.
+    pub(super) fn unexecuted(&self, numbers: RangeInclusive<u64>) -> impl Iterator<Item = u64> {
+        let runs = self.marks.runs(*numbers.start()..numbers.end() + 1).rev();
+        runs.filter(|(_, mark)| **mark == Mark::Known).flat_map(|(run, _)| run.rev())
     }
 }
 
@@ -179,4 +218,34 @@ pub(super) fn includes(many: &Executed, few: &Executed) -> bool {
 /// The set of all instances of a span of one seat, as identities.
 pub(super) fn ids(seat: usize, from: u64, upto: u64) -> impl Iterator<Item = InstanceId> {
     (from..=upto).map(move |number| InstanceId::at(seat, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Space;
+
+    #[test]
+    fn tells_what_is_lacked_and_what_is_to_be_executed() {
+        let mut space = Space::<u8>::new();
+        let state = |space: &Space<u8>, upto| {
+            (space.last_unknown(1..=upto), space.unexecuted(1..=upto).collect::<Vec<_>>())
+        };
+        assert_eq!((state(&space, 0), state(&space, 3)), ((None, vec![]), (Some(3), vec![])));
+        [1, 2, 3, 5, 6].into_iter().for_each(|number| space.know(number));
+        assert_eq!(
+            (state(&space, 3), state(&space, 6)),
+            ((None, vec![3, 2, 1]), (Some(4), vec![6, 5, 3, 2, 1]))
+        );
+        // Executed is known.
+        assert!(space.execute(2) && space.execute(6) && !space.execute(2));
+        space.know(2);
+        assert_eq!((state(&space, 3), state(&space, 6)), ((None, vec![3, 1]), (Some(4), vec![5, 3, 1])));
+        assert_eq!((space.executed(), space.beyond().collect::<Vec<_>>()), (0, vec![2, 6]));
+        assert!(space.execute(1));
+        assert_eq!((space.executed(), state(&space, 7)), (2, (Some(7), vec![5, 3])));
+        // A peer's state has everything up to the fifth.
+        space.execute_all(5);
+        assert_eq!((space.executed(), space.beyond().count(), state(&space, 6)), (6, 0, (None, vec![])));
+        assert!(space.is_executed(6) && !space.is_executed(7));
+    }
 }

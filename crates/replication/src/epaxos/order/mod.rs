@@ -58,8 +58,8 @@ pub struct Order<V: Ordered> {
     stale: usize,
     stale_max: usize,
     graph: Graph<InstanceId>,
-    /// Committed instances that wait to know what another one holds, by that one.
-    unlinked: BTreeMap<InstanceId, Vec<InstanceId>>,
+    /// Committed instances that wait to know what another one holds, by that one, with their turns.
+    unlinked: BTreeMap<InstanceId, Vec<(u64, InstanceId)>>,
     /// Committed instances that wait for another to be linked, by that one.
     parked: BTreeMap<InstanceId, Vec<InstanceId>>,
     /// Committed instances that lead to others by way of this one, as long as it is not given up.
@@ -110,8 +110,10 @@ pub struct Order<V: Ordered> {
     /// Nothing is executed until that is settled: a state that is taken in must have all that was executed
     /// here. The journal says so too, so that a replay has executed no more than this when it takes it in.
     paused: bool,
-    /// Committed instances that wait for that.
-    held: Vec<InstanceId>,
+    /// Committed instances that wait for that, with their turns.
+    held: Vec<(u64, InstanceId)>,
+    /// How many have had to wait for either.
+    turns: u64,
     ticking: bool,
     notes: Vec<&'static str>,
 }
@@ -354,6 +356,7 @@ impl<V: Ordered> Process for Order<V> {
             behind: None,
             paused: false,
             held: Vec::new(),
+            turns: 0,
             ticking: false,
             notes: Vec::new(),
         }
@@ -492,8 +495,7 @@ impl<V: Ordered> Orders for Order<V> {
     }
 
     fn position(&self) -> Executed {
-        let beyond = |space: &Space<V>| space.beyond().iter().copied().collect();
-        self.spaces.iter().map(|space| (space.executed(), beyond(space))).collect()
+        self.spaces.iter().map(|space| (space.executed(), space.beyond().collect())).collect()
     }
 
     /// A state that is not the newest may lack what the peer has executed meanwhile.
@@ -510,6 +512,7 @@ impl<V: Ordered> Orders for Order<V> {
         let ours = self.position();
         let ahead = *position != ours && includes(position, &ours);
         if ahead {
+            self.paused = true;
             self.take_over(position);
         }
         self.resume();
