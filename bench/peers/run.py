@@ -66,6 +66,7 @@ class Servers:
     """Processes that are ended together, with a directory that goes with them."""
 
     def __init__(self, base):
+        pathlib.Path(base).mkdir(parents=True, exist_ok=True)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="isochrone-bench-", dir=base))
         self.processes = []
 
