@@ -51,6 +51,9 @@ pub struct Parameters {
     /// Executed instances whose attributes are kept until all members have executed them. Beyond that, every
     /// new instance depends on all that is gone.
     pub keep_attributes: u64,
+    /// Keys that they touch, of each member's instances, about: the same goes beyond that. (Some two thousand
+    /// instances are kept in any case.)
+    pub keep_keys: u64,
     /// A bug planted on purpose; nothing without the feature `mutations`.
     pub mutation: Option<Mutation>,
 }
@@ -79,6 +82,8 @@ impl Tuning for Parameters {
             keep_instances: 8_192,
             keep_bytes: KEEP_BYTES,
             keep_attributes: 262_144,
+            // Sixty megabytes, with the conflict index.
+            keep_keys: 524_288,
             mutation: None,
         }
     }
@@ -97,6 +102,7 @@ impl Tuning for Parameters {
         knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
         knobs::keep(reader, "keep_instances", &mut self.keep_instances, &mut self.keep_bytes);
         self.keep_attributes = reader.integer("keep_attributes", self.keep_attributes, 1_024, 1 << 24);
+        self.keep_keys = reader.integer("keep_keys", self.keep_keys, 1_024, 1 << 30);
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -4,7 +4,7 @@
 use super::super::message::{InstanceId, Message, Record, SEATS, Timer};
 use super::instances::ids;
 use super::recovery::{Drive, Stage};
-use super::{Order, SWEEP, replica};
+use super::{Instance, Order, SWEEP, replica};
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Effects, Instant, ReplicaSet};
 use std::collections::BTreeMap;
@@ -263,15 +263,27 @@ impl<V: Ordered> Order<V> {
                 self.settled[seat] = least;
                 self.forget(seat, least);
             }
+            self.count_touched(seat, own[seat]);
             let held = self.spaces[seat].end() - self.spaces[seat].base();
-            if held > self.parameters.keep_attributes {
-                let upto = own[seat].saturating_sub(self.parameters.keep_attributes / 2);
-                self.forget(seat, upto / FORGET * FORGET);
+            let keep = self.parameters.keep_attributes;
+            if held > keep || self.touched[seat].1 > self.parameters.keep_keys {
+                let upto = own[seat].saturating_sub(held.min(keep) / 2) / FORGET * FORGET;
+                if upto >= self.spaces[seat].base() {
+                    self.forget(seat, upto);
+                }
             }
         }
         if self.stale > self.stale_max {
             self.sweep();
         }
+    }
+
+    /// Counts what the instances of a seat touch that have come to be executed, up to this number.
+    fn count_touched(&mut self, seat: usize, executed: u64) {
+        let (counted, mut keys) = self.touched[seat];
+        let fresh = self.spaces[seat].from(counted + 1).take_while(|(number, _)| *number <= executed);
+        keys += fresh.map(|(_, instance)| instance.keys() as u64).sum::<u64>();
+        self.touched[seat] = (executed, keys);
     }
 
     /// Leaves in the conflict index what is still held, and nothing else. What is trimmed does no harm there: it
@@ -282,8 +294,7 @@ impl<V: Ordered> Order<V> {
         for seat in 0..self.count() {
             for id in ids(seat, self.spaces[seat].base(), self.spaces[seat].end()) {
                 self.index_instance(id);
-                let touches = self.instance(id).and_then(|instance| instance.touches.as_ref());
-                held += touches.map_or(0, |touches| touches.keys());
+                held += self.instance(id).map_or(0, Instance::keys);
             }
         }
         // So that a key costs half an addition more at most, and what is held a third of the index at least.
@@ -293,8 +304,13 @@ impl<V: Ordered> Order<V> {
     /// Forgets the instances of a seat up to this number, all executed here.
     pub(super) fn forget(&mut self, seat: usize, upto: u64) {
         for id in ids(seat, self.spaces[seat].base(), upto) {
-            let Some(instance) = self.instance(id) else { continue };
-            self.stale += instance.touches.as_ref().map_or(0, |touches| touches.keys());
+            let Some(keys) = self.instance(id).map(Instance::keys) else { continue };
+            self.stale += keys;
+            let (counted, touched) = &mut self.touched[seat];
+            if id.number <= *counted {
+                // Of one that a peer's state has settled it may have been learned since what it touched.
+                *touched = touched.saturating_sub(keys as u64);
+            }
             self.pending.remove(&id);
             self.drives.remove(&id);
             self.waiting.remove(&id);

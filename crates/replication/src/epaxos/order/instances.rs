@@ -55,6 +55,11 @@ impl<V: Ordered> Instance<V> {
         self.initial.is_none() && !self.is_committed()
     }
 
+    /// How many keys it touches, as far as is known.
+    pub(super) fn keys(&self) -> usize {
+        self.touches.as_ref().map_or(0, |touches| touches.keys())
+    }
+
     /// Whether whoever depends on it knows whether the two interfere.
     pub(super) fn is_known(&self) -> bool {
         self.touches.is_some() || self.is_committed() && self.noop

@@ -7,6 +7,8 @@ mod instances;
 mod proposal;
 mod recovery;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod votes;
 
 use super::message::{Committed, InstanceId, Message, Note, Record, SEATS, Timer, Touching};
@@ -101,6 +103,8 @@ pub struct Order<V: Ordered> {
     reported: Vec<[u64; SEATS]>,
     /// What all members have executed.
     settled: [u64; SEATS],
+    /// Of each seat: up to where executed instances were counted, and the keys of those of them that are held.
+    touched: [(u64, u64); SEATS],
     /// Round trips to each seat, where measured.
     trips: [Option<Span>; SEATS],
     suspicion: Suspicion,
@@ -350,6 +354,7 @@ impl<V: Ordered> Process for Order<V> {
             watched: [0; SEATS],
             reported: vec![[0; SEATS]; count],
             settled: [0; SEATS],
+            touched: [(0, 0); SEATS],
             trips: [None; SEATS],
             suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
             suspects: ReplicaSet::EMPTY,
