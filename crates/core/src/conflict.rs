@@ -1,9 +1,9 @@
 //! Who has touched what: what a command touches, and an index from keys to those who touched them.
 
 use crate::command::{Access, Touch};
+use crate::table::hash_unordered;
 use crate::{Conflict, Few, KeyspaceId, key_hash};
 use hashbrown::{HashTable, hash_table};
-use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
@@ -261,13 +261,8 @@ impl<I> Default for ConflictIndex<I> {
 
 impl<I: Hash> Hash for ConflictIndex<I> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The order in which keys came in says nothing, and a sum has none.
-        let sum = self.keys.iter().fold(0u64, |sum, key| {
-            let mut hasher = FxHasher::default();
-            key.hash(&mut hasher);
-            sum.wrapping_add(hasher.finish())
-        });
-        (self.keys.len(), sum, &self.all, &self.any).hash(state);
+        hash_unordered(self.keys.iter(), state);
+        (&self.all, &self.any).hash(state);
     }
 }
 

@@ -74,14 +74,19 @@ impl<K: Hash + Eq, V: Eq> Eq for Table<K, V> {}
 
 impl<K: Hash, V: Hash> Hash for Table<K, V> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // A sum has no order.
-        let sum = self.0.iter().fold(0u64, |sum, entry| {
-            let mut hasher = FxHasher::default();
-            entry.hash(&mut hasher);
-            sum.wrapping_add(hasher.finish())
-        });
-        (self.0.len(), sum).hash(state);
+        hash_unordered(self.0.iter(), state);
     }
+}
+
+/// Hashes entries whose order says nothing: a sum has none.
+pub(crate) fn hash_unordered<T: Hash, H: Hasher>(entries: impl ExactSizeIterator<Item = T>, state: &mut H) {
+    let count = entries.len();
+    let sum = entries.fold(0u64, |sum, entry| {
+        let mut hasher = FxHasher::default();
+        entry.hash(&mut hasher);
+        sum.wrapping_add(hasher.finish())
+    });
+    (count, sum).hash(state);
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl<V: Ordered> Space<V> {
 
     /// Marks an instance known, by what it holds or as given up.
     pub(super) fn know(&mut self, number: u64) {
-        if !self.is_executed(number) {
+        if number > self.executed && self.marks.get(number).is_none() {
             self.marks.set(number..number + 1, Mark::Known);
         }
     }

@@ -517,7 +517,6 @@ impl<V: Ordered> Orders for Order<V> {
         let ours = self.position();
         let ahead = *position != ours && includes(position, &ours);
         if ahead {
-            self.paused = true;
             self.take_over(position);
         }
         self.resume();
