@@ -2,10 +2,11 @@
 
 use crate::command::{Access, Touch};
 use crate::table::hash_unordered;
-use crate::{Conflict, Few, KeyspaceId, key_hash};
+use crate::{Conflict, Few};
 use hashbrown::{HashTable, hash_table};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What a command, or a batch of them, touches: each key once, by its hash, and the strongest access to it.
 ///
@@ -73,7 +74,8 @@ impl TouchSet {
     pub fn touch(&mut self, touch: Touch<'_>) {
         match touch {
             Touch::Key(key, access) => {
-                self.keys.push((key_hash(KeyspaceId(0), key), Touched::of(access)));
+                // Not `key_hash`, which tells where a key lies and so never changes: it goes byte by byte.
+                self.keys.push((xxh3_64(key), Touched::of(access)));
             }
             Touch::All(access) => self.all = self.all.or(Touched::of(access)),
         }
@@ -220,12 +222,53 @@ impl<I: Entry> Last<I> {
         }
     }
 
+    /// These two, of which neither covers the other.
+    fn both(one: (I, bool), other: (I, bool)) -> Last<I> {
+        let mut few = Few::one(one);
+        few.push(other);
+        Last(few)
+    }
+
     fn against(&self, touched: Touched, out: &mut impl FnMut(I)) {
-        for (i, wrote) in self.0.as_slice() {
-            if touched.writes || touched.reads && *wrote {
-                out(*i);
-            }
+        against(self.0.as_slice(), touched, out);
+    }
+}
+
+fn against<I: Copy>(held: &[(I, bool)], touched: Touched, out: &mut impl FnMut(I)) {
+    for (i, wrote) in held {
+        if touched.writes || touched.reads && *wrote {
+            out(*i);
         }
+    }
+}
+
+/// No list of a key's own.
+const ALONE: u32 = u32::MAX;
+
+/// A key and who touched it: one, or those of a list.
+///
+/// Plain numbers throughout, which are written from registers to their place: built elsewhere and moved there in
+/// one piece, an entry would have to wait until all that was written before it, at random places, is in the cache.
+#[derive(Copy, Clone, Debug)]
+struct Held<I> {
+    key: u64,
+    one: (I, bool),
+    list: u32,
+}
+
+impl<I: Entry> Held<I> {
+    /// Adds one who writes, or reads, this key; whether there was room for it.
+    fn add(&mut self, i: I, writes: bool) -> bool {
+        let (held, wrote) = self.one;
+        // Whoever conflicts with a reader conflicts with a writer, never the other way round.
+        if (wrote || !writes) && held.covers(&i) {
+            self.one.0 = held.join(i);
+        } else if (writes || !wrote) && i.covers(&held) {
+            self.one = (i.join(held), writes);
+        } else {
+            return false;
+        }
+        true
     }
 }
 
@@ -239,9 +282,11 @@ impl<I: Entry> Last<I> {
 pub struct ConflictIndex<I> {
     /// Keys as they came in, each once. A new key, as most are, is written behind the last one: what is looked
     /// up at random is four bytes a key, of which many more lie near the processor.
-    keys: Vec<(u64, Last<I>)>,
+    keys: Vec<Held<I>>,
     /// Where each is.
     places: HashTable<u32>,
+    /// Who touched a key, where one does not stand for all.
+    lists: Vec<Last<I>>,
     /// Who touched every key.
     all: Last<I>,
     /// Who touched anything.
@@ -253,6 +298,7 @@ impl<I> Default for ConflictIndex<I> {
         ConflictIndex {
             keys: Vec::new(),
             places: HashTable::new(),
+            lists: Vec::new(),
             all: Last::default(),
             any: Last::default(),
         }
@@ -261,27 +307,47 @@ impl<I> Default for ConflictIndex<I> {
 
 impl<I: Hash> Hash for ConflictIndex<I> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_unordered(self.keys.iter(), state);
+        hash_unordered(self.keys.iter().map(|held| (held.key, self.of(held))), state);
         (&self.all, &self.any).hash(state);
+    }
+}
+
+impl<I> ConflictIndex<I> {
+    /// Who touched this key.
+    fn of<'a>(&'a self, held: &'a Held<I>) -> &'a [(I, bool)] {
+        match held.list {
+            ALONE => std::slice::from_ref(&held.one),
+            list => self.lists[list as usize].0.as_slice(),
+        }
     }
 }
 
 impl<I: Entry> ConflictIndex<I> {
     /// Notes that `i` touches this.
     pub fn add(&mut self, i: I, touches: &TouchSet) {
-        let ConflictIndex { keys, places, .. } = self;
+        let ConflictIndex { keys, places, lists, .. } = self;
         for (key, touched) in &touches.keys {
             if !touched.any() {
                 continue;
             }
+            let (key, writes) = (*key, touched.writes);
             // Keys are hashes, and their own.
-            let found = places.entry(*key, |at| keys[*at as usize].0 == *key, |at| keys[*at as usize].0);
+            let found = places.entry(key, |at| keys[*at as usize].key == key, |at| keys[*at as usize].key);
             match found {
-                hash_table::Entry::Occupied(at) => keys[*at.get() as usize].1.add(i, *touched),
+                hash_table::Entry::Occupied(at) => {
+                    let held = &mut keys[*at.get() as usize];
+                    if held.list != ALONE {
+                        lists[held.list as usize].add(i, *touched);
+                    } else if !held.add(i, writes) {
+                        // Fewer than keys.
+                        held.list = lists.len() as u32;
+                        lists.push(Last::both(held.one, (i, writes)));
+                    }
+                }
                 hash_table::Entry::Vacant(free) => {
-                    // 2^32 keys would take 128 GiB.
+                    // 2^32 keys would take more than 128 GiB.
                     free.insert(keys.len() as u32);
-                    keys.push((*key, Last(Few::one((i, touched.writes)))));
+                    keys.push(Held { key, one: (i, writes), list: ALONE });
                 }
             }
         }
@@ -293,6 +359,7 @@ impl<I: Entry> ConflictIndex<I> {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.places.clear();
+        self.lists.clear();
         (self.all, self.any) = (Last::default(), Last::default());
     }
 
@@ -300,8 +367,8 @@ impl<I: Entry> ConflictIndex<I> {
     /// several times.
     pub fn visit(&self, touches: &TouchSet, mut out: impl FnMut(I)) {
         for (key, touched) in &touches.keys {
-            if let Some(at) = self.places.find(*key, |at| self.keys[*at as usize].0 == *key) {
-                self.keys[*at as usize].1.against(*touched, &mut out);
+            if let Some(at) = self.places.find(*key, |at| self.keys[*at as usize].key == *key) {
+                against(self.of(&self.keys[*at as usize]), *touched, &mut out);
             }
         }
         self.any.against(touches.all, &mut out);
