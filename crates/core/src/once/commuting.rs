@@ -5,6 +5,7 @@ use crate::machine::CHUNK_MAX;
 use crate::{Blob, ClientId, CommandId, Malformed, ProcessId, Series, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 /// The sessions behind a partial order.
 ///
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 /// newest that has executed anything, is refused from there on, everywhere alike.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub(super) struct Commuting<R> {
-    sessions: BTreeMap<ClientId, Session<R>>,
+    sessions: Sessions<R>,
     /// Of each client process, the lives before this one are over.
     over: BTreeMap<ProcessId, u32>,
     /// How many runs there are.
@@ -35,6 +36,64 @@ struct Session<R> {
     /// Executed, at or above the floor: runs from a number to before another, apart from each other.
     executed: BTreeMap<u64, u64>,
     done: Series<R>,
+}
+
+/// Sessions by client. Commands come in batches of one client's, which is asked about several times for each: the
+/// one that was written to last is found without a search.
+#[derive(Clone, Debug)]
+struct Sessions<R> {
+    /// Ascending by client.
+    list: Vec<(ClientId, Session<R>)>,
+    /// Where the last one was; says nothing of what is held.
+    recent: usize,
+}
+
+impl<R> Default for Sessions<R> {
+    fn default() -> Sessions<R> {
+        Sessions { list: Vec::new(), recent: 0 }
+    }
+}
+
+impl<R: PartialEq> PartialEq for Sessions<R> {
+    fn eq(&self, other: &Sessions<R>) -> bool {
+        self.list == other.list
+    }
+}
+
+impl<R: Eq> Eq for Sessions<R> {}
+
+impl<R: Hash> Hash for Sessions<R> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.list.hash(state);
+    }
+}
+
+impl<R> Sessions<R> {
+    fn find(&self, client: ClientId) -> Result<usize, usize> {
+        match self.list.get(self.recent) {
+            Some((held, _)) if *held == client => Ok(self.recent),
+            _ => self.list.binary_search_by_key(&client, |(held, _)| *held),
+        }
+    }
+
+    fn get(&self, client: ClientId) -> Option<&Session<R>> {
+        self.find(client).ok().map(|at| &self.list[at].1)
+    }
+
+    /// The session of a client, begun where there was none.
+    fn open(&mut self, client: ClientId) -> &mut Session<R> {
+        let at = self.find(client);
+        if let Err(at) = at {
+            self.list.insert(at, (client, Session::default()));
+        }
+        let (Ok(at) | Err(at)) = at;
+        self.recent = at;
+        &mut self.list[at].1
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (ClientId, &Session<R>)> {
+        self.list.iter().map(|(client, session)| (*client, session))
+    }
 }
 
 impl<R> Default for Session<R> {
@@ -101,7 +160,7 @@ impl<R> Session<R> {
 
 impl<R> Default for Commuting<R> {
     fn default() -> Commuting<R> {
-        Commuting { sessions: BTreeMap::new(), over: BTreeMap::new(), runs: 0 }
+        Commuting { sessions: Sessions::default(), over: BTreeMap::new(), runs: 0 }
     }
 }
 
@@ -115,7 +174,7 @@ impl<R> Commuting<R> {
         if self.is_over(id.client) {
             return Some(Seen::Forgotten);
         }
-        let session = self.sessions.get(&id.client)?;
+        let session = self.sessions.get(id.client)?;
         if id.sequence < session.floor {
             return Some(Seen::Forgotten);
         }
@@ -129,7 +188,7 @@ impl<R> Commuting<R> {
         if self.is_over(id.client) {
             return;
         }
-        let session = self.sessions.entry(id.client).or_default();
+        let session = self.sessions.open(id.client);
         let before = session.executed.len();
         if id.sequence < session.floor || !session.add(id.sequence, id.sequence + 1) {
             return;
@@ -144,7 +203,7 @@ impl<R> Commuting<R> {
         if self.is_over(client) {
             return;
         }
-        let session = self.sessions.entry(client).or_default();
+        let session = self.sessions.open(client);
         if below > session.below {
             session.below = below;
             session.done.trim(below);
@@ -153,7 +212,7 @@ impl<R> Commuting<R> {
 
     pub(super) fn barrier(&mut self) {
         let mut newest = BTreeMap::<ProcessId, u32>::new();
-        for (client, session) in &self.sessions {
+        for (client, session) in self.sessions.iter() {
             if session.floor > 0 || !session.executed.is_empty() {
                 // Ascending by incarnation.
                 newest.insert(client.process, client.incarnation);
@@ -164,18 +223,16 @@ impl<R> Commuting<R> {
             *first = incarnation.max(*first);
         }
         let over = &self.over;
-        self.sessions.retain(|client, session| {
+        self.sessions.list.retain_mut(|(client, session)| {
             session.raise(session.below);
             over.get(&client.process).is_none_or(|first| client.incarnation >= *first)
         });
-        self.runs = self.sessions.values().map(|session| session.executed.len()).sum();
+        self.runs = self.sessions.iter().map(|(_, session)| session.executed.len()).sum();
     }
 
     pub(super) fn expire(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.get_mut(&client)
-            && let Some(last) = session.last()
-        {
-            session.raise(last + 1);
+        if let Some(last) = self.last(client) {
+            self.sessions.open(client).raise(last + 1);
         }
         self.barrier();
     }
@@ -185,15 +242,15 @@ impl<R> Commuting<R> {
         self.sessions
             .iter()
             .filter(move |(_, session)| held(session))
-            .map(|(client, session)| (*client, session.done.len()))
+            .map(|(client, session)| (client, session.done.len()))
     }
 
     pub(super) fn last(&self, client: ClientId) -> Option<u64> {
-        self.sessions.get(&client)?.last()
+        self.sessions.get(client)?.last()
     }
 
     pub(super) fn below(&self, client: ClientId) -> u64 {
-        self.sessions.get(&client).map_or(0, |session| session.below)
+        self.sessions.get(client).map_or(0, |session| session.below)
     }
 
     pub(super) fn runs(&self) -> usize {
@@ -225,7 +282,7 @@ impl<R: Wire> Commuting<R> {
         for (process, first) in &self.over {
             push(Part::Over(*process, *first), 16);
         }
-        for (client, session) in &self.sessions {
+        for (client, session) in self.sessions.iter() {
             let (mut runs, mut done) = (session.executed.iter(), session.done.iter());
             let mut first = true;
             loop {
@@ -243,7 +300,7 @@ impl<R: Wire> Commuting<R> {
                 }
                 first = false;
                 let (below, floor) = (session.below, session.floor);
-                push(Part::Session { client: *client, below, floor, runs: some, done: answers }, bytes);
+                push(Part::Session { client, below, floor, runs: some, done: answers }, bytes);
             }
         }
         if !parts.is_empty() {
@@ -261,7 +318,7 @@ impl<R: Wire> Commuting<R> {
                     self.over.insert(process, first);
                 }
                 Part::Session { client, below, floor, runs, done } => {
-                    let session = self.sessions.entry(client).or_default();
+                    let session = self.sessions.open(client);
                     (session.below, session.floor) = (below, floor);
                     let before = session.executed.len();
                     session.executed.extend(runs);
