@@ -1,7 +1,7 @@
 //! Executing what is decided, in order, each command once.
 
 use super::Replica;
-use super::speculation::Ran;
+use super::speculation::{Ran, Settled};
 use crate::curp::Bug;
 use crate::message::{Entry, Note, Spans, Told, micros};
 use crate::order::{Decided, Member, Order, Ordered as _, Step};
@@ -81,44 +81,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             self.prepare(&decided.values);
         }
         for entry in decided.values.iter() {
-            let (ran, heard) = match self.speculation.settle(entry) {
-                Some(settled) => (settled.ran, settled.told),
+            match self.speculation.settle(entry) {
+                Some(Settled { mut ran, told }) => {
+                    self.execute_entry(entry, ran.as_mut(), tell && !told, spans);
+                }
                 None => {
                     entry.id().map(|id| self.speculation.waits_no_more(id));
-                    (None, false)
+                    self.execute_entry(entry, None, tell, spans);
                 }
-            };
-            match entry {
-                Entry::Command { id, below, command } => {
-                    let told = self.execute_command(*id, *below, command, ran);
-                    if tell && !heard {
-                        self.answer(id.client, spans, id.sequence, told);
-                    }
-                }
-                Entry::Read { id, below, command } => {
-                    self.once.acknowledge(id.client, *below);
-                    self.once.end(*id);
-                    if tell {
-                        let told = match ran {
-                            Some(Ran::Looked(told)) => told,
-                            _ => self.machine.read(command).map_or(Told::Touches, Told::Looked),
-                        };
-                        self.answer(id.client, spans, id.sequence, told);
-                    }
-                }
-                Entry::Expire { client, through } => {
-                    // It conflicts with everything.
-                    self.once.barrier();
-                    if self.once.last(*client).is_none_or(|last| last <= *through) {
-                        self.once.expire(*client);
-                        self.clients.remove(&client.process);
-                    }
-                }
-                Entry::Stop { members } => {
-                    self.applied += 1;
-                    self.fold(decided.digest);
-                    return Some(members.clone());
-                }
+            }
+            if let Entry::Stop { members } = entry {
+                self.applied += 1;
+                self.fold(decided.digest);
+                return Some(members.clone());
             }
         }
         if !decided.values.is_empty() {
@@ -126,6 +101,47 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             self.fold(decided.digest);
         }
         None
+    }
+
+    /// Executes a value, of which `ran` came when it was tentative, and answers if `tell` says so.
+    ///
+    /// What came of it is lent: mostly there is nothing, and to move that from place to place is to wait for all
+    /// that the command before has written.
+    fn execute_entry(
+        &mut self,
+        entry: &Entry<S::Command>,
+        ran: Option<&mut Ran<S::Reply>>,
+        tell: bool,
+        spans: Option<Spans>,
+    ) {
+        match entry {
+            Entry::Command { id, below, command } => {
+                let told = self.execute_command(*id, *below, command, ran);
+                if tell {
+                    self.answer(id.client, spans, id.sequence, told);
+                }
+            }
+            Entry::Read { id, below, command } => {
+                self.once.acknowledge(id.client, *below);
+                self.once.end(*id);
+                if tell {
+                    let told = match ran {
+                        Some(Ran::Looked(told)) => told.clone(),
+                        _ => self.machine.read(command).map_or(Told::Touches, Told::Looked),
+                    };
+                    self.answer(id.client, spans, id.sequence, told);
+                }
+            }
+            Entry::Expire { client, through } => {
+                // It conflicts with everything.
+                self.once.barrier();
+                if self.once.last(*client).is_none_or(|last| last <= *through) {
+                    self.once.expire(*client);
+                    self.clients.remove(&client.process);
+                }
+            }
+            Entry::Stop { .. } => {}
+        }
     }
 
     /// Takes something into the digest of all that was executed; also what was left out, so that replicas
@@ -140,10 +156,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         id: CommandId,
         below: u64,
         command: &S::Command,
-        ran: Option<Ran<S::Reply>>,
+        ran: Option<&mut Ran<S::Reply>>,
     ) -> Told<S::Reply> {
         self.once.acknowledge(id.client, below);
-        let executed = matches!(ran, Some(Ran::Executed(_)));
+        let executed = matches!(&ran, Some(Ran::Executed(_)));
         let seen = self.once.look(id);
         assert!(
             !executed || matches!(seen, Seen::Fresh | Seen::Running),
@@ -166,9 +182,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }
             Seen::Fresh | Seen::Running => {
                 let reply = match ran {
-                    Some(Ran::Executed(reply)) => reply,
-                    ran => {
-                        assert!(ran.is_none(), "{id:?} was passed over while it was tentative: {ran:?}");
+                    Some(Ran::Executed(reply)) => reply.clone(),
+                    Some(ran) => panic!("{id:?} was passed over while it was tentative: {ran:?}"),
+                    None => {
                         self.speculation.passed_by();
                         self.machine.apply(command)
                     }

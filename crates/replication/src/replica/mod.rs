@@ -277,6 +277,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 effects.send_ahead(client.process, replies(answers));
                 continue;
             }
+            if !answers.iter().any(|(_, told)| matches!(told, Told::Speculative(_))) {
+                effects.send(client.process, replies(answers));
+                continue;
+            }
             // What is speculative rests on no record, and must not wait for any.
             let (ahead, held): (Vec<_>, Vec<_>) =
                 answers.into_iter().partition(|(_, told)| matches!(told, Told::Speculative(_)));
