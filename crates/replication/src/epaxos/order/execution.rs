@@ -302,7 +302,7 @@ impl<V: Ordered> Order<V> {
         for (seat, space) in self.spaces.iter().enumerate() {
             // The first of each that is held was in it the longest.
             for (number, held) in space.from(space.base()).take(2) {
-                let Some(touches) = &held.touches else { continue };
+                let Some(touches) = held.touches.as_ref().filter(|_| held.indexed > 0) else { continue };
                 let mut found = touches.conflict(touches).is_none();
                 self.index.visit(touches, |Touching { id, .. }| {
                     found |= id.leader() == seat && id.number >= number;

@@ -27,6 +27,8 @@ pub(super) struct Instance<V> {
     pub(super) noop: bool,
     /// What was last said of its attributes.
     pub(super) attributes: Attributes,
+    /// The number of order by which it is in the conflict index; 0 where it is not.
+    pub(super) indexed: u64,
 }
 
 impl<V> Default for Instance<V> {
@@ -41,6 +43,7 @@ impl<V> Default for Instance<V> {
             initial: None,
             noop: false,
             attributes: Attributes::default(),
+            indexed: 0,
         }
     }
 }

@@ -204,8 +204,14 @@ impl<V: Ordered> Order<V> {
         space.open(id.number)
     }
 
-    /// What an instance holds is known from now on.
+    /// What an instance holds is known from now on, also to whoever interferes.
     fn learn_batch(&mut self, id: InstanceId, batch: &Arc<[V]>) {
+        self.hold_batch(id, batch);
+        self.index_instance(id);
+    }
+
+    /// The same, but for who interferes.
+    fn hold_batch(&mut self, id: InstanceId, batch: &Arc<[V]>) {
         let Some(instance) = self.open_instance(id) else { return };
         if instance.touches.is_none() {
             instance.touches = Some(Arc::new(touches_of(batch)));
@@ -213,7 +219,6 @@ impl<V: Ordered> Order<V> {
         if instance.batch.is_none() {
             instance.batch = Some(batch.clone());
         }
-        self.index_instance(id);
         self.relink(id);
     }
 
@@ -230,11 +235,12 @@ impl<V: Ordered> Order<V> {
 
     /// Puts an instance into the conflict index, or its number of order, which has risen.
     fn index_instance(&mut self, id: InstanceId) {
-        if let Some(instance) = self.instance(id)
-            && let Some(touches) = instance.touches.clone()
+        if let Some(instance) = self.spaces.get_mut(id.leader()).and_then(|space| space.get_mut(id.number))
+            && let Some(touches) = &instance.touches
         {
             let seq = instance.attributes.seq.max(instance.initial.map_or(0, |initial| initial.seq));
-            self.index.add(Touching { id, seq }, &touches);
+            instance.indexed = seq.max(1);
+            self.index.add(Touching { id, seq }, touches);
         }
     }
 

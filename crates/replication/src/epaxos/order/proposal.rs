@@ -240,7 +240,9 @@ impl<V: Ordered> Order<V> {
         if instance.phase == Phase::Initial {
             let touches = touches_of(&batch);
             let mut attributes = proposed;
-            attributes.merge(&self.interference(&touches, id, false));
+            if role != Role::Listener {
+                attributes.merge(&self.interference(&touches, id, false));
+            }
             let due = effects.now() + self.parameters.resend;
             let Some(instance) = self.instance_mut(id) else { return };
             instance.phase = if delegate { Phase::Accepted } else { Phase::PreAccepted };
@@ -248,7 +250,12 @@ impl<V: Ordered> Order<V> {
             instance.touches = Some(Arc::new(touches));
             instance.initial = Some(proposed);
             instance.attributes = attributes;
-            self.learn_batch(id, &batch);
+            match role {
+                // Whoever comes after this meets it at the leader or at the delegate, until all know that it is
+                // committed.
+                Role::Listener => self.hold_batch(id, &batch),
+                Role::Acceptor | Role::Delegate => self.learn_batch(id, &batch),
+            }
             self.postpone(id, due);
             if self.mutated(Mutation::AcknowledgeBeforeDurable) {
                 let answer = Message::PreAccepted { id, attributes, delegate };
@@ -264,7 +271,9 @@ impl<V: Ordered> Order<V> {
         if role == Role::Listener {
             return;
         }
-        let Some(instance) = self.instance(id) else { return };
+        // What was only listened to holds nobody up, so nothing is said of it. (No leader asks for more later, but
+        // by a recovery.)
+        let Some(instance) = self.instance(id).filter(|instance| instance.indexed > 0) else { return };
         // What was said before is said again: its record lies before this message.
         let delegate = instance.phase == Phase::Accepted;
         let attributes = instance.attributes;

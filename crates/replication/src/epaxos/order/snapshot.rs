@@ -106,6 +106,7 @@ impl<V: Ordered> Order<V> {
                 initial: held.initial,
                 noop: held.noop,
                 attributes: held.attributes,
+                indexed: 0,
             };
             let (is_committed, kept) =
                 (instance.is_committed(), instance.batch.as_ref().map(wire::encoded_size));

@@ -255,14 +255,14 @@ impl<V: Ordered> Order<V> {
         if instance.is_committed() {
             return;
         }
-        let indexed = instance.attributes.seq.max(instance.initial.map_or(0, |initial| initial.seq));
+        let indexed = instance.indexed;
         instance.phase = Phase::Committed;
         instance.noop = noop;
         instance.attributes = attributes;
         for (seat, dep) in attributes.deps.into_iter().enumerate() {
             self.hear_of(seat, dep);
         }
-        if attributes.seq > indexed {
+        if attributes.seq > indexed || indexed == 0 {
             self.index_instance(id);
         }
         let again = self.unlean(id, noop);
