@@ -1,9 +1,10 @@
 //! The plan of a keyspace: its floors, what each choice of protocol and leader costs, and which to take.
 
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace, leader_in_turn};
-use isochrone_core::{FastQuorums, Guarantee, KeyspaceId, Matrix, NodeId, RegionId, Span};
+use isochrone_core::{FastQuorums, Guarantee, KeyspaceId, Matrix, NodeId, Quorums, RegionId, Span};
 use serde::{Serialize, Serializer};
 
+use crate::decision::fast_crashes_max;
 use crate::forecast::{Row, rows};
 use crate::placement::better;
 use crate::{Client, Demand, Forecast, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
@@ -19,6 +20,11 @@ pub struct Plan {
     pub configured: Recommendation,
     /// The region of each replica.
     pub replicas: Vec<String>,
+    /// How many of them may crash.
+    pub crashes: usize,
+    /// After how many of these crashes any protocol can still decide in two message delays: the lower bound of
+    /// [`decision`](crate::decision), for consensus as an object.
+    pub fast_crashes: usize,
     /// Clients of each region, in proportion, in the order of the deployment; an object by region when serialized.
     #[serde(serialize_with = "by_region")]
     pub clients: Vec<(String, u32)>,
@@ -69,6 +75,7 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let replicas: Vec<RegionId> = keyspace.replicas.iter().map(|id| deployment.node(*id).region).collect();
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
     let quorums = quorums(keyspace)?;
+    let crashes = Quorums::faults(replicas.len());
     let mut rows = rows(matrix, &replicas, quorums, demand);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
@@ -87,6 +94,8 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
         keyspace: keyspace.name.clone(),
         configured: configured(deployment, keyspace, &rows, demand, named(&replicas)),
         replicas: named(&replicas),
+        crashes,
+        fast_crashes: fast_crashes_max(replicas.len(), crashes).unwrap_or(0),
         clients: matrix.names().map(str::to_owned).zip(demand.clients.iter().copied()).collect(),
         conflict_percent: demand.conflict,
         floor_ms: matrix

@@ -33,6 +33,42 @@ pub fn fast_crashes_max(n: usize, f: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isochrone_core::{FastQuorums, Quorums};
+
+    /// EPaxos is an object: only the command leader must decide fast. Its quorums are as small as the bound allows.
+    #[test]
+    fn the_fast_quorums_of_epaxos_reach_the_bound_of_the_object() {
+        for n in 1..=9 {
+            let f = Quorums::faults(n);
+            for e in 0..=f {
+                let fast = n - Quorums::epaxos_fast(n) >= e;
+                assert_eq!(fast, processes_min(f, e) <= n, "n = {n}, f = {f}, e = {e}");
+            }
+            assert_eq!(fast_crashes_max(n, f), Some(n - Quorums::epaxos_fast(n)), "n = {n}");
+        }
+    }
+
+    /// In Fast Paxos, Domino, CURP and Carousel anybody who learns of a fast quorum decides: theirs are those of the task,
+    /// of whatever sizes a keyspace may have.
+    #[test]
+    fn the_other_fast_quorums_reach_the_bound_of_the_task_and_no_more() {
+        for n in 1..=9 {
+            for fast in n / 2 + 1..=n {
+                for classic in n / 2 + 1..=n {
+                    let (f, e) = (n - classic, n - fast);
+                    if e > f {
+                        // Then fast ballots survive more than the protocol does, which the bound says nothing of.
+                        continue;
+                    }
+                    let allowed = FastQuorums::sized(n, Some(fast), Some(classic)).is_ok();
+                    assert_eq!(allowed, processes_min_of_task(f, e) <= n, "n = {n}, f = {f}, e = {e}");
+                }
+            }
+            let f = Quorums::faults(n);
+            let most = (0..=f).rev().find(|e| processes_min_of_task(f, *e) <= n);
+            assert_eq!(most, Some(n - Quorums::supermajority(n)), "n = {n}");
+        }
+    }
 
     #[test]
     fn sizes_of_the_object_are_those_of_the_formula() {

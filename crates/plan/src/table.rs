@@ -39,6 +39,12 @@ impl fmt::Display for Plan {
         let count = self.replicas.len();
         let replicas = if count == 1 { "replica" } else { "replicas" };
         writeln!(f, "keyspace {:?}, {count} {replicas}: {}", self.keyspace, self.replicas.join(", "))?;
+        let times = if self.fast_crashes == 1 { "crash" } else { "crashes" };
+        let (crashes, fast) = (self.crashes, self.fast_crashes);
+        writeln!(
+            f,
+            "{crashes} may crash; a decision in two message delays is possible after {fast} {times} at most"
+        )?;
         writeln!(f, "commit latency without load, by region of the client, ms\n")?;
         let row =
             |f: &mut fmt::Formatter<'_>, label: &str, cells: &mut dyn Iterator<Item = f64>, mean: f64| {

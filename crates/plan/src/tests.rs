@@ -24,6 +24,7 @@ fn ready_made(name: &str) -> Deployment {
 fn the_table_of_five_regions() {
     expect![[r#"
         keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
+        2 may crash; a decision in two message delays is possible after 2 crashes at most
         commit latency without load, by region of the client, ms
 
                                           US West  US East    Euro    Asia  Australia    mean
@@ -67,6 +68,7 @@ fn the_table_of_five_regions() {
 fn the_table_of_domino_in_north_america() {
     expect![[r#"
         keyspace "main", 3 replicas: WA, VA, QC
+        1 may crash; a decision in two message delays is possible after 1 crash at most
         commit latency without load, by region of the client, ms
 
                                        VA      TX      CA      IA      WA      WY      IL      QC     TRT    mean
@@ -106,6 +108,7 @@ fn clients_weigh_the_means() {
     let demand = Demand { clients: vec![0, 0, 3, 0, 1], conflict: 0.0 };
     expect![[r#"
         keyspace "main", 5 replicas: US West, US East, Euro, Asia, Australia
+        2 may crash; a decision in two message delays is possible after 2 crashes at most
         commit latency without load, by region of the client, ms
 
                                           US West  US East    Euro    Asia  Australia    mean
