@@ -16,7 +16,8 @@ pub fn idle<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<
     group.reach(matrix, client, owner) + farthest
 }
 
-/// While all owners are equally busy: nobody's slots are missing, so the owner waits for a majority only.
+/// While all owners are equally busy: nobody's slots are missing, so the owner waits for a majority only. A lower bound: where
+/// a suggestion of another is longer under way than that takes, it is waited for.
 pub fn busy<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
     let (group, client) = (replicas.into(), client.into());
     let owner = group.nearest(matrix, client);

@@ -4,6 +4,7 @@ use crate::latency::{Measured, groups, matrices};
 use isochrone_core::{Matrix, NodeId, RegionId, Span};
 use isochrone_plan::{Client, Group, mencius};
 use isochrone_replication::mencius::Family;
+use isochrone_replication::service::Reply;
 
 /// Who asks one after the other: all in turn, or each some times in a row.
 #[derive(Copy, Clone, Eq, PartialEq)]
@@ -40,40 +41,20 @@ fn expected(
 }
 
 fn measure(matrix: &Matrix, replicas: &[RegionId], dead: &[NodeId], turns: Turns) {
-    let measured = Measured::<Family> {
-        dead: dead.to_vec(),
-        in_a_row: turns == Turns::Each,
-        ..Measured::new(matrix, replicas)
-    };
-    let (waits, _) = measured.waits();
-    let mut last = replicas.len() - 1;
-    let mut before = None;
-    for (node, wait) in waits {
-        let client = RegionId(node.0);
+    let measured =
+        Measured::<Family> { in_a_row: turns == Turns::Each, ..Measured::without(matrix, replicas, dead) };
+    let gone: Vec<usize> =
+        (0..replicas.len()).filter(|rank| dead.contains(&NodeId(replicas[*rank].0))).collect();
+    let (mut last, mut before) = (replicas.len() - 1, None);
+    measured.follow(&measured.waits().0, |client| {
         let expected = expected(matrix, replicas, dead, client, &mut last);
-        let nearest = replicas.iter().min_by_key(|region| match **region == client {
-            true => Span::ZERO,
-            false => matrix.rtt(client, **region),
-        });
-        if nearest.is_some_and(|region| dead.contains(&NodeId(region.0))) {
-            // It tries the nearest again, once in a while.
-            before = Some(node);
-            continue;
-        }
-        let context = format!("{} of {} replicas, dead {dead:?}", matrix.name(client), replicas.len());
-        assert!(
-            wait.as_nanos().abs_diff(expected.as_nanos()) <= 100_000,
-            "{context}: {wait}, not {expected}"
-        );
-        if before == Some(node) {
+        if before.replace(client) == Some(client) {
             // Nobody else has asked since.
-            let ranks: Vec<usize> =
-                (0..replicas.len()).filter(|rank| dead.contains(&NodeId(replicas[*rank].0))).collect();
-            let idle = mencius::idle(matrix, Client::At(client), Group::from(replicas).without(&ranks));
-            assert!(wait.as_nanos().abs_diff(idle.as_nanos()) <= 100_000, "{context}: {wait}, idle {idle}");
+            let group = Group::from(replicas).without(&gone);
+            assert_eq!(expected, mencius::idle(matrix, Client::At(client), group));
         }
-        before = Some(node);
-    }
+        expected
+    });
 }
 
 #[test]
@@ -96,4 +77,47 @@ fn the_dead_are_not_waited_for_on_any_matrix() {
             }
         }
     }
+}
+
+/// What a client beside a replica waits while all of them ask `every` so often, and what they ask commutes: the majority,
+/// and the suggestions in the slots before its own, which were made when its own was, or one turn earlier by those of a
+/// higher rank. So it is the busy form where no suggestion is longer under way than a majority takes.
+fn busy(matrix: &Matrix, replicas: &[RegionId], rank: usize, every: Span) -> Span {
+    let form = mencius::busy(matrix, Client::At(replicas[rank]), replicas);
+    let known = (0..replicas.len()).filter(|other| *other != rank).map(|other| {
+        let way = matrix.one_way(replicas[other], replicas[rank]);
+        if other < rank { way } else { way.saturating_sub(every) }
+    });
+    known.fold(form, Span::max)
+}
+
+#[test]
+fn where_all_are_busy_a_majority_and_the_ways_of_other_suggestions_are_waited_for() {
+    let every = Span::from_millis(5);
+    let (mut as_the_form, mut longer) = (0, 0);
+    for (name, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let mut measured = Measured::<Family>::new(&matrix, &replicas);
+            measured.tune = |placement| {
+                placement.service.reply = Reply::Commit;
+                placement.parameters.early = true;
+            };
+            let waits = measured.together(100, every, false);
+            let first = waits.iter().map(|(_, asked, _)| *asked).min().unwrap();
+            // The first of each has no turn of the others before it.
+            for (node, _, wait) in waits.into_iter().filter(|(_, asked, _)| *asked > first) {
+                let rank = replicas.iter().position(|region| region.0 == node.0).unwrap();
+                let expected = busy(&matrix, &replicas, rank, every);
+                assert!(
+                    wait.as_nanos().abs_diff(expected.as_nanos()) <= 100_000,
+                    "{name}, {} replicas: {node} waits {wait}, not {expected}",
+                    replicas.len()
+                );
+                let form = mencius::busy(&matrix, Client::At(replicas[rank]), &replicas);
+                *if form == expected { &mut as_the_form } else { &mut longer } += 1;
+            }
+        }
+    }
+    // Where no other suggestion is longer under way, which is mostly so, what `plan` shows is what is waited.
+    assert!(as_the_form > longer && longer > 0, "{as_the_form} as the form, {longer} longer");
 }
