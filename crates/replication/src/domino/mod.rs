@@ -70,12 +70,13 @@
 //! ```
 //!
 //! **What differs from the source**, which has no fault handling: votes, promises, reserves and proposals are
-//! durable; clock readings go over links that keep order and completeness over loss, reordering and restarts,
-//! where each session begins with what may still matter (`Resync`); a restarted coordinator opens another
-//! epoch; a command that loses its position to a no-op is proposed again like one that loses to another
-//! command; clocks are kept near each other (`clock`), since the source's waits for the slowest would be
-//! waits for the wrongest; the extra delay may be left to a feedback controller on the rate of fast commits
-//! (`extra_delay = "auto"`), which the source names as future work.
+//! durable; clock readings go over links that keep order and completeness over loss, reordering and restarts, where
+//! each session begins with what may still matter (`Resync`); a restarted coordinator opens another epoch; a
+//! command that loses its position to a no-op is proposed again like one that loses to another command; the result
+//! of a led command comes from its leader alone, and not from whoever executes it first; clocks are kept near each
+//! other (`clock`), since the source's waits for the slowest would be waits for the wrongest; the extra delay may
+//! be left to a feedback controller on the rate of fast commits (`extra_delay = "auto"`), which the source names as
+//! future work.
 //!
 //! **What is left out** of `specs/domino.md`: commit tokens between clients. All connections of a node have one client
 //! process, so what is asked at a node lies behind all that was answered there, without a token. From node to node a

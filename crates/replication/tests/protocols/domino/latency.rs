@@ -3,7 +3,7 @@
 use crate::latency::{Measured, groups, matrices};
 use isochrone_core::{Matrix, NodeId, RegionId, Span};
 use isochrone_plan::{Client, Group, domino};
-use isochrone_replication::domino::{Family, Placement};
+use isochrone_replication::domino::{Extra, Family, Placement};
 use isochrone_replication::service::Reply;
 
 /// Replies at commit, and as few probes as predictions need.
@@ -40,6 +40,38 @@ fn the_dead_are_not_waited_for_on_any_matrix() {
             measure(&matrix, &replicas, &[NodeId(replicas[1].0)]);
             if replicas.len() > 3 {
                 measure(&matrix, &replicas, &[NodeId(replicas[0].0), NodeId(replicas[3].0)]);
+            }
+        }
+    }
+}
+
+/// Replies at execution, and no more probes than predictions need.
+fn at_execution(placement: &mut Placement<crate::machine::Machine>) {
+    placement.parameters.probe = Span::from_millis(90);
+}
+
+/// What `plan` shows for `reply = "execute"` is a bound: what is waited for last is mostly a clock that has passed a stamp,
+/// and clocks are announced every heartbeat. So a result is there at the bound, or less than a heartbeat before.
+#[test]
+fn a_result_is_there_less_than_a_heartbeat_before_its_bound_on_every_matrix() {
+    let (extra, heartbeat) = (domino::EXTRA_DELAY, domino::HEARTBEAT);
+    for (name, matrix) in matrices() {
+        for replicas in groups(&matrix) {
+            let measured = Measured::<Family> { tune: at_execution, ..Measured::new(&matrix, &replicas) };
+            let parameters = measured.placement().parameters;
+            assert_eq!((parameters.extra, parameters.heartbeat), (Extra::Fixed(extra), heartbeat));
+            let (waits, _) = measured.waits();
+            assert_eq!(waits.len(), 3 * matrix.len());
+            for (node, wait) in waits {
+                let client = Client::At(RegionId(node.0));
+                let most = domino::execute(&matrix, client, &replicas, extra, heartbeat);
+                let least = domino::execute(&matrix, client, &replicas, extra, Span::ZERO);
+                let error = Span::from_micros(100);
+                assert!(
+                    wait <= most + error && wait + error >= least,
+                    "{name}, {} replicas: {node} waits {wait}, not {least} to {most}",
+                    replicas.len()
+                );
             }
         }
     }
