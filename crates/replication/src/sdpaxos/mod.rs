@@ -73,7 +73,7 @@
 //!
 //! **Numbers of slots** are one per command instance; what the paper calls batching of order instances is a run of
 //! slots in one message and record, so that the inference at five stays sound. Division of the sequencer's work
-//! by keys is that of the keyspace: several keyspaces, each with its own sequencer.
+//! by keys is that of the keyspace: `partitions`, each with its own sequencer.
 
 mod assignment;
 mod contact;

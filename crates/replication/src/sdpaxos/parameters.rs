@@ -51,7 +51,7 @@ pub struct Parameters {
     pub straggler: bool,
     /// How long one window of that detection is.
     pub straggler_window: Span,
-    /// The least time between two such replacements; doubled each time, up to sixteen times.
+    /// The least time between two such replacements in the group; doubled each time, to sixteen times as much at most.
     pub straggler_rest: Span,
     /// A bug planted on purpose; nothing without the feature `mutations`.
     pub mutation: Option<Mutation>,

@@ -4,7 +4,7 @@ use super::assignment::Rank;
 use super::message::Message;
 use super::order::Order;
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Span};
 
 /// Slots needed in a window for it to say anything.
 const NEEDED: u32 = 10;
@@ -27,7 +27,7 @@ pub(super) struct Straggler {
     pub(super) shunned: Option<Ballot>,
     shunned_at: Instant,
     asking: Option<(Ballot, ReplicaSet)>,
-    /// Replacements asked for, and when the last was.
+    /// Replacements that this replica has asked for or agreed to, and when the last was.
     changes: u32,
     last: Option<Instant>,
 }
@@ -40,6 +40,25 @@ impl Straggler {
     pub(super) fn received(&mut self) {
         self.received = self.received.saturating_add(1);
     }
+
+    /// Another view takes the place of this one: whoever thought its sequencer slow counts a replacement, two soon after
+    /// each other as one, and what was seen of that sequencer says nothing about the next.
+    pub(super) fn succeeded(&mut self, view: Ballot, rest: Span, now: Instant) {
+        if self.shunned == Some(view) {
+            let another = self.last.is_none_or(|last| now.since(last) >= rest);
+            self.changes = self.changes.saturating_add(u32::from(another));
+            self.last = Some(now);
+        }
+        (self.shunned, self.asking) = (None, None);
+        (self.slow, self.fast) = (0, false);
+    }
+
+    /// Whether the last replacement is long enough ago, the longer the more there were. The majority that agreed to that
+    /// one and one that is to agree to another have a member in common, so the rest is one for the whole group.
+    fn rested(&self, rest: Span, now: Instant) -> bool {
+        let doubled = rest * (1 << self.changes.saturating_sub(1).min(DOUBLINGS));
+        self.last.is_none_or(|last| now.since(last) >= doubled)
+    }
 }
 
 impl<V: Ordered> Order<V> {
@@ -50,7 +69,9 @@ impl<V: Ordered> Order<V> {
             return;
         }
         let straggler = &mut self.straggler;
-        straggler.since = now;
+        // A beat that comes late makes one window longer, and not those behind it.
+        let over = now.since(straggler.since).as_nanos() % parameters.straggler_window.as_nanos();
+        straggler.since = now - Span::from_nanos(over);
         if now.since(straggler.shunned_at) >= parameters.campaign * 2 {
             // Nobody has taken its place.
             straggler.shunned = None;
@@ -65,13 +86,16 @@ impl<V: Ordered> Order<V> {
         let slow = received * 2 < required;
         straggler.slow = if slow { straggler.slow + 1 } else { 0 };
         straggler.fast = !slow;
-        let rest = parameters.straggler_rest * (1 << straggler.changes.min(DOUBLINGS)) / 2;
-        let rested = straggler.last.is_none_or(|last| now.since(last) >= rest);
-        if straggler.slow < WINDOWS || !rested || self.head() == self.me {
+        let rested = straggler.rested(parameters.straggler_rest, now);
+        if straggler.slow + 1 < WINDOWS || !rested || self.head() == self.me {
             return;
         }
+        // A window ahead the question is a warning: whoever agrees grants no more leases, so that none is left to be
+        // waited out when the last window ends.
         let view = self.installed;
-        self.straggler.asking = Some((view, ReplicaSet::from_iter([ReplicaId(self.me)])));
+        if self.straggler.slow >= WINDOWS {
+            self.straggler.asking = Some((view, ReplicaSet::from_iter([ReplicaId(self.me)])));
+        }
         (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), now);
         for rank in self.peers().filter(|rank| *rank != view.owner.0) {
             effects.send_ahead(self.process_of(rank), Message::SlowQuery { view });
@@ -83,7 +107,8 @@ impl<V: Ordered> Order<V> {
             return;
         }
         // Who needs no slots knows nothing to the contrary.
-        let agreed = !self.straggler.fast && self.parameters().straggler;
+        let rested = self.straggler.rested(self.parameters().straggler_rest, effects.now());
+        let agreed = !self.straggler.fast && self.parameters().straggler && rested;
         if agreed {
             (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), effects.now());
         }
@@ -112,8 +137,6 @@ impl<V: Ordered> Order<V> {
         who.insert(ReplicaId(rank));
         if who.len() >= majority && view == self.installed && self.normal() {
             self.straggler.asking = None;
-            self.straggler.changes += 1;
-            self.straggler.last = Some(effects.now());
             effects.mark(super::message::Note::Counted("stragglers_replaced"));
             self.elect(None, effects);
         }

@@ -147,14 +147,22 @@ impl<V: Ordered> Order<V> {
         self.seen = self.seen.max(view);
         self.since = effects.now();
         self.write(Entry::Voted(view));
-        self.leave(effects);
+        self.leave(view, effects);
     }
 
-    /// Stops to take part in the view installed.
-    fn leave(&mut self, effects: &mut Effects<Self>) {
+    /// Stops to take part in the view installed, for another one.
+    fn leave(&mut self, view: Ballot, effects: &mut Effects<Self>) {
         self.campaign = None;
-        if self.sequencer.take().is_some() && self.active {
+        if let Some(sequencer) = self.sequencer.take()
+            && self.active
+        {
             effects.mark(Note::Follows);
+            let suspects = self.contact.suspects(self.parameters().election, effects.now());
+            let heard = self.count() - suspects.without(ReplicaSet::from_iter([ReplicaId(self.me)])).len();
+            if sequencer.retired.is_none() && heard >= self.majority && view.owner.0 != self.me {
+                // It was heard, and is replaced all the same: it was slow.
+                self.straggler.shunned = Some(self.installed);
+            }
         }
         self.outbox.iter_mut().for_each(|out| *out = Default::default());
     }
@@ -247,7 +255,9 @@ impl<V: Ordered> Order<V> {
     /// Begins a view with this log. What follows from it is done by [`Order::settled`].
     fn install(&mut self, view: Ballot, begin: u64, log: &Arc<Image>, effects: &mut Effects<Self>) {
         let now = effects.now();
-        self.leave(effects);
+        self.leave(view, effects);
+        let rest = self.parameters().straggler_rest;
+        self.straggler.succeeded(self.installed, rest, now);
         self.write(Entry::Installed(view, begin, log.clone()));
         self.adopt(view, begin, log);
         self.then(Pending::Contiguous(view, self.log.contiguous()));

@@ -1,0 +1,139 @@
+//! A sequencer or a command leader dies: F7 to F10 of `specs/sdpaxos.md` 8.
+
+use super::*;
+
+/// R1 is about to follow R0, which died or is not heard for a while, and dies at every step; with it, where R0 comes
+/// back, R2, which may have installed the log of its view already.
+fn new_sequencer_dies(with_leader: bool) {
+    // What of the new view gets out: nothing, a request, the votes, the log to one, everything but the beats.
+    let steps: [Filter; 4] = [
+        |from, _, message| from != 1 || !matches!(message, Message::ViewRequest { .. }),
+        |_, to, message| to != 1 || !matches!(message, Message::Vote { .. }),
+        |from, to, message| to == 2 || from != 1 || !matches!(message, Message::NewView { .. }),
+        |from, _, message| from != 1 || !matches!(message, Message::Turn { .. } | Message::Beat(_)),
+    ];
+    for (step, passes) in steps.into_iter().enumerate() {
+        let mut group = Group::new(5, None);
+        for node in 0..5 {
+            group.propose(node, node as u8);
+        }
+        group.crash(&[0]);
+        group.passes = passes;
+        group.act(1, |order, effects| {
+            order.grant = None;
+            order.elect(None, effects);
+        });
+        (0..5).for_each(|node| group.orders[node].grant = None);
+        group.deliver();
+        let installed = group.orders[2].installed.owner == ReplicaId(1);
+        assert_eq!(installed, step >= 2, "step {step}");
+        let ready = group.ready[2].clone();
+        group.crash(&[1]);
+        if with_leader {
+            group.crash(&[2]);
+            group.down[0] = false;
+        }
+        group.passes = all;
+        group.pass_millis(5_000);
+        group.propose(3, 30);
+        group.propose(4, 40);
+        group.pass_millis(1_000);
+        group.agree(7);
+        assert!(ready.iter().all(|name| group.executed[3].contains(name)), "step {step}: answered and lost");
+        group.restart(1);
+        group.restart(if with_leader { 2 } else { 0 });
+        group.pass_millis(3_000);
+        group.propose(0, 50);
+        group.pass_millis(1_000);
+        group.agree(8);
+        assert!(group.sequencer().is_some(), "step {step}");
+    }
+}
+
+#[test]
+fn f7_a_new_sequencer_dies_at_every_step() {
+    new_sequencer_dies(false);
+}
+
+#[test]
+fn f7_a_new_sequencer_dies_at_every_step_and_a_leader_with_it() {
+    new_sequencer_dies(true);
+}
+
+#[test]
+fn f8_a_command_leader_dies_at_every_step() {
+    let steps: [Filter; 3] = [
+        |from, to, _| from != 1 || to == 2,
+        |from, to, message| from != 1 || to == 0 || !matches!(message, Message::Turn { .. }),
+        |from, _, message| from != 1 || !tells(message),
+    ];
+    for (step, passes) in steps.into_iter().enumerate() {
+        let mut group = Group::new(3, None);
+        group.propose(2, 9);
+        group.passes = passes;
+        group.propose(1, 1);
+        let answered = !group.ready[1].is_empty();
+        group.crash(&[1]);
+        group.passes = all;
+        group.propose(2, 2);
+        group.propose(0, 3);
+        // Detection: the silence that makes a suspect, seen by the next beat. The two round trips of recovery behind it
+        // take no time here.
+        let parameters = group.setup.parameters;
+        group.pass(parameters.election + parameters.heartbeat);
+        for node in [0, 2] {
+            assert!(group.executed[node].ends_with(&[2, 3]), "step {step}: {:?}", group.executed[node]);
+            assert!(!answered || group.executed[node].contains(&1), "step {step}: answered and lost");
+        }
+        group.restart(1);
+        group.pass_millis(2_000);
+        group.propose(1, 4);
+        group.pass_millis(500);
+        group.agree(group.executed[0].len());
+        assert!(group.executed[1].contains(&4), "step {step}");
+    }
+}
+
+/// Where messages take no time, what passes is the silence that makes a suspect, which is as long as a lease, and the turn
+/// of whoever comes next behind the dead, a quarter of it: in the place of the heartbeat of `specs/sdpaxos.md` 8, F9.
+#[test]
+fn f9_a_dead_sequencer_is_followed_as_soon_as_its_lease_is_over() {
+    for count in [3, 5] {
+        for phase in 0..10 {
+            let mut group = Group::new(count, None);
+            group.propose(1, 1);
+            let parameters = group.setup.parameters;
+            // It dies at any time between two heartbeats.
+            group.pass(Span::from_millis(300) + parameters.heartbeat / 10 * phase);
+            group.crash(&[0]);
+            assert!(parameters.lease_length <= parameters.election);
+            let (died, bound) = (group.now, parameters.election + parameters.election / 4);
+            group.propose(1, 2);
+            while group.ready[1].len() < 2 {
+                assert!(group.pass_one(died + bound), "{count}, {phase}: not within {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn f10_progress_needs_a_majority_and_nothing_is_lost_without() {
+    let mut group = Group::new(5, None);
+    group.propose(0, 1);
+    group.crash(&[3, 4]);
+    group.pass_millis(2_000);
+    group.propose(1, 2);
+    group.pass_millis(500);
+    assert_eq!(group.ready[1], [2]);
+    group.crash(&[0]);
+    group.propose(1, 3);
+    group.pass_millis(5_000);
+    assert_eq!(group.ready[1], [2], "three of five are gone");
+    group.restart(4);
+    group.pass_millis(5_000);
+    assert_eq!(group.ready[1], [2, 3]);
+    group.restart(0);
+    group.restart(3);
+    group.pass_millis(5_000);
+    group.agree(3);
+}

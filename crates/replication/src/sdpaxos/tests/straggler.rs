@@ -1,0 +1,60 @@
+//! A sequencer that is slow and not dead (`specs/sdpaxos.md` 4.6, and 8, P1).
+
+use super::*;
+
+/// R1 and R2 ask for slots all the time, 30 a second each.
+fn load(group: &mut Group, name: &mut u8) {
+    for node in [1, 2] {
+        group.propose(node, *name);
+        *name = (*name + 1) % 200;
+    }
+    group.pass_millis(33);
+}
+
+#[test]
+fn a_slow_sequencer_is_replaced_within_two_seconds() {
+    // At any time between two windows.
+    for phase in 0..16 {
+        let (mut group, mut name) = (Group::new(3, None), 0);
+        group.pass_millis(phase * 33);
+        for _ in 0..30 {
+            load(&mut group, &mut name);
+        }
+        // It lives, and gives no slots to anybody but itself.
+        group.passes = |from, _, message| from != 0 || !orders(message);
+        let onset = group.now;
+        while group.sequencer().is_none_or(|node| node == 0) {
+            let waited = group.now.since(onset);
+            assert!(waited <= Span::from_secs(2), "phase {phase}: there after {waited}");
+            load(&mut group, &mut name);
+        }
+    }
+}
+
+/// All are overloaded, so the next sequencer is as slow as the last: the views that come are as far apart as the rest
+/// between two replacements, which grows, whoever asks for them.
+#[test]
+fn under_uniform_overload_sequencers_are_replaced_no_more_often_than_the_rest_allows() {
+    let (mut group, mut name) = (Group::new(3, None), 0);
+    group.passes = |_, _, message| !orders(message);
+    let (mut last, mut changes) = (view(1, 0), Vec::new());
+    while group.now.since(START) < Span::from_secs(400) {
+        for node in 0..3 {
+            group.propose(node, name);
+            name = (name + 1) % 200;
+        }
+        group.pass_millis(33);
+        let installed = group.orders.iter().map(|order| order.installed).max().unwrap_or(last);
+        if installed > last {
+            last = installed;
+            changes.push(group.now);
+        }
+    }
+    let rest = group.setup.parameters.straggler_rest;
+    let apart: Vec<Span> = changes.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(apart.len() >= 4, "{apart:?}");
+    for (at, apart) in apart.into_iter().enumerate() {
+        let least = rest * (1 << at.min(4));
+        assert!(apart >= least && apart <= least + Span::from_secs(3), "change {at}: {apart}, not {least}");
+    }
+}
