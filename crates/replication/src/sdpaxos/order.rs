@@ -596,6 +596,12 @@ impl<V: Ordered> Process for Order<V> {
             !self.inferring() || self.active || self.own_ordered == 0,
             "I7: committed in an inactive view"
         );
+        // Whoever leads a later view, its log comes to the one who knows what was ready, and must hold it.
+        let ready = self.proposals.iter().rev().find(|(_, proposal)| proposal.ready).map(|(index, _)| *index);
+        if let Some(index) = ready.filter(|_| self.normal()) {
+            let slots = self.log.count(self.me);
+            assert!(slots >= index, "I5: {index} is ready, and a later view has {slots} slots for it");
+        }
         for (rank, space) in self.spaces.iter().enumerate() {
             assert!(space.log.base() == Slot(self.counts[rank] + 1), "instances kept that are executed");
         }

@@ -1,6 +1,7 @@
 //! SDPaxos.
 
 mod drift;
+mod failover;
 mod latency;
 mod mutations;
 mod orders;
