@@ -18,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) p95_ms: f64,
     /// 99th percentile.
     pub(crate) p99_ms: f64,
+    /// 99.9th percentile.
+    pub(crate) p999_ms: f64,
     /// Mean.
     pub(crate) mean_ms: f64,
     /// No linearizable replicated write is faster from there; absent where the distances are not known.
@@ -27,8 +29,9 @@ pub(crate) struct Row {
 impl Row {
     /// A region's row.
     pub(crate) fn of(region: &str, figures: Quantiles, floor_ms: Option<f64>) -> Option<Row> {
-        let Quantiles { operations, p50_ms, p95_ms, p99_ms, mean_ms, .. } = figures;
-        Some(Row { region: region.to_owned(), operations, p50_ms, p95_ms, p99_ms, mean_ms, floor_ms })
+        let Quantiles { operations, p50_ms, p95_ms, p99_ms, p999_ms, mean_ms, .. } = figures;
+        let region = region.to_owned();
+        Some(Row { region, operations, p50_ms, p95_ms, p99_ms, p999_ms, mean_ms, floor_ms })
     }
 }
 
@@ -36,14 +39,14 @@ impl Row {
 pub(crate) fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.region.chars().count()).max().unwrap_or(0).max(6);
     let mut text = format!(
-        "{:width$}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n",
-        "region", "operations", "p50 ms", "p95 ms", "p99 ms", "mean ms", "floor ms"
+        "{:width$}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n",
+        "region", "operations", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "mean ms", "floor ms"
     );
     for row in rows {
         let floor = row.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.2}"));
         text += &format!(
-            "{:width$}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {floor:>9}\n",
-            row.region, row.operations, row.p50_ms, row.p95_ms, row.p99_ms, row.mean_ms
+            "{:width$}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {floor:>9}\n",
+            row.region, row.operations, row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms, row.mean_ms
         );
     }
     text
@@ -87,13 +90,14 @@ mod tests {
             p50_ms: 73.0,
             p95_ms: 74.5,
             p99_ms: 120.25,
+            p999_ms: 240.5,
             mean_ms: 73.9,
             floor_ms,
         };
         expect_test::expect![[r#"
-            region     operations     p50 ms     p95 ms     p99 ms    mean ms   floor ms
-            US West          1234      73.00      74.50     120.25      73.90      73.00
-            Australia        1234      73.00      74.50     120.25      73.90          -
+            region     operations     p50 ms     p95 ms     p99 ms   p99.9 ms    mean ms   floor ms
+            US West          1234      73.00      74.50     120.25     240.50      73.90      73.00
+            Australia        1234      73.00      74.50     120.25     240.50      73.90          -
         "#]]
         .assert_eq(&table(&[row("US West", Some(73.0)), row("Australia", None)]));
     }

@@ -26,7 +26,7 @@ fn sim_prints_one_object_and_holds() {
     }
     let regions = printed["regions"].as_array().unwrap();
     assert_eq!(regions.len(), 3);
-    for figure in ["operations", "p50_ms", "p95_ms", "p99_ms", "mean_ms", "floor_ms"] {
+    for figure in ["operations", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "mean_ms", "floor_ms"] {
         assert!(regions.iter().all(|region| region[figure].is_number()), "{figure}: {printed}");
     }
     assert!(printed["runs_repeated"].as_u64() >= Some(1), "{printed}");
