@@ -157,6 +157,36 @@ def test_benchmark_runs_unchanged(cluster):
     assert "ERR" not in done.stdout + done.stderr, done.stdout + done.stderr
 
 
+# One command of each of its 100 connections is enough to show that it runs; together the clusters take a dozen seconds, most
+# of it the ways between their regions.
+PROTOCOLS = ["multipaxos", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino", "curp", "curp-consensus"]
+# What it runs where it is not told what to run, as it names it.
+DEFAULT_TESTS = [
+    "PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "LPUSH", "RPUSH", "LPOP", "RPOP", "SADD", "HSET", "SPOP", "ZADD", "ZPOPMIN",
+    "LPUSH (needed to benchmark LRANGE)", "LRANGE_100 (first 100 elements)", "LRANGE_300 (first 300 elements)",
+    "LRANGE_500 (first 500 elements)", "LRANGE_600 (first 600 elements)", "MSET (10 keys)",
+]
+
+
+def test_benchmark_runs_all_its_tests_on_every_protocol(cluster):
+    import concurrent.futures
+
+    def run(protocol):
+        with Cluster(cluster.binary, "--protocol", protocol) as other:
+            done = subprocess.run(
+                ["redis-benchmark", "-p", str(other.ports[0]), "-n", "100", "-c", "100", "--csv"],
+                capture_output=True, text=True, timeout=120,
+            )
+        # It ends with the first error.
+        assert done.returncode == 0, f"{protocol}: {done.stdout}{done.stderr}"
+        rows = [line.split('","')[0].strip('"') for line in done.stdout.splitlines()[1:] if line]
+        same((protocol, rows), (protocol, DEFAULT_TESTS))
+
+    # Four at once: they wait more than they compute.
+    with concurrent.futures.ThreadPoolExecutor(4) as executor:
+        list(executor.map(run, PROTOCOLS))
+
+
 # --- redis-py ----------------------------------------------------------------------------------------
 
 
