@@ -69,6 +69,12 @@ impl<V> Track<V> {
         }
     }
 
+    /// Whether the frontier has passed all that it can, and the last command is at a decided position.
+    pub(super) fn is_whole(&self) -> bool {
+        let last = self.commands.last_key_value();
+        self.known.get(self.frontier).is_none() && last.is_none_or(|(at, _)| self.is_decided(*at))
+    }
+
     /// The decided ranges behind the frontier.
     pub(super) fn ahead(&self) -> usize {
         self.known.len()

@@ -104,6 +104,18 @@ impl<V: Ordered> Acceptor<V> {
         }
     }
 
+    /// Whether a round proposes another value for a position than was voted for there in its ballot.
+    pub(super) fn contradicts(&self, round: &Round<V>) -> bool {
+        let turn = Turn { epoch: round.epoch, classic: true };
+        let voted = |at: &u64| self.votes.get(at).filter(|vote| vote.turn == turn);
+        let single = |(at, value): &(u64, Option<V>)| voted(at).is_some_and(|vote| vote.value != *value);
+        let within = |(from, until): &(u64, u64)| {
+            let votes = self.votes.range(*from..(*until).max(*from));
+            votes.clone().any(|(_, vote)| vote.turn == turn && vote.value.is_some())
+        };
+        round.values.iter().any(single) || round.ranges.iter().any(within)
+    }
+
     /// Raises a range to a ballot in which it was voted no-op. Votes for single positions stay.
     fn fill(&mut self, from: u64, until: u64, turn: Turn) {
         if from >= until {
@@ -159,6 +171,7 @@ impl<V: Ordered> Order<V> {
                 Ok(fresh) => {
                     told.voted.push((at, id.sequence));
                     if fresh {
+                        self.assert_may_vote(at);
                         self.acceptor.vote(at, value.clone());
                         self.votes.push((at, value));
                     }
@@ -176,6 +189,20 @@ impl<V: Ordered> Order<V> {
                     }
                 }
             }
+        }
+    }
+
+    /// What a fast vote rests on (`specs/domino.md` 4.7): the epoch is the one promised, nothing was voted for there (I2),
+    /// and the clock, which no announcement was ahead of in any life, has not passed the stamp (I3).
+    fn assert_may_vote(&self, at: u64) {
+        let acceptor = &self.acceptor;
+        assert!(
+            acceptor.open && at >= acceptor.from,
+            "I2: a vote at {at} in an epoch that is not open there"
+        );
+        assert!(!acceptor.votes.contains_key(&at), "I2: a second vote at {at}");
+        if self.is_sound() {
+            assert!(at >= self.clock.last(), "I3: a vote at {at}, behind {}", self.clock.last());
         }
     }
 
@@ -214,6 +241,11 @@ impl<V: Ordered> Order<V> {
         let (epoch, number) = (round.epoch, round.number);
         let known = self.rounds.contains_key(&number);
         if !known {
+            debug_assert!(
+                !self.is_sound() || !self.acceptor.contradicts(&round),
+                "I2: two votes in {:?}",
+                round.epoch
+            );
             self.acceptor.vote_round(&round);
             // Its empty positions in there are no-ops now, so its clock has passed them.
             if let Some(end) = round.ranges.iter().map(|(_, until)| *until).max() {

@@ -77,6 +77,7 @@ impl<V: Ordered> Order<V> {
         }
         let mut values = Vec::new();
         while let Some((place, value)) = self.next_below(floor) {
+            assert!(place >= self.done, "I9: {place:?} is executed behind {:?}", self.done);
             values.push((place, (!self.voted_here(place, &value)).then(|| value.clone())));
             let spans = (usize::from(place.lane) == self.me + 1).then(|| self.owner.land(place.at, now));
             let answer = place.lane == 0 || place.lane == self.lane();
@@ -180,12 +181,31 @@ impl<V: Ordered> Order<V> {
         true
     }
 
-    /// What must hold after every input.
+    /// Whether no bug is planted: invariants hold then.
+    pub(super) fn is_sound(&self) -> bool {
+        self.parameters().mutation.is_none()
+    }
+
+    /// What must hold after every input. What a step rests on is asserted where it is taken: I1 in `choose`, I2 and I3 in
+    /// `assert_may_vote` and `on_recover`, I5 in `flush_tick`, I6 in `assign`, I8 in `open_epoch`, I9 in `advance`.
     pub(super) fn check_invariants(&self) {
         assert!(self.done <= self.floor() || !self.is_member(), "executed what is not decided");
+        if self.is_member() && self.is_sound() {
+            let announced = self.learner.announced(self.me);
+            let reached = self.clock.last().max(self.acceptor.from);
+            assert!(
+                announced.is_none_or(|announced| announced <= reached),
+                "I4: {announced:?} was announced, and the clock is at {reached}"
+            );
+            assert!(self.owner.is_within(), "I6: a proposal behind the last stamp given");
+        }
         for (lane, track) in self.tracks.iter().enumerate() {
             let first = track.commands.first_key_value().map(|(at, _)| Place { at: *at, lane: lane as u8 });
             assert!(first.is_none_or(|first| first >= self.done), "a command before the end is not executed");
+            assert!(
+                track.is_whole(),
+                "I10: a frontier that stands before what is decided, or a command that is not"
+            );
         }
         if let Some(reign) = &self.reign {
             assert!(reign.epoch == self.acceptor.epoch || !self.acceptor.open, "two reigns at once");

@@ -179,6 +179,8 @@ impl<V: Ordered> Order<V> {
             if self.tracks[0].is_decided(*at) {
                 continue;
             }
+            // I8: where two values may both have been chosen, neither would be safe.
+            debug_assert!(!self.is_sound() || obliging(reported, threshold) <= 1, "I8: two values at {at}");
             let picked = pick(reported, threshold, any);
             for (_, value) in reported {
                 if let Some(value) = value
@@ -283,6 +285,19 @@ impl<V: Ordered> Order<V> {
     }
 }
 
+/// How many values have as many votes in the highest ballot as one that was chosen there.
+fn obliging<V: Ordered>(reported: &[Reported<'_, V>], threshold: usize) -> usize {
+    let Some(highest) = reported.iter().map(|(turn, _)| *turn).max().filter(|turn| !turn.classic) else {
+        return 0;
+    };
+    let at_highest = reported.iter().filter(|(turn, _)| *turn == highest);
+    let mut counts: BTreeMap<Option<CommandId>, usize> = BTreeMap::new();
+    for (_, value) in at_highest {
+        *counts.entry(value.and_then(Ordered::id)).or_default() += 1;
+    }
+    counts.values().filter(|count| **count >= threshold).count()
+}
+
 /// What a new coordinator proposes for a position, given all votes that were reported for it: the value of the
 /// highest ballot if that is classic; else the value that may have been chosen in it, or any command.
 fn pick<'a, V: Ordered>(reported: &[Reported<'a, V>], threshold: usize, any: bool) -> Option<&'a V> {
@@ -304,12 +319,4 @@ fn pick<'a, V: Ordered>(reported: &[Reported<'a, V>], threshold: usize, any: boo
     }
     let commands = counts.iter().filter(|(id, _)| id.is_some());
     commands.max_by(|a, b| a.1.0.cmp(&b.1.0).then(b.0.cmp(a.0))).and_then(|(_, (_, value))| *value)
-}
-
-/// Whether the rule for a reported position prefers a higher ballot to a command of a lower one.
-#[cfg(test)]
-pub(super) fn prefers_higher_ballots<V: Ordered>(value: &V, any: bool) -> bool {
-    let lower = (Turn { epoch: 0, classic: false }, Some(value));
-    let higher = (Turn { epoch: 1, classic: true }, None);
-    pick(&[lower, higher], 1, any).is_none() && pick(&[higher, lower], 1, any).is_none()
 }

@@ -1,6 +1,6 @@
 //! Counting fast votes: what a replica that learns them knows of each position (`specs/domino.md` 3.4).
 
-use super::super::message::Item;
+use super::super::message::{Item, Place};
 use super::Order;
 use crate::order::Ordered;
 use isochrone_core::{CommandId, Effects, ReplicaId, ReplicaSet};
@@ -67,6 +67,12 @@ impl Learner {
     /// The epoch whose votes it counts.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// Up to where a replica has announced its clock, in the epoch whose votes are counted; nothing if it has not.
+    pub(super) fn announced(&self, seat: usize) -> Option<u64> {
+        let Cover { base, until, .. } = self.covers[seat];
+        (self.covers(seat) && until > base).then_some(until)
     }
 
     /// How many positions are open.
@@ -259,6 +265,12 @@ impl<V: Ordered> Order<V> {
     /// A position of the fast lane is decided here.
     pub(super) fn choose(&mut self, at: u64, value: Option<V>) {
         self.lacks.remove(&at);
+        if self.is_sound() && self.tracks[0].is_decided(at) && (Place { at, lane: 0 }) >= self.done {
+            // What is decided and not executed is still known; a no-op where nothing is.
+            let known = self.tracks[0].commands.get(&at).and_then(Ordered::id);
+            let told = value.as_ref().and_then(Ordered::id);
+            assert!(known == told, "I1: {known:?} and {told:?} at {at}");
+        }
         self.tracks[0].decide(at, value);
     }
 

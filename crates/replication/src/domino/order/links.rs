@@ -241,6 +241,10 @@ impl<V: Ordered> Order<V> {
             }
             if std::mem::take(&mut self.links[seat].fresh) {
                 let mut first = self.resync(seat);
+                debug_assert!(
+                    !first.iter().any(|item| matches!(item, Item::Tick { .. })),
+                    "I5: a clock first"
+                );
                 first.append(&mut items);
                 items = first;
             }
@@ -313,6 +317,8 @@ impl<V: Ordered> Order<V> {
         if !self.clock.is_set() {
             return;
         }
+        // I5: every vote and proposal below it has been said before.
+        assert!(self.votes.is_empty() && self.accepted.is_empty(), "I5: a clock ahead of votes");
         let clock = self.now(effects);
         self.owner.pass(clock);
         let skip = self.owner.skip();

@@ -86,6 +86,11 @@ impl<V: Ordered> Owner<V> {
         self.bytes
     }
 
+    /// Whether all that is under way has stamps that were given.
+    pub(super) fn is_within(&self) -> bool {
+        self.flights.last_key_value().is_none_or(|(at, _)| *at <= self.last)
+    }
+
     /// What was announced.
     pub(super) fn skip(&self) -> u64 {
         self.skip
@@ -189,6 +194,10 @@ impl<V: Ordered> Order<V> {
         while let Some(queued) = self.owner.queue.pop_front() {
             let owner = &mut self.owner;
             let at = due.max(owner.last + 1).max(owner.skip).max(queued.above + 1).max(sealed);
+            assert!(
+                at > owner.last && at >= owner.skip,
+                "I6: a proposal at {at}, which was given or skipped"
+            );
             owner.last = at;
             let Queued { value, bytes, tell, since, .. } = queued;
             let flight = Flight {
@@ -204,7 +213,11 @@ impl<V: Ordered> Order<V> {
             };
             owner.flights.insert(at, flight);
             let lane = &mut self.lanes[self.me];
-            lane.votes.insert(at, (Ballot::ZERO, Some(value.clone())));
+            let before = lane.votes.insert(at, (Ballot::ZERO, Some(value.clone())));
+            assert!(
+                in_sealed || (before.is_none() && at >= lane.sealed),
+                "I6: a proposal at {at}, which is taken"
+            );
             lane.heard.insert(at, Some(value.clone()));
             values.push((at, value));
         }

@@ -2,8 +2,10 @@
 //! it says. Whoever sends something has every replica held to what it said before.
 
 mod contenders;
+mod epochs;
 mod positions;
 mod restarts;
+mod said;
 
 use super::super::Mutation;
 use super::super::message::{Beat, Message, Round, Turn};
@@ -13,6 +15,7 @@ use crate::family::Tuning;
 use crate::order::Order as _;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
+use said::Said;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
@@ -61,60 +64,6 @@ struct World {
     /// What each place was decided to hold.
     places: BTreeMap<u64, u64>,
     said: Vec<Said>,
-}
-
-/// What a replica has said, in all its lives.
-#[derive(Clone, Default)]
-struct Said {
-    /// The highest clock announced in the fast lane, and in its own.
-    clock: u64,
-    skip: u64,
-    /// Fast votes that clients were told of: by epoch and stamp.
-    votes: BTreeMap<(u32, u64), u64>,
-    /// Proposals in its own lane.
-    proposals: BTreeMap<u64, u64>,
-}
-
-impl Said {
-    /// A replica never votes below a clock that it announced, nor twice at one stamp in an epoch
-    /// (`specs/domino.md` 4.7, I2, I3); the owner of a lane proposes one value for a position, at rising
-    /// stamps, and never below what it has skipped (I6).
-    fn hear(&mut self, message: &Message<Word>) {
-        match message {
-            Message::Voted { epoch, votes, .. } => {
-                for (at, word) in votes {
-                    let known = self.votes.insert((*epoch, *at), *word);
-                    assert!(known.is_none_or(|known| known == *word), "votes twice at {at}");
-                    assert!(known.is_some() || *at >= self.clock, "votes at {at}, below {}", self.clock);
-                }
-            }
-            Message::Flow { items: Some(numbered), .. } => {
-                for item in numbered.item.iter() {
-                    match item {
-                        Item::Tick { clock, skip } => {
-                            self.clock = self.clock.max(clock.unwrap_or(0));
-                            self.skip = self.skip.max(*skip);
-                        }
-                        Item::Accept { values } => {
-                            for (at, value) in
-                                values.iter().filter_map(|(at, value)| Some((at, value.as_ref()?)))
-                            {
-                                let last = self.proposals.last_key_value().map_or(0, |(at, _)| *at);
-                                let known = self.proposals.insert(*at, value.0);
-                                assert!(known.is_none_or(|known| known == value.0), "proposes twice at {at}");
-                                assert!(
-                                    known.is_some() || (*at > last && *at >= self.skip),
-                                    "proposes at {at}"
-                                );
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 const WALL: u64 = 1_000_000_000_000_000;
@@ -183,8 +132,10 @@ impl World {
                 }
                 *left -= 1;
             }
-            if let (true, Effect::Send { message, .. }) = (sound, &effect) {
-                self.said[node].hear(message);
+            match &effect {
+                Effect::Record { record, .. } => self.said[node].wrote(record),
+                Effect::Send { to, message, .. } if sound => self.said[node].hear(*to, message),
+                _ => {}
             }
             match effect {
                 Effect::Record { record, .. } => self.records[node].push(record),
@@ -201,19 +152,21 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        while !self.network.is_empty() {
-            let count = self.network.len() as u64;
-            let next = self.shuffle.as_mut().map_or(0, |random| random.below(count) as usize);
-            let Some((to, from, message)) = self.network.remove(next) else { return };
-            if self.lost.contains(&(usize::from(from.node.0), to)) {
-                continue;
-            }
-            let apart = |node: usize| self.cut == Some(node) && process(to as u16) != from;
-            if apart(to) || apart(usize::from(from.node.0)) {
-                continue;
-            }
+        while self.deliver_one() {}
+    }
+
+    /// Delivers or loses one message; false where none is on the way.
+    fn deliver_one(&mut self) -> bool {
+        let count = self.network.len() as u64;
+        let next =
+            self.shuffle.as_mut().filter(|_| count > 0).map_or(0, |random| random.below(count) as usize);
+        let Some((to, from, message)) = self.network.remove(next) else { return false };
+        let apart = |node: usize| self.cut == Some(node) && process(to as u16) != from;
+        let lost = self.lost.contains(&(usize::from(from.node.0), to));
+        if !lost && !apart(to) && !apart(usize::from(from.node.0)) {
             self.act(to, |order, effects| order.receive(from, message, effects));
         }
+        true
     }
 
     /// Heartbeats of all, so long.
@@ -321,6 +274,8 @@ impl World {
                 assert_eq!(both, None, "proposed twice in epoch {epoch}");
             }
         }
+        let need = Quorums::supermajority(self.orders.len());
+        said::nothing_chosen_is_proposed_as_something_else(&self.said, need, rounds.values().copied());
     }
 }
 
@@ -595,10 +550,4 @@ fn an_owner_gives_no_position_twice_though_the_reserve_behind_it_is_torn_off() {
         assert_eq!(words, [1, 2], "both have a place of their own");
         assert_eq!(executed, &world.executed[0]);
     }
-}
-
-#[test]
-fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
-    assert!(campaign::prefers_higher_ballots(&Word(1), false));
-    assert!(!campaign::prefers_higher_ballots(&Word(1), true), "the bug shows");
 }

@@ -1,0 +1,41 @@
+//! A new coordinator is obliged to the highest ballot of those that it hears of (`specs/domino.md` 4.4, I8).
+
+use super::*;
+
+/// The first replica alone votes for a request. It is not heard, so the second opens an epoch without it, in which the
+/// third votes for a no-op there and does not hear that this is decided. Then the third coordinates, with the first,
+/// which still has its vote, while the second is away.
+fn a_vote_of_an_old_epoch_comes_back(mutation: Option<Mutation>) -> World {
+    let mut world = World::new(3, |parameters| parameters.mutation = mutation);
+    world.pass(1_000);
+    let at = world.wall() + 5 * MS;
+    world.cut = Some(0);
+    world.propose_to([0], at, 7);
+    world.act(1, |order, effects| order.campaign(effects));
+    while world.orders[2].epoch() != (1, true) {
+        assert!(world.deliver_one(), "the second coordinates");
+    }
+    world.lost = vec![(1, 2)];
+    world.deliver();
+    assert!(world.orders[1].frontiers()[0] > at, "it has decided a no-op there");
+    assert!(world.orders[2].frontiers()[0] <= at, "and the third has not heard of it");
+    (world.cut, world.lost) = (Some(1), Vec::new());
+    world.act(2, |order, effects| order.campaign(effects));
+    // What was lost is sent again by the beats.
+    while world.orders[0].epoch() != (2, true) {
+        assert!(world.time < 10_000, "the third coordinates");
+        world.pass(10);
+    }
+    world.cut = None;
+    world.pass(5_000);
+    world
+}
+
+#[test]
+fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
+    let world = a_vote_of_an_old_epoch_comes_back(None);
+    world.agrees(&[7]);
+    let wrong = a_vote_of_an_old_epoch_comes_back(Some(Mutation::AdoptAny));
+    let places = [&wrong.executed[0], &wrong.executed[1], &wrong.executed[2]];
+    assert!(places[1] != places[2], "the second has a no-op where the others have the request: {places:?}");
+}
