@@ -31,6 +31,31 @@ fn a_vote_of_an_old_epoch_comes_back(mutation: Option<Mutation>) -> World {
     world
 }
 
+/// One of five votes for a request whose stamp passes at the others: their no-ops are chosen, and nobody hears of it.
+/// Then one coordinates that hears two no-ops and the vote.
+#[test]
+fn a_new_coordinator_keeps_the_noop_that_was_chosen_though_it_hears_of_a_request() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let at = world.wall() + 5 * MS;
+    world.lost =
+        (0..5).flat_map(|from| (0..5).filter(move |to| *to != from).map(move |to| (from, to))).collect();
+    world.propose_to([4], at, 7);
+    world.deliver();
+    world.pass(60);
+    assert!(world.orders.iter().all(|order| order.frontiers()[0] <= at), "nobody knows");
+    (world.cut, world.lost) = (Some(0), vec![(3, 1)]);
+    world.act(1, |order, effects| order.campaign(effects));
+    while world.orders[1].epoch() != (1, true) {
+        assert!(world.time < 10_000, "the second coordinates");
+        world.pass(10);
+    }
+    (world.cut, world.lost) = (None, Vec::new());
+    world.pass(5_000);
+    world.agrees(&[7]);
+    assert_eq!(world.places.get(&world.position(at, 0)), None, "the request has another place");
+}
+
 #[test]
 fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
     let world = a_vote_of_an_old_epoch_comes_back(None);

@@ -15,6 +15,10 @@ pub(super) struct Said {
     /// The epoch it is in by its journal, and the fast votes there.
     epoch: u32,
     written: BTreeMap<(u32, u64), u64>,
+    /// By epoch: where it begins, and how far the clock was announced in it. What is empty in between is voted no-op.
+    passed: BTreeMap<u32, (u64, u64)>,
+    /// Positions that were not empty when the clock passed them, though they have no fast vote.
+    taken: BTreeSet<(u32, u64)>,
     /// What each peer was told in order.
     channels: BTreeMap<ProcessId, Channel>,
 }
@@ -40,9 +44,27 @@ impl Said {
                 self.written.extend(values.iter().map(|(at, word)| ((self.epoch, *at), word.0)));
             }
             Record::Promised { epoch, .. } => self.epoch = *epoch,
-            Record::Opened(opening) => self.epoch = opening.round.epoch,
+            Record::Opened(opening) => {
+                self.epoch = opening.round.epoch;
+                self.passed.insert(self.epoch, (opening.high, 0));
+                self.took(&opening.round);
+            }
+            Record::Recovered(round) => self.took(round),
             _ => {}
         }
+    }
+
+    fn took(&mut self, round: &Round<Word>) {
+        let passed = self.passed.get(&round.epoch).map_or(0, |(_, clock)| *clock);
+        let ahead = round.values.iter().map(|(at, _)| *at).filter(|at| *at >= passed);
+        self.taken.extend(ahead.map(|at| (round.epoch, at)));
+    }
+
+    /// Whether it has voted for a no-op at a position in an epoch.
+    fn left_empty(&self, epoch: u32, at: u64) -> bool {
+        let (from, clock) = self.passed.get(&epoch).copied().unwrap_or_default();
+        let voted = self.written.contains_key(&(epoch, at)) || self.taken.contains(&(epoch, at));
+        (from..clock).contains(&at) && !voted
     }
 
     /// A replica never votes below a clock that it announced, nor twice at one stamp in an epoch (I2, I3), nor tells a
@@ -83,6 +105,10 @@ impl Said {
         match item {
             Item::Tick { clock, skip } => {
                 self.clock = self.clock.max(clock.unwrap_or(0));
+                if let Some(clock) = clock {
+                    let (_, passed) = self.passed.entry(self.epoch).or_default();
+                    *passed = (*clock).max(*passed);
+                }
                 self.skip = self.skip.max(*skip);
             }
             Item::Accept { values } => {
@@ -128,30 +154,28 @@ impl Channel {
     }
 }
 
-/// A value that a fast quorum of durable votes has chosen is what every round of that epoch, or of a later one,
-/// proposes for its position (I8).
+/// What a fast quorum has chosen, a command or, where some voted for one, a no-op, is what every round of that epoch, or
+/// of a later one, proposes for its position (I8).
 pub(super) fn nothing_chosen_is_proposed_as_something_else<'a>(
     said: &[Said],
     need: usize,
     rounds: impl Iterator<Item = &'a Round<Word>>,
 ) {
-    let mut voters: BTreeMap<(u32, u64, u64), usize> = BTreeMap::new();
-    for ((epoch, at), word) in said.iter().flat_map(|said| &said.written) {
-        *voters.entry((*epoch, *at, *word)).or_default() += 1;
+    let mut votes: BTreeMap<(u32, u64), BTreeMap<u64, usize>> = BTreeMap::new();
+    for (position, word) in said.iter().flat_map(|said| &said.written) {
+        *votes.entry(*position).or_default().entry(*word).or_default() += 1;
     }
-    voters.retain(|_, count| *count >= need);
+    let mut chosen = Vec::new();
+    for ((epoch, at), words) in votes {
+        let word = words.into_iter().find(|(_, count)| *count >= need).map(|(word, _)| Some(Word(word)));
+        let empty = said.iter().filter(|said| said.left_empty(epoch, at)).count();
+        chosen.extend(word.or((empty >= need).then_some(None)).map(|value| (epoch, at, value)));
+    }
     for round in rounds {
-        for (epoch, at, word) in voters.keys().filter(|(epoch, ..)| *epoch <= round.epoch) {
-            let value = round.values.iter().find(|(stamp, _)| stamp == at).map(|(_, value)| value.clone());
-            let kept = match value {
-                Some(value) => value == Some(Word(*word)),
-                None => !proposes(round, *at),
-            };
-            assert!(
-                kept,
-                "I8: {word} is chosen at {at} in epoch {epoch}, and proposed anew in {}",
-                round.epoch
-            );
+        for (epoch, at, value) in chosen.iter().filter(|(epoch, ..)| *epoch <= round.epoch) {
+            let single = round.values.iter().find(|(stamp, _)| stamp == at).map(|(_, value)| value);
+            let kept = single.map_or(value.is_none() || !proposes(round, *at), |single| single == value);
+            assert!(kept, "I8: {value:?} is chosen at {at} in epoch {epoch}, and not in {}", round.epoch);
         }
     }
 }
