@@ -21,5 +21,3 @@ mod safety;
 mod sdpaxos;
 mod straggler;
 mod talk;
-#[allow(dead_code)]
-mod walk;

@@ -2,9 +2,7 @@
 
 mod latency;
 mod mutations;
-mod orders;
 mod safety;
-mod witness;
 
 use crate::machine::Machine;
 use isochrone_core::Random;

@@ -1,4 +1,4 @@
-//! Planted bugs are found, each within 2,000 seeds; the others by the walk ([`super::orders`]), or where what both
+//! Planted bugs are found, each within 2,000 seeds; the others by the walk (`tests/walk/curp_consensus`), or where what both
 //! forms of CURP share is tested.
 
 use super::tune;

@@ -8,7 +8,6 @@ mod failover;
 mod lab;
 mod latency;
 mod mutations;
-mod orders;
 mod quorums;
 mod real_time;
 mod safety;

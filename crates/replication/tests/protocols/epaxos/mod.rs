@@ -2,8 +2,6 @@
 
 mod latency;
 mod mutations;
-mod orders;
-mod recovery;
 mod safety;
 
 use crate::machine::Machine;

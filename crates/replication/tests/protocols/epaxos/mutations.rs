@@ -22,7 +22,7 @@ fn case(mutation: Mutation) -> Case<Family> {
     }
 }
 
-/// Those that need a rare order of messages are found in `recovery.rs`.
+/// Those that need a rare order of messages are found in `tests/walk/epaxos/recovery.rs`.
 const SHOWN_BY_SEEDS: [Mutation; 6] = [
     Mutation::DependenciesNotMerged,
     Mutation::ExecuteUncommitted,

@@ -4,9 +4,7 @@ mod certain;
 mod conversations;
 mod latency;
 mod mutations;
-mod orders;
 mod safety;
-mod table;
 
 use crate::machine::Machine;
 use isochrone_core::Random;

@@ -30,7 +30,7 @@ fn case(mutation: Mutation) -> Case<Family> {
 fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ISOCHRONE_BUG").ok();
     let named = |mutation: &Mutation| wanted.as_deref().is_none_or(|name| name == mutation.name());
-    // Votes of different reigns must meet at one index, in two quorums: `table` plays that out by hand.
+    // Votes of different reigns must meet at one index, in two quorums: `tests/walk/fastpaxos/table.rs` plays that out by hand.
     let drawn = |mutation: &Mutation| *mutation != Mutation::CountReignsTogether;
     let planted = Mutation::ALL.into_iter().filter(drawn).filter(named);
     every_bug_is_caught(planted.map(|mutation| (mutation.name(), case(mutation))));

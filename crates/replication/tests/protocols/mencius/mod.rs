@@ -3,7 +3,6 @@
 mod conversations;
 mod latency;
 mod mutations;
-mod orders;
 mod safety;
 
 use crate::machine::Machine;

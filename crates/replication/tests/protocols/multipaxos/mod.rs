@@ -5,7 +5,6 @@ mod directory;
 mod failover;
 mod latency;
 mod mutations;
-mod orders;
 mod placement;
 mod safety;
 mod speed;

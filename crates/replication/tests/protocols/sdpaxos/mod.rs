@@ -4,7 +4,6 @@ mod drift;
 mod failover;
 mod latency;
 mod mutations;
-mod orders;
 mod safety;
 
 use crate::machine::Machine;

@@ -1,6 +1,6 @@
 //! What a witness says, case by case (T11, T13, T48, D-2, D-10, D-32, D-36).
 
-use crate::walk::{Letter, World};
+use crate::world::{Letter, World};
 use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::curp::consensus::{Message, Order, Parameters};
@@ -21,7 +21,7 @@ impl Cluster {
     }
 
     fn reign(&self, node: usize) -> Reign {
-        self.0.orders()[node].reign()
+        self.0.order(node).reign()
     }
 
     /// Whether a witness accepts a letter under a reign, and which one it names.
@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     fn held(&self, node: usize) -> usize {
-        self.0.orders()[node].witness().len()
+        self.0.order(node).witness().len()
     }
 
     /// Time passes for the followers until one of them leads and serves: which one.
@@ -45,7 +45,7 @@ impl Cluster {
             for node in [1, 2] {
                 self.0.fire(node);
                 self.0.deliver();
-                if self.0.orders()[node].serves_commands() {
+                if self.0.order(node).serves_commands() {
                     return node;
                 }
             }

@@ -1,7 +1,10 @@
 //! Orders of messages in a small world: three replicas, commands that reach them in any order, or only some
 //! of them, one crash and a change of the coordinator.
 
-use crate::walk::{Letter, World, explore};
+mod table;
+
+use crate::walk::explore;
+use crate::world::{Letter, World};
 use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::fastpaxos::{Mutation, Order, Parameters};

@@ -1,6 +1,9 @@
 //! Orders of messages, timers and crashes in a small world.
 
-use crate::walk::{Letter, World, explore};
+mod recovery;
+
+use crate::walk::explore;
+use crate::world::{Letter, World};
 use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::epaxos::{Mutation, Order, Parameters};

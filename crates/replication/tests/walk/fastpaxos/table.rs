@@ -1,6 +1,6 @@
 //! Replicas at a table: what is on the way is delivered by hand, so that one case shows one rule.
 
-use crate::walk::{Letter, process};
+use crate::world::{Letter, process};
 use isochrone_core::{
     Effect, Effects, Identity, Instant, NodeId, Outbox, Process as _, Random, ReplicaId, Span, Stamp, Ticket,
 };

@@ -2,7 +2,8 @@
 //! reach them early, late or never, and what may then fail. Disks are slow: a crash loses what was not waited
 //! for. Beside agreement, nobody may lose a place that a client was told of.
 
-use crate::walk::{Letter, World, explore_and_look};
+use crate::walk::explore_and_look;
+use crate::world::{Disks, Letter, World};
 use isochrone_core::{Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::domino::{Item, Learners, Message, Mutation, Order, Parameters, Place};
@@ -41,7 +42,7 @@ fn world_of(replicas: usize, tune: impl FnOnce(&mut Parameters)) -> Small {
     world.watch = keeps_its_word;
     world.deliver();
     world.settle(4);
-    world.slow_disks = true;
+    world.disks = Disks::Slow;
     world
 }
 
@@ -69,13 +70,13 @@ trait Request {
 }
 
 fn position(world: &Small, place: Place) -> u64 {
-    place.at * (world.orders().len() as u64 + 1) + u64::from(place.lane)
+    place.at * (world.replicas() as u64 + 1) + u64::from(place.lane)
 }
 
 /// A place that a client was told of, by a supermajority's votes of one epoch or by a leader, is not lost:
 /// whoever has executed all before it and itself has executed the command there.
 fn keeps_its_word(world: &Small) {
-    let done = world.orders().iter().map(|order| order.position()).max().unwrap_or_default();
+    let done = world.orders().map(|order| order.position()).max().unwrap_or_default();
     let holds = |place: Place, number: u64| world.at(position(world, place)) == u8::try_from(number).ok();
     let mut votes: BTreeMap<(u32, u64, u64), BTreeSet<usize>> = BTreeMap::new();
     for (from, message) in &world.told {
@@ -100,7 +101,7 @@ fn keeps_its_word(world: &Small) {
     }
     for ((epoch, at, number), voters) in votes {
         let place = Place { at, lane: 0 };
-        if voters.len() >= Quorums::supermajority(world.orders().len()) && place < done {
+        if voters.len() >= Quorums::supermajority(world.replicas()) && place < done {
             assert!(
                 holds(place, number),
                 "a supermajority has voted for {number} at {at} in epoch {epoch}, and it is not there"
@@ -126,9 +127,9 @@ struct Seen {
 fn walk(world: &Small, bound: usize) -> (usize, Seen) {
     let mut seen = Seen::default();
     let states = explore_and_look(world, bound, |world| {
-        let orders = world.orders();
+        let orders: Vec<_> = world.orders().collect();
         let latest = (0..orders.len()).map(|node| world.wall(node)).max().unwrap_or(0);
-        let ahead = |order: &Order<Letter>| order.frontiers()[1..].iter().any(|at| *at > latest + STEP * MS);
+        let ahead = |order: &&Order<Letter>| order.frontiers()[1..].iter().any(|at| *at > latest + STEP * MS);
         seen.walks += 1;
         seen.failovers += usize::from(orders.iter().any(|order| order.epoch() > (0, true)));
         seen.revocations += usize::from(orders.iter().any(ahead));

@@ -2,7 +2,10 @@
 //! commands that conflict and one that does not, recorded at every witness, a failover. Whatever a superquorum has
 //! accepted in one term, every leader that serves in a later one has executed (T45, T46).
 
-use crate::walk::{Letter, World, explore};
+mod witness;
+
+use crate::walk::explore;
+use crate::world::{Disks, Letter, World};
 use isochrone_core::{Instant, Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
@@ -28,8 +31,8 @@ fn completed(world: &Small, need: usize) -> Vec<(Reign, u64)> {
 }
 
 fn nothing_completed_is_lost(world: &Small) {
-    let completed = completed(world, Quorums::supermajority(world.orders().len()));
-    for (node, order) in world.orders().iter().enumerate() {
+    let completed = completed(world, Quorums::supermajority(world.replicas()));
+    for (node, order) in world.orders().enumerate() {
         if !order.serves_commands() && !order.may_read(Instant::from_nanos(world.wall(node))) {
             continue;
         }
@@ -58,10 +61,10 @@ fn world_of(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
     (parameters.witness.slots, parameters.witness.ways) = (8, 4);
     let mut world = Small::new(replicas, parameters);
     world.deliver();
-    assert!(world.orders()[0].serves_commands());
+    assert!(world.order(0).serves_commands());
     world.keep = |message| matches!(message, Message::Verdicts(_));
     world.watch = nothing_completed_is_lost;
-    let reign = world.orders()[0].reign();
+    let reign = world.order(0).reign();
     for letter in letters() {
         for node in 0..replicas {
             let values = vec![letter.clone()];
@@ -93,7 +96,7 @@ fn what_a_superquorum_accepted_outlives_its_leader() {
         let (states, complete) = explore(&world, 40_000);
         println!("{replicas} replicas: {states} states, {complete} walks in which all were given something");
         assert!(states >= 20_000 && complete > 20);
-        world.slow_disks = true;
+        world.disks = Disks::Slow;
         world.losses = 2;
         let (states, complete) = explore(&world, 40_000);
         println!("{replicas} replicas: {states} states, {complete} walks in which all were given something");
@@ -114,9 +117,9 @@ fn a_leader_that_reads_before_its_noop_is_decided_is_stale() {
     is_found_in(&leased(Some(Mutation::ServeBeforeNoop)), Mutation::ServeBeforeNoop);
 }
 
-fn is_found(mutation: Mutation, slow_disks: bool) {
+fn is_found(mutation: Mutation, disks: Disks) {
     let mut world = world(3, Some(mutation));
-    world.slow_disks = slow_disks;
+    world.disks = disks;
     is_found_in(&world, mutation);
 }
 
@@ -131,35 +134,35 @@ fn is_found_in(world: &Small, mutation: Mutation) {
 
 #[test]
 fn a_leader_that_asks_no_witness_loses_commands() {
-    is_found(Mutation::SkipReplay, false);
+    is_found(Mutation::SkipReplay, Disks::Instant);
 }
 
 /// D-31.
 #[test]
 fn a_leader_that_replays_what_more_than_enough_hold_loses_commands() {
-    is_found(Mutation::ReplayMoreThan, false);
+    is_found(Mutation::ReplayMoreThan, Disks::Instant);
 }
 
 /// T48.
 #[test]
 fn a_witness_that_accepts_any_term_loses_commands() {
-    is_found(Mutation::AcceptAnyTerm, false);
+    is_found(Mutation::AcceptAnyTerm, Disks::Instant);
 }
 
 /// D-2.
 #[test]
 fn a_witness_that_forgets_loses_commands() {
-    is_found(Mutation::ForgetRecords, false);
+    is_found(Mutation::ForgetRecords, Disks::Instant);
 }
 
 /// D-1.
 #[test]
 fn a_witness_that_accepts_before_its_record_is_durable_loses_commands() {
-    is_found(Mutation::AcceptBeforeDurable, true);
+    is_found(Mutation::AcceptBeforeDurable, Disks::Slow);
 }
 
 /// D-36.
 #[test]
 fn a_witness_that_clears_what_is_not_decided_loses_commands() {
-    is_found(Mutation::ClearUndecided, false);
+    is_found(Mutation::ClearUndecided, Disks::Instant);
 }

@@ -1,6 +1,7 @@
 //! Orders of messages in a small world: three replicas, values at any of them, one crash and a view change.
 
-use crate::walk::{Letter, World, explore};
+use crate::walk::explore;
+use crate::world::{Letter, World};
 use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::sdpaxos::{Mutation, Order, Parameters};
