@@ -2,6 +2,7 @@
 //! reach them early, late or never, and what may then fail. Disks are slow: a crash loses what was not waited
 //! for. Beside agreement, nobody may lose a place that a client was told of.
 
+use crate::model::{exhaust, finds};
 use crate::walk::explore_and_look;
 use crate::world::{Disks, Letter, World};
 use isochrone_core::{Quorums, Span};
@@ -254,4 +255,69 @@ fn the_exploration_finds_what_is_wrong() {
         let found = catch_unwind(AssertUnwindSafe(|| walk(&world, 200_000)));
         assert!(found.is_err(), "{} was not found", mutation.name());
     }
+}
+
+/// A small world that is seen whole. Nobody's timer fires: whoever is to coordinate in the place of the first replica is
+/// told so. One replica's clock is every one's.
+fn small(mutation: Option<Mutation>, learners: Learners) -> Small {
+    let mut parameters = parameters();
+    (parameters.mutation, parameters.learners) = (mutation, learners);
+    let mut world = World::with_hour(3, parameters, Span::from_millis(STEP));
+    world.keep = |message| matches!(message, Message::Voted { .. } | Message::Committed { .. });
+    (world.watch, world.one_clock) = (keeps_its_word, true);
+    world.deliver();
+    world.settle(2);
+    world.timers.fill(0);
+    world.letters = vec![Letter::new(1, 0)];
+    world
+}
+
+/// A request for all is on its way while others are told to coordinate.
+fn contested(heirs: &[usize], learners: Learners, mutation: Option<Mutation>) -> Small {
+    let mut world = small(mutation, learners);
+    Small::fast(&mut world, 0..3, STEP / 2, 1);
+    heirs.iter().for_each(|heir| Small::campaign(&mut world, *heir));
+    world
+}
+
+/// A request for the lane of the first replica.
+fn led(mutation: Option<Mutation>) -> Small {
+    let mut world = small(mutation, Learners::Sole);
+    Small::led(&mut world, 0, 1);
+    world
+}
+
+/// Another epoch is open, and a client was told of a vote or a commit.
+fn moved(world: &Small) -> bool {
+    !world.told.is_empty() && world.orders().any(|order| order.epoch() > (0, true))
+}
+
+#[test]
+fn every_order_of_a_coordinators_end_and_its_succession_holds() {
+    let two = contested(&[1, 2], Learners::Sole, None).gone();
+    assert!(exhaust("domino, gone, two heirs", two, moved) > 10_000);
+    let one = contested(&[1], Learners::All, None).gone();
+    assert!(exhaust("domino, gone, all learn", one, moved) > 1_000);
+}
+
+/// Who was restarted opens another epoch.
+#[test]
+fn every_order_of_a_restart_holds() {
+    assert!(exhaust("domino, restarted, led", led(None).restarted(), moved) > 10_000);
+    let fast = contested(&[], Learners::Sole, None).restarted();
+    assert!(exhaust("domino, restarted", fast, moved) > 100_000);
+}
+
+#[test]
+fn every_order_of_the_succession_of_one_who_lives_holds() {
+    let two = contested(&[1, 2], Learners::Sole, None).suspected();
+    assert!(exhaust("domino, suspected, two heirs", two, moved) > 10_000);
+    let one = contested(&[1], Learners::All, None).suspected();
+    assert!(exhaust("domino, suspected, all learn", one, moved) > 1_000);
+}
+
+#[test]
+fn the_same_search_finds_what_is_wrong() {
+    let early = Some(Mutation::VoteBeforeDurable);
+    finds("vote-before-durable", contested(&[1], Learners::All, early).gone());
 }
