@@ -14,6 +14,8 @@ mod grown;
 mod latency;
 mod machine;
 mod mencius;
+#[path = "../walk/model.rs"]
+mod model;
 mod multipaxos;
 mod mutations;
 mod partitions;

@@ -160,7 +160,7 @@ impl World {
     }
 
     fn hash_beside<H: Hasher>(&self, state: &mut H) {
-        (&self.registry, &self.clients, &self.seen).hash(state);
+        (&self.registry, &self.clients, &self.seen, &self.added, &self.decided).hash(state);
         // The order of what is on its way is nothing, but where links keep it.
         let mut sum = 0_u64;
         for (at, message) in self.net.iter().enumerate() {
