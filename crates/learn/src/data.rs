@@ -2,6 +2,7 @@
 
 use crate::memory::zeros;
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::Xxh3;
 
 /// A number of a sample as it is stored: `f32` or `f64`.
@@ -160,6 +161,21 @@ impl<'a> Dataset<'a> {
         labels: impl Into<Cow<'a, [f64]>>,
         width: u32,
     ) -> Result<Dataset<'a>, DataError> {
+        Dataset::new_by(NonZeroUsize::MIN, offsets, features, values, labels, width)
+    }
+
+    /// [`Dataset::new`], checked by so many threads.
+    ///
+    /// # Errors
+    /// As there, and the same for any number of threads.
+    pub fn new_by(
+        threads: NonZeroUsize,
+        offsets: impl Into<Cow<'a, [u64]>>,
+        features: impl Into<Cow<'a, [u32]>>,
+        values: Values<'a>,
+        labels: impl Into<Cow<'a, [f64]>>,
+        width: u32,
+    ) -> Result<Dataset<'a>, DataError> {
         let data = Dataset {
             offsets: offsets.into(),
             features: features.into(),
@@ -167,7 +183,7 @@ impl<'a> Dataset<'a> {
             labels: labels.into(),
             width,
         };
-        data.check()?;
+        data.check(threads)?;
         Ok(data)
     }
 
@@ -181,7 +197,7 @@ impl<'a> Dataset<'a> {
     ) -> Dataset<'a> {
         let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
         let data = Dataset { offsets, features, values, labels, width };
-        debug_assert_eq!(data.check(), Ok(()));
+        debug_assert_eq!(data.check(NonZeroUsize::MIN), Ok(()));
         data
     }
 
@@ -219,7 +235,7 @@ impl<'a> Dataset<'a> {
         Dataset::sound(offsets, features, values, labels, width)
     }
 
-    fn check(&self) -> Result<(), DataError> {
+    fn check(&self, threads: NonZeroUsize) -> Result<(), DataError> {
         let (entries, offsets) = (self.features.len(), &self.offsets);
         if offsets.first() != Some(&0) {
             return Err(DataError::Offsets { at: 0, found: offsets.first().copied().unwrap_or(0), entries });
@@ -241,7 +257,7 @@ impl<'a> Dataset<'a> {
         if self.labels.len() != last {
             return Err(DataError::Length { what: "labels", found: self.labels.len(), wanted: last });
         }
-        if self.in_order() {
+        if self.in_order(threads) {
             return Ok(());
         }
         // The row that last named a feature, counted from 1: finds repetitions in rows that are not sorted.
@@ -278,17 +294,34 @@ impl<'a> Dataset<'a> {
 
     /// Whether the features of each row ascend, all features exist and all numbers are finite: looked at in long runs, which
     /// processors are good at, since nearly all data passes. Where each row begins and ends has been checked.
-    fn in_order(&self) -> bool {
+    fn in_order(&self, threads: NonZeroUsize) -> bool {
+        // Less than this is looked at sooner than a thread is there.
+        const WORTH_A_THREAD: usize = 1 << 18;
+        let shares = threads.get().min(self.entries() / WORTH_A_THREAD).max(1);
+        let edge = |share: usize| self.len() * share / shares;
+        let others = 1..shares;
+        std::thread::scope(|scope| {
+            let others: Vec<_> = others
+                .map(|share| scope.spawn(move || self.rows_in_order(edge(share)..edge(share + 1))))
+                .collect();
+            let first = self.rows_in_order(0..edge(1));
+            others.into_iter().fold(first, |all, other| all & other.join().unwrap_or(false))
+        })
+    }
+
+    fn rows_in_order(&self, rows: std::ops::Range<usize>) -> bool {
+        let offsets = &self.offsets[rows.start..=rows.end];
+        let entries = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
         let finite = match &self.values {
-            Values::F32(values) => all_finite(values),
-            Values::F64(values) => all_finite(values),
+            Values::F32(values) => all_finite(&values[entries.clone()]),
+            Values::F64(values) => all_finite(&values[entries.clone()]),
         };
-        if !finite || !all_finite(&self.labels) {
+        if !finite || !all_finite(&self.labels[rows]) {
             return false;
         }
         // A feature that does not exceed the one before it may only be the first of its row.
         let (mut falls, mut before) = (0, u32::MAX);
-        for run in self.features.chunks(RUN) {
+        for run in self.features[entries.clone()].chunks(RUN) {
             let pairs = run.iter().zip(run.iter().skip(1));
             let within: u32 = pairs.map(|(one, next)| u32::from(one >= next)).sum();
             if !run.iter().fold(true, |all, &feature| all & (feature < self.width)) {
@@ -298,7 +331,8 @@ impl<'a> Dataset<'a> {
             before = run[run.len() - 1];
         }
         let mut starts = 0;
-        for pair in self.offsets.windows(2).filter(|pair| pair[0] > 0 && pair[0] < pair[1]) {
+        let from = entries.start as u64;
+        for pair in offsets.windows(2).filter(|pair| pair[0] > from && pair[0] < pair[1]) {
             let at = pair[0] as usize;
             starts += usize::from(self.features[at - 1] >= self.features[at]);
         }
@@ -568,6 +602,26 @@ mod tests {
             assert_eq!(rows.sample(2).values[0].wide(), 3.0);
             assert_eq!(rows.sample(1).label, -1.0);
         });
+    }
+
+    #[test]
+    fn many_threads_find_what_one_finds() {
+        let rows = 3 << 18;
+        let offsets: Vec<u64> = (0..=rows as u64).collect();
+        let checked = |threads: usize, features: &[u32]| {
+            let threads = NonZeroUsize::new(threads).unwrap();
+            let values = Values::F32(vec![1.0; rows].into());
+            Dataset::new_by(threads, offsets.clone(), features.to_vec(), values, vec![1.0; rows], 9).map(|_| ())
+        };
+        let mut features: Vec<u32> = (0..rows as u32).map(|row| row % 9).collect();
+        for threads in [1, 2, 3, 64] {
+            assert_eq!(checked(threads, &features), Ok(()));
+        }
+        features[rows - 1] = 9;
+        for threads in [1, 2, 3, 64] {
+            let error = DataError::Feature { row: rows - 1, feature: 9, width: 9 };
+            assert_eq!(checked(threads, &features), Err(error));
+        }
     }
 
     #[test]

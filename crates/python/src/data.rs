@@ -5,6 +5,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 
 /// `(indptr, indices, values, width)`: what `isochrone.learn._data.Rows` is. Holding it keeps the arrays from being
 /// written through other views that rust-numpy knows of.
@@ -62,9 +63,9 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Checks them, with these labels.
-    pub(crate) fn labelled(self, labels: &'a [f64]) -> PyResult<Dataset<'a>> {
-        Dataset::new(self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
+    /// Checks them, with these labels, on so many threads.
+    pub(crate) fn labelled(self, labels: &'a [f64], threads: NonZeroUsize) -> PyResult<Dataset<'a>> {
+        Dataset::new_by(threads, self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
     }
 
     /// Checks them, with a label of 0 each.

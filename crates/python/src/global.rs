@@ -13,6 +13,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -59,7 +60,7 @@ impl PyCollector {
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let (parts, labels) = (rows.parts()?, labels.as_slice()?);
         let batches = py.detach(|| -> PyResult<Vec<Vec<u8>>> {
-            let data = parts.labelled(labels)?;
+            let data = parts.labelled(labels, NonZeroUsize::MIN)?;
             let (mut collector, now) = (self.lock(), instant(now));
             let mut batches = Vec::new();
             with_rows!(&data, rows => for row in 0..data.len() {

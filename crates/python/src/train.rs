@@ -157,9 +157,10 @@ pub(crate) fn train<'py>(
     let intercept = intercept.as_slice()?;
     let work = Work { task, options, settings: &settings, coef, intercept, after };
     let learnt = py.detach(move || -> PyResult<Learnt> {
-        let data = parts.labelled(labels)?;
+        let threads = work.options.threads;
+        let data = parts.labelled(labels, threads)?;
         let held = match held {
-            Some((parts, labels)) => Some(parts.labelled(labels)?),
+            Some((parts, labels)) => Some(parts.labelled(labels, threads)?),
             None => None,
         };
         work.all(&data, held.as_ref(), positives.as_deref(), plan)
