@@ -1,5 +1,6 @@
 //! Samples in compressed sparse rows, owned or borrowed from whoever has them.
 
+use crate::exec::prefetch::prefetch;
 use crate::memory::zeros;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -537,6 +538,15 @@ impl<'a, V: Value> Rows<'a, V> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
 
+    /// Asks for the memory of a row that has its turn soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, row: usize) {
+        const LINE: usize = 64;
+        let sample = self.sample(row);
+        sample.features.chunks(LINE / size_of::<u32>()).for_each(|line| prefetch(&line[0]));
+        sample.values.chunks(LINE / size_of::<V>()).for_each(|line| prefetch(&line[0]));
+    }
+
     /// The sample of this row, counted from 0.
     #[inline(always)]
     pub fn sample(&self, row: usize) -> Sample<'a, V> {
@@ -611,7 +621,8 @@ mod tests {
         let checked = |threads: usize, features: &[u32]| {
             let threads = NonZeroUsize::new(threads).unwrap();
             let values = Values::F32(vec![1.0; rows].into());
-            Dataset::new_by(threads, offsets.clone(), features.to_vec(), values, vec![1.0; rows], 9).map(|_| ())
+            Dataset::new_by(threads, offsets.clone(), features.to_vec(), values, vec![1.0; rows], 9)
+                .map(|_| ())
         };
         let mut features: Vec<u32> = (0..rows as u32).map(|row| row % 9).collect();
         for threads in [1, 2, 3, 64] {

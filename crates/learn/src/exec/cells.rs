@@ -186,49 +186,6 @@ impl Singles {
     pub(crate) fn new(values: &[f64], weights: &[f32]) -> Singles {
         Singles(singles(values, |at| weights.get(at).copied().unwrap_or(0.0).to_bits()))
     }
-
-    /// Gathers the values of `parameters`, and their weights where there is room for them; whether each value was of the version
-    /// planned for it.
-    #[inline(always)]
-    pub(crate) fn gather_planned(
-        &self,
-        parameters: &[u32],
-        planned: &[u32],
-        base: u32,
-        values: &mut [f64],
-        weights: &mut [f32],
-    ) -> bool {
-        // Version first, then value: what was published with the version, or later. All differences are looked at together
-        // at the end: a branch for each would cost more than to read on in vain.
-        let (cells, mut differences) = (&self.0[..], 0);
-        let entries = parameters.iter().zip(planned).zip(values);
-        if weights.is_empty() {
-            for ((&parameter, &version), value) in entries {
-                let cell = &cells[parameter as usize];
-                differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
-                *value = f64::from_bits(cell.value.load(Relaxed));
-            }
-        } else {
-            for (((&parameter, &version), value), weight) in entries.zip(weights) {
-                let cell = &cells[parameter as usize];
-                differences |= cell.word.load(Acquire) ^ base.wrapping_add(version);
-                *value = f64::from_bits(cell.value.load(Relaxed));
-                *weight = f32::from_bits(cell.beside.load(Relaxed));
-            }
-        }
-        differences == 0
-    }
-
-    /// Stores the values of `parameters` and publishes them as this version.
-    #[inline(always)]
-    pub(crate) fn publish_all(&self, parameters: &[u32], values: &[f64], version: u32) {
-        let cells = &self.0[..];
-        for (&parameter, value) in parameters.iter().zip(values) {
-            let cell = &cells[parameter as usize];
-            cell.value.store(value.to_bits(), Relaxed);
-            cell.word.store(version, Release);
-        }
-    }
 }
 
 impl Cells for Singles {
@@ -300,43 +257,6 @@ impl Words for Singles {
     }
 }
 
-/// Without counters: for plans in which all reads are their transaction's own.
-impl Planned for Singles {
-    #[inline(always)]
-    fn version(&self, parameter: u32) -> u32 {
-        self.0[parameter as usize].word.load(Acquire)
-    }
-
-    #[inline(always)]
-    fn read(&self, parameter: u32, out: &mut [f64], at: usize) {
-        self.load(parameter, out, at);
-    }
-
-    fn count(&self, _: u32) {}
-
-    fn readers(&self, _: u32) -> u32 {
-        0
-    }
-
-    fn restart(&self, _: u32) {}
-
-    #[inline(always)]
-    fn write(&self, parameter: u32, from: &[f64], at: usize) {
-        self.store(parameter, from, at);
-    }
-
-    #[inline(always)]
-    fn publish(&self, parameter: u32, version: u32) {
-        self.0[parameter as usize].word.store(version, Release);
-    }
-}
-
-impl Heads for Singles {
-    fn set_heads(&self, threads: usize, head: impl Fn(usize) -> (u32, u32) + Sync) {
-        in_parallel(&self.0, threads, |at, cell| cell.word.store(head(at).0, Relaxed));
-    }
-}
-
 /// Parameters of one number each, with a counter of readers beside it.
 #[derive(Debug)]
 pub(crate) struct Counted {
@@ -387,7 +307,7 @@ impl Cells for Counted {
 impl Planned for Counted {
     #[inline(always)]
     fn version(&self, parameter: u32) -> u32 {
-        self.cells.version(parameter)
+        self.cells.word(parameter).load(Acquire)
     }
 
     #[inline(always)]
@@ -417,7 +337,7 @@ impl Planned for Counted {
 
     #[inline(always)]
     fn publish(&self, parameter: u32, version: u32) {
-        self.cells.publish(parameter, version);
+        self.cells.word(parameter).store(version, Release);
     }
 }
 

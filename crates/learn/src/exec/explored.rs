@@ -1,9 +1,11 @@
 //! T-COP-16: every interleaving of a few transactions, under every order of memory that the language allows, and mistakes
-//! planted to show that they would be seen. What runs is the very code that threads run ([`transact`]), on cells of the
-//! model checker.
+//! planted to show that they would be seen. What runs is the very code that threads run ([`transact`] and [`carry_out`]), on
+//! cells of the model checker.
 
-use super::cells::Planned;
+use super::cells::{self, Planned};
+use super::ordered::{self, At, Others, Slips, carry_out};
 use super::pool::Stopped;
+use super::roster::{REACH, Roster};
 use super::source::{Alone, GeneralSource, Source};
 use super::transaction::{Awaited, Planted, Sound, Waiting, transact};
 use crate::data::Dataset;
@@ -203,13 +205,17 @@ impl Case {
 
     /// Whether a planted mistake is seen.
     fn catches<P: Planted + 'static>(&self) -> bool {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| ()));
-        let caught =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clone().explore::<P>(2))).is_err();
-        std::panic::set_hook(hook);
-        caught
+        caught(|| self.clone().explore::<P>(2))
     }
+}
+
+/// Whether this panics, of which nothing is printed.
+fn caught(explore: impl FnOnce()) -> bool {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)).is_err();
+    std::panic::set_hook(hook);
+    caught
 }
 
 fn rows_of<'a>(data: &'a Dataset<'_>) -> crate::Rows<'a, f64> {
@@ -263,6 +269,15 @@ fn planted_mistakes_are_caught() {
     assert!(case().catches::<PublishedEarly>());
     assert!(Case { keeping: true, ..case() }.catches::<UnchangedSkipped>());
     assert!(!case().catches::<Sound>());
+    let [far, fork] = [Rostered::new(&FAR, 2, 1), Rostered::new(&FORK, 3, REACH)];
+    assert!(far.catches::<ReadEarly>() && fork.catches::<ReadEarly>());
+    assert!(far.catches::<NoneOlder>());
+    assert!(fork.catches::<NearestOnly>());
+    assert!(fork.catches::<OneShort>());
+    for tells in [Tells::Early, Tells::Unreleased] {
+        assert!(Rostered { tells, ..fork.clone() }.catches::<ordered::Sound>());
+    }
+    assert!(!far.catches::<ordered::Sound>() && !fork.catches::<ordered::Sound>());
     assert!(stitched(false).catches::<Sound>());
     assert!(!stitched(true).catches::<Sound>());
 }
@@ -298,4 +313,190 @@ fn stitched(carried: bool) -> Case {
         writes: all_writes,
     });
     case
+}
+
+/// Cells of values alone.
+impl cells::Cells for Cells {
+    fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
+        self.read(parameter, out, at);
+    }
+
+    fn store(&self, parameter: u32, from: &[f64], at: usize) {
+        self.write(parameter, from, at);
+    }
+
+    fn weight(&self, _: u32) -> f32 {
+        0.0
+    }
+
+    fn prefetch(&self, _: u32) {}
+
+    fn scale(&self, _: usize, _: f64) {}
+
+    fn export(&self, _: &mut [f64]) {}
+}
+
+/// Cells, and where each thread is.
+struct Places {
+    cells: Cells,
+    next: Vec<AtomicU64>,
+}
+
+/// The threads, as one of them sees them.
+struct Watching<'a> {
+    places: &'a Places,
+    own: usize,
+}
+
+impl Others for Watching<'_> {
+    fn threads(&self) -> (usize, usize) {
+        (self.places.next.len(), self.own)
+    }
+
+    fn next(&self, thread: usize) -> u64 {
+        self.places.next[thread].load(Acquire)
+    }
+
+    fn until(&mut self, thread: usize, least: u64, _: u64) -> Result<(), Stopped> {
+        if self.next(thread) >= least {
+            return Ok(());
+        }
+        let mut gate = self.places.cells.gate.lock().unwrap();
+        while self.next(thread) < least {
+            gate = self.places.cells.bell.wait(gate).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// When a thread tells that it has finished a transaction.
+#[derive(Copy, Clone, PartialEq)]
+enum Tells {
+    /// Once it has, releasing what it wrote.
+    Then,
+    /// Before it begins.
+    Early,
+    /// Without releasing anything.
+    Unreleased,
+}
+
+/// Transactions that wait for one another by a roster: each thread has every so manyth.
+#[derive(Clone)]
+struct Rostered {
+    rows: Vec<Vec<u32>>,
+    roster: Arc<Roster>,
+    threads: usize,
+    tells: Tells,
+}
+
+impl Rostered {
+    fn new(rows: &[&[u32]], threads: usize, reach: u32) -> Rostered {
+        let rows: Vec<Vec<u32>> = rows.iter().map(|row| row.to_vec()).collect();
+        let entries: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|&x| (x, BOTH)).collect()).collect();
+        let data = mixed::data(&entries);
+        let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
+        let roster = Arc::new(Roster::reaching(reach, &versions, &rows_of(&data), None, threads, 1));
+        Rostered { rows, roster, threads, tells: Tells::Then }
+    }
+
+    fn compute(&self, row: usize, values: &mut [f64]) -> Vec<f64> {
+        let read: Vec<f64> = self.rows[row].iter().map(|&x| values[x as usize]).collect();
+        let mut write = vec![0.0; read.len()];
+        computed(row, false, &read, &mut write);
+        for (&x, value) in self.rows[row].iter().zip(write) {
+            values[x as usize] = value;
+        }
+        read
+    }
+
+    /// All that one thread does; what each of its transactions read.
+    fn work<S: Slips>(&self, places: &Places, thread: usize) -> Vec<(usize, Vec<f64>)> {
+        let own = |row: &usize| usize::from(self.roster.owners()[*row]) == thread;
+        let rows: Vec<usize> = (0..self.rows.len()).filter(own).collect();
+        let advance = |next: Option<&usize>| {
+            let ordering = if self.tells == Tells::Unreleased { Relaxed } else { Release };
+            places.next[thread].store(*next.unwrap_or(&self.rows.len()) as u64, ordering);
+            places.cells.ring();
+        };
+        advance(rows.first());
+        let (mut floor, mut seen) = (0, Vec::new());
+        for (at, &row) in rows.iter().enumerate() {
+            if self.tells == Tells::Early {
+                advance(rows.get(at + 1));
+            }
+            let features = &self.rows[row];
+            let (mut read, mut write) = (vec![0.0; features.len()], vec![0.0; features.len()]);
+            let mut others = Watching { places, own: thread };
+            let at_its = At { position: row as u32, place: row as u64 };
+            let compute = |read: &[f64], _: &[f32], write: &mut [f64]| {
+                seen.push((row, read.to_vec()));
+                computed(row, false, read, write);
+            };
+            let buffers = (&mut read[..], &mut [][..], &mut write[..]);
+            let shared = (&mut others, &mut floor);
+            carry_out::<_, _, S>(&places.cells, &self.roster, at_its, shared, features, buffers, compute)
+                .unwrap();
+            if self.tells != Tells::Early {
+                advance(rows.get(at + 1));
+            }
+        }
+        seen
+    }
+
+    /// As [`Case::explore`].
+    fn explore<S: Slips + 'static>(self, preemptions: usize) {
+        let mut values = vec![1.0; 2];
+        let read: Vec<_> = (0..self.rows.len()).map(|row| (row, self.compute(row, &mut values))).collect();
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let next = (0..self.threads).map(|_| AtomicU64::new(0)).collect();
+            let places = Arc::new(Places { cells: Cells::new(2), next });
+            let threads: Vec<_> = (1..self.threads)
+                .map(|thread| {
+                    let (case, places) = (self.clone(), places.clone());
+                    loom::thread::spawn(move || case.work::<S>(&places, thread))
+                })
+                .collect();
+            let mut seen = self.work::<S>(&places, 0);
+            seen.extend(threads.into_iter().flat_map(|thread| thread.join().unwrap()));
+            seen.sort_unstable_by_key(|(row, _)| *row);
+            let left: Vec<_> =
+                places.cells.cells.iter().map(|cell| f64::from_bits(cell.value.load(SeqCst))).collect();
+            assert_eq!((seen, left), (read.clone(), values.clone()));
+        });
+    }
+
+    /// As [`Case::catches`].
+    fn catches<S: Slips + 'static>(&self) -> bool {
+        caught(|| self.clone().explore::<S>(2))
+    }
+}
+
+macro_rules! slips {
+    ($name:ident, $constant:ident) => {
+        struct $name;
+        impl Slips for $name {
+            const $constant: bool = true;
+        }
+    };
+}
+
+slips!(ReadEarly, READ_EARLY);
+slips!(NoneOlder, NONE_OLDER);
+slips!(NearestOnly, NEAREST_ONLY);
+slips!(OneShort, ONE_SHORT);
+
+const CHAIN: [&[u32]; 4] = [&[0], &[0, 1], &[1], &[0]];
+/// The last one waits for the first; what is between does not.
+const FAR: [&[u32]; 4] = [&[0], &[1], &[], &[0]];
+const FORK: [&[u32]; 3] = [&[0], &[1], &[0, 1]];
+
+#[test]
+fn no_interleaving_of_a_roster_gives_anything_else() {
+    for reach in [1, 2, REACH] {
+        Rostered::new(&CHAIN, 2, reach).explore::<ordered::Sound>(3);
+        Rostered::new(&FAR, 2, reach).explore::<ordered::Sound>(3);
+        Rostered::new(&FORK, 3, reach).explore::<ordered::Sound>(2);
+    }
 }

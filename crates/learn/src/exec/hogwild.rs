@@ -22,7 +22,7 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Hogwild<'_, C> {
         let weights = run.gather(self.0, reads, read, weights);
         let write = room(write, writes.len() * run.width);
         let step = run.step(turn.lap, turn.position, intercept, weights);
-        run.compute(&sample, &step, turn.place(), read, write);
+        run.compute(&sample, &step, turn.place(), lag, (read, write));
         self.0.scatter(writes, write);
         worker.put_back(turn, sets);
         Ok(())

@@ -23,11 +23,13 @@ const RING: u64 = 4;
 pub(crate) struct Lag {
     block: u64,
     value: f64,
+    /// Samples of the block that the thread has done, which no other has been told yet.
+    done: u32,
 }
 
 impl Lag {
     pub(crate) fn unknown() -> Lag {
-        Lag { block: u64::MAX, value: 0.0 }
+        Lag { block: u64::MAX, value: 0.0, done: 0 }
     }
 }
 
@@ -61,6 +63,8 @@ impl Intercept {
         if lag.block == block {
             return Ok((lag.value, 0));
         }
+        // Before it waits: others may be waiting for these.
+        self.tell(lag);
         let mut polls = 0;
         let value = if block < 2 {
             self.start
@@ -82,16 +86,27 @@ impl Intercept {
             polls = wait.polls;
             f64::from_bits(self.sums[((block - 2) % RING) as usize].load(Relaxed))
         };
-        *lag = Lag { block, value };
+        *lag = Lag { block, value, done: 0 };
         Ok((value, polls))
     }
 
-    /// Notes by how much the sample at this place moves the intercept.
+    /// Notes by how much the sample at this place moves the intercept that the thread had for it.
     #[inline]
-    pub(crate) fn record(&self, place: u64, by: f64) {
+    pub(crate) fn record(&self, place: u64, by: f64, lag: &mut Lag) {
+        debug_assert_eq!(lag.block, place / BLOCK);
         self.moves[(place % (RING * BLOCK)) as usize].store(by.to_bits(), Relaxed);
-        // Releases the move to whoever sums the block.
-        self.done[(place / BLOCK % RING) as usize].fetch_add(1, Release);
+        lag.done += 1;
+    }
+
+    /// Tells others what the thread has done of a block: once it begins another, and when it has nothing left to do. Not at each
+    /// sample: all threads count at the same place, and would take it from one another every time. What a thread waits for before
+    /// it tells must not wait for what it would tell: transactions before its own do not.
+    pub(crate) fn tell(&self, lag: &mut Lag) {
+        if lag.done > 0 {
+            // Releases the moves to whoever sums the block.
+            self.done[(lag.block % RING) as usize].fetch_add(lag.done, Release);
+            lag.done = 0;
+        }
     }
 
     /// Sums what blocks are complete, unless another thread is at it.

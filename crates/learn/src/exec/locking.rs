@@ -66,7 +66,11 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
         let weights = run.gather(self.cells, reads, read, weights);
         let write = room(write, writes.len() * run.width);
         let step = run.step(turn.lap, position, intercept, weights);
-        run.compute(&sample, &step, turn.lap.place + u64::from(position), read, write);
+        run.compute(&sample, &step, turn.lap.place + u64::from(position), lag, (read, write));
+        if self.record {
+            // Now, and not with its next sample: for that one it may wait for locks of a thread that waits for this.
+            run.intercept.iter().for_each(|intercept| intercept.tell(lag));
+        }
         self.cells.scatter(writes, write);
         for &parameter in locks {
             self.cells.word(parameter).store(number, Release);

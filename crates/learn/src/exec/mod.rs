@@ -18,10 +18,12 @@ mod intercept;
 mod locking;
 mod occ;
 mod options;
+mod ordered;
 mod pool;
 pub(crate) mod prefetch;
 #[cfg(test)]
 mod progress;
+mod roster;
 mod run;
 mod serial;
 mod source;

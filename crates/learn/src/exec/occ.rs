@@ -70,7 +70,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
         for &parameter in locks {
             self.cells.word(parameter).store(turn.version() << 1, Release);
         }
-        run.moved(turn.place(), step.size, derivative);
+        run.moved(turn.place(), step.size * derivative, lag);
         worker.put_back(turn, sets);
         Ok(())
     }

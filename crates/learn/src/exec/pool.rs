@@ -1,14 +1,18 @@
 //! What the threads of a run share beside the model: who is alive, who makes progress, and why a run ended early.
 
 use super::TrainError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Failed polls after which a waiting thread gives its processor away (specs/cop.md 4.2): it sleeps between polls. Where others
 /// want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up, almost
-/// at once.
-const SPINS: u64 = 1000;
+/// at once. Not before about a millisecond: while one sleeps, the other soon waits for it, and were that one to fall asleep
+/// too, they would hardly ever be awake at the same time (one hiccup of 50 us then made an epoch half as long again).
+const SPINS: u64 = 20_000;
+
+/// The same where there are more threads than processors, so that who waits is in the way of whom it waits for.
+const SPINS_CROWDED: u64 = 1000;
 
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
@@ -59,16 +63,20 @@ struct Line(AtomicU64);
 pub(crate) struct Pool {
     stopped: AtomicBool,
     failure: Mutex<Option<TrainError>>,
-    completed: Vec<Line>,
+    /// Where each thread is.
+    next: Vec<Line>,
+    spins: u64,
     patience: Duration,
 }
 
 impl Pool {
     pub(crate) fn new(threads: usize, patience: Duration) -> Pool {
+        let alone = std::thread::available_parallelism().is_ok_and(|processors| threads <= processors.get());
         Pool {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
-            completed: (0..threads).map(|_| Line::default()).collect(),
+            next: (0..threads).map(|_| Line::default()).collect(),
+            spins: if alone { SPINS } else { SPINS_CROWDED },
             patience,
         }
     }
@@ -90,14 +98,30 @@ impl Pool {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Notes how many transactions this thread has completed.
+    /// Number of threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.next.len()
+    }
+
+    /// All transactions before this place are finished, and no thread is at work.
+    pub(crate) fn begin(&self, place: u64) {
+        self.next.iter().for_each(|line| line.0.store(place, Relaxed));
+    }
+
+    /// Notes the place of this thread's next transaction: it has finished all of its own before. Releases what they wrote.
     #[inline(always)]
-    pub(crate) fn completed(&self, worker: usize, transactions: u64) {
-        self.completed[worker].0.store(transactions, Relaxed);
+    pub(crate) fn advance(&self, thread: usize, place: u64) {
+        self.next[thread].0.store(place, Release);
+    }
+
+    /// The place of a thread's next transaction. Acquires what it wrote before.
+    #[inline(always)]
+    pub(crate) fn next(&self, thread: usize) -> u64 {
+        self.next[thread].0.load(Acquire)
     }
 
     fn progress(&self) -> u64 {
-        self.completed.iter().fold(0, |sum, line| sum.wrapping_add(line.0.load(Relaxed)))
+        self.next.iter().fold(0, |sum, line| sum.wrapping_add(line.0.load(Relaxed)))
     }
 
     pub(crate) fn wait(&self) -> Wait<'_> {
@@ -136,7 +160,7 @@ impl Wait<'_> {
         if self.pool.is_stopped() {
             return Err(Stopped);
         }
-        if self.polls < SPINS {
+        if self.polls < self.pool.spins {
             std::hint::spin_loop();
             if self.polls == SHORT {
                 self.since = Some(Instant::now());

@@ -17,8 +17,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// it is needed only keeps it from others.
 const AHEAD: usize = 32;
 
+/// Transactions ahead whose samples are asked for. The processor finds by itself what comes next where one thread reads sample
+/// after sample, and then not all of it; where threads take turns, it does not.
+pub(crate) const SAMPLES_AHEAD: usize = 6;
+
+/// Bytes of samples below which the caches hold all of them, and nothing need be asked for.
+const CACHED: usize = 4 << 20;
+
+/// Whether samples need be asked for.
+pub(crate) fn far<V: Value>(rows: &Rows<'_, V>) -> bool {
+    size_of_val(rows.features) + size_of_val(rows.values) >= CACHED
+}
+
+/// Most transactions whose parameters are asked for ahead.
+const PREPARED: usize = 3;
+
 /// Places for what is known of transactions ahead, and of the present one: a power of two.
-const SLOTS: usize = 4;
+const SLOTS: usize = 8;
 
 /// Transactions that a worker takes from a shared counter at a time, unless told otherwise.
 const CHUNK: u64 = 16;
@@ -36,8 +51,10 @@ pub(crate) struct Run<'a, T, V> {
     pub(crate) intercept: Option<&'a Intercept>,
     pub(crate) pool: &'a Pool,
     chunk: u64,
-    /// Transactions ahead that are prepared: fewer than [`SLOTS`].
+    /// Transactions ahead that are prepared: at most [`PREPARED`].
     ahead: usize,
+    /// Transactions ahead that are known: those, or [`SAMPLES_AHEAD`] where samples are asked for.
+    known: usize,
     threads: usize,
     /// Whether there is a processor for each thread, so that all of them come forward alike.
     strides: bool,
@@ -123,6 +140,11 @@ pub(crate) trait Executor<T: Task, V: Value>: Sync {
     /// Whether neighbours in the planned order had better run at the same time.
     const STRIDES: bool = false;
 
+    /// The thread that carries out each transaction, where that is settled beforehand.
+    fn owners(&self) -> &[u8] {
+        &[]
+    }
+
     /// Carries it out, or waits until it can.
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped>;
 
@@ -139,8 +161,8 @@ pub(crate) struct Worker {
     pub(crate) weights: Vec<f32>,
     pub(crate) locks: Vec<u32>,
     pub(crate) versions: Vec<u32>,
-    /// Reads that were not there yet, by their place in the sample.
-    pub(crate) missing: Vec<u32>,
+    /// All transactions of others before this place are finished.
+    pub(crate) floor: u64,
     pub(crate) lag: Lag,
     pub(crate) report: WorkerReport,
     sets: [Sets; SLOTS],
@@ -159,7 +181,7 @@ impl Worker {
             weights: Vec::new(),
             locks: Vec::new(),
             versions: Vec::new(),
-            missing: Vec::new(),
+            floor: 0,
             lag: Lag::unknown(),
             report: WorkerReport::default(),
             sets: Default::default(),
@@ -212,6 +234,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         (pool, intercept): (&'a Pool, Option<&'a Intercept>),
         options: &Options,
     ) -> Run<'a, T, V> {
+        let ahead = AHEAD.div_ceil(rows.features.len() / rows.labels.len().max(1) + 1).clamp(1, PREPARED);
         Run {
             task,
             rows,
@@ -220,7 +243,8 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             intercept,
             pool,
             chunk: u64::from(options.chunk),
-            ahead: AHEAD.div_ceil(rows.features.len() / rows.labels.len().max(1) + 1).clamp(1, SLOTS - 1),
+            ahead,
+            known: if far(&rows) { SAMPLES_AHEAD } else { ahead },
             threads: options.threads.get(),
             strides: std::thread::available_parallelism()
                 .is_ok_and(|processors| options.threads <= processors),
@@ -228,13 +252,6 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             weighted: task.weighted(),
             features: task.rule() == Rule::Features,
         }
-    }
-
-    /// The latest transaction, by its number, whose values can be expected to be there, and to stay, when the transaction at
-    /// this position is prepared: not those of other threads that are at work, nor of those that this one does before.
-    #[inline(always)]
-    pub(crate) fn settled_before(&self, position: u32) -> u32 {
-        (position + 1).saturating_sub(2 * self.threads as u32)
     }
 
     /// The row of a transaction.
@@ -317,18 +334,18 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         sample: &Sample<'_, V>,
         step: &Step<'_>,
         place: u64,
-        read: &[f64],
-        write: &mut [f64],
+        lag: &mut Lag,
+        (read, write): (&[f64], &mut [f64]),
     ) {
         let derivative = self.task.compute(sample, step, read, write);
-        self.moved(place, step.size, derivative);
+        self.moved(place, step.size * derivative, lag);
     }
 
     /// Notes what the transaction at this place moves the intercept by.
     #[inline(always)]
-    pub(crate) fn moved(&self, place: u64, size: f64, derivative: f64) {
+    pub(crate) fn moved(&self, place: u64, by: f64, lag: &mut Lag) {
         if let Some(intercept) = self.intercept {
-            intercept.record(place, size * derivative);
+            intercept.record(place, by, lag);
         }
     }
 
@@ -351,39 +368,50 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         worker: &mut Worker,
         lap: &Lap,
     ) -> Result<(), Stopped> {
-        let mut positions = self.positions(lap, worker.number, E::STRIDES);
-        // The next transactions of this worker, in a ring. Each was prepared when it came in.
+        let mut positions = self.positions(lap, worker.number, E::STRIDES, executor.owners());
+        let end = positions.end;
+        let place = |position: u32| lap.place + if position == END { end } else { u64::from(position) };
+        // The next transactions of this worker, in a ring. Their samples are asked for when they come in, and their parameters
+        // when they have come nearer.
         let mut coming = [END; SLOTS];
-        for (slot, coming) in coming.iter_mut().enumerate().take(self.ahead) {
+        for (slot, coming) in coming.iter_mut().enumerate().take(self.known) {
             *coming = positions.next();
-            if *coming != END {
+            if slot < self.ahead && *coming != END {
                 executor.prepare(self, *coming, &mut worker.sets[slot]);
             }
         }
         let mut slot = 0;
+        self.pool.advance(worker.number, place(coming[slot]));
         loop {
             let position = coming[slot];
             if position == END {
+                if let Some(intercept) = self.intercept {
+                    intercept.tell(&mut worker.lag);
+                }
                 return Ok(());
             }
-            let last = (slot + self.ahead) % SLOTS;
+            let last = (slot + self.known) % SLOTS;
             coming[last] = positions.next();
+            if self.known > self.ahead && coming[last] != END {
+                self.rows.prefetch(self.row(coming[last]));
+            }
+            let last = (slot + self.ahead) % SLOTS;
             if coming[last] != END {
                 executor.prepare(self, coming[last], &mut worker.sets[last]);
             }
             let turn = Turn { lap, position, row: self.row(position), slot };
             executor.transact(self, worker, &turn)?;
             worker.report.transactions += 1;
-            self.pool.completed(worker.number, worker.report.transactions);
+            slot = (slot + 1) % SLOTS;
+            self.pool.advance(worker.number, place(coming[slot]));
             if self.pool.is_stopped() {
                 return Err(Stopped);
             }
-            slot = (slot + 1) % SLOTS;
         }
     }
 
     /// The positions of a worker in a lap.
-    fn positions<'l>(&self, lap: &'l Lap, worker: usize, strides: bool) -> Positions<'l> {
+    fn positions<'l>(&self, lap: &'l Lap, worker: usize, strides: bool, owners: &'l [u8]) -> Positions<'l> {
         let end = lap.part.end.min(self.rows.labels.len() as u64);
         let chunk = match self.chunk {
             0 if strides => 1,
@@ -391,13 +419,15 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             chunk => chunk,
         };
         let threads = self.threads as u64;
-        let (next, upto, counter) = if strides && self.strides {
+        let (next, upto, counter) = if !owners.is_empty() {
+            (lap.part.start, end, None)
+        } else if strides && self.strides {
             let first = lap.part.start + worker as u64 * chunk;
             (first, first + chunk, None)
         } else {
             (0, 0, Some(&lap.next))
         };
-        Positions { next, upto, end, chunk, leap: (threads - 1) * chunk, counter }
+        Positions { next, upto, end, chunk, leap: (threads - 1) * chunk, counter, owners, worker }
     }
 
     /// Runs laps one behind the other on all threads, without a barrier between them; what each thread did.
@@ -407,6 +437,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         threads: usize,
         laps: &[Lap],
     ) -> Result<Vec<Worker>, TrainError> {
+        self.pool.begin(laps.first().map_or(0, |lap| lap.place + lap.part.start));
         on_threads(self.pool, threads, &|worker| {
             laps.iter().try_for_each(|lap| self.lap(executor, worker, lap))
         })
@@ -446,7 +477,7 @@ const END: u32 = u32::MAX;
 ///
 /// Strides: worker w of W takes each Wth chunk, beginning with the wth. Neighbours in the planned order, which are the likeliest
 /// to wait for each other, then run at the same time rather than one behind the other, and no counter is fought for.
-/// A shared counter instead, where threads may be slower than one another.
+/// A shared counter instead, where threads may be slower than one another. Or those that it owns, where that is settled.
 struct Positions<'l> {
     next: u64,
     /// End of the present chunk.
@@ -456,11 +487,21 @@ struct Positions<'l> {
     /// Transactions of others between two chunks of a stride.
     leap: u64,
     counter: Option<&'l AtomicU64>,
+    /// The worker of each transaction; empty where that is not settled.
+    owners: &'l [u8],
+    worker: usize,
 }
 
 impl Positions<'_> {
     #[inline(always)]
     fn next(&mut self) -> u32 {
+        if !self.owners.is_empty() {
+            // No more workers own any than have a number in a byte.
+            let left = &self.owners[self.next as usize..self.end as usize];
+            let leap = u8::try_from(self.worker).ok().and_then(|worker| memchr::memchr(worker, left));
+            self.next = leap.map_or(self.end, |leap| self.next + leap as u64 + 1);
+            return leap.map_or(END, |_| (self.next - 1) as u32);
+        }
         if self.next == self.upto {
             match self.counter {
                 Some(counter) => self.next = counter.fetch_add(self.chunk, Relaxed),

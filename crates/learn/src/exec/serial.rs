@@ -4,7 +4,7 @@
 use super::intercept::BLOCK;
 use super::options::{Epoch, Mode, Options, SMALLEST, Steps};
 use super::prefetch::prefetch;
-use super::run::room;
+use super::run::{SAMPLES_AHEAD, far, room};
 use crate::data::{Rows, Value};
 use crate::memory::collected;
 use crate::task::{Rule, Sets, Step, Task};
@@ -68,10 +68,17 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
     pub(crate) fn epoch(&mut self, number: u32) {
         let epoch = self.steps.epoch(number);
         let samples = self.rows.labels.len();
+        let far = far(&self.rows);
         for position in 0..samples {
+            if far && position + SAMPLES_AHEAD < samples {
+                self.rows.prefetch(self.row(position + SAMPLES_AHEAD));
+            }
             if position + AHEAD < samples && self.task.rule() == Rule::Features && self.task.width() == 1 {
                 for &feature in self.rows.sample(self.row(position + AHEAD)).features {
                     prefetch(&self.values[feature as usize]);
+                    if let Some(weight) = self.weights.get(feature as usize) {
+                        prefetch(weight);
+                    }
                 }
             }
             self.sample(&epoch, position);

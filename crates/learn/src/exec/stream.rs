@@ -1,17 +1,19 @@
 //! Learning from stitched batches as they come, without a barrier between those that are there: carry mode of
 //! specs/cop.md 3.4.
 
-use super::cells::{Cells, Counted, Heads, Singles, Wide};
-use super::cop::{Compact, Cop};
+use super::cells::{Bare, Cells, Counted, Heads, Wide};
+use super::cop::Cop;
 use super::intercept::Intercept;
 use super::options::{Options, Steps};
+use super::ordered::Ordered;
 use super::pool::{Pool, Stopped, WorkerReport};
+use super::roster::Roster;
 use super::run::{Executor, Lap, Run, Worker, on_threads};
 use super::source::{Alone, CompactSource, GeneralSource};
 use super::{Model, TrainError};
 use crate::data::{Dataset, Rows, Value};
 use crate::memory::zeros;
-use crate::plan::{Annotations, Stitched};
+use crate::plan::{Annotations, Plan, Stitched};
 use crate::task::{Rule, Task};
 use crate::with_rows;
 
@@ -46,7 +48,8 @@ pub struct Stream {
 
 #[derive(Debug)]
 enum Lanes {
-    Single(Singles),
+    /// Values alone, for what needs no counters.
+    Single(Bare),
     Counted(Counted),
     Wide(Wide),
 }
@@ -71,7 +74,7 @@ impl Stream {
             return Err(TrainError::Decay("in a stream, which nothing interrupts"));
         }
         let lanes = match (task.rule(), task.width()) {
-            (Rule::Features, 1) if options.elide => Lanes::Single(Singles::new(&parameters, &[])),
+            (Rule::Features, 1) if options.elide => Lanes::Single(Bare::new(&parameters)),
             (_, 1) => Lanes::Counted(Counted::new(&parameters, &[])),
             (_, width) => Lanes::Wide(Wide::new(&parameters, width, &[])),
         };
@@ -100,7 +103,7 @@ impl Stream {
         }
         let (mut base, mut place) = (self.base, self.place);
         let mut laps = Vec::new();
-        let mut alone = Vec::new();
+        let mut prepared = Vec::new();
         for StreamBatch { data, stitched, .. } in batches {
             stitched.plan.check(task, data)?;
             if stitched.base != base {
@@ -110,18 +113,26 @@ impl Stream {
             let mut steps = self.steps;
             steps.go_on(place);
             laps.push(Lap::new(steps.epoch(0), base, place));
-            let elide = self.options.elide;
-            alone.push(elide.then(|| Alone::of(&stitched.plan.annotations, stitched.plan.parameters)));
+            let Plan { annotations, parameters, order, .. } = &stitched.plan;
+            let Options { threads, chunk, elide, .. } = self.options;
+            let roster = match (&self.lanes, annotations) {
+                (Lanes::Single(_), Annotations::Compact(versions)) => with_rows!(data, rows => {
+                    Roster::new(versions, &rows, order.as_deref(), threads.get(), chunk)
+                }),
+                _ => Roster::default(),
+            };
+            prepared.push((elide.then(|| Alone::of(annotations, *parameters)), roster));
             base = base.wrapping_add(data.len() as u32);
             place += data.len() as u64;
         }
         let threads = self.options.threads.get();
         let pool = Pool::new(threads, self.options.patience);
+        pool.begin(self.place);
         let this = &*self;
         let workers = on_threads(&pool, threads, &|worker| {
-            let all = batches.iter().zip(&laps).zip(&alone);
-            all.into_iter().try_for_each(|((batch, lap), alone)| {
-                with_rows!(batch.data, rows => this.lap(task, rows, batch, lap, alone.as_ref(), &pool, worker))
+            let mut all = batches.iter().zip(&laps).zip(&prepared);
+            all.try_for_each(|((batch, lap), prepared)| {
+                with_rows!(batch.data, rows => this.lap(task, rows, batch, lap, prepared, &pool, worker))
             })
         });
         match workers {
@@ -148,7 +159,7 @@ impl Stream {
         rows: Rows<'_, V>,
         batch: &StreamBatch<'_>,
         lap: &Lap,
-        alone: Option<&Alone>,
+        (alone, roster): &(Option<Alone>, Roster),
         pool: &Pool,
         worker: &mut Worker,
     ) -> Result<(), Stopped> {
@@ -158,17 +169,17 @@ impl Stream {
         let shares = batch.weights;
         let elide = self.options.elide;
         match (&self.lanes, &plan.annotations) {
-            (Lanes::Single(cells), Annotations::Compact(planned)) => {
-                run.lap(&Compact { cells, planned, shares }, worker, lap)
+            (Lanes::Single(cells), Annotations::Compact(_)) => {
+                run.lap(&Ordered { cells, roster, shares }, worker, lap)
             }
             (Lanes::Single(_), Annotations::General { .. }) => {
                 unreachable!("the planner of a batch chooses the form by the rule, as the stream does")
             }
             (Lanes::Counted(cells), annotations) => {
-                planned(&run, cells, annotations, shares, alone, elide, worker, lap)
+                planned(&run, cells, annotations, shares, alone.as_ref(), elide, worker, lap)
             }
             (Lanes::Wide(cells), annotations) => {
-                planned(&run, cells, annotations, shares, alone, elide, worker, lap)
+                planned(&run, cells, annotations, shares, alone.as_ref(), elide, worker, lap)
             }
         }
     }
@@ -181,7 +192,7 @@ impl Stream {
         }
         let threads = self.options.threads.get();
         match &self.lanes {
-            Lanes::Single(cells) => cells.set_heads(threads, |_| (0, 0)),
+            Lanes::Single(_) => {}
             Lanes::Counted(cells) => cells.set_heads(threads, |_| (0, 0)),
             Lanes::Wide(cells) => cells.set_heads(threads, |_| (0, 0)),
         }
@@ -248,7 +259,7 @@ mod tests {
     use crate::exec::tests::{begin, go_on, options};
     use crate::exec::{Mode, Scheme, train};
     use crate::plan::mixed::{self, Mixed};
-    use crate::plan::{BatchPlanner, Plan, Stitcher};
+    use crate::plan::{BatchPlanner, Stitcher};
     use proptest::prelude::*;
 
     /// Batches of these rows, cut at these places, learnt from a few at a time; what is left in the stream.
@@ -292,11 +303,11 @@ mod tests {
         let options = Options { scheme: Scheme::Serial, epochs: 1, mode: Mode::Carry, ..options };
         train(&task, &data, None::<&Plan>, &mut serial, &options, &mut go_on).unwrap();
         assert_eq!(stream.model(), serial);
-        // specs/cop.md, I4: versions and counters end where the carried state says.
+        // specs/cop.md, I4: versions and counters, where there are any, end where the carried state says.
         for parameter in 0..mixed::WIDTH {
             use super::super::cells::Planned;
             let (version, readers) = match &stream.lanes {
-                Lanes::Single(cells) => (cells.version(parameter), stitcher.readers()[parameter as usize]),
+                Lanes::Single(_) => continue,
                 Lanes::Counted(cells) => (cells.version(parameter), cells.readers(parameter)),
                 Lanes::Wide(cells) => (cells.version(parameter), cells.readers(parameter)),
             };

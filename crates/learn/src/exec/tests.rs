@@ -116,7 +116,7 @@ fn planned_threads_learn_what_one_would() {
     check_equality(&factorisation, &cells, 3, &[1, 2, 4], &[2, 16]);
 }
 
-/// T-COP-10 as the specification has it: all of its thread counts, 20 epochs, larger data. Some minutes.
+/// T-COP-10 as the specification has it: all of its thread counts, 20 epochs, larger data. Some minutes: `make equality`.
 #[test]
 #[ignore = "minutes"]
 fn planned_threads_learn_what_one_would_in_full() {
@@ -273,7 +273,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(3_000))]
+    #![proptest_config(cases(3_500))]
 
     /// T-COP-11: random sets, blind writes among them. With the next two, more than ten thousand cases.
     #[test]

@@ -1,7 +1,7 @@
 //! From options to a run: which layout and which executor, epochs and the barriers between them.
 
 use super::cells::{Bare, Cells, Counted, Heads, Singles, Wide};
-use super::cop::{Compact, Cop};
+use super::cop::Cop;
 use super::cycle::{self, Cycle};
 use super::first::FirstEpoch;
 use super::hogwild::Hogwild;
@@ -9,7 +9,9 @@ use super::intercept::Intercept;
 use super::locking::{self, Locking};
 use super::occ::{self, Occ};
 use super::options::{Mode, Options, SMALLEST, Scheme, Steps};
+use super::ordered::Ordered;
 use super::pool::Pool;
+use super::roster::Roster;
 use super::run::{Executor, Lap, Run, Worker, panicked};
 use super::serial::Serial;
 use super::source::{Alone, CompactSource, GeneralSource};
@@ -140,7 +142,7 @@ pub(crate) trait Versions {
     fn base(&self, before: u64) -> u32;
 }
 
-/// Of schemes that plan nothing: any lap may begin, and versions go on.
+/// Of cells without planned versions: any lap may begin, and what versions there are go on.
 struct Unplanned;
 
 impl Versions for Unplanned {
@@ -347,10 +349,16 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         let source = GeneralSource::of(annotations, alone.as_ref(), carry);
         self.report.planning += begun.elapsed();
         match (annotations, source) {
-            (Annotations::Compact(planned), _) if width == 1 && elide => {
-                let cells = &Singles::new(values, self.weights);
-                let executor = Compact { cells, planned, shares: &[] };
-                self.cop_part(part, &executor, cells, cycle.as_ref(), state)
+            (Annotations::Compact(versions), _) if width == 1 && elide => {
+                let begun = Instant::now();
+                let Options { threads, chunk, .. } = *self.options;
+                let roster = &Roster::new(versions, &self.rows, part.order, threads.get(), chunk);
+                self.report.planning += begun.elapsed();
+                if self.weights.is_empty() {
+                    self.ordered(part, roster, &Bare::new(values), state)
+                } else {
+                    self.ordered(part, roster, &Singles::new(values, self.weights), state)
+                }
             }
             (Annotations::Compact(versions), _) => {
                 let source = CompactSource { versions, elide };
@@ -372,6 +380,19 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             }
             (_, None) => unreachable!("what is not compact is general"),
         }
+    }
+
+    /// No versions stand in cells, so none need be reset or checked.
+    fn ordered<C: Cells>(
+        &mut self,
+        part: Part<'_>,
+        roster: &Roster,
+        cells: &C,
+        state: &mut State,
+    ) -> Result<(), TrainError> {
+        let executor = &Ordered { cells, roster, shares: &[] };
+        self.part(part, &Over { executor, cells }, &Unplanned, state)?;
+        Ok(())
     }
 
     fn cop_part<E: Executor<T, V>, C: Heads>(

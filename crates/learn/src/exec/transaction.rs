@@ -1,5 +1,5 @@
-//! A planned transaction, step by step (specs/cop.md 4.1), over any cells and any form of plan. The fast way of the compact
-//! form ([`super::cop::Compact`]) does the same with several steps at once.
+//! A planned transaction, step by step (specs/cop.md 4.1), over any cells and any form of plan. Where each transaction writes
+//! just what it reads there is a shorter way ([`super::ordered`]).
 
 use super::cells::Planned;
 use super::pool::Stopped;

@@ -1,0 +1,208 @@
+//! Who carries out which transaction, and for whom each of them waits: what the threads of a run make of a compact plan before
+//! they begin.
+//!
+//! A plan tells of each entry who wrote it last. What a thread needs to know is less: which of the transactions just before
+//! its own, that others carry out, it must let finish first. All older ones are finished long since, unless a thread has
+//! fallen far behind, and one comparison tells. So for each transaction there is a word here, with a bit for each of the
+//! [`REACH`] before it; that is a quarter of a bit for an entry where samples have forty, and the versions of the plan are not
+//! looked at again.
+//!
+//! Nor need it be left to chance who carries out what. A transaction that waits for the one just before it had better run
+//! where that one ran: then it need not wait, and finds in the cache what it is to read. So time is simulated, in which a
+//! transaction takes as long as it has entries, and each is given to the thread that could begin it first ([`Clock`]). Any
+//! choice is right, and the model is the same with all of them: each thread carries out its own in ascending order, so the
+//! first that is not finished never waits (specs/cop.md 4.3).
+
+use crate::data::{Rows, Value};
+
+/// Transactions before its own that a word tells apart. Its last bit, which is always set, stands for all older ones.
+pub(crate) const REACH: u32 = 63;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    /// The thread that carries out each transaction; empty where there is one.
+    owners: Vec<u8>,
+    /// Bit b: waits for the transaction b + 1 before it. The highest one set is [`REACH`], and stands for all before.
+    waits: Vec<u64>,
+}
+
+impl Roster {
+    /// For the versions of a compact plan, or of one that is stitched: relative to the lap. A `chunk` other than 0 gives the
+    /// threads so many consecutive transactions each, by turns.
+    pub(crate) fn new<V: Value>(
+        versions: &[u32],
+        rows: &Rows<'_, V>,
+        order: Option<&[u32]>,
+        threads: usize,
+        chunk: u32,
+    ) -> Roster {
+        Roster::reaching(REACH, versions, rows, order, threads, chunk)
+    }
+
+    /// The same, with fewer transactions told apart.
+    pub(crate) fn reaching<V: Value>(
+        reach: u32,
+        versions: &[u32],
+        rows: &Rows<'_, V>,
+        order: Option<&[u32]>,
+        threads: usize,
+        chunk: u32,
+    ) -> Roster {
+        let samples = rows.labels.len();
+        if threads < 2 {
+            return Roster::default();
+        }
+        let mut roster = Roster { owners: vec![0; samples], waits: vec![0; samples] };
+        // A part for each thread, in which it simulates by itself. That is not worth a thread for what is done in microseconds.
+        let part = samples.div_ceil(threads).max(1 << 12);
+        let parts = roster.owners.chunks_mut(part).zip(roster.waits.chunks_mut(part)).enumerate();
+        let fill = |(number, (owners, waits)): (usize, (&mut [u8], &mut [u64]))| {
+            let first = number * part;
+            Fill { reach, versions, rows, order, threads: threads.min(256), chunk, first }
+                .fill(owners, waits);
+        };
+        if samples <= part {
+            parts.for_each(fill);
+        } else {
+            std::thread::scope(|scope| parts.for_each(|part| drop(scope.spawn(move || fill(part)))));
+        }
+        roster
+    }
+
+    /// The thread of each transaction; empty where there is one.
+    pub(crate) fn owners(&self) -> &[u8] {
+        &self.owners
+    }
+
+    /// The thread of the transaction `back` + 1 before this one; `None` where that one is of an earlier lap.
+    pub(crate) fn owner(&self, position: u32, back: u32) -> Option<usize> {
+        let before = position.checked_sub(back + 1)?;
+        Some(usize::from(self.owners[before as usize]))
+    }
+
+    /// For whom this transaction waits.
+    #[inline(always)]
+    pub(crate) fn waits(&self, position: u32) -> u64 {
+        self.waits.get(position as usize).copied().unwrap_or(1 << REACH)
+    }
+}
+
+/// How one thread fills its part.
+struct Fill<'a, V> {
+    reach: u32,
+    versions: &'a [u32],
+    rows: &'a Rows<'a, V>,
+    order: Option<&'a [u32]>,
+    threads: usize,
+    chunk: u32,
+    /// The part's first transaction.
+    first: usize,
+}
+
+impl<V: Value> Fill<'_, V> {
+    fn fill(&self, owners: &mut [u8], waits: &mut [u64]) {
+        let mut clock = Clock::new(self.threads);
+        let older = 1_u64 << self.reach;
+        for at in 0..owners.len() {
+            let position = self.first + at;
+            let row = self.order.map_or(position, |order| order[position] as usize);
+            let entries = self.rows.range(row);
+            let length = entries.len() as u64;
+            let mut near = 0_u64;
+            for &version in &self.versions[entries] {
+                let back = (position as u32).wrapping_sub(version);
+                near |= u64::from(back < self.reach) << (back & 63);
+            }
+            // Whose those before the part are is not known yet.
+            let known = if at < 64 { (1 << at) - 1 } else { u64::MAX };
+            let owner = match self.chunk {
+                0 => clock.choose(near & known, &owners[..at]),
+                chunk => position / chunk as usize % self.threads,
+            };
+            let others = near & !clock.took[owner];
+            let nearest = others & others.wrapping_neg();
+            // Of one other thread, what is nearest implies the rest.
+            let others = if self.threads == 2 && nearest & known != 0 { nearest } else { others };
+            waits[at] = others | older;
+            clock.took(owner, length);
+            owners[at] = owner as u8;
+        }
+    }
+}
+
+/// Simulated time, in entries.
+struct Clock {
+    /// Transactions so far.
+    at: usize,
+    /// The bits of those that may not be done yet.
+    recent: u64,
+    /// When each thread is done with what it was given.
+    free: Vec<u64>,
+    /// Of each thread, a bit for each of the last 64 transactions, the latest lowest: whether it is its own.
+    took: Vec<u64>,
+    /// When each of the last 64 is done, by their number.
+    ends: [u64; 64],
+    /// When the one chosen for can begin.
+    start: u64,
+}
+
+/// What a transaction takes beside its entries.
+const EACH: u64 = 8;
+
+/// What it takes until another thread knows that one is done, and has what it wrote: longer than it would seem, so that who
+/// could begin at once hardly ever waits.
+const HANDOVER: u64 = 60;
+
+/// For each thread, transactions before one that may not be done yet when it begins.
+const RECENT: u32 = 4;
+
+impl Clock {
+    fn new(threads: usize) -> Clock {
+        let recent = u64::MAX >> (64 - (RECENT * threads as u32).min(64));
+        Clock { at: 0, recent, free: vec![0; threads], took: vec![0; threads], ends: [0; 64], start: 0 }
+    }
+
+    /// The thread that can begin first what waits for these (bits as in [`Roster`]).
+    #[inline(always)]
+    fn choose(&mut self, near: u64, owners: &[u8]) -> usize {
+        let mut recent = near & self.recent;
+        // The latest end of those that it waits for and whose it is, and the latest end of all others'.
+        let (mut late, mut its, mut other) = (0, None, 0);
+        while recent != 0 {
+            let before = self.at - 1 - recent.trailing_zeros() as usize;
+            recent &= recent - 1;
+            let (owner, end) = (usize::from(owners[before]), self.ends[before % 64]);
+            if Some(owner) == its {
+                late = late.max(end);
+            } else if end > late {
+                (other, late, its) = (other.max(late), end, Some(owner));
+            } else {
+                other = other.max(end);
+            }
+        }
+        let handed = |end: u64| if end == 0 { 0 } else { end + HANDOVER };
+        let (mut least, mut start) = (0, u64::MAX);
+        for (thread, &free) in self.free.iter().enumerate() {
+            let ready = if Some(thread) == its { late.max(handed(other)) } else { handed(late) };
+            let starts = free.max(ready);
+            // Where it is as soon, it runs where what it waits for ran.
+            if starts < start || (starts == start && Some(thread) == its) {
+                (least, start) = (thread, starts);
+            }
+        }
+        self.start = start;
+        least
+    }
+
+    /// It is given to this thread.
+    #[inline(always)]
+    fn took(&mut self, owner: usize, length: u64) {
+        let end = self.start.max(self.free[owner]) + length + EACH;
+        self.free[owner] = end;
+        self.ends[self.at % 64] = end;
+        self.took.iter_mut().for_each(|took| *took <<= 1);
+        self.took[owner] |= 1;
+        self.at += 1;
+    }
+}
