@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients python proto differential deny bench fuzz seeds clean
+.PHONY: test lint unit clients python proto differential equality deny bench fuzz seeds clean
 
 # The live tests of `unit` have built the program that real clients then speak with. Clients wait for distant regions most of
 # the time, so Python's package is built and tested beside them.
@@ -42,6 +42,11 @@ python:
 differential:
 	COMMANDS=1000000 KILLS=50 $(CARGO) test --locked -p isochrone --test live -- --nocapture --test-threads 1 differential
 	COMMANDS=1000000 $(CARGO) test --locked -p isochrone-node --test node -- --ignored differential
+
+# T-COP-10 and T-COP-11 in full: up to 32 threads, 20 epochs, large data, and 60,000 random cases, each bit for bit what one
+# thread learns.
+equality:
+	CASES=20000 $(CARGO) test --locked -p isochrone-learn -- --include-ignored learn_what_one_would any_sets any_features
 
 # Advisories, licences, bans, sources (needs cargo-deny).
 deny:
