@@ -51,7 +51,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
             }
         }
         if self.record {
-            let number = turn.lap.sequence.fetch_add(1, Relaxed);
+            let number = turn.lap.sequence.0.fetch_add(1, Relaxed);
             position = number as u32;
             commits.push((number, turn.row as u32));
             // Every transaction before this one holds all its locks too, and so needs nothing of this one.

@@ -50,7 +50,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
             fence(Release);
             // Between locking and validation: whoever comes later with a conflicting write sees these locks, and whoever came
             // earlier is seen by the validation.
-            let number = self.record.then(|| turn.lap.sequence.fetch_add(1, SeqCst));
+            let number = self.record.then(|| turn.lap.sequence.0.fetch_add(1, SeqCst));
             if attempt.is_valid(reads, versions, locks) {
                 if let Some(number) = number {
                     commits.push((number, turn.row as u32));

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failed polls after which a waiting thread gives its processor away (specs/cop.md 4.2): it sleeps between polls. Where others
-/// want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up, almost
-/// at once. Not before about a millisecond: while one sleeps, the other soon waits for it, and were that one to fall asleep
-/// too, they would hardly ever be awake at the same time (one hiccup of 50 us then made an epoch half as long again).
-const SPINS: u64 = 20_000;
+/// For how long a waiting thread polls before it gives its processor away (specs/cop.md 4.2): it sleeps between polls then. Where
+/// others want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up,
+/// almost at once. Longer than it takes to wake up: while one sleeps, another soon waits for it, and were that one to fall
+/// asleep too, they would hardly ever be awake at the same time (a hiccup of 50 us then made an epoch half as long again).
+const SPIN: Duration = Duration::from_micros(250);
 
-/// The same where there are more threads than processors, so that who waits is in the way of whom it waits for.
+/// Failed polls after which it sleeps where there are more threads than processors, so that who waits is in the way of whom it
+/// waits for.
 const SPINS_CROWDED: u64 = 1000;
 
 /// How long it sleeps.
@@ -56,7 +57,7 @@ impl WorkerReport {
 /// A number on a cache line of its own.
 #[repr(align(128))]
 #[derive(Default, Debug)]
-struct Line(AtomicU64);
+pub(crate) struct Line(pub(crate) AtomicU64);
 
 /// See the module.
 #[derive(Debug)]
@@ -65,7 +66,8 @@ pub(crate) struct Pool {
     failure: Mutex<Option<TrainError>>,
     /// Where each thread is.
     next: Vec<Line>,
-    spins: u64,
+    /// Whether there are more threads than processors.
+    crowded: bool,
     patience: Duration,
 }
 
@@ -76,7 +78,7 @@ impl Pool {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             next: (0..threads).map(|_| Line::default()).collect(),
-            spins: if alone { SPINS } else { SPINS_CROWDED },
+            crowded: !alone,
             patience,
         }
     }
@@ -125,7 +127,7 @@ impl Pool {
     }
 
     pub(crate) fn wait(&self) -> Wait<'_> {
-        Wait { pool: self, polls: 0, since: None, still: None }
+        Wait { pool: self, polls: 0, since: None, sleeps: false, still: None }
     }
 }
 
@@ -150,6 +152,8 @@ pub(crate) struct Wait<'a> {
     /// Failed polls so far.
     pub(crate) polls: u64,
     since: Option<Instant>,
+    /// Whether it has polled for long enough.
+    sleeps: bool,
     still: Option<(u64, Instant)>,
 }
 
@@ -160,10 +164,13 @@ impl Wait<'_> {
         if self.pool.is_stopped() {
             return Err(Stopped);
         }
-        if self.polls < self.pool.spins {
+        if !self.sleeps {
             std::hint::spin_loop();
             if self.polls == SHORT {
                 self.since = Some(Instant::now());
+            } else if self.polls.is_multiple_of(256) {
+                let crowded = self.pool.crowded && self.polls >= SPINS_CROWDED;
+                self.sleeps = crowded || self.blocked() >= SPIN;
             }
             return Ok(());
         }

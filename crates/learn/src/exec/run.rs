@@ -6,7 +6,7 @@ use super::cells::Cells;
 use super::first::General;
 use super::intercept::{Intercept, Lag};
 use super::options::{Epoch, Options, Steps};
-use super::pool::{Guard, Pool, Stopped, WorkerReport};
+use super::pool::{Guard, Line, Pool, Stopped, WorkerReport};
 use crate::data::{Rows, Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
 use std::ops::Range;
@@ -78,28 +78,20 @@ pub(crate) struct Lap {
     /// [`Step::scale`] for each of its transactions; empty where weights do not decay.
     scales: Arc<[f64]>,
     /// The next transaction to take.
-    next: AtomicU64,
+    next: Line,
     /// Numbers the commits of schemes that find their order while they run.
-    pub(crate) sequence: AtomicU64,
+    pub(crate) sequence: Line,
 }
 
 impl Lap {
     pub(crate) fn new(epoch: Epoch, base: u32, place: u64) -> Lap {
         let part = 0..u64::MAX;
-        Lap {
-            epoch,
-            base,
-            place,
-            part,
-            scales: [].into(),
-            next: AtomicU64::new(0),
-            sequence: AtomicU64::new(0),
-        }
+        Lap { epoch, base, place, part, scales: [].into(), next: Line::default(), sequence: Line::default() }
     }
 
     /// This part of the same lap, while weights decay by these scales.
     pub(crate) fn part(self, part: Range<u64>, scales: Arc<[f64]>) -> Lap {
-        let (next, sequence) = (part.start.into(), part.start.into());
+        let (next, sequence) = (Line(part.start.into()), Line(part.start.into()));
         Lap { part, scales, next, sequence, ..self }
     }
 }
@@ -425,7 +417,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             let first = lap.part.start + worker as u64 * chunk;
             (first, first + chunk, None)
         } else {
-            (0, 0, Some(&lap.next))
+            (0, 0, Some(&lap.next.0))
         };
         Positions { next, upto, end, chunk, leap: (threads - 1) * chunk, counter, owners, worker }
     }
