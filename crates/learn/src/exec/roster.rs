@@ -4,8 +4,8 @@
 //! A plan tells of each entry who wrote it last. What a thread needs to know is less: which of the transactions just before
 //! its own, that others carry out, it must let finish first. All older ones are finished long since, unless a thread has
 //! fallen far behind, and one comparison tells. So for each transaction there is a word here, with a bit for each of the
-//! [`REACH`] before it; that is a quarter of a bit for an entry where samples have forty, and the versions of the plan are not
-//! looked at again.
+//! [`REACH`] before it; with the number of its thread that is a quarter of a byte for an entry where samples have forty, and the
+//! versions of the plan are not looked at again.
 //!
 //! Nor need it be left to chance who carries out what. A transaction that waits for the one just before it had better run
 //! where that one ran: then it need not wait, and finds in the cache what it is to read. So time is simulated, in which a
