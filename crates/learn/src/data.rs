@@ -4,6 +4,7 @@ use crate::exec::prefetch::prefetch;
 use crate::memory::zeros;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use xxhash_rust::xxh3::Xxh3;
 
 /// A number of a sample as it is stored: `f32` or `f64`.
@@ -150,6 +151,18 @@ pub struct Dataset<'a> {
     values: Values<'a>,
     labels: Cow<'a, [f64]>,
     width: u32,
+    fingerprint: Fingerprint,
+}
+
+/// [`Dataset::fingerprint`], once it was asked for: a pass over all features, for the plan and again for each model that is trained
+/// by it. What it follows from is compared, and not it.
+#[derive(Clone, Debug, Default)]
+struct Fingerprint(OnceLock<u64>);
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, _: &Fingerprint) -> bool {
+        true
+    }
 }
 
 impl<'a> Dataset<'a> {
@@ -183,6 +196,7 @@ impl<'a> Dataset<'a> {
             values,
             labels: labels.into(),
             width,
+            fingerprint: Fingerprint::default(),
         };
         data.check(threads)?;
         Ok(data)
@@ -197,7 +211,8 @@ impl<'a> Dataset<'a> {
         width: u32,
     ) -> Dataset<'a> {
         let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
-        let data = Dataset { offsets, features, values, labels, width };
+        let fingerprint = Fingerprint::default();
+        let data = Dataset { offsets, features, values, labels, width, fingerprint };
         debug_assert_eq!(data.check(NonZeroUsize::MIN), Ok(()));
         data
     }
@@ -408,6 +423,7 @@ impl<'a> Dataset<'a> {
             },
             labels: Cow::Borrowed(&self.labels[rows]),
             width: self.width,
+            fingerprint: Fingerprint::default(),
         }
     }
 
@@ -482,6 +498,7 @@ impl<'a> Dataset<'a> {
             },
             labels: Cow::Borrowed(&self.labels),
             width: self.width,
+            fingerprint: self.fingerprint.clone(),
         }
     }
 
@@ -499,17 +516,19 @@ impl<'a> Dataset<'a> {
     /// What a plan of these samples depends on: rows, features and the number of features, not values nor labels.
     /// So a plan serves every algorithm that touches the same parameters, and every class of a one-against-rest.
     pub fn fingerprint(&self) -> u64 {
-        let mut hash = Xxh3::new();
-        hash.update(&self.width.to_le_bytes());
-        hash.update(&(self.len() as u64).to_le_bytes());
-        if cfg!(target_endian = "little") {
-            hash.update(bytemuck::cast_slice(&self.offsets));
-            hash.update(bytemuck::cast_slice(&self.features));
-        } else {
-            self.offsets.iter().for_each(|offset| hash.update(&offset.to_le_bytes()));
-            self.features.iter().for_each(|feature| hash.update(&feature.to_le_bytes()));
-        }
-        hash.digest()
+        *self.fingerprint.0.get_or_init(|| {
+            let mut hash = Xxh3::new();
+            hash.update(&self.width.to_le_bytes());
+            hash.update(&(self.len() as u64).to_le_bytes());
+            if cfg!(target_endian = "little") {
+                hash.update(bytemuck::cast_slice(&self.offsets));
+                hash.update(bytemuck::cast_slice(&self.features));
+            } else {
+                self.offsets.iter().for_each(|offset| hash.update(&offset.to_le_bytes()));
+                self.features.iter().for_each(|feature| hash.update(&feature.to_le_bytes()));
+            }
+            hash.digest()
+        })
     }
 }
 
@@ -708,5 +727,9 @@ mod tests {
         let moved = data(&[0, 2, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap();
         assert_eq!(one.fingerprint(), other.fingerprint());
         assert_ne!(one.fingerprint(), moved.fingerprint());
+        // Once known it stays with the samples, whatever their labels, and not with some of them.
+        assert_eq!(one.with_labels(&[7.0, 8.0][..]).unwrap().fingerprint(), other.fingerprint());
+        assert_eq!(one.slice(0..1).fingerprint(), data(&[0, 1], &[1], &[1.0], &[1.0]).unwrap().fingerprint());
+        assert_eq!(one, data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap());
     }
 }
