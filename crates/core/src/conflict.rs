@@ -222,13 +222,6 @@ impl<I: Entry> Last<I> {
         }
     }
 
-    /// These two, of which neither covers the other.
-    fn both(one: (I, bool), other: (I, bool)) -> Last<I> {
-        let mut few = Few::one(one);
-        few.push(other);
-        Last(few)
-    }
-
     fn against(&self, touched: Touched, out: &mut impl FnMut(I)) {
         against(self.0.as_slice(), touched, out);
     }
@@ -341,7 +334,9 @@ impl<I: Entry> ConflictIndex<I> {
                     } else if !held.add(i, writes) {
                         // Fewer than keys.
                         held.list = lists.len() as u32;
-                        lists.push(Last::both(held.one, (i, writes)));
+                        let mut list = Last(Few::one(held.one));
+                        list.add(i, *touched);
+                        lists.push(list);
                     }
                 }
                 hash_table::Entry::Vacant(free) => {
