@@ -278,6 +278,7 @@ impl<V: Ordered> Order<V> {
         }
         self.executed = upto;
         self.floor_view = self.floor_view.max(position.view);
+        self.seen = self.seen.max(position.view);
         self.learned.clear();
         self.done.clear();
         self.done_bytes = 0;

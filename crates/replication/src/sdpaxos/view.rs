@@ -237,7 +237,7 @@ impl<V: Ordered> Order<V> {
         let planted = self.parameters().planted();
         let Some(campaign) = self.campaign.as_mut().filter(|campaign| campaign.view == view) else { return };
         campaign.votes.insert(rank, report);
-        if campaign.votes.len() < majority || view != self.view {
+        if campaign.votes.len() < majority || view != self.view || view < self.floor_view {
             return;
         }
         let votes: Vec<(Rank, &Report)> =
@@ -288,14 +288,21 @@ impl<V: Ordered> Order<V> {
         self.seen = self.seen.max(view);
         (self.installed, self.begin) = (view, begin);
         let before = std::mem::replace(&mut self.log, Assignment::from_image(image));
+        let told = self.log.end();
+        // A peer's state may hold slots that were named in this view after its log was told.
+        let grown = self.floor_view == view && told < self.executed;
         if self.parameters().mutation.is_none() {
             let differs = |slot: &u64| match (before.get(*slot), self.log.get(*slot)) {
                 (Some(known), Some(told)) => known != told,
-                (known, _) => known.is_some() && *slot > self.log.low(),
+                (known, _) => known.is_some() && *slot > self.log.low() && !(grown && *slot > told),
             };
             let first = before.low() + 1;
             let changed = (first..=self.executed).find(differs);
             assert!(changed.is_none(), "I2: executed slot {changed:?} has another owner in {view}");
+        }
+        if grown {
+            // What is executed was decided in this view or before it, so whose it is is said in it with good reason.
+            self.log = Assignment::from_image(&before.image(self.executed));
         }
         if !same {
             self.active = !self.inferring();
@@ -429,6 +436,10 @@ impl<V: Ordered> Order<V> {
             if self.view == self.installed {
                 effects.send_ahead(to, Message::Stale { view });
             }
+            return;
+        }
+        if view < self.floor_view {
+            // A majority has gone on from this view: what is executed here may stand in no log of it.
             return;
         }
         if view == self.installed {

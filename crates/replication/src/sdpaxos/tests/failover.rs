@@ -137,3 +137,64 @@ fn f10_progress_needs_a_majority_and_nothing_is_lost_without() {
     group.pass_millis(5_000);
     group.agree(3);
 }
+
+/// R1 follows R0 once or, `again`, R0 follows it in turn; R2 hears nothing of either and takes in the state of whoever
+/// leads. Then the log with which R1's view began arrives at R2, and everything passes.
+fn old_log_after_newer_state(again: bool) -> Group {
+    let mut group = Group::new(3, None);
+    group.propose(0, 1);
+    group.passes = |_, to, _| to != 2;
+    group.keeps = true;
+    let elect = |group: &mut Group, node: usize| {
+        (0..3).for_each(|node| group.orders[node].grant = None);
+        group.act(node, |order, effects| order.elect(None, effects));
+        group.deliver();
+    };
+    elect(&mut group, 1);
+    let first = group.orders[1].installed;
+    assert_eq!(first.owner, ReplicaId(1));
+    group.pass_millis(100);
+    let leader = if again { 0 } else { 1 };
+    if again {
+        elect(&mut group, 0);
+        group.pass_millis(100);
+    }
+    for name in 2..5 {
+        group.propose(leader, name);
+    }
+    group.pass_millis(100);
+    assert_eq!((group.sequencer(), group.executed[leader].len()), (Some(leader), 4));
+    let position = group.orders[leader].position();
+    group.act(2, |order, _| assert!(order.install(&position)));
+    group.executed[2] = group.executed[leader].clone();
+    assert!(group.orders[2].installed < first);
+    let begins = |(_, _, message): &(usize, usize, Said)| matches!(message, Message::NewView { view, .. } if *view == first);
+    let at = group.kept.iter().position(begins).expect("the log of the first view was sent to R2");
+    let (from, to, log) = group.kept.swap_remove(at);
+    (group.passes, group.keeps) = (all, false);
+    group.act(to, |order, effects| order.receive(process(from), log, effects));
+    assert_eq!(group.orders[2].installed < first, again);
+    assert_eq!(group.orders[2].log.contiguous(), group.orders[2].executed);
+    group.deliver();
+    group
+}
+
+/// What a peer's state holds of a view is more than the log with which the view began.
+#[test]
+fn the_first_log_of_a_view_takes_back_nothing_of_a_state_of_that_view() {
+    let mut group = old_log_after_newer_state(false);
+    assert_eq!(group.owners(2)[..4], group.owners(1)[..4]);
+    group.propose(2, 9);
+    group.pass_millis(1_000);
+    group.agree(5);
+}
+
+/// The log of a view that a state has left behind is not installed any more.
+#[test]
+fn the_log_of_a_view_before_that_of_the_state_is_not_installed() {
+    let mut group = old_log_after_newer_state(true);
+    group.pass_millis(5_000);
+    group.propose(2, 9);
+    group.pass_millis(1_000);
+    group.agree(5);
+}
