@@ -87,12 +87,55 @@ impl DelayEstimate {
     }
 }
 
+/// One number for how long a message to a peer and its answer take, where no percentile is asked for; none before the
+/// first sample.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
+pub struct RoundTrip(Option<Span>);
+
+impl RoundTrip {
+    /// What is known.
+    pub fn known(self) -> Option<Span> {
+        self.0
+    }
+
+    /// Follows the mean: a sample counts an eighth.
+    pub fn mean(&mut self, sample: Span) {
+        self.0 = Some(self.0.map_or(sample, |known| (known * 7 + sample) / 8));
+    }
+
+    /// Follows the least: a shorter one is true at once, a longer one counts an eighth, so that who is nearest does
+    /// not change with one late message.
+    pub fn least(&mut self, sample: Span) {
+        match self.0 {
+            Some(known) if sample >= known => self.mean(sample),
+            _ => self.0 = Some(sample),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn a_late_message_moves_the_least_little_and_the_mean_both_ways() {
+        let ms = Span::from_millis;
+        let (mut mean, mut least) = (RoundTrip::default(), RoundTrip::default());
+        assert_eq!((mean.known(), least.known()), (None, None));
+        for (sample, of_mean, of_least) in [(80, 80, 80), (160, 90, 90), (82, 89, 82), (82, 88_125, 82)] {
+            mean.mean(ms(sample));
+            least.least(ms(sample));
+            let expected = if of_mean > 1_000 { Span::from_micros(of_mean) } else { ms(of_mean) };
+            assert_eq!(
+                (mean.known(), least.known()),
+                (Some(expected), Some(ms(of_least))),
+                "after {sample} ms"
+            );
+        }
     }
 
     #[test]

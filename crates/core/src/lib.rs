@@ -48,7 +48,7 @@ pub use blob::Blob;
 pub use clock_floor::ClockFloor;
 pub use command::{Command, Conflict, Operation, Response};
 pub use conflict::{ConflictIndex, Entry, TouchSet};
-pub use delay::{DelayEstimate, SignedSpan};
+pub use delay::{DelayEstimate, RoundTrip, SignedSpan};
 pub use deployment::{ConfigErrors, Deployment, Known};
 pub use effects::{Effect, Effects, Haste, Lane, Loan, Outbox, Wrap};
 pub use few::Few;

@@ -218,7 +218,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (node, way) in [(REPLICAS, Way::Fast), (REPLICAS + 1, Way::Led)] {
         let replicas = members.iter().map(|member| member.process).collect();
         let parameters = Parameters { way, ..parameters };
-        let setup = client::Setup { replicas, members: members.clone(), leader: None, service, parameters };
+        let (members, leader, proxy) = (members.clone(), None, None);
+        let setup = client::Setup { replicas, members, leader, proxy, service, parameters };
         clients.push(Seat::new(process(node, CLIENT), &setup, &mut network));
     }
 

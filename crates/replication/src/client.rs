@@ -23,6 +23,8 @@ pub struct Setup<P> {
     pub members: Arc<[Member]>,
     /// Who leads, where one does; else the nearest replica is asked.
     pub leader: Option<ProcessId>,
+    /// The client that measures for this one too, where a node of the same region has it and clients measure.
+    pub proxy: Option<ProcessId>,
     /// The knobs of sessions.
     pub service: Service,
     /// The knobs of the order, for clients that take part in it.
@@ -500,6 +502,7 @@ mod tests {
             replicas: Arc::from([process(1), process(2)]),
             members: Arc::from([]),
             leader: None,
+            proxy: None,
             service: Service::for_rtt(rtt),
             parameters: multipaxos::Parameters::for_rtt(rtt),
         };

@@ -131,6 +131,7 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
                 replicas: nearest.iter().map(|node| placement.replica(partition, *node)).collect(),
                 members: placement.members(partition),
                 leader: F::LED.then(|| placement.replica(partition, placement.leader(partition))),
+                proxy: placement.proxy(*node),
                 service: placement.service,
                 parameters: placement.parameters,
             };

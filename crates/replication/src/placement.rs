@@ -4,8 +4,9 @@ use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
 use crate::order::{Member, Order as _};
 use crate::partitions;
 use crate::service::Service;
-use isochrone_core::deployment::{ConfigErrors, Keyspace, leader_in_turn};
+use isochrone_core::deployment::{ConfigErrors, Keyspace, Node, leader_in_turn};
 use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, StateMachine};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the replicas and clients of one keyspace stand.
@@ -20,6 +21,8 @@ pub struct Placement<S, F: Family> {
     /// The nodes with a client, and for each whom it may ask: the replicas' nodes, nearest first, and then those of the
     /// spares, which may be all that is left of the members one day.
     pub clients: Vec<(NodeId, Vec<NodeId>)>,
+    /// For each node with a client, which node's client measures for it, where another one of its region does.
+    pub proxies: BTreeMap<NodeId, NodeId>,
     /// How many partitions the keyspace has, each a group over the same nodes; at least 1.
     pub partitions: u16,
     /// Who leads the first partition first, where anybody does.
@@ -49,6 +52,13 @@ impl<S, F: Family> Placement<S, F> {
     pub fn client(&self, node: NodeId) -> ProcessId {
         let partition = PartitionId(0);
         ProcessId { node, keyspace: self.keyspace, partition, role: CLIENT, instance: 0 }
+    }
+
+    /// The client that measures for the one on this node. Where the keyspace has several partitions each client
+    /// measures for itself, since it is asked by none of them in particular.
+    pub fn proxy(&self, node: NodeId) -> Option<ProcessId> {
+        let proxy = self.proxies.get(&node).filter(|_| self.partitions == 1)?;
+        Some(self.client(*proxy))
     }
 
     /// Who leads a partition first: its turn goes around the replicas, beginning with [`Placement::leader`].
@@ -126,8 +136,11 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             nearest.extend(others);
             (client, nearest)
         });
+        let first = |node: &Node| deployment.nodes().iter().find(|known| known.region == node.region);
+        let proxies = deployment.nodes().iter().filter_map(|node| Some((node.id, first(node)?.id)));
         Ok(Placement {
             keyspace: keyspace.id,
+            proxies: proxies.filter(|(node, proxy)| node != proxy).collect(),
             clients: clients.collect(),
             replicas,
             spares,

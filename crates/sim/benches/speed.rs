@@ -114,6 +114,7 @@ fn simulate(sessions: u32, batch: usize, length: Span) -> (u64, u64, f64) {
         replicas: nodes.clone(),
         spares: Vec::new(),
         clients: nodes.iter().map(|node| (*node, nodes.clone())).collect(),
+        proxies: BTreeMap::new(),
         partitions: 1,
         leader: NodeId(0),
         service: Service::for_rtt(rtt),

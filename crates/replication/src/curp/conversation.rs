@@ -81,6 +81,7 @@ impl Table {
             replicas: Arc::from([process(1), process(2), process(3)]),
             members: Arc::from([]),
             leader: Some(process(1)),
+            proxy: None,
             service: Service::for_rtt(rtt),
             parameters: Knobs(bug),
         };

@@ -1,21 +1,21 @@
 //! Which copy a client reads at (`specs/curp.md` 3.10, 7.2).
 
 use super::{FastPath, View};
-use isochrone_core::{Instant, NodeId, ProcessId, Span};
+use isochrone_core::{Instant, NodeId, ProcessId, RoundTrip, Span};
 
 /// The copies of a view that are nearer than its leader, nearest first.
 #[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Nearby {
     copies: Vec<Copy>,
     /// The smoothed round trip to the leader.
-    leader: Option<Span>,
+    leader: RoundTrip,
 }
 
 #[derive(Clone, Hash, Debug)]
 struct Copy {
     witness: ProcessId,
     /// Its smoothed round trip.
-    trip: Option<Span>,
+    trip: RoundTrip,
     /// Reads in a row that it has refused.
     refused: u32,
     /// Reads in a row that it has not answered in time.
@@ -39,19 +39,19 @@ impl Nearby {
         let known = |witness: &ProcessId| former.copies.iter().find(|copy| copy.witness == *witness);
         let copy = |witness: &ProcessId| Copy {
             witness: *witness,
-            trip: known(witness).and_then(|copy| copy.trip),
+            trip: known(witness).map(|copy| copy.trip).unwrap_or_default(),
             refused: 0,
             missed: 0,
             paused: None,
             until_sample: 0,
         };
-        Nearby { copies: nearer.filter_map(witness).map(copy).collect(), leader: None }
+        Nearby { copies: nearer.filter_map(witness).map(copy).collect(), leader: RoundTrip::default() }
     }
 
     /// The witness of the copy that is asked now, if any is better than the leader.
     pub(crate) fn choose(&mut self, now: Instant) -> Option<ProcessId> {
         let copy = self.copies.iter_mut().find(|copy| copy.paused.is_none_or(|until| now >= until))?;
-        let slower = copy.trip.zip(self.leader).is_some_and(|(trip, leader)| trip >= leader);
+        let slower = copy.trip.known().zip(self.leader.known()).is_some_and(|(trip, leader)| trip >= leader);
         if slower && copy.until_sample > 0 {
             copy.until_sample -= 1;
             return None;
@@ -63,14 +63,14 @@ impl Nearby {
     /// How long the answer of this node's copy is waited for: so long where it has not been measured.
     pub(crate) fn patience(&self, node: NodeId, knobs: &FastPath, unknown: Span) -> Span {
         let copy = self.copies.iter().find(|copy| copy.witness.node == node);
-        let trip = copy.and_then(|copy| copy.trip);
+        let trip = copy.and_then(|copy| copy.trip.known());
         trip.map_or(unknown, |trip| trip * 2).max(knobs.record_floor)
     }
 
     /// The leader has answered at once.
     pub(crate) fn led(&mut self, trip: Span) {
         if !self.copies.is_empty() {
-            smooth(&mut self.leader, trip);
+            self.leader.mean(trip);
         }
     }
 
@@ -86,7 +86,7 @@ impl Nearby {
     /// The copy of this node has answered.
     pub(crate) fn answered(&mut self, node: NodeId, trip: Span) {
         if let Some(copy) = self.of_node(node) {
-            smooth(&mut copy.trip, trip);
+            copy.trip.mean(trip);
             (copy.refused, copy.missed) = (0, 0);
         }
     }
@@ -94,7 +94,7 @@ impl Nearby {
     /// It does not answer a read, and has said so.
     pub(crate) fn refused(&mut self, node: NodeId, trip: Span, knobs: &FastPath, now: Instant) {
         if let Some(copy) = self.of_node(node) {
-            smooth(&mut copy.trip, trip);
+            copy.trip.mean(trip);
             (copy.refused, copy.missed) = (copy.refused + 1, 0);
             copy.pause_if(copy.refused >= REFUSALS, knobs, now);
         }
@@ -117,10 +117,6 @@ impl Copy {
             (self.refused, self.missed) = (REFUSALS - 1, knobs.misses.saturating_sub(1));
         }
     }
-}
-
-fn smooth(known: &mut Option<Span>, sample: Span) {
-    *known = Some(known.map_or(sample, |known| (known * 7 + sample) / 8));
 }
 
 #[cfg(test)]
@@ -167,7 +163,7 @@ mod tests {
         let asked = (0..5 * SAMPLE).filter(|_| nearby.choose(Instant::ZERO).is_some()).count();
         assert!((4..=5).contains(&asked), "{asked}");
         let patience = |node: u16| nearby.patience(NodeId(node), &KNOBS(), ms(700));
-        assert_eq!((patience(1), patience(2)), (nearby.copies[0].trip.unwrap() * 2, ms(700)));
+        assert_eq!((patience(1), patience(2)), (nearby.copies[0].trip.known().unwrap() * 2, ms(700)));
         let mut after = of(4, &[1, 3], &nearby);
         assert_eq!(after.copies[0].trip, nearby.copies[0].trip);
         assert_eq!(after.choose(Instant::ZERO), Some(process(1)), "of the new leader nothing is known");

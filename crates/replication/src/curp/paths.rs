@@ -1,7 +1,7 @@
 //! How long the two ways to an answer take, as a client has measured (`specs/curp.md` 7.2, D-5).
 
 use super::{FastPath, View};
-use isochrone_core::{Instant, ProcessId, Span};
+use isochrone_core::{Instant, ProcessId, RoundTrip, Span};
 
 /// The ways of one view.
 #[derive(Clone, Hash, Debug, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Paths {
     /// Of each witness of the view.
     witnesses: Vec<Meter>,
     /// From the question to a safe answer that was asked for at once.
-    safe: Option<Span>,
+    safe: RoundTrip,
     /// Commands asked for until a safe answer is asked for to see how long that takes.
     until_sample: u32,
     /// Nothing is recorded before this.
@@ -20,17 +20,13 @@ pub(crate) struct Paths {
 #[derive(Clone, Hash, Debug, Default)]
 struct Meter {
     /// Its smoothed round trip.
-    trip: Option<Span>,
+    trip: RoundTrip,
     /// Records in a row that it has not answered in time.
     misses: u32,
 }
 
 /// How often the way of two steps is measured: each so many commands.
 const SAMPLE: u32 = 128;
-
-fn smooth(known: &mut Option<Span>, sample: Span) {
-    *known = Some(known.map_or(sample, |known| (known * 7 + sample) / 8));
-}
 
 impl Paths {
     /// Nothing is known of the ways of this view but what those of the former one say of the same witnesses.
@@ -67,14 +63,14 @@ impl Paths {
     /// How long the answers to a record are waited for.
     pub(crate) fn deadline(&self, knobs: &FastPath, unknown: Span) -> Span {
         let well = self.witnesses.iter().filter(|meter| meter.misses < knobs.misses);
-        let longest = well.map(|meter| meter.trip.map_or(unknown, |trip| trip * 2)).max();
+        let longest = well.map(|meter| meter.trip.known().map_or(unknown, |trip| trip * 2)).max();
         longest.unwrap_or(unknown).max(knobs.record_floor)
     }
 
     /// A witness has answered.
     pub(crate) fn answered(&mut self, witness: usize, trip: Span) {
         if let Some(meter) = self.witnesses.get_mut(witness) {
-            smooth(&mut meter.trip, trip);
+            meter.trip.mean(trip);
             meter.misses = 0;
         }
     }
@@ -88,7 +84,7 @@ impl Paths {
 
     /// A safe answer has come that was asked for at once.
     pub(crate) fn safe(&mut self, trip: Span) {
-        smooth(&mut self.safe, trip);
+        self.safe.mean(trip);
     }
 
     /// Whether a safe answer is to be asked for together with the command: where it comes as soon as the last
@@ -100,9 +96,9 @@ impl Paths {
         }
         self.until_sample -= 1;
         let well = self.witnesses.iter().filter(|meter| meter.misses == 0);
-        let mut trips: Vec<Span> = well.filter_map(|meter| meter.trip).collect();
+        let mut trips: Vec<Span> = well.filter_map(|meter| meter.trip.known()).collect();
         trips.sort_unstable();
-        match (needed.checked_sub(1).and_then(|last| trips.get(last)), self.safe) {
+        match (needed.checked_sub(1).and_then(|last| trips.get(last)), self.safe.known()) {
             (Some(farthest), Some(safe)) => *farthest >= safe,
             // Too few have answered lately: nobody waits for the rest.
             _ => self.witnesses.iter().any(|meter| meter.misses > 0),
@@ -143,8 +139,8 @@ mod tests {
             let sampled = (0..3 * SAMPLE).filter(|_| paths.wants_safe(1)).count();
             assert!((2..=3).contains(&sampled), "{sampled}");
             let after = Paths::of(&view(2, &[2, 3]), Some((&view(1, &[1, 2]), &paths)));
-            assert_eq!(after.witnesses[0].trip, Some(ms(far)));
-            assert_eq!(after.witnesses[1].trip, None);
+            assert_eq!(after.witnesses[0].trip.known(), Some(ms(far)));
+            assert_eq!(after.witnesses[1].trip.known(), None);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The client: it measures the replicas, chooses for each command a stamp or a leader, counts fast votes, and
 //! asks again what stays without an answer.
 //!
-//! One such process serves all connections of a node's gateway, so it is the measuring proxy of its region too
-//! (`specs/domino.md` 2.3): probes cost the same however many clients there are.
+//! One such process serves all connections of a node's gateway, and the one on a region's first node is the measuring
+//! proxy of the region (`specs/domino.md` 2.3): probes cost the same however many clients there are.
 //!
 //! Whatever stays without an answer is asked for by name first: a replica that has executed it answers from the
 //! exactly-once table. Only what is not known there is sent again.
@@ -42,6 +42,8 @@ pub struct Client<S: StateMachine> {
     /// The replicas, nearest first, as they were placed.
     nearest: Arc<[ProcessId]>,
     predictor: Predictor,
+    /// Who measures for this one, where it is another client of the region.
+    proxy: Option<ProcessId>,
     next: u64,
     /// The highest stamp of anything sent or known to be committed: what comes next lies behind it.
     last: u64,
@@ -491,7 +493,13 @@ impl<S: StateMachine> Client<S> {
 
     fn probe(&mut self, effects: &mut Effects<Self>) {
         let (sent, at) = (effects.stamp(), effects.now());
-        for seat in 0..self.members.len() {
+        let told = self.predictor.is_told(at);
+        if let Some(proxy) = self.proxy {
+            let message = OrderMessage::Measure { sent, at };
+            effects.send(proxy, Message::Order { epoch: self.epoch, message });
+        }
+        // Whoever has a proxy measures for itself while that is silent.
+        for seat in (0..self.members.len()).filter(|_| !told) {
             self.say(seat, OrderMessage::Probe { sent, at }, effects);
         }
         let idle = at.since(self.asked) >= IDLE && self.outstanding.is_empty();
@@ -557,6 +565,7 @@ impl<S: StateMachine> Process for Client<S> {
             members: setup.members.clone(),
             nearest: setup.replicas.clone(),
             predictor: Predictor::new(setup.parameters, processes),
+            proxy: setup.proxy,
             next: 1,
             last: 0,
             outstanding: Series::default(),
@@ -584,6 +593,21 @@ impl<S: StateMachine> Process for Client<S> {
     fn receive(&mut self, from: ProcessId, message: Spoken<S>, effects: &mut Effects<Self>) {
         let me = self.me.incarnation;
         match message {
+            Message::Order { epoch, message: OrderMessage::Measure { sent, at } } if epoch == self.epoch => {
+                // Somebody else's clients wait for what is measured here.
+                self.asked = effects.now();
+                let (received, distances) = (effects.stamp(), self.predictor.distances(effects.now()));
+                let message = OrderMessage::Measured { sent, at, received, distances };
+                effects.send_ahead(from, Message::Order { epoch, message });
+            }
+            Message::Order { epoch, message: OrderMessage::Measured { sent, at, received, distances } }
+                if epoch == self.epoch && Some(from) == self.proxy =>
+            {
+                let now = effects.now();
+                if at <= now && now.since(at) < self.knobs.0.probe_timeout {
+                    self.predictor.told(now, sent, received, now.since(at), distances);
+                }
+            }
             Message::Order { epoch, message } if epoch == self.epoch => {
                 let Some(seat) = self.seat_of(from) else { return };
                 match message {
@@ -728,7 +752,8 @@ mod tests {
         service.reply = Reply::Commit;
         let members = (0..3).map(|node| Member { replica: ReplicaId(node as u8), process: process(node) });
         let replicas: Arc<[ProcessId]> = (0..3).map(process).collect();
-        let setup = Setup { replicas, members: members.collect(), leader: None, service, parameters };
+        let setup =
+            Setup { replicas, members: members.collect(), leader: None, proxy: None, service, parameters };
         let mut client = Client::<Machine>::open(Identity { process: process(9), incarnation: 1 }, &setup);
         let mut outbox = Outbox::new(process(9), Random::seeded(1));
         let wall = |at: u64| Stamp::from_nanos(1_000_000_000_000 + at * 1_000_000);

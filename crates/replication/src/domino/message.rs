@@ -1,6 +1,6 @@
 //! What Domino's clients and replicas tell each other, what a replica writes down and waits for.
 
-use isochrone_core::{Ballot, CommandId, Fact, Instant, Mark, Numbered, Span, Stamp, Wire};
+use isochrone_core::{Ballot, CommandId, Fact, Instant, Mark, Numbered, SignedSpan, Span, Stamp, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,6 +35,17 @@ pub enum Reject {
     Closed,
 }
 
+/// How far a replica is from a client: percentiles over the window.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Distance {
+    /// The round trip.
+    pub round_trip: Span,
+    /// The replica's clock at arrival less the client's at sending, nanoseconds.
+    pub one_way: SignedSpan,
+    /// How long replication through the replica takes, where it offers it.
+    pub latency: Option<Span>,
+}
+
 /// The messages of Domino's order. The table is in the module.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
@@ -56,6 +67,24 @@ pub enum Message<V: Wire> {
         received: Stamp,
         /// How long replication through this replica takes, as far as it can tell and offers it.
         latency: Option<Span>,
+    },
+    /// Client: what have you measured? To another client of the same region.
+    Measure {
+        /// The sender's wall clock.
+        sent: Stamp,
+        /// The sender's steady clock, echoed.
+        at: Instant,
+    },
+    /// The answer of a client that measures for others.
+    Measured {
+        /// The sender's wall clock when it asked.
+        sent: Stamp,
+        /// The sender's steady clock when it asked.
+        at: Instant,
+        /// The wall clock of the client that measures, to which its one-way delays refer.
+        received: Stamp,
+        /// By seat; none of a replica that is silent there or not measured enough.
+        distances: Vec<Option<Distance>>,
     },
     /// Client: vote for these, each at its stamp.
     Propose {

@@ -26,13 +26,15 @@
 //! **What survives.** Anything but the loss of a majority's journals. With fewer than a supermajority alive
 //! fast requests fall to recovery, and clients take leaders.
 //!
-//! **Who stands where.** One replica on each node listed, one client on every node. That client serves all
-//! connections of its node, so it measures for a whole region. Clients of different keyspaces on one node
-//! measure each for itself: what they measure is a clock and a replication latency of their own replicas.
+//! **Who stands where.** One replica on each node listed, one client on every node, which serves all connections
+//! of its node. Where a region has several nodes the client of the first measures for all of them, and the others ask
+//! it; while it is silent each measures for itself. Clients of different keyspaces on one node measure each for
+//! itself: what they measure is a clock and a replication latency of their own replicas.
 //!
 //! | message | from | to | in |
 //! |---|---|---|---|
 //! | `Probe`, `Probed` | client, replica | replica, client | measuring |
+//! | `Measure`, `Measured` | client, client | client, client of one region | measuring for others |
 //! | `Propose`, `Voted`, `Rejected` | client, replica | replica, client | DFP, fast |
 //! | `ProposeLed`, `Committed` | client, replica | replica, client | DM; commits |
 //! | `Status`, `Standing` | client, replica | replica, client | a command without an answer |

@@ -1,6 +1,7 @@
 //! What a client expects of the network: when a request will be where, and which way is the faster
 //! (`specs/domino.md` 3.7, 3.8).
 
+use super::message::Distance;
 use super::parameters::{Estimate, Extra, Parameters, Way};
 use isochrone_core::{DelayEstimate, Instant, ProcessId, Quorums, SignedSpan, Span, Stamp};
 
@@ -12,6 +13,8 @@ struct Target {
     /// What it last said that replication through it takes, and when it said so.
     latency: Option<Span>,
     answered: Option<Instant>,
+    /// What another client of the region has measured, while it measures for this one.
+    told: Option<(Span, SignedSpan)>,
 }
 
 /// Which way a request takes.
@@ -28,6 +31,8 @@ pub enum Choice {
 pub struct Predictor {
     parameters: KnobsOf,
     targets: Vec<Target>,
+    /// The way to the client that measures for this one.
+    proxy: DelayEstimate,
     /// Whether the last request went the fast way.
     fast: Option<bool>,
     controller: Controller,
@@ -79,6 +84,7 @@ impl Predictor {
         let mut predictor = Predictor {
             parameters: crate::order::Knobs(parameters),
             targets: Vec::new(),
+            proxy: DelayEstimate::over(parameters.window),
             fast: None,
             controller: Controller::default(),
             led_until: Instant::ZERO,
@@ -98,7 +104,8 @@ impl Predictor {
             self.targets.push(match target {
                 Some(at) => known.swap_remove(at),
                 None => {
-                    Target { process, estimate: DelayEstimate::over(window), latency: None, answered: None }
+                    let estimate = DelayEstimate::over(window);
+                    Target { process, estimate, latency: None, answered: None, told: None }
                 }
             });
         }
@@ -119,18 +126,74 @@ impl Predictor {
         (target.latency, target.answered) = (latency, Some(now));
     }
 
+    /// What is told to a client that this one measures for, by seat.
+    pub fn distances(&self, now: Instant) -> Vec<Option<Distance>> {
+        let percentile = self.parameters.0.percentile;
+        let distance = |target: &Target| {
+            let fresh = self.is_fresh(target, now) && target.estimate.len() >= self.parameters.0.samples;
+            let (round_trip, one_way) =
+                (target.estimate.round_trip(percentile)?, target.estimate.one_way(percentile)?);
+            fresh.then_some(Distance { round_trip, one_way, latency: target.latency })
+        };
+        self.targets.iter().map(distance).collect()
+    }
+
+    /// What the client that measures for this one has answered, after `rtt`: sent by the own wall clock, received by
+    /// its. Its one-way delays begin at its clock, so the offset of the two is added.
+    pub fn told(
+        &mut self,
+        now: Instant,
+        sent: Stamp,
+        received: Stamp,
+        rtt: Span,
+        distances: Vec<Option<Distance>>,
+    ) {
+        if distances.iter().flatten().count() < Quorums::majority(self.targets.len()) {
+            // It is cut off, or has just begun: no better than silent.
+            return;
+        }
+        self.proxy.sample(now, sent, received, rtt);
+        // Both are known from here on. Half of a round trip within a region is far below 292 years.
+        let (way, trip) = (self.proxy.one_way(50).unwrap_or(0), self.proxy.round_trip(50).unwrap_or(rtt));
+        let offset = way.saturating_sub((trip / 2).as_nanos() as SignedSpan);
+        for (target, distance) in self.targets.iter_mut().zip(distances) {
+            target.told = distance.map(|told| (told.round_trip, told.one_way.saturating_add(offset)));
+            if let Some(Distance { latency, .. }) = distance {
+                (target.latency, target.answered) = (latency, Some(now));
+            }
+        }
+    }
+
+    /// Whether another client measures for this one; else it forgets what that has told.
+    pub fn is_told(&mut self, now: Instant) -> bool {
+        self.proxy.expire(now);
+        let timeout = self.parameters.0.probe_timeout;
+        let told = self.proxy.newest().is_some_and(|newest| now.since(newest) < timeout);
+        if !told {
+            self.targets.iter_mut().for_each(|target| target.told = None);
+        }
+        told
+    }
+
     /// The predicted round trip to a replica; none where it is silent or not measured enough.
     pub fn round_trip(&self, seat: usize, now: Instant) -> Option<Span> {
-        self.live(seat, now)?.estimate.round_trip(self.parameters.0.percentile)
+        let target = self.live(seat, now)?;
+        match target.told {
+            Some((round_trip, _)) => Some(round_trip),
+            None => target.estimate.round_trip(self.parameters.0.percentile),
+        }
     }
 
     /// By how much a replica's clock at arrival is predicted to lie behind the own clock at sending.
     pub fn one_way(&self, seat: usize, now: Instant) -> Option<SignedSpan> {
-        let (percentile, estimate) = (self.parameters.0.percentile, &self.live(seat, now)?.estimate);
         match self.parameters.0.estimate {
-            Estimate::OneWay => estimate.one_way(percentile),
+            Estimate::OneWay => {
+                let target = self.live(seat, now)?;
+                let told = target.told.map(|(_, one_way)| one_way);
+                told.or_else(|| target.estimate.one_way(self.parameters.0.percentile))
+            }
             // A round trip is far below the 292 years that fit.
-            Estimate::HalfRoundTrip => Some((estimate.round_trip(percentile)? / 2).as_nanos() as SignedSpan),
+            Estimate::HalfRoundTrip => Some((self.round_trip(seat, now)? / 2).as_nanos() as SignedSpan),
         }
     }
 
@@ -158,10 +221,8 @@ impl Predictor {
 
     /// The replica whose lane is fastest, and how long it takes; none where nothing is measured.
     pub fn leader(&self, now: Instant) -> Option<(Span, usize)> {
-        let through = |seat: usize| {
-            let target = self.live(seat, now)?;
-            Some((target.estimate.round_trip(self.parameters.0.percentile)? + target.latency?, seat))
-        };
+        let through =
+            |seat: usize| Some((self.round_trip(seat, now)? + self.targets.get(seat)?.latency?, seat));
         (0..self.targets.len()).filter_map(through).min()
     }
 
@@ -209,17 +270,19 @@ impl Predictor {
 
     /// A replica that answers and was measured enough.
     fn live(&self, seat: usize, now: Instant) -> Option<&Target> {
-        let Parameters { probe_timeout, samples, .. } = self.parameters.0;
         let target = self.targets.get(seat)?;
-        let fresh = target.answered.is_some_and(|answered| now.since(answered) < probe_timeout);
-        (fresh && target.estimate.len() >= samples).then_some(target)
+        let measured = target.told.is_some() || target.estimate.len() >= self.parameters.0.samples;
+        (self.is_fresh(target, now) && measured).then_some(target)
+    }
+
+    fn is_fresh(&self, target: &Target, now: Instant) -> bool {
+        let timeout = self.parameters.0.probe_timeout;
+        target.answered.is_some_and(|answered| now.since(answered) < timeout)
     }
 
     /// Whether a replica has answered of late.
     pub fn answers(&self, seat: usize, now: Instant) -> bool {
-        let timeout = self.parameters.0.probe_timeout;
-        let answered = self.targets.get(seat).and_then(|target| target.answered);
-        answered.is_some_and(|answered| now.since(answered) < timeout)
+        self.targets.get(seat).is_some_and(|target| self.is_fresh(target, now))
     }
 }
 
@@ -280,6 +343,31 @@ mod tests {
         let later = now + Span::from_secs(2);
         assert_eq!((predictor.fast(later, wall), predictor.leader(later)), (None, None));
         assert_eq!(predictor.choose(later, wall, 2), Choice::Led(2));
+    }
+
+    /// What another client of the region has measured, whose clock is half a second ahead, is as good as what was measured
+    /// here, and no better than silence where it does not hear a majority.
+    #[test]
+    fn what_a_neighbour_has_measured_is_taken_over_by_the_own_clock() {
+        let ms = Span::from_millis;
+        let (measures, now, wall) =
+            predictor([(40, 38, 0), (60, 30, 7), (50, 38, -3)], Extra::Fixed(Span::ZERO));
+        let of_its_clock = |distance: Option<Distance>| {
+            distance.map(|told| Distance { one_way: told.one_way - 500_000_000, ..told })
+        };
+        let told: Vec<_> = measures.distances(now).into_iter().map(of_its_clock).collect();
+        let mut asks = Predictor::new(measures.parameters.0, (0..3).map(process));
+        assert!(!asks.is_told(now));
+        let received = wall + ms(500) + Span::from_micros(400);
+        asks.told(now, wall, received, Span::from_micros(800), vec![told[0], None, None]);
+        assert!(!asks.is_told(now), "one of three is no majority");
+        asks.told(now, wall, received, Span::from_micros(800), told);
+        assert!(asks.is_told(now));
+        assert_eq!(asks.fast(now, wall), measures.fast(now, wall));
+        assert_eq!(asks.leader(now), measures.leader(now));
+        let later = now + asks.parameters.0.probe_timeout;
+        assert!(!asks.is_told(later), "a silent one measures for nobody");
+        assert_eq!(asks.fast(later, wall), None);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use super::message::{Beat, Entry, Message};
 use super::order::{Order, Pending};
 use super::{Mutation, Parameters};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Span};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, RoundTrip, Span};
 
 /// What is known of the members, by rank.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Contact {
     /// When each was last heard of.
     heard: Vec<Instant>,
-    /// The round trip to each, microseconds; 0 where unknown.
-    pub(super) trips: Vec<u32>,
+    /// The round trip to each.
+    pub(super) trips: Vec<RoundTrip>,
     /// What each says of its own.
     others: Vec<Vec<u32>>,
     /// Life and clock of the last sign of life, and when it came.
@@ -28,12 +28,18 @@ impl Contact {
     pub(super) fn new(members: usize) -> Contact {
         Contact {
             heard: vec![Instant::ZERO; members],
-            trips: vec![0; members],
+            trips: vec![RoundTrip::default(); members],
             others: vec![Vec::new(); members],
             beats: vec![None; members],
             executed: vec![0; members],
             durable: vec![0; members],
         }
+    }
+
+    /// The round trip to a member, microseconds; 0 where unknown.
+    fn micros(&self, rank: Rank) -> u32 {
+        let micros = |trip: Span| (trip.as_nanos() / 1_000).clamp(1, 1 << 30) as u32;
+        self.trips[usize::from(rank)].known().map_or(0, micros)
     }
 
     /// Nobody is suspected before it had time to speak.
@@ -67,7 +73,7 @@ impl Contact {
         let mut live: Vec<(u32, bool, Rank)> = others
             .clone()
             .filter(|rank| !suspects.contains(ReplicaId(*rank)))
-            .map(|rank| (self.trips[usize::from(rank)], rank != head, rank))
+            .map(|rank| (self.micros(rank), rank != head, rank))
             .collect();
         if !parameters.thrifty || live.len() < majority - 1 || live.iter().any(|(trip, _, _)| *trip == 0) {
             return others.map(ReplicaId).collect();
@@ -91,7 +97,7 @@ impl Contact {
         let suspects = self.suspects(parameters.election, now);
         let others = (0..self.heard.len() as Rank).filter(|rank| *rank != me && *rank != owner);
         let way = |rank: Rank| {
-            let there = self.trips[usize::from(rank)];
+            let there = self.micros(rank);
             let on = self.others[usize::from(rank)].get(usize::from(owner)).copied().unwrap_or(0);
             if there == 0 || on == 0 { None } else { Some((there + on, rank)) }
         };
@@ -204,7 +210,7 @@ impl<V: Ordered> Order<V> {
             sent: (self.incarnation, now),
             echo: last.map(|(life, sent, came)| (life, sent, now.since(came))),
             granted: grants && self.view == self.installed && self.straggler.shunned != Some(self.installed),
-            trips: self.contact.trips.clone(),
+            trips: (0..self.count() as Rank).map(|rank| self.contact.micros(rank)).collect(),
         }
     }
 
@@ -218,10 +224,7 @@ impl<V: Ordered> Order<V> {
             && life == self.incarnation
             && sent <= now
         {
-            let trip = (now.since(sent).saturating_sub(held).as_nanos() / 1_000).clamp(1, 1 << 30) as u32;
-            let known = &mut self.contact.trips[at];
-            // Smoothed, so that one late message does not change the quorum; shorter is true at once.
-            *known = if *known == 0 || trip < *known { trip } else { *known + (trip - *known) / 8 };
+            self.contact.trips[at].least(now.since(sent).saturating_sub(held));
             if beat.granted && beat.installed == self.installed {
                 self.leased(rank, sent);
             }

@@ -734,7 +734,10 @@ fn bytes_at_sequencer(length: usize) -> usize {
     let parameters = Parameters { thrifty: true, ..Parameters::for_rtt(Span::from_millis(10)) };
     let mut group = Group::with(5, parameters);
     // Far from R3, to which all others are near.
-    group.orders[3].contact.trips = vec![50_000, 10_000, 10_000, 0, 10_000];
+    for (trip, millis) in group.orders[3].contact.trips.iter_mut().zip([50, 10, 10, 0, 10]) {
+        *trip = isochrone_core::RoundTrip::default();
+        trip.least(Span::from_millis(millis));
+    }
     let letter = Letter { key: Blob::from(vec![0; length]), ..write(1) };
     let now = group.now;
     group.act(3, |order, _| order.propose(letter, length, now).unwrap_or_default());

@@ -8,6 +8,7 @@ use isochrone_replication::{Family, Placement, Replicated, Tuning as _};
 use isochrone_sim::{
     Action, Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation,
 };
+use std::collections::BTreeMap;
 
 pub type Cluster<F> = Simulation<Replicated<Machine, F>>;
 
@@ -29,6 +30,7 @@ pub fn placement<S: Default, F: Family>(
         replicas: all(0, replicas),
         spares: all(replicas, replicas + spares),
         clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
+        proxies: BTreeMap::new(),
         partitions: 1,
         leader: NodeId(0),
         service: Service::for_rtt(rtt),

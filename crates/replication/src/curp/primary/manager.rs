@@ -509,6 +509,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             replicas: [me].into(),
             members,
             leader: None,
+            proxy: None,
             service,
             parameters: setup.parameters.managers,
         };

@@ -432,6 +432,8 @@ impl<V: Ordered> Process for Order<V> {
             }
             // For clients.
             Message::Probed { .. }
+            | Message::Measure { .. }
+            | Message::Measured { .. }
             | Message::Voted { .. }
             | Message::Rejected { .. }
             | Message::Committed { .. } => {}

@@ -98,10 +98,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn on_heard(&mut self, from: usize, sent: Instant, effects: &mut Effects<Self>) {
         let now = effects.now();
         self.note_alive(from, now);
-        let trip = now.since(sent);
-        let known = &mut self.trips[from];
-        // A moving average that falls at once and rises slowly: who is nearest should not change with jitter.
-        *known = Some(known.map_or(trip, |known| if trip < known { trip } else { (known * 15 + trip) / 16 }));
+        self.trips[from].least(now.since(sent));
     }
 
     fn note_alive(&mut self, from: usize, now: Instant) {

@@ -19,7 +19,7 @@ use crate::reserve::Reserve;
 use instances::{Executed, Instance, Space, ids, includes};
 use isochrone_core::{
     Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
-    ReplicaId, ReplicaSet, Snapshot, Span, Suspicion, Ticket, TouchSet, wire,
+    ReplicaId, ReplicaSet, RoundTrip, Snapshot, Suspicion, Ticket, TouchSet, wire,
 };
 use proposal::{Flight, Queue};
 use recovery::Drive;
@@ -106,7 +106,7 @@ pub struct Order<V: Ordered> {
     /// Of each seat: up to where executed instances were counted, and the keys of those of them that are held.
     touched: [(u64, u64); SEATS],
     /// Round trips to each seat, where measured.
-    trips: [Option<Span>; SEATS],
+    trips: [RoundTrip; SEATS],
     suspicion: Suspicion,
     suspects: ReplicaSet,
     /// A peer that has executed this instance and no longer holds it.
@@ -361,7 +361,7 @@ impl<V: Ordered> Process for Order<V> {
             reported: vec![[0; SEATS]; count],
             settled: [0; SEATS],
             touched: [(0, 0); SEATS],
-            trips: [None; SEATS],
+            trips: [RoundTrip::default(); SEATS],
             suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
             suspects: ReplicaSet::EMPTY,
             behind: None,

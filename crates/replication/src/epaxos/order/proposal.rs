@@ -190,7 +190,7 @@ impl<V: Ordered> Order<V> {
         let mut near: Vec<usize> = self.peers().collect();
         let (me, count) = (self.me, self.count());
         near.sort_by_key(|seat| {
-            let trip = self.trips.get(*seat).copied().flatten();
+            let trip = self.trips.get(*seat).and_then(|trip| trip.known());
             (self.suspects(*seat), trip.is_none(), trip, (*seat + count - me) % count)
         });
         near

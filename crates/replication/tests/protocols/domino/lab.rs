@@ -22,6 +22,8 @@ pub struct Listener {
     pub done: Vec<Done>,
     pub answers: Vec<Outcome<Reply>>,
     pub counted: BTreeMap<&'static str, u64>,
+    /// Of each replica, the digests of all that it has executed, one after the other.
+    pub states: BTreeMap<ProcessId, Vec<u64>>,
 }
 
 impl<F: isochrone_replication::Family> Driver<Replicated<Machine, F>> for Listener {
@@ -32,8 +34,14 @@ impl<F: isochrone_replication::Family> Driver<Replicated<Machine, F>> for Listen
     fn answered(&mut self, _: ProcessId, _: Ticket, outcome: Outcome<Reply>, _: bool) {
         self.answers.push(outcome);
     }
-    fn fact(&mut self, _: ProcessId, fact: &Fact, at: Instant) {
+    fn fact(&mut self, process: ProcessId, fact: &Fact, at: Instant) {
         match *fact {
+            Fact::Applied { digest: Some(digest), .. } => {
+                let states = self.states.entry(process).or_default();
+                if states.last() != Some(&digest) {
+                    states.push(digest);
+                }
+            }
             Fact::Committed { path, total, .. } => self.done.push(Done { at, path, total }),
             Fact::Counted(name) => *self.counted.entry(name).or_default() += 1,
             _ => {}

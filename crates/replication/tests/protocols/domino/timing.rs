@@ -194,6 +194,47 @@ fn a_clock_that_is_stepped_costs_the_fast_way_for_a_window() {
     assert!(slowed > 0, "a step shows");
 }
 
+/// A client whose region has another one lets that one measure, whose clock is half a second off: it sends no probes, its
+/// requests are as fast, and when the other dies it measures for itself.
+#[test]
+fn one_client_measures_for_its_region_while_it_lives() {
+    let mut delays = vec![vec![15; 5]; 5];
+    (delays[3][4], delays[4][3]) = (1, 1);
+    let sent = Arc::new(AtomicU64::new(0));
+    let (count, ways) = (sent.clone(), delays.clone());
+    let hook = move |from: usize, to: usize, _: u64, _: &mut Random| {
+        if from == 4 && to < 3 {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        MS(ways[from][to])
+    };
+    for nanos in [-500_000_000, 0, 500_000_000] {
+        let hook: Option<isochrone_sim::DelayHook> = Some(Box::new(hook.clone()));
+        let mut lab = Plan { hook, ..Plan::new(delays.clone(), 3) }.open(|placement| {
+            at_commit(0)(placement);
+            placement.proxies.insert(NodeId(4), NodeId(3));
+        });
+        lab.cluster.step_wall_clock(NodeId(3), nanos);
+        lab.pass(MS(3_000));
+        let before = sent.load(Ordering::Relaxed);
+        lab.pass(MS(1_000));
+        assert_eq!(sent.load(Ordering::Relaxed), before, "{nanos}: it probes though another one does");
+        let done = lab.series(4, 30, MS(13), &set("x"));
+        assert!(done.len() == 30 && all_fast(&done), "{nanos}: {done:?}");
+        assert!(done.iter().all(|done| done.total == MS(30)), "{nanos}: {done:?}");
+        lab.cluster.crash(NodeId(3));
+        // Until it is silent, and enough was measured here.
+        lab.pass(MS(1_000));
+        let done = lab.series(4, 30, MS(13), &set("x"));
+        assert!(done.len() == 30 && all_fast(&done), "{nanos}, alone: {done:?}");
+        lab.cluster.restart(NodeId(3));
+        lab.pass(MS(1_000));
+        let before = sent.load(Ordering::Relaxed);
+        lab.pass(MS(1_000));
+        assert_eq!(sent.load(Ordering::Relaxed), before, "{nanos}: it goes on though the other is back");
+    }
+}
+
 /// Half-RTT estimation, for comparison, is late wherever the way there takes longer than the way back.
 #[test]
 fn half_a_round_trip_is_a_bad_guess_where_directions_differ() {
