@@ -143,6 +143,39 @@ fn plan_and_reproduce_print_their_contract() {
     assert_eq!(only.as_array().unwrap().len(), 1);
 }
 
+/// The rows of an evaluation whose names begin so: what was published and what is measured.
+fn reproduced(evaluation: &str, rows: &str) -> std::collections::BTreeMap<String, [f64; 2]> {
+    let rows = json(&["reproduce", evaluation, "--only", rows, "--format", "json"], 0);
+    let number = |row: &serde_json::Value, column: &str| {
+        row[column].as_f64().or_else(|| row[column].as_str()?.parse().ok()).unwrap_or(f64::NAN)
+    };
+    let both = |row: &serde_json::Value| [number(row, "published"), number(row, "measured")];
+    rows.as_array().unwrap().iter().map(|row| (row["id"].as_str().unwrap().to_owned(), both(row))).collect()
+}
+
+/// The headline of Domino in North America (figure 4.9a): both percentiles within a tenth, and the order of the systems.
+#[test]
+fn domino_is_reproduced_in_north_america() {
+    let rows = reproduced("domino", "fig49a-*");
+    for percentile in ["p50", "p95"] {
+        let [published, measured] = rows[&format!("fig49a-domino-{percentile}")];
+        assert!((measured / published - 1.0).abs() < 0.1, "{percentile}: {measured} for {published}");
+        let systems = ["domino", "epaxos", "mencius", "multipaxos"];
+        let measured = systems.map(|system| rows[&format!("fig49a-{system}-{percentile}")][1]);
+        assert!(measured.is_sorted() && measured[0] < measured[1], "{percentile}: {measured:?}");
+    }
+}
+
+/// The headline of SDPaxos: one round trip at three and at five replicas, one and a half at more.
+#[test]
+fn sdpaxos_is_reproduced_in_round_trips() {
+    let rows = reproduced("sdpaxos", "SDP-00*");
+    for (row, trips) in [("SDP-002", 1.0), ("SDP-003", 1.0), ("SDP-004", 1.5), ("SDP-008", 1.0)] {
+        let [published, measured] = rows[row];
+        assert!(published == trips && (measured - trips).abs() < 0.005, "{row}: {measured} for {published}");
+    }
+}
+
 #[test]
 fn a_reader_that_stops_early_is_no_failure() {
     let mut child = isochrone(["sim", THREE, "--seed", "1", "--faults", "all", "--trace"])
