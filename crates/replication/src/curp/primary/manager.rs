@@ -342,6 +342,12 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.heard.get(&node).is_some_and(|heard| now.since(heard.at) < self.knobs.0.silence)
     }
 
+    /// Whether it has answered this manager, and not long ago. Who begins to lead takes everybody for alive, but nobody
+    /// is to take over by that.
+    fn answers(&self, node: NodeId, now: Instant) -> bool {
+        self.alive(node, now) && self.heard.get(&node).is_some_and(|heard| heard.said.is_some())
+    }
+
     /// What a server said by the registry as it is now.
     fn part(&self, node: NodeId) -> Option<Part> {
         let (version, report) = self.heard.get(&node)?.said.as_ref()?;
@@ -369,7 +375,9 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             }
             let lost = next.copies.iter().any(|node| self.is_lost(*node, now));
             return match (gone(next.master, next.reign.0), registry.recovers()) {
-                (true, _) => self.recovery(registry, Some(next.master), now),
+                (true, _) => {
+                    self.recovery(registry, Some(next.master), now).or_else(|| self.resumption(registry, now))
+                }
                 (false, true) if lost => self.recovery(registry, None, now),
                 (false, false) if lost => self.replacement(registry, next, now),
                 _ => None,
@@ -441,11 +449,21 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             Some(copies) if copies != now_is.copies => Some(Command::Replace { version, copies }),
             Some(_) => None,
             // The master cannot reach the copies, though they live: one of them takes over.
-            None if now_is.copies.iter().any(|node| self.alive(*node, now) && misses(node)) => {
+            None if now_is.copies.iter().any(|node| self.answers(*node, now) && misses(node)) => {
                 self.recovery(registry, Some(now_is.master), now)
             }
             None => None,
         }
+    }
+
+    /// The master was given up, and nobody who may take over lives, but it lives itself and has lost nothing: it goes on,
+    /// with copies that live. Under the number of the recovery nothing was ever confirmed.
+    fn resumption(&self, registry: &Registry, now: Instant) -> Option<Command> {
+        let committed = registry.committed.as_ref().filter(|_| registry.recovers())?;
+        let goes_on = self.part(committed.master) == Some(Part::Ready(committed.reign));
+        let copies = self.choose(committed.master, &committed.copies, now, false)?;
+        let version = registry.version;
+        (goes_on && self.alive(committed.master, now)).then_some(Command::Replace { version, copies })
     }
 
     /// Another master: one that has everything, and is not the one that has just failed if there is any other.
@@ -456,6 +474,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             .iter()
             .copied()
             .filter(|node| registry.may_lead(*node) && self.alive(*node, now))
+            .filter(|node| first || self.answers(*node, now))
             .collect();
         able.sort_by_key(|node| {
             (failed == Some(*node), registry.is_retired(*node), first && self.preferred != Some(*node))

@@ -79,7 +79,8 @@ pub enum Command {
         /// Its copies.
         copies: Arc<[NodeId]>,
     },
-    /// The master goes on, with these copies; also one that was to hand over.
+    /// The master goes on, with these copies; also one that was to hand over, and one that was given up while none of
+    /// those that could take over lives.
     Replace {
         /// The version that this was decided from.
         version: u64,
@@ -128,7 +129,7 @@ impl Registry {
     }
 
     /// Whether the committed master has said that it serves nobody any more. It cannot take that back but by another
-    /// list, and there is none once a recovery is begun.
+    /// list, which ends a recovery that was begun on its word.
     pub fn yielded(&self) -> bool {
         self.yielded.is_some() && self.yielded == self.committed.as_ref().map(|committed| committed.reign)
     }
@@ -182,9 +183,7 @@ impl Registry {
 
     fn replace(&mut self, copies: &Arc<[NodeId]>) -> Reply {
         let Some(committed) = &self.committed else { return Reply::Refused };
-        if self.recovers() {
-            return Reply::Refused;
-        }
+        // A recovery that was begun ends with this: nothing was confirmed under its number, and nothing will be.
         let reign = Reign(committed.reign.0, self.lists + 1);
         let reply = self.begin(Configuration { reign, master: committed.master, copies: copies.clone() });
         if reply == Reply::Done {
@@ -359,7 +358,7 @@ mod tests {
                     Command::Replace { .. } => {
                         let next = registry.next.as_ref().unwrap();
                         assert!(given.insert(next.reign), "{next:?} was given before");
-                        assert!(!before.recovers() && !registry.recovers() && !registry.yielded());
+                        assert!(!registry.recovers() && !registry.yielded());
                         let committed = registry.committed.as_ref().unwrap();
                         assert_eq!((next.reign.0, next.master), (committed.reign.0, committed.master));
                         assert!(next.reign > committed.reign);
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_was_begun_gives_way_to_a_recovery_and_not_the_other_way() {
+    fn of_a_list_and_a_recovery_only_what_was_begun_last_may_count() {
         let mut registry = Registry::default();
         let mut ask = |command: Command| (registry.apply(&command), registry.clone());
         let (_, state) = ask(Command::Recover { version: 0, master: NodeId(0), copies: nodes(&[1]) });
@@ -404,9 +403,22 @@ mod tests {
         );
         let (reply, state) = ask(Command::Recover { version: 4, master: NodeId(1), copies: nodes(&[0]) });
         assert_eq!((reply, state.next.as_ref().unwrap().reign), (Reply::Done, Reign(2, 1)));
-        assert_eq!(ask(Command::Replace { version: 5, copies: nodes(&[2]) }).0, Reply::Refused);
         assert_eq!(ask(Command::Commit { reign: Reign(1, 3) }).0, Reply::Refused, "the master was given up");
-        assert_eq!(ask(Command::Commit { reign: Reign(2, 1) }).0, Reply::Done);
-        assert_eq!(ask(Command::Commit { reign: Reign(2, 1) }).0, Reply::Done, "asked again");
+        let (reply, state) = ask(Command::Replace { version: 5, copies: nodes(&[2]) });
+        assert_eq!((reply, state.next.as_ref().unwrap().reign), (Reply::Done, Reign(1, 4)));
+        assert_eq!(
+            ask(Command::Commit { reign: Reign(2, 1) }).0,
+            Reply::Refused,
+            "the recovery was given up"
+        );
+        let (reply, state) = ask(Command::Recover { version: 6, master: NodeId(1), copies: nodes(&[0]) });
+        assert_eq!(
+            (reply, state.next.as_ref().unwrap().reign),
+            (Reply::Done, Reign(3, 1)),
+            "no number twice"
+        );
+        assert_eq!(ask(Command::Commit { reign: Reign(1, 4) }).0, Reply::Refused);
+        assert_eq!(ask(Command::Commit { reign: Reign(3, 1) }).0, Reply::Done);
+        assert_eq!(ask(Command::Commit { reign: Reign(3, 1) }).0, Reply::Done, "asked again");
     }
 }

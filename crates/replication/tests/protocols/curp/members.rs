@@ -9,7 +9,7 @@ use crate::driver::Loops;
 use crate::machine::{Command, Machine, Reply};
 use isochrone_core::{Fact, Instant, NodeId, ProcessId, Random, Span, Ticket};
 use isochrone_replication::curp::primary::registry::Command as Decree;
-use isochrone_replication::curp::primary::{Family, MANAGER, WITNESS};
+use isochrone_replication::curp::primary::{Family, MANAGER, Placement, WITNESS};
 use isochrone_replication::{Change, Outcome, REPLICA, Refusal, Replicated, Request};
 use isochrone_sim::{Action, Admin, Driver, FaultKind, FaultSet, Next, Planned, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,8 +71,11 @@ impl Driver<Protocol> for Operated {
             return self.loops().completed(session, ticket, outcome, now);
         }
         let Some(change) = self.asked.take() else { return };
-        if let (Change::Remove(node), Outcome::Changed) = (change, &outcome) {
-            self.out.insert(node);
+        match (change, &outcome) {
+            (Change::Remove(node), Outcome::Changed) => drop(self.out.insert(node)),
+            // Node 0 has led, and may be lost now.
+            (Change::Lead(_), Outcome::Changed) => drop(self.out.insert(NodeId(0))),
+            _ => {}
         }
         self.outcomes.push((change, outcome));
     }
@@ -189,6 +192,30 @@ fn a_retired_node_can_be_switched_off() {
         }
     }
     assert!(stopped > 50, "{stopped}");
+}
+
+/// The only copy is lost, and with it the manager that led. The next one has heard of nobody yet: it must not give the
+/// master up for the one that is dead, which nobody could be the master instead of.
+#[test]
+fn a_master_goes_on_when_its_only_copy_dies_with_the_manager_that_leads() {
+    let tune = |placement: &mut Placement<Machine>, random: &mut Random| {
+        tune(placement, random);
+        placement.parameters.f = 1;
+    };
+    for seed in 0..20 {
+        let case = Case { rounds: 60, ..Case::new(3, "none".parse().unwrap(), tune) };
+        let plan = vec![Change::Lead(NodeId(1))];
+        let (operated, operations) = run(&case, seed, plan, Some(NodeId(0)));
+        assert!(operated.stopped, "seed {seed}: {:?}", operated.outcomes);
+        assert_eq!(operated.outcomes, [(Change::Lead(NodeId(1)), Outcome::Changed)], "seed {seed}");
+        assert!(operations > 100, "seed {seed}: {operations}");
+        assert_eq!(
+            operated.loops.counted.get("recoveries_begun"),
+            Some(&2),
+            "seed {seed}: {:?}",
+            operated.loops.counted
+        );
+    }
 }
 
 /// Of four nodes two may go, since a master needs one copy; then another only if one comes back.

@@ -1,9 +1,12 @@
 //! Masters that were given up and go on (T28), clients that go by what is no longer so (T35), records that were made
 //! before a list changed (T40).
 
-use super::actor::Count;
+use super::actor::{Count, process};
 use super::script::Play;
 use isochrone_core::{Instant, NodeId, Span};
+use isochrone_replication::REPLICA;
+use isochrone_replication::curp::primary::WITNESS;
+use isochrone_replication::order::Reign;
 
 const FOREVER: Instant = Instant::from_nanos(u64::MAX);
 
@@ -127,4 +130,55 @@ fn a_record_under_an_old_list_is_worth_nothing_under_the_new_one() {
         play.ends_well().unwrap();
         assert_eq!(play.clients[0].last.unwrap().0, 1);
     }
+}
+
+/// The managers give a master up for its only copy, which is dead by then or dies before it has told anybody; the master
+/// lives, so they have it go on with another copy. What its client was told stays, and what the dead one began comes to
+/// nothing, also when it comes back.
+#[test]
+fn a_master_that_was_given_up_for_a_copy_that_is_dead_goes_on() {
+    let mut runs = 0;
+    for (unified, delay, comes_back) in [false, true]
+        .into_iter()
+        .flat_map(|unified| [(unified, 0, false), (unified, 20, false), (unified, 20, true)])
+    {
+        let plans =
+            || vec![(1..8).map(Count::add).collect(), vec![Count::add(1), Count::add(2), Count::add(1)]];
+        let mut before = Play::new(3, 1, plans(), None, |parameters, _| {
+            (parameters.unified, parameters.sync_delay) = (unified, Span::from_millis(delay));
+        });
+        for turn in 0.. {
+            if before.is_done() {
+                break;
+            }
+            let mut play = before.clone();
+            play.lose([1], [1]);
+            play.lead(1, [0, 2]);
+            (0..turn % 8).for_each(|_| play.turn());
+            let given_up = play.registry.clone();
+            assert!(given_up.recovers());
+            play.replace([2]);
+            play.until("another list", |play| play.registry.next.is_none());
+            let now = play.registry.committed.clone().unwrap();
+            assert_eq!((now.master, now.reign), (NodeId(0), Reign(1, 2)));
+            if comes_back {
+                play.gone.clear();
+                play.restart_server(1);
+            }
+            play.ends_well()
+                .unwrap_or_else(|text| panic!("unified {unified}, {delay} ms, turn {turn}: {text}"));
+            runs += 1;
+            // The next number is another one than that which came to nothing.
+            play.lead(2, [1]);
+            play.gone.extend([process(0, REPLICA), process(0, WITNESS)]);
+            play.gone.remove(&process(1, REPLICA));
+            play.gone.remove(&process(1, WITNESS));
+            play.plans[0].push_back(Count::add(3));
+            play.ends_well()
+                .unwrap_or_else(|text| panic!("unified {unified}, {delay} ms, turn {turn}: {text}"));
+            assert_eq!(play.registry.committed.as_ref().unwrap().reign, Reign(3, 1));
+            before.turn();
+        }
+    }
+    assert!(runs > 200, "{runs}");
 }
