@@ -11,6 +11,7 @@ mod hand_over;
 mod hostile;
 mod learn;
 mod messages;
+mod orders;
 mod processes;
 mod proxy;
 mod ranges;
