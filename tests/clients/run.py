@@ -232,6 +232,25 @@ def test_redis_py_pipelines(cluster):
         same(p.execute(), [True, 2, "2"])
 
 
+def test_redis_py_pipeline_of_a_hundred_waits_once(cluster):
+    for region in range(len(cluster.ports)):
+        r = connect(cluster, region, protocol=3)
+        took = []
+        for number in range(3):
+            begin = time.monotonic()
+            r.set(f"one:{number}", number)
+            took.append(time.monotonic() - begin)
+        one = min(took)
+        begin = time.monotonic()
+        with r.pipeline(transaction=False) as p:
+            for number in range(100):
+                p.set(f"hundred:{number}", number)
+            same(p.execute(), [True] * 100)
+        hundred = time.monotonic() - begin
+        # One after the other they would take a hundred times as long as one.
+        assert hundred < 10 * one + 0.2, f"region {region}: one takes {one:.3f} s, a hundred together {hundred:.3f} s"
+
+
 def test_redis_py_watch_sees_a_change_from_another_region(cluster):
     import redis
 
