@@ -28,6 +28,10 @@ pub(crate) fn set_all(pairs: impl IntoIterator<Item = (Blob, Blob)>) -> Operatio
     Operation::MSet { pairs: pairs.into_iter().collect(), only_if_absent: false }
 }
 
+pub(crate) fn copy(key: Blob, target: Blob, replace: bool) -> Operation {
+    Operation::Copy { key, target, replace }
+}
+
 pub(crate) fn delete(key: Blob) -> Operation {
     Operation::Del { keys: [key].into() }
 }
@@ -71,6 +75,7 @@ pub fn words(operation: &Operation) -> Vec<Blob> {
         Operation::MGet { .. } => b"MGET",
         Operation::MSet { .. } => b"MSET",
         Operation::Del { .. } => b"DEL",
+        Operation::Copy { .. } => b"COPY",
         Operation::IncrBy { .. } => b"INCRBY",
         Operation::Push { side: Side::Left, .. } => b"LPUSH",
         Operation::Push { side: Side::Right, .. } => b"RPUSH",
@@ -96,6 +101,10 @@ pub fn words(operation: &Operation) -> Vec<Blob> {
         Operation::MGet { keys } | Operation::Del { keys } => words.extend(keys.iter().cloned()),
         Operation::MSet { pairs, .. } => {
             words.extend(pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]));
+        }
+        Operation::Copy { key, target, replace } => {
+            words.extend([key.clone(), target.clone()]);
+            words.extend(replace.then(|| "REPLACE".into()));
         }
         Operation::IncrBy { key, by } => words.extend([key.clone(), by.to_string().into()]),
         Operation::Push { key, values, .. } => {
@@ -131,6 +140,10 @@ pub fn described(operation: &Operation) -> (String, Vec<String>, Vec<String>) {
         Operation::MSet { pairs, .. } => {
             let keys = pairs.iter().map(|(key, _)| text(key)).collect();
             (name, keys, pairs.iter().map(|(_, value)| text(value)).collect())
+        }
+        Operation::Copy { key, target, replace } => {
+            let args = replace.then(|| "replace".to_owned());
+            (name, vec![text(key), text(target)], args.into_iter().collect())
         }
         Operation::Set { key, value, condition, expiry, .. } => {
             let mut args = vec![text(value)];
@@ -201,6 +214,11 @@ mod tests {
         let operation = set_all([("a".into(), "1".into()), ("b".into(), "2".into())]);
         let strings = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         assert_eq!(described(&operation), ("mset".to_owned(), strings(["a", "b"]), strings(["1", "2"])));
+        let operation = copy("a".into(), "b".into(), true);
+        assert_eq!(
+            described(&operation),
+            ("copy".to_owned(), strings(["a", "b"]), vec!["replace".to_owned()])
+        );
         let operation = set_if_absent("a".into(), "1".into());
         assert_eq!(described(&operation), ("set".to_owned(), vec!["a".to_owned()], strings(["1", "nx"])));
     }

@@ -110,7 +110,7 @@ const WORKLOADS: &[Row] = &[
             (Field, 10),
             (Claim, 6),
             (Delete, 4),
-            (Pair, 6),
+            (Pair, 9),
         ],
         Keys::Uniform,
         12,
@@ -265,11 +265,14 @@ impl Session {
             Pair => {
                 // Neighbours pair up, so that a history falls into small parts that are checked by themselves.
                 let other = (record ^ 1) % records.max(2);
-                if self.random.chance(0.5) {
-                    op::get_all([self.key(record), self.key(other)])
-                } else {
-                    let value = self.value();
-                    op::set_all([(self.key(record), value.clone()), (self.key(other), value)])
+                match self.random.below(4) {
+                    0 => op::get_all([self.key(record), self.key(other)]),
+                    1 => {
+                        let value = self.value();
+                        op::set_all([(self.key(record), value.clone()), (self.key(other), value)])
+                    }
+                    // What reads one key and writes another, and may find that it must not.
+                    kind => op::copy(self.key(record), self.key(other), kind == 2),
                 }
             }
         };

@@ -223,6 +223,52 @@ pub(super) const CASES: &[Case] = &[
         2 5..25 mget x+y -> [nil 1]",
     ),
     kv(
+        "a copy is of what was there, and overwrites only where it may",
+        true,
+        "
+        1 0..10 copy x+y -> 0
+        1 20..30 set x 1 -> OK
+        1 40..50 copy x+y -> 1
+        1 60..70 set x 2 -> OK
+        1 80..90 copy x+y -> 0
+        2 100..110 get y -> 1
+        1 120..130 copy x+y replace -> 1
+        2 140..150 get y -> 2",
+    ),
+    kv(
+        "a copy of what nobody had written yet",
+        false,
+        "
+        1 0..10 set x 1 -> OK
+        1 20..30 copy x+y -> 1
+        1 40..50 set x 2 -> OK
+        2 60..70 get y -> 2",
+    ),
+    kv(
+        "a copy that must not overwrite does not",
+        false,
+        "
+        1 0..10 mset x+y 1 2 -> OK
+        1 20..30 copy x+y -> 1",
+    ),
+    kv(
+        "a copy that failed took no effect",
+        false,
+        "
+        1 0..10 mset x+y 1 2 -> OK
+        1 20..30 copy x+y -> 0
+        2 40..50 get y -> 1",
+    ),
+    kv(
+        "a copy may have happened whose answer was not heard",
+        true,
+        "
+        1 0..10 set x 1 -> OK
+        1 20.. copy x+y
+        2 40..50 get y -> nil
+        2 60..70 get y -> 1",
+    ),
+    kv(
         "incrby adds its amount",
         true,
         "

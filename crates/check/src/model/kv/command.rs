@@ -20,6 +20,8 @@ pub(super) enum Command {
     Exists,
     /// DEL, any number of keys.
     Delete,
+    /// COPY from the first key to the second, which may be overwritten or not.
+    Copy { replace: bool },
 }
 
 /// When SET writes.
@@ -148,6 +150,8 @@ pub(super) fn parse(operation: &Operation) -> Result<Command, Unsupported> {
         ("mget", []) => Command::MultiGet,
         ("exists", []) => Command::Exists,
         ("del" | "unlink", []) => Command::Delete,
+        ("copy", []) if is_pair(operation) => Command::Copy { replace: false },
+        ("copy", ["replace"]) if is_pair(operation) => Command::Copy { replace: true },
         ("mset", values) if values.len() == operation.keys.len() => Command::MultiSet(all(values)),
         (name, args) if single => match parse_single(name, args) {
             Some(command) => Command::Single(command),
@@ -168,6 +172,11 @@ pub(super) fn parse(operation: &Operation) -> Result<Command, Unsupported> {
         }
     };
     Ok(command)
+}
+
+/// Whether it touches two keys, one after the other.
+fn is_pair(operation: &Operation) -> bool {
+    matches!(operation.keys.as_slice(), [from, to] if from != to)
 }
 
 /// The longest string that SETRANGE may make, in bytes: Redis' own limit.

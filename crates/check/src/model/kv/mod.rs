@@ -104,6 +104,17 @@ impl Model for Kv {
                 let count = op.slots.iter().filter(|slot| alive(**slot).is_some()).count();
                 if Answer::Integer(count as i64).fits(observed) { purged() } else { Step::Illegal }
             }
+            Command::Copy { replace } => {
+                let (from, to) = (alive(op.slots[0]), alive(op.slots[1]));
+                let copies = from.is_some() && (*replace || to.is_none());
+                if !Answer::Integer(i64::from(copies)).fits(observed) {
+                    return Step::Illegal;
+                }
+                match copies {
+                    true => put(state, [(op.slots[1], from.cloned())]),
+                    false => purged(),
+                }
+            }
             Command::Delete => {
                 // A key named twice is there only once.
                 let mut counted: Vec<u32> = op.slots.iter().copied().collect();
@@ -129,7 +140,7 @@ impl Model for Kv {
             && match &op.command {
                 Command::MultiGet | Command::Exists => true,
                 Command::MultiSet(_) => false,
-                Command::Delete => observed == Some(&Value::Integer(0)),
+                Command::Delete | Command::Copy { .. } => observed == Some(&Value::Integer(0)),
                 Command::Single(single) => single.reads() || single.idles(observed),
             }
     }
