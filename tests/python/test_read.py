@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from isochrone.learn import CopClassifier, iter_svmlight, load_parquet, load_svmlight, make_sparse, plan
+from isochrone.learn import CopClassifier, iter_svmlight, load_svmlight, make_sparse, plan
 
 
 @pytest.fixture
@@ -75,33 +75,3 @@ def test_generated_samples_have_the_published_shape():
     assert (X != again).nnz == 0
     with pytest.raises(ValueError, match="no data is called `mnist`"):
         make_sparse("mnist")
-
-
-def test_parquet(samples, tmp_path):
-    arrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    X, y = samples
-    lists = {name: arrow.ListArray.from_arrays(X.indptr, part) for name, part in (("u", X.indices), ("z", X.data))}
-    table = arrow.table({"y": np.where(y > 0, "up", "down"), **lists, "age": y})
-    path = tmp_path / "samples.parquet"
-    parquet.write_table(table, path, row_group_size=300)
-    again, labels = load_parquet(path, label="y", indices="u", values="z", n_features=400)
-    assert (again != X).nnz == 0 and np.array_equal(labels == "up", y > 0)
-    ones, _ = load_parquet(path, label="y", indices="u")
-    assert ones.dtype == np.float32 and ones.sum() == X.nnz
-    CopClassifier(max_iter=2, tol=None, n_jobs=2).fit(again, labels)
-    for wrong, told in [
-        (dict(label="x", indices="u"), "has no column 'x': it has y, u, z, age"),
-        (dict(label="y", indices="age"), "column 'age' is of int64: lists are wanted"),
-        (dict(label="y", indices="z"), "column 'z' has lists of float64: lists of integers are wanted"),
-        (dict(label="y", indices="u", n_features=10), "has the feature 399, n_features is 10"),
-    ]:
-        with pytest.raises(ValueError, match=told):
-            load_parquet(path, **wrong)
-    short = arrow.table({"y": [0, 1], "u": [[0, 2], [1]], "z": [[1.0, 2.0], [1.0, 2.0]], "n": [[1], None]})
-    parquet.write_table(short, path)
-    with pytest.raises(ValueError, match="row 1 has 1 indices and 2 values"):
-        load_parquet(path, label="y", indices="u", values="z")
-    with pytest.raises(ValueError, match="column 'n' has 1 nulls"):
-        load_parquet(path, label="y", indices="n")

@@ -48,7 +48,7 @@ pub enum SavedTask {
 pub struct Numbering {
     /// Form of the file.
     pub format: Format,
-    /// Its first index; never [`Base::Auto`] in a file.
+    /// Its first index; [`Base::Auto`] of a table, which tells nothing about that of text.
     pub base: Base,
     /// Bits of the hash of names.
     pub bits: u32,
@@ -206,7 +206,11 @@ impl SavedModel {
         u32(&mut to, u32::from(intercept));
         f64(&mut to, decay);
         let format = u32::from(self.numbering.format == Format::Vw);
-        let base = u32::from(self.numbering.base != Base::Zero);
+        let base = match self.numbering.base {
+            Base::Zero => 0,
+            Base::One => 1,
+            Base::Auto => 2u32,
+        };
         [format, base, self.numbering.bits].into_iter().for_each(|number| u32(&mut to, number));
         to.extend(self.seen.to_le_bytes());
         u32(&mut to, self.features);
@@ -269,7 +273,12 @@ impl SavedModel {
             _ => return Err("its task is none"),
         };
         let format = if from.u32().ok_or(SHORT)? == 1 { Format::Vw } else { Format::Svmlight };
-        let base = if from.u32().ok_or(SHORT)? == 0 { Base::Zero } else { Base::One };
+        let base = match from.u32().ok_or(SHORT)? {
+            0 => Base::Zero,
+            1 => Base::One,
+            2 => Base::Auto,
+            _ => return Err("its first index is none"),
+        };
         let numbering = Numbering { format, base, bits: from.u32().ok_or(SHORT)? };
         let seen = from.u64().ok_or(SHORT)?;
         let features = from.u32().ok_or(SHORT)?;

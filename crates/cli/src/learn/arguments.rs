@@ -33,10 +33,10 @@ pub enum Verb {
     Global(Global),
 }
 
-/// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content, and so is Parquet.
+/// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content, and so are Parquet and Arrow.
 #[derive(Args, Debug)]
 pub struct Input {
-    /// Form of a line: svmlight (also called libsvm), or vw, whose features are hashed; Parquet is known by itself
+    /// Form of a line: svmlight (also called libsvm), or vw, whose features are hashed; Parquet and Arrow are known by themselves
     #[arg(long, value_name = "FORM", default_value = "svmlight")]
     pub input: read::Format,
     /// The first index of the file; auto: 0 if it occurs early on, else 1
@@ -56,10 +56,10 @@ pub struct Input {
     pub care: Care,
 }
 
-/// Where a Parquet file has the labels.
+/// Where a table has the labels.
 #[derive(Args, Debug)]
 pub struct Label {
-    /// Of Parquet, the column of the labels
+    /// Of Parquet and Arrow, the column of the labels
     #[arg(long, value_name = "COLUMN", default_value = "label")]
     pub label: String,
 }
@@ -67,10 +67,10 @@ pub struct Label {
 /// Where it has the features.
 #[derive(Args, Debug)]
 pub struct Lists {
-    /// Of Parquet, the column of lists of the features that a sample has, counted from 0
+    /// Of Parquet and Arrow, the column of lists of the features that a sample has, counted from 0
     #[arg(long, value_name = "COLUMN", default_value = "indices")]
     pub indices: String,
-    /// Of Parquet, the column of lists of their values [default: values, if there is such a column, else each is 1]
+    /// Of Parquet and Arrow, the column of lists of their values [default: values, if there is such a column, else each is 1]
     #[arg(long, value_name = "COLUMN")]
     pub values: Option<String>,
 }

@@ -88,24 +88,25 @@ fn numbering(options: &Options, reader: &Reader) -> Numbering {
 fn input(path: &Path, input: &Input) -> anyhow::Result<(Options, Reader, ProgressBar)> {
     let options = options(input)?;
     let (reader, progress) = open(path, &options)?;
-    if input.base == Base::One && reader.base() == read::Base::Zero {
-        bail!(Usage(format!("--base 1: {} is Parquet, whose indices count from 0", path.display())));
+    if input.base == Base::One && reader.base() == read::Base::Auto {
+        bail!(Usage(format!("--base 1: {} is a table, whose indices count from 0", path.display())));
     }
     Ok((options, reader, progress))
 }
 
-/// Opens a file of samples, or standard input; the bar follows what is read of it. Parquet is read too fast for one.
+/// Opens a file of samples, or standard input; the bar follows what is read of a file.
 fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)> {
     if path == Path::new("-") {
         let progress = ProgressBar::hidden();
         return Ok((Reader::of(Path::new("standard input"), std::io::stdin(), options.clone())?, progress));
     }
-    let mut progress = ProgressBar::hidden();
-    let reader = Reader::open_through(path, options.clone(), |file| {
-        progress = bar("reading", file.metadata().map_or(0, |about| about.len()));
-        Box::new(progress.wrap_read(file))
-    })?;
-    Ok((reader, progress))
+    let progress = bar("reading", path.metadata().map_or(0, |about| about.len()));
+    let told = progress.clone();
+    let reader = Reader::open_watched(path, options.clone(), move |read| told.inc(read));
+    if reader.is_err() {
+        progress.finish_and_clear();
+    }
+    Ok((reader?, progress))
 }
 
 /// Says which lines were left out.

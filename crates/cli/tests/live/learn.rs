@@ -1,8 +1,8 @@
 //! `isochrone learn`: what is printed, what files hold, and what is said of wrong input.
 
-use super::processes::outcome;
+use super::processes::{isochrone, outcome};
 use expect_test::{Expect, expect};
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 /// Two classes that one feature tells apart, in a file that counts from 1.
@@ -37,25 +37,38 @@ fn says(folder: &Path, words: &[&str], status: i32, expected: Expect) {
     assert_eq!(found, status, "{said}");
 }
 
-/// The same samples as pyarrow writes them.
+/// The same samples as pyarrow writes them, Parquet or Arrow.
+fn table(folder: &Path, name: &str) -> String {
+    let to = at(folder, &format!("data.{name}"));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../learn/data/pyarrow.{name}"));
+    fs::copy(from, &to).unwrap();
+    to
+}
+
 #[test]
-fn parquet_is_the_same_samples() {
+fn parquet_and_arrow_are_the_same_samples() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (text, model) = (samples(folder), at(folder, "a.model"));
-    let table = at(folder, "data.parquet");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../learn/data/pyarrow.parquet"), &table).unwrap();
+    let table = table(folder, "parquet");
+    let arrow = self::table(folder, "arrow");
     let trained = |data: &str| learn(folder, &["train", data, "--model", &model, "--threads", "2"]);
     let by_text = trained(&text);
     let predicted = |data: &str| learn(folder, &["predict", data, "--model", &model, "--what", "decision"]);
     let decisions = predicted(&text);
     // Whichever it was trained from, a model knows features by what they are and not by how a file counts them.
-    assert_eq!(predicted(&table), decisions);
-    assert_eq!(trained(&table), by_text);
-    assert_eq!(predicted(&table), decisions);
+    for table in [&table, &arrow] {
+        assert_eq!(predicted(table), decisions);
+        assert_eq!(trained(table), by_text);
+        assert_eq!(predicted(table), decisions);
+    }
     assert_eq!(decisions.1.lines().count(), 60);
-    let batches = learn(folder, &["train", &table, "--model", &model, "--batch-rows", "25"]);
-    assert_eq!(batches.0, 0, "{}", batches.1);
+    let batched = [&text, &table, &arrow].map(|data| {
+        let said = learn(folder, &["train", data, "--model", &model, "--batch-rows", "25"]);
+        assert_eq!(said.0, 0, "{}", said.1);
+        learn(folder, &["predict", &text, "--model", &model, "--what", "decision"])
+    });
+    assert!(batched[0] == batched[1] && batched[1] == batched[2]);
     says(
         folder,
         &["evaluate", &table, "--model", &model],
@@ -84,13 +97,13 @@ fn parquet_is_the_same_samples() {
         (
             &["--base", "1"],
             expect![[r#"
-            isochrone: --base 1: FOLDER/data.parquet is Parquet, whose indices count from 0
+            isochrone: --base 1: FOLDER/data.parquet is a table, whose indices count from 0
         "#]],
         ),
         (
             &["--input", "vw"],
             expect![[r#"
-            isochrone: FOLDER/data.parquet: it is Parquet, which has indices; under the format vw features are hashes of names
+            isochrone: FOLDER/data.parquet: it is a table, which has indices; under the format vw features are hashes of names
         "#]],
         ),
         (
@@ -102,6 +115,92 @@ fn parquet_is_the_same_samples() {
     ] {
         says(folder, &[&["plan", &table], words].concat(), 2, expected);
     }
+    says(
+        folder,
+        &["plan", &arrow, "--label", "day"],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/data.arrow: column `day` has Utf8: numbers are wanted
+        "#]],
+    );
+}
+
+/// Standard input, whatever it has; and what cannot be read from there.
+#[test]
+fn what_is_piped_is_what_the_file_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = samples(folder);
+    let packed = at(folder, "data.svm.gz");
+    let (file, body) = (File::create(&packed).unwrap(), fs::read(&text).unwrap());
+    let gzip = isochrone_learn::read::Compression::Gzip;
+    gzip.write(file, |to| to.write_all(&body)).unwrap();
+    let model = at(folder, "a.model");
+    let train = |data: &str| ["learn", "train", data, "--model", &model, "--threads", "2"].map(str::to_owned);
+    assert_eq!(outcome(train(&text)).0, 0);
+    let by_file = fs::read(&model).unwrap();
+    for piped in [text.clone(), packed, table(folder, "parquet"), table(folder, "arrow")] {
+        fs::remove_file(&model).unwrap();
+        let output = isochrone(train("-")).stdin(File::open(&piped).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{piped}: {}", String::from_utf8_lossy(&output.stderr));
+        // Of a table the model says that it was one; what it predicts is the same.
+        let by_pipe = fs::read(&model).unwrap();
+        if piped.contains(".svm") {
+            assert!(by_pipe == by_file, "{piped}");
+        }
+        let (status, told, _) = outcome(["learn", "evaluate", &text, "--model", &model]);
+        assert!(status == 0 && told.contains("accuracy                 1.000000"), "{piped}: {told}");
+    }
+    let mut broken = isochrone(train("-"));
+    fs::write(at(folder, "bad.svm"), "1 1:1\n-1 2:x\n").unwrap();
+    let output = broken.stdin(File::open(folder.join("bad.svm")).unwrap()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told, "isochrone: standard input:2:4: `2:x`: expected INDEX:VALUE, e.g. 3:0.5\n");
+    says(
+        folder,
+        &["train", "-", "--model", &model, "--batch-rows", "10"],
+        2,
+        expect![[r#"
+            isochrone: --batch-rows reads the data more than once, which standard input cannot be
+              give a file
+        "#]],
+    );
+}
+
+/// Vowpal Wabbit's form of the same samples: names are hashed, what is learnt is the same.
+#[test]
+fn vowpal_wabbits_lines_are_the_same_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (text, model) = (samples(folder), at(folder, "a.model"));
+    let lines = fs::read_to_string(&text).unwrap();
+    let line = |line: &str| {
+        let line = line.split(" #").next().unwrap();
+        let (label, entries) = line.split_once(' ').unwrap();
+        let entries: Vec<_> = entries.split(' ').map(|entry| format!("word_{entry}")).collect();
+        format!("{label} 'tag|text {}\n", entries.join(" "))
+    };
+    let vw = at(folder, "data.vw");
+    fs::write(&vw, lines.lines().map(line).collect::<String>()).unwrap();
+    let decisions = |data: &str, form: &[&str]| {
+        let train = ["train", data, "--model", &model, "--threads", "2", "--loss", "logistic"];
+        let (status, told) = learn(folder, &[&train, form].concat());
+        assert_eq!(status, 0, "{told}");
+        // How a file is read the model knows.
+        learn(folder, &["predict", data, "--model", &model, "--what", "decision"])
+    };
+    let by_text = decisions(&text, &[]);
+    assert_eq!(by_text.1.lines().count(), 60);
+    assert_eq!(decisions(&vw, &["--input", "vw"]), by_text);
+    assert_eq!(decisions(&vw, &["--input", "vw", "--bits", "12"]), by_text);
+    says(
+        folder,
+        &["train", &vw, "--model", &model, "--input", "vw", "--features", "9"],
+        2,
+        expect![[r#"
+            isochrone: --features is for svmlight; of --input vw, --bits says how many features there are
+        "#]],
+    );
 }
 
 #[test]
@@ -192,6 +291,14 @@ fn schemes_and_threads_do_not_show_in_a_model() {
     for words in [&["--threads", "1"][..], &["--threads", "4"], &["--scheme", "hogwild", "--threads", "1"]] {
         assert!(model(words) == one, "{words:?}");
     }
+    // One thread takes its locks in the order of the file. Without a barrier the intercept lags over the borders of epochs.
+    assert!(model(&["--first-epoch", "--threads", "1"]) == one);
+    let carried = model(&["--scheme", "serial", "--carry"]);
+    for words in [&["--threads", "1"][..], &["--threads", "4"], &["--first-epoch", "--threads", "1"]] {
+        assert!(model(&[words, &["--carry"]].concat()) == carried, "{words:?}");
+    }
+    // With more the order is that of some run.
+    model(&["--first-epoch", "--threads", "3", "--carry"]);
     let lots = ["--no-intercept", "--l1-ratio", "0.5", "--schedule", "optimal", "--held-out", "20"];
     let serial = model(&[&lots[..], &["--scheme", "serial"]].concat());
     assert!(model(&[&lots[..], &["--threads", "3"]].concat()) == serial);
@@ -271,6 +378,22 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["--l1-ratio", "2"],
         expect![[r#"
         isochrone: --l1-ratio 2: a share is a number from 0 to 1
+    "#]],
+    );
+    train(
+        &["--first-epoch", "--scheme", "locking"],
+        expect![[r#"
+        isochrone: --first-epoch is for --scheme cop; locking needs no plan
+    "#]],
+    );
+    train(
+        &["--carry", "--held-out", "10"],
+        expect![[r#"
+        error: the argument '--carry' cannot be used with '--held-out <PCT>'
+
+        Usage: isochrone learn train --model <FILE> --carry <DATA>
+
+        For more information, try '--help'.
     "#]],
     );
     train(

@@ -31,7 +31,7 @@ impl Problem {
     }
 
     /// About a cell of a table.
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "tables")]
     pub(super) fn cell(column: &str, found: &str, expected: impl Into<String>) -> Problem {
         Problem { at: 0, column: Some(column.to_owned()), found: found.to_owned(), expected: expected.into() }
     }

@@ -1,26 +1,26 @@
-//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, and Parquet, whole or in batches
-//! of rows where a file is larger than memory.
+//! Reading samples from files: svmlight/libsvm and Vowpal Wabbit text, plain or compressed, Parquet and Arrow, whole or in
+//! batches of rows where a file is larger than memory.
 //!
 //! | format | a line |
 //! |---|---|
 //! | [`Format::Svmlight`] | `LABEL INDEX:VALUE INDEX:VALUE … # comment` |
 //! | [`Format::Vw`] | `LABEL 'tag \|namespace feature feature:VALUE …`; features are hashed |
 //!
-//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. So is Parquet (with the feature
-//! `parquet`), where a sample is a row, and its features a list each of indices and values (`Columns`). A line or row that is
-//! wrong ends the reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
+//! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. So are Parquet and Arrow (with the
+//! feature `tables`), where a sample is a row, and its features a list each of indices and values (`Columns`). A line or row
+//! that is wrong ends the reading with its place and what was expected there, unless [`Options::skip_errors`] lets some pass.
 
 mod error;
 mod number;
 mod source;
 mod svmlight;
-#[cfg(feature = "parquet")]
+#[cfg(feature = "tables")]
 mod table;
 mod vw;
 
 pub use error::{LineError, ReadError};
 pub use source::Compression;
-#[cfg(feature = "parquet")]
+#[cfg(feature = "tables")]
 pub use table::Columns;
 
 use crate::data::{Dataset, Values};
@@ -29,6 +29,9 @@ use crate::plan::Plan;
 use crate::plan::loading::Planner;
 use source::Lines;
 use std::fs::File;
+#[cfg(feature = "tables")]
+use std::io::Seek;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc;
@@ -83,8 +86,8 @@ pub struct Options {
     pub skip_errors: u64,
     /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
     pub bits: u32,
-    /// Which columns make up a sample; of Parquet files, whose indices count from 0.
-    #[cfg(feature = "parquet")]
+    /// Which columns make up a sample; of Parquet and Arrow, whose indices count from 0.
+    #[cfg(feature = "tables")]
     pub columns: Columns,
 }
 
@@ -97,7 +100,7 @@ impl Default for Options {
             double: false,
             skip_errors: 0,
             bits: 18,
-            #[cfg(feature = "parquet")]
+            #[cfg(feature = "tables")]
             columns: Columns::default(),
         }
     }
@@ -112,11 +115,32 @@ const CHUNK: usize = 4096;
 /// Chunks that may wait to be stored.
 const WAITING: usize = 4;
 
+/// The first bytes of a source, by which it is known.
+fn start(source: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    source.take(6).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// A file whose reader is watched.
+struct Watched<W> {
+    file: File,
+    watch: W,
+}
+
+impl<W: Fn(u64)> Read for Watched<W> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        (self.watch)(read as u64);
+        Ok(read)
+    }
+}
+
 /// Where samples come from.
 #[derive(Debug)]
 enum Source {
     Lines(Lines),
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "tables")]
     Table(Box<table::Table>),
 }
 
@@ -136,35 +160,48 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file and finds out how it is compressed.
+    /// Opens a file and finds out what it is and how it is compressed.
     pub fn open(path: &Path, options: Options) -> Result<Reader, ReadError> {
-        Reader::open_through(path, options, |file| Box::new(file))
+        Reader::open_watched(path, options, |_| ())
     }
 
-    /// The same; a file that is read from its beginning to its end is read through what `wrap` makes of it.
-    pub fn open_through(
+    /// The same; `watch` is told how many bytes more of the file have been read.
+    pub fn open_watched(
         path: &Path,
         options: Options,
-        wrap: impl FnOnce(File) -> Box<dyn std::io::Read + Send>,
+        watch: impl Fn(u64) + Send + 'static,
     ) -> Result<Reader, ReadError> {
         let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
-        #[cfg_attr(not(feature = "parquet"), expect(unused_mut))]
-        let mut file = File::open(path).map_err(failed)?;
-        #[cfg(feature = "parquet")]
-        if table::is_one(&mut file).map_err(failed)? {
-            return Reader::of_table(path, file, options);
+        let file = File::open(path).map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        #[cfg(feature = "tables")]
+        if about.is_file() {
+            let start = start(&mut &file).map_err(failed)?;
+            (&file).rewind().map_err(failed)?;
+            if let Some(form) = table::Form::of_content(&start) {
+                let table = table::Table::file(path, form, file, &options.columns)?;
+                let table = table.watched(about.len(), watch);
+                return Ok(Reader { length: about.len(), ..Reader::of_table(path, table, options)? });
+            }
         }
-        let length = file.metadata().map_or(0, |about| about.len());
-        Ok(Reader { length, ..Reader::of(path, wrap(file), options)? })
+        Ok(Reader { length: about.len(), ..Reader::of(path, Watched { file, watch }, options)? })
     }
 
     /// The same of any stream of bytes; `path` stands for it in errors.
     pub fn of(
         path: &Path,
-        source: impl std::io::Read + Send + 'static,
+        mut source: impl Read + Send + 'static,
         options: Options,
     ) -> Result<Reader, ReadError> {
-        let lines = Lines::new(path, Box::new(source))?;
+        let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let start = start(&mut source).map_err(failed)?;
+        #[cfg(feature = "tables")]
+        if let Some(form) = table::Form::of_content(&start) {
+            let source = io::Cursor::new(start).chain(source);
+            let table = table::Table::stream(path, form, source, &options.columns)?;
+            return Reader::of_table(path, table, options);
+        }
+        let lines = Lines::new(path, start, source)?;
         let base = match (options.format, options.base) {
             (Format::Vw, _) | (_, Base::Zero) => Some(0),
             (_, Base::One) => Some(1),
@@ -173,13 +210,12 @@ impl Reader {
         Ok(Reader::from(path, Source::Lines(lines), options, base))
     }
 
-    #[cfg(feature = "parquet")]
-    fn of_table(path: &Path, file: File, options: Options) -> Result<Reader, ReadError> {
+    #[cfg(feature = "tables")]
+    fn of_table(path: &Path, table: table::Table, options: Options) -> Result<Reader, ReadError> {
         if options.format == Format::Vw {
-            let what = "it is Parquet, which has indices; under the format vw features are hashes of names";
+            let what = "it is a table, which has indices; under the format vw features are hashes of names";
             return Err(ReadError::Table { path: path.to_owned(), what: what.to_owned() });
         }
-        let table = table::Table::open(path, file, &options.columns)?;
         Ok(Reader::from(path, Source::Table(Box::new(table)), options, Some(0)))
     }
 
@@ -232,8 +268,8 @@ impl Reader {
         self.parse(&mut first, CHUNK)?;
         let times = match &self.source {
             Source::Lines(lines) => lines.times(self.length),
-            #[cfg(feature = "parquet")]
-            Source::Table(table) => table.times(),
+            #[cfg(feature = "tables")]
+            Source::Table(table) => table.times(self.length),
         };
         first.expect(times);
         Ok(first)
@@ -278,7 +314,7 @@ impl Reader {
         let path = self.path.clone();
         match &self.source {
             Source::Lines(_) => ReadError::Empty { path },
-            #[cfg(feature = "parquet")]
+            #[cfg(feature = "tables")]
             Source::Table(_) => ReadError::Table { path, what: "there is no row in it".to_owned() },
         }
     }
@@ -293,8 +329,13 @@ impl Reader {
         self.width
     }
 
-    /// The first index of the file, 0 or 1, as it was given or found; 1 as long as nothing was read.
+    /// The first index of the file, 0 or 1, as it was given or found; 1 as long as nothing was read. Of a table, whose indices
+    /// always count from 0, [`Base::Auto`].
     pub fn base(&self) -> Base {
+        #[cfg(feature = "tables")]
+        if matches!(self.source, Source::Table(_)) {
+            return Base::Auto;
+        }
         if self.base == Some(0) { Base::Zero } else { Base::One }
     }
 
@@ -334,7 +375,7 @@ impl Reader {
                         wrong.pass(number, problem)?;
                     }
                 }
-                #[cfg(feature = "parquet")]
+                #[cfg(feature = "tables")]
                 Source::Table(table) => {
                     let most = (rows - (parsed.labels.len() - first_row)).min(CHUNK);
                     let each = &mut |row, problem| wrong.pass(row, problem);

@@ -100,22 +100,25 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// `path` stands for the source in errors.
-    pub(super) fn new(path: &Path, mut source: Box<dyn Read + Send>) -> Result<Lines, ReadError> {
-        let mut start = Vec::new();
-        let first = source.by_ref().take(6).read_to_end(&mut start);
-        first.map_err(|cause| ReadError::Open { path: path.to_owned(), cause })?;
+    /// `path` stands for the source in errors; `start` was read of it already.
+    pub(super) fn new(
+        path: &Path,
+        start: Vec<u8>,
+        source: impl Read + Send + 'static,
+    ) -> Result<Lines, ReadError> {
         let form = |what, instead| Err(ReadError::Form { path: path.to_owned(), what, instead });
         match &start[..] {
             [0xfd, b'7', b'z', b'X', b'Z', 0] => {
                 return form("compressed by xz", "unpack it first: unxz FILE");
             }
             [b'P', b'A', b'R', b'1', ..] => {
-                let instead = match cfg!(feature = "parquet") {
-                    true => "give its file: it cannot be read from a stream",
-                    false => "read it with load_parquet, or write it as svmlight",
-                };
-                return form("Parquet", instead);
+                return form("Parquet", "read it with load_parquet, or write it as svmlight");
+            }
+            [b'A', b'R', b'R', b'O', b'W', b'1'] | [0xff, 0xff, 0xff, 0xff, ..] => {
+                return form("Arrow", "read it with pyarrow and load_arrow, or write it as svmlight");
+            }
+            [b'F', b'E', b'A', b'1', ..] => {
+                return form("Feather of version 1", "write it as version 2, which is Arrow");
             }
             [b'P', b'K', 3, 4, ..] => return form("a zip archive", "unpack it first: unzip FILE"),
             [0x93, b'N', b'U', b'M', ..] => {

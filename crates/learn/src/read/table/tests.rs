@@ -1,15 +1,24 @@
 //! Files as other programs write them: other types, levels of nulls, row groups, compression.
 
-use super::*;
+use super::Columns;
 use crate::data::{Dataset, Values};
 use crate::plan::Plan;
-use crate::read::Reader;
+use crate::read::{Options, Reader};
+use arrow_array::builder::{Float64Builder, Int64Builder, LargeListBuilder};
+use arrow_array::types::{Float32Type, UInt32Type};
+use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A row: its label, and pairs of index and value; nothing stands for null.
 type Row = (Option<f64>, Option<Vec<Option<i64>>>, Option<Vec<Option<f64>>>);
@@ -99,6 +108,85 @@ fn written(rows: &[Row], group: usize, schema: &str, compression: Compression) -
     file
 }
 
+/// What holds the rows of an Arrow file.
+#[derive(Copy, Clone, Debug)]
+enum Held {
+    Stream,
+    File,
+}
+
+/// The same rows as Arrow, so many in a batch: everything may be null, and lists are large.
+fn arrow(
+    rows: &[Row],
+    batch: usize,
+    held: Held,
+    compression: Option<CompressionType>,
+) -> tempfile::NamedTempFile {
+    let batches = rows.chunks(batch).map(|rows| {
+        let mut labels = Float64Builder::new();
+        let mut indices = LargeListBuilder::new(Int64Builder::new());
+        let mut values = LargeListBuilder::new(Float64Builder::new());
+        for row in rows {
+            labels.append_option(row.0);
+            indices.append_option(row.1.clone());
+            values.append_option(row.2.clone());
+        }
+        let columns: [(&str, ArrayRef); 3] = [
+            ("label", Arc::new(labels.finish())),
+            ("indices", Arc::new(indices.finish())),
+            ("values", Arc::new(values.finish())),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+    });
+    packed(&batches.collect::<Vec<_>>(), held, compression)
+}
+
+/// The same with nothing that may be null, and small types.
+fn spare(rows: &[Row], batch: usize, held: Held) -> tempfile::NamedTempFile {
+    let batches = rows.chunks(batch).map(|rows| {
+        let indices = rows.iter().map(|row| {
+            row.1
+                .as_ref()
+                .map(|list| list.iter().map(|index| index.map(|index| index as u32)).collect::<Vec<_>>())
+        });
+        let values = rows.iter().map(|row| {
+            row.2
+                .as_ref()
+                .map(|list| list.iter().map(|value| value.map(|value| value as f32)).collect::<Vec<_>>())
+        });
+        let columns: [(&str, ArrayRef); 3] = [
+            ("label", Arc::new(rows.iter().map(|row| row.0.unwrap() as i32).collect::<Int32Array>())),
+            ("indices", Arc::new(ListArray::from_iter_primitive::<UInt32Type, _, _>(indices))),
+            ("values", Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(values))),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    });
+    packed(&batches.collect::<Vec<_>>(), held, None)
+}
+
+fn packed(
+    batches: &[RecordBatch],
+    held: Held,
+    compression: Option<CompressionType>,
+) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().prefix("samples").tempfile().unwrap();
+    let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let (schema, target) = (batches[0].schema(), file.reopen().unwrap());
+    match held {
+        Held::Stream => {
+            let mut writer = StreamWriter::try_new_with_options(target, &schema, options).unwrap();
+            batches.iter().for_each(|batch| writer.write(batch).unwrap());
+            writer.finish().unwrap();
+        }
+        Held::File => {
+            let mut writer = FileWriter::try_new_with_options(target, &schema, options).unwrap();
+            batches.iter().for_each(|batch| writer.write(batch).unwrap());
+            writer.finish().unwrap();
+        }
+    }
+    file
+}
+
 fn row(label: f64, entries: &[(i64, f64)]) -> Row {
     let indices = entries.iter().map(|entry| Some(entry.0)).collect();
     (Some(label), Some(indices), Some(entries.iter().map(|entry| Some(entry.1)).collect()))
@@ -138,15 +226,69 @@ fn every_form_of_file_is_the_same_samples() {
         (SPARE, 77, Compression::LZ4_RAW),
     ] {
         let file = written(&rows, group, schema, compression);
-        let (found, plan) = open(&file, Options::default()).all_planned().unwrap();
-        assert_eq!(found, expected, "groups of {group}, {compression:?}");
-        assert_eq!(plan, Plan::compact(&expected));
-        let mut reader = open(&file, Options { width: Some(97), ..Options::default() });
-        let batches = std::iter::from_fn(|| reader.batch(2_345).unwrap());
-        let batches: Vec<_> = batches.collect();
-        assert_eq!(batches.iter().map(Dataset::len).collect::<Vec<_>>(), [2_345, 2_345, 2_345, 1_965]);
-        assert_eq!(Dataset::concatenated(&batches, 97), expected, "groups of {group}, {compression:?}");
+        is_the_same(&file, &expected, &format!("Parquet, groups of {group}, {compression:?}"));
     }
+    for held in [Held::Stream, Held::File] {
+        for (batch, compression) in
+            [(9_000, None), (4_097, Some(CompressionType::ZSTD)), (1_000, Some(CompressionType::LZ4_FRAME))]
+        {
+            let file = arrow(&rows, batch, held, compression);
+            is_the_same(&file, &expected, &format!("Arrow {held:?}, batches of {batch}, {compression:?}"));
+        }
+        is_the_same(&spare(&rows, 77, held), &expected, &format!("spare Arrow {held:?}"));
+    }
+}
+
+/// Whole, planned, in batches and from a stream; and whoever watches is told of the whole file.
+fn is_the_same(file: &tempfile::NamedTempFile, expected: &Dataset<'_>, of: &str) {
+    let read = Arc::new(AtomicU64::new(0));
+    let told = read.clone();
+    let watch = move |more| {
+        told.fetch_add(more, Relaxed);
+    };
+    let mut watched = Reader::open_watched(file.path(), Options::default(), watch).unwrap();
+    let (found, plan) = watched.all_planned().unwrap();
+    assert_eq!(&found, expected, "{of}");
+    assert_eq!(plan, Plan::compact(expected));
+    let length = file.path().metadata().unwrap().len();
+    // Behind the last batch of a stream there is its end.
+    let read = read.load(Relaxed);
+    assert!(read <= length && read > length * 9 / 10, "{of}: {read} of {length}");
+    let options = Options { width: Some(97), ..Options::default() };
+    let mut reader = Reader::of(Path::new("-"), file.reopen().unwrap(), options).unwrap();
+    let batches: Vec<_> = std::iter::from_fn(|| reader.batch(2_345).unwrap()).collect();
+    assert_eq!(batches.iter().map(Dataset::len).collect::<Vec<_>>(), [2_345, 2_345, 2_345, 1_965]);
+    assert_eq!(&Dataset::concatenated(&batches, 97), expected, "{of}");
+}
+
+/// A pipe that cannot go back, and whose every piece is asked for once the one before was used.
+struct Pieces {
+    file: File,
+    read: Arc<Mutex<u64>>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        *self.read.lock().unwrap() += read as u64;
+        Ok(read)
+    }
+}
+
+/// Of a table larger than memory only the batches asked for are in it.
+#[test]
+fn an_arrow_stream_is_read_as_far_as_it_is_asked_for() {
+    let rows = some(200_000);
+    let file = arrow(&rows, 1_000, Held::Stream, None);
+    let read = Arc::new(Mutex::new(0));
+    let pieces = Pieces { file: file.reopen().unwrap(), read: read.clone() };
+    let mut reader = Reader::of(Path::new("-"), pieces, Options::default()).unwrap();
+    assert_eq!(reader.batch(1_500).unwrap().unwrap(), {
+        let expected = data(&rows[..1_500]);
+        Dataset::concatenated(&[expected], 97)
+    });
+    let length = file.path().metadata().unwrap().len();
+    assert!(length > 8 << 20 && *read.lock().unwrap() < 3 << 20, "{} of {length}", read.lock().unwrap());
 }
 
 #[test]
@@ -203,14 +345,16 @@ fn what_is_wrong_has_its_row_and_column() {
         let mut rows = some(50);
         let right = data(&rows);
         rows.insert(41, wrong);
-        let file = written(&rows, 20, USUAL, Compression::SNAPPY);
-        let options = Options { width: Some(100), ..Options::default() };
-        let error = open(&file, options.clone()).all().unwrap_err().to_string();
-        assert_eq!(error, format!("{}: row 42, {message}", file.path().display()));
-        let mut lenient = open(&file, Options { skip_errors: 1, ..options });
-        let found = lenient.all().unwrap();
-        assert_eq!((found.features(), found.labels()), (right.features(), right.labels()));
-        assert_eq!(lenient.skipped().0, 1);
+        let files = [written(&rows, 20, USUAL, Compression::SNAPPY), arrow(&rows, 20, Held::Stream, None)];
+        for file in files {
+            let options = Options { width: Some(100), ..Options::default() };
+            let error = open(&file, options.clone()).all().unwrap_err().to_string();
+            assert_eq!(error, format!("{}: row 42, {message}", file.path().display()));
+            let mut lenient = open(&file, Options { skip_errors: 1, ..options });
+            let found = lenient.all().unwrap();
+            assert_eq!((found.features(), found.labels()), (right.features(), right.labels()));
+            assert_eq!(lenient.skipped().0, 1);
+        }
     }
 }
 
@@ -222,69 +366,92 @@ fn tables_of_something_else_say_what_they_have() {
         indices: indices.to_owned(),
         values: Some(values.to_owned()),
     };
-    for (columns, message) in [
-        (name("label", "words", "values"), "there is no column `words`: it has label, indices, values"),
-        (name("values", "indices", "values"), "column `values` has lists of DOUBLE: numbers are wanted"),
+    let table = arrow(&some(3), 3, Held::File, None);
+    for (columns, message, arrows) in [
+        (
+            name("label", "words", "values"),
+            "there is no column `words`: it has label, indices, values",
+            "there is no column `words`: it has label, indices, values",
+        ),
+        (
+            name("values", "indices", "values"),
+            "column `values` has lists of DOUBLE: numbers are wanted",
+            "column `values` has lists of Float64: numbers are wanted",
+        ),
         (
             name("label", "values", "values"),
             "column `values` has lists of DOUBLE: a list of integers in each row is wanted",
+            "column `values` has lists of Float64: a list of integers in each row is wanted",
         ),
         (
             name("label", "indices", "label"),
             "column `label` has DOUBLE: a list of numbers in each row is wanted",
+            "column `label` has Float64: a list of numbers in each row is wanted",
         ),
     ] {
-        let error = Reader::open(file.path(), Options { columns, ..Options::default() }).unwrap_err();
-        assert_eq!(error.to_string(), format!("{}: {message}", file.path().display()));
+        for (file, message) in [(&file, message), (&table, arrows)] {
+            let options = Options { columns: columns.clone(), ..Options::default() };
+            let error = Reader::open(file.path(), options).unwrap_err();
+            assert_eq!(error.to_string(), format!("{}: {message}", file.path().display()));
+        }
     }
     let vw = Options { format: crate::read::Format::Vw, ..Options::default() };
     let error = Reader::open(file.path(), vw).unwrap_err().to_string();
     assert!(
-        error.ends_with("it is Parquet, which has indices; under the format vw features are hashes of names")
+        error.ends_with("it is a table, which has indices; under the format vw features are hashes of names")
     );
     let empty = written(&[], 3, USUAL, Compression::SNAPPY);
     let error = open(&empty, Options::default()).all().unwrap_err().to_string();
     assert!(error.ends_with(": there is no row in it"), "{error}");
-    let stream = Reader::of(Path::new("-"), file.reopen().unwrap(), Options::default()).unwrap_err();
-    assert_eq!(stream.to_string(), "-: this is Parquet\n  give its file: it cannot be read from a stream");
+    let old = Reader::of(Path::new("-"), io::Cursor::new(b"FEA1...."), Options::default()).unwrap_err();
+    assert_eq!(old.to_string(), "-: this is Feather of version 1\n  write it as version 2, which is Arrow");
 }
 
 #[test]
 fn a_damaged_file_is_an_error() {
-    let file = written(&some(500), 100, USUAL, Compression::SNAPPY);
+    let rows = some(500);
+    damaged(&written(&rows, 100, USUAL, Compression::SNAPPY), 2, 1);
+    // Without compression most bytes are those of numbers.
+    damaged(&arrow(&rows, 100, Held::Stream, None), 2, 4);
+    // How long what is packed becomes, its library believes.
+    damaged(&arrow(&rows, 100, Held::File, Some(CompressionType::LZ4_FRAME)), 1, 4);
+}
+
+/// Cut off and, as a second kind, with a byte changed, at many places: of so many, one must be noticed.
+fn damaged(file: &tempfile::NamedTempFile, kinds: usize, of: usize) {
     let whole = std::fs::read(file.path()).unwrap();
-    let expected = open(&file, Options::default()).all().unwrap();
+    let expected = open(file, Options::default()).all().unwrap();
     let mut failed = 0;
-    for at in (4..whole.len()).step_by(23) {
-        for damage in 0..2 {
+    for at in (8..whole.len()).step_by(23) {
+        for damage in 0..kinds {
             let mut bytes = whole.clone();
             if damage == 0 {
                 bytes.truncate(at)
             } else {
                 bytes[at] ^= 0x55
             }
-            let damaged = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(damaged.path(), &bytes).unwrap();
-            match Reader::open(damaged.path(), Options::default()).and_then(|mut reader| reader.all()) {
+            let read = Reader::of(Path::new("-"), io::Cursor::new(bytes), Options::default());
+            match read.and_then(|mut reader| reader.all()) {
                 Err(_) => failed += 1,
-                // A bit of a number, or of what nobody reads.
-                Ok(found) => assert!(damage == 1 && found.len() <= expected.len()),
+                // A bit of a number, or of what nobody reads: that includes the end of an Arrow stream.
+                Ok(found) => assert!(found.len() <= expected.len(), "damage {damage} at {at}"),
             }
         }
     }
-    assert!(failed > whole.len() / 23, "{failed}");
+    assert!(failed > whole.len() / 23 / of, "{failed} of {}", kinds * whole.len() / 23);
 }
 
-/// Written by pyarrow 26.
+/// Written by pyarrow 26; the Arrow file with other types and strings beside, and packed.
 #[test]
 fn what_pyarrow_writes_is_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pyarrow.parquet");
-    let found = Reader::open(&path, Options::default()).unwrap().all().unwrap();
     let sign = |row: usize| if row.is_multiple_of(3) { -1.0 } else { 1.0 };
     let label = |row: usize| if row.is_multiple_of(3) { 4.0 } else { 7.0 };
-    let sample = |row: usize| {
-        super::tests::row(label(row), &[(0, sign(row) * (1 + row % 5) as f64), ((row % 4 + 1) as i64, 1.0)])
-    };
+    let sample =
+        |at: usize| row(label(at), &[(0, sign(at) * (1 + at % 5) as f64), ((at % 4 + 1) as i64, 1.0)]);
     let rows: Vec<Row> = (0..60).map(sample).collect();
-    assert_eq!(found, data(&rows));
+    for name in ["data/pyarrow.parquet", "data/pyarrow.arrow"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let found = Reader::open(&path, Options::default()).unwrap().all().unwrap();
+        assert_eq!(found, data(&rows), "{name}");
+    }
 }

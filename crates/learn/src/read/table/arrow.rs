@@ -1,0 +1,245 @@
+//! Arrow: record batches of a stream as they come, or of a file by the directory at its end.
+
+use super::super::error::ReadError;
+use super::{Columns, Holder, Kind, Run, Runs, absent};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, DataType, Schema};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Where batches come from.
+enum Source {
+    Stream(Box<StreamReader<BufReader<Counted<Box<dyn Read + Send>>>>>),
+    /// And how many were read of it.
+    File(Box<FileReader<BufReader<File>>>, usize),
+}
+
+/// Record batches, one after the other.
+pub(super) struct Batches {
+    source: Source,
+    label: Option<usize>,
+    indices: usize,
+    values: Option<usize>,
+    /// The batch under way, and how many of its rows were handed out.
+    batch: Option<(RecordBatch, usize)>,
+}
+
+/// The columns of a sample in a schema.
+struct Found {
+    label: Option<usize>,
+    indices: usize,
+    values: Option<usize>,
+}
+
+impl Found {
+    fn of(schema: &Schema, columns: &mut Columns) -> Result<Found, String> {
+        columns.resolve(schema.fields().iter().map(|field| field.name().as_str()));
+        let find = |name: &str, kind| column(schema, name, kind);
+        Ok(Found {
+            label: columns.label.as_deref().map(|name| find(name, Kind::Number)).transpose()?,
+            indices: find(&columns.indices, Kind::Integers)?,
+            values: columns.values.as_deref().map(|name| find(name, Kind::Numbers)).transpose()?,
+        })
+    }
+}
+
+impl Batches {
+    pub(super) fn stream(
+        path: &Path,
+        source: Box<dyn Read + Send>,
+        columns: &mut Columns,
+    ) -> Result<Batches, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let source = BufReader::with_capacity(1 << 20, Counted { source, read: 0 });
+        let reader = caught(|| StreamReader::try_new(source, None)).map_err(open)?;
+        let table = |what| ReadError::Table { path: path.to_owned(), what };
+        let found = Found::of(&reader.schema(), columns).map_err(table)?;
+        let Found { label, indices, values } = found;
+        Ok(Batches { source: Source::Stream(Box::new(reader)), label, indices, values, batch: None })
+    }
+
+    /// Of other columns than those of a sample nothing is read.
+    pub(super) fn file(path: &Path, file: File, columns: &mut Columns) -> Result<Batches, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let again = file.try_clone().map_err(open)?;
+        let whole = caught(|| FileReader::try_new_buffered(again, None)).map_err(open)?;
+        let table = |what| ReadError::Table { path: path.to_owned(), what };
+        let found = Found::of(&whole.schema(), columns).map_err(table)?;
+        let mut wanted: Vec<_> =
+            [found.label, Some(found.indices), found.values].into_iter().flatten().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let place = |column: usize| wanted.partition_point(|wanted| *wanted < column);
+        let (label, indices, values) =
+            (found.label.map(place), place(found.indices), found.values.map(place));
+        let reader = caught(|| FileReader::try_new_buffered(file, Some(wanted))).map_err(open)?;
+        Ok(Batches { source: Source::File(Box::new(reader), 0), label, indices, values, batch: None })
+    }
+}
+
+impl Holder for Batches {
+    fn next(&mut self, most: usize) -> io::Result<Option<Runs>> {
+        while self.batch.as_ref().is_none_or(|(batch, from)| *from == batch.num_rows()) {
+            let read = caught(|| match &mut self.source {
+                Source::Stream(reader) => reader.next().transpose(),
+                Source::File(reader, read) => {
+                    *read += 1;
+                    reader.next().transpose()
+                }
+            });
+            match read? {
+                None => return Ok(None),
+                Some(batch) => self.batch = Some((batch, 0)),
+            }
+        }
+        let Some((batch, from)) = &mut self.batch else { return Ok(None) };
+        let rows = most.min(batch.num_rows() - *from);
+        let part = batch.slice(*from, rows);
+        *from += rows;
+        Ok(Some(Runs {
+            rows,
+            label: self.label.map(|at| numbers(part.column(at))),
+            indices: lists(part.column(self.indices)),
+            values: self.values.map(|at| lists(part.column(at))),
+        }))
+    }
+
+    fn share(&self, row: u64, length: u64) -> f64 {
+        let left = self.batch.as_ref().map_or(0, |(batch, from)| batch.num_rows() - from) as u64;
+        // Of what was read of the table, this was handed out; what is buffered of batches behind makes it a little less.
+        let handed = row as f64 / (row + left).max(1) as f64;
+        let read = match &self.source {
+            Source::Stream(reader) => reader.get_ref().get_ref().read as f64 / length.max(1) as f64,
+            Source::File(reader, read) => *read as f64 / reader.num_batches().max(1) as f64,
+        };
+        handed * read
+    }
+}
+
+/// What the library does; of a damaged stream it may panic where a length or a place is beyond what there is.
+fn caught<T>(act: impl FnOnce() -> Result<T, ArrowError>) -> io::Result<T> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(ArrowError::IoError(_, cause))) => Err(cause),
+        Ok(Err(error)) => Err(io::Error::other(error)),
+        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
+    }
+}
+
+/// Counts what is read.
+struct Counted<S> {
+    source: S,
+    read: u64,
+}
+
+impl<S: Read> Read for Counted<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(into)?;
+        self.read += read as u64;
+        Ok(read)
+    }
+}
+
+/// Where the column of this name stands, if it is of this kind.
+fn column(schema: &Schema, name: &str, kind: Kind) -> Result<usize, String> {
+    let Some((at, field)) = schema.column_with_name(name) else {
+        return Err(absent(name, schema.fields().iter().map(|field| field.name().as_str())));
+    };
+    let element = match field.data_type() {
+        DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
+            Some(element.data_type())
+        }
+        _ => None,
+    };
+    let fits = match kind {
+        Kind::Number => is_number(field.data_type()),
+        Kind::Integers => element.is_some_and(|of| is_number(of) && !of.is_floating()),
+        Kind::Numbers => element.is_some_and(is_number),
+    };
+    let found = match element {
+        None => field.data_type().to_string(),
+        Some(element) => format!("lists of {element}"),
+    };
+    if fits { Ok(at) } else { Err(kind.refuses(name, &found)) }
+}
+
+fn is_number(of: &DataType) -> bool {
+    // Half a float is read by few programs, this one not among them.
+    *of == DataType::Boolean || of.is_integer() || matches!(of, DataType::Float32 | DataType::Float64)
+}
+
+/// The numbers of a column, whose rows have one each.
+fn numbers(column: &ArrayRef) -> Run {
+    let mut run = Run::default();
+    append(column, &mut run.numbers);
+    if column.null_count() == 0 {
+        run.rows.extend((1..=column.len()).map(|end| (end, false)));
+        return run;
+    }
+    let all = std::mem::take(&mut run.numbers);
+    for (row, number) in all.into_iter().enumerate() {
+        let null = column.is_null(row);
+        run.numbers.extend((!null).then_some(number));
+        run.rows.push((run.numbers.len(), null));
+    }
+    run
+}
+
+/// The numbers of a column of lists.
+fn lists(column: &ArrayRef) -> Run {
+    fn bounds<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
+        let offsets = lists.value_offsets();
+        let first = offsets[0].as_usize();
+        let ends: Vec<_> = offsets[1..].iter().map(|end| end.as_usize() - first).collect();
+        (lists.values().slice(first, ends.last().copied().unwrap_or(0)), ends)
+    }
+    let (elements, ends) = match column.data_type() {
+        DataType::List(_) => bounds(column.as_list::<i32>()),
+        DataType::LargeList(_) => bounds(column.as_list::<i64>()),
+        _ => {
+            let lists = column.as_fixed_size_list();
+            let length = usize::try_from(lists.value_length()).unwrap_or(0);
+            (lists.values().clone(), (1..=lists.len()).map(|row| row * length).collect())
+        }
+    };
+    let mut run = Run::default();
+    append(&elements, &mut run.numbers);
+    let mut start = 0;
+    for (row, end) in ends.into_iter().enumerate() {
+        let within = elements.null_count() > 0 && (start..end).any(|at| elements.is_null(at));
+        run.rows.push((end, within || column.is_null(row)));
+        start = end;
+    }
+    run
+}
+
+/// The numbers of an array; where it is null, any.
+fn append(array: &ArrayRef, to: &mut Vec<f64>) {
+    fn typed<T: ArrowPrimitiveType>(array: &ArrayRef, to: &mut Vec<f64>, number: impl Fn(T::Native) -> f64) {
+        to.extend(array.as_primitive::<T>().values().iter().map(|value| number(*value)));
+    }
+    match array.data_type() {
+        DataType::Boolean => {
+            to.extend(array.as_boolean().values().iter().map(|bit| f64::from(u8::from(bit))))
+        }
+        DataType::Int8 => typed::<Int8Type>(array, to, f64::from),
+        DataType::Int16 => typed::<Int16Type>(array, to, f64::from),
+        DataType::Int32 => typed::<Int32Type>(array, to, f64::from),
+        DataType::Int64 => typed::<Int64Type>(array, to, |number| number as f64),
+        DataType::UInt8 => typed::<UInt8Type>(array, to, f64::from),
+        DataType::UInt16 => typed::<UInt16Type>(array, to, f64::from),
+        DataType::UInt32 => typed::<UInt32Type>(array, to, f64::from),
+        DataType::UInt64 => typed::<UInt64Type>(array, to, |number| number as f64),
+        DataType::Float32 => typed::<Float32Type>(array, to, f64::from),
+        DataType::Float64 => typed::<Float64Type>(array, to, |number| number),
+        other => unreachable!("a column of {other} is refused when the table is opened"),
+    }
+}

@@ -1,0 +1,394 @@
+"""Samples from Arrow data of any library, by the Arrow C data interface: columns are viewed where they lie.
+
+The interface is three structures of C that libraries hand to one another in capsules (`__arrow_c_stream__`,
+`__arrow_c_array__`). It is made to be spoken without a library of one's own, so neither side needs to have pyarrow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_void_p, py_object
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+
+class _Schema(ctypes.Structure):
+    pass
+
+
+class _Array(ctypes.Structure):
+    pass
+
+
+class _Stream(ctypes.Structure):
+    pass
+
+
+_Schema._fields_ = [
+    ("format", c_char_p),
+    ("name", c_char_p),
+    ("metadata", c_void_p),
+    ("flags", c_int64),
+    ("n_children", c_int64),
+    ("children", POINTER(POINTER(_Schema))),
+    ("dictionary", POINTER(_Schema)),
+    ("release", ctypes.CFUNCTYPE(None, POINTER(_Schema))),
+    ("private_data", c_void_p),
+]
+_Array._fields_ = [
+    ("length", c_int64),
+    ("null_count", c_int64),
+    ("offset", c_int64),
+    ("n_buffers", c_int64),
+    ("n_children", c_int64),
+    ("buffers", POINTER(c_void_p)),
+    ("children", POINTER(POINTER(_Array))),
+    ("dictionary", POINTER(_Array)),
+    ("release", ctypes.CFUNCTYPE(None, POINTER(_Array))),
+    ("private_data", c_void_p),
+]
+_Stream._fields_ = [
+    ("get_schema", ctypes.CFUNCTYPE(c_int, POINTER(_Stream), POINTER(_Schema))),
+    ("get_next", ctypes.CFUNCTYPE(c_int, POINTER(_Stream), POINTER(_Array))),
+    ("get_last_error", ctypes.CFUNCTYPE(c_char_p, POINTER(_Stream))),
+    ("release", ctypes.CFUNCTYPE(None, POINTER(_Stream))),
+    ("private_data", c_void_p),
+]
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = c_void_p, [py_object, c_char_p]
+
+# Fixed-width numbers, by their letter in a format string.
+_NUMBERS = {
+    "c": np.int8, "C": np.uint8, "s": np.int16, "S": np.uint16, "i": np.int32, "I": np.uint32, "l": np.int64,
+    "L": np.uint64, "e": np.float16, "f": np.float32, "g": np.float64,
+}  # fmt: skip
+
+
+class _Owner:
+    """A structure of another library, released when no view of its memory is left."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __del__(self) -> None:
+        if self.made.release:
+            self.made.release(ctypes.byref(self.made))
+
+
+class _Samples(NamedTuple):
+    """What rows have: where the lists of each begin and end, and the labels."""
+
+    offsets: NDArray[Any]
+    features: NDArray[Any]
+    numbers: NDArray[Any]
+    labels: NDArray[Any]
+
+
+class _Column(NamedTuple):
+    """A column, or what its lists are made of."""
+
+    format: str
+    array: Any
+    schema: Any
+    owner: _Owner
+    name: str
+    row: int
+    """The number of its first row."""
+
+    @property
+    def length(self) -> int:
+        return int(self.array.length)
+
+    def buffer(self, at: int, dtype: Any, count: int, start: int) -> NDArray[Any]:
+        """A view of one of its buffers, which keeps the memory alive."""
+        dtype = np.dtype(dtype)
+        address = self.array.buffers[at]
+        if count == 0 or not address:
+            return np.zeros(count, dtype)
+        memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address + start * dtype.itemsize)
+        memory.owner = self.owner
+        found = np.frombuffer(memory, dtype)
+        found.flags.writeable = False
+        return found
+
+    def nulls(self) -> NDArray[Any]:
+        """The rows that are null."""
+        if self.array.null_count == 0 or self.array.n_buffers == 0 or not self.array.buffers[0]:
+            return np.zeros(0, np.intp)
+        offset = int(self.array.offset)
+        bits = self.buffer(0, np.uint8, (offset + self.length + 7) // 8, 0)
+        valid = np.unpackbits(bits, bitorder="little")[offset : offset + self.length]
+        return np.flatnonzero(valid == 0)
+
+
+def load_arrow(
+    data: Any, *, label: str, indices: str, values: str | None = None, n_features: int | None = None
+) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+    """Takes sparse samples from Arrow data: a row each, its features in a column of lists.
+
+    Parameters
+    ----------
+    data : object with `__arrow_c_stream__` or `__arrow_c_array__`
+        A table, record batch or stream of any library that speaks the Arrow PyCapsule interface: pyarrow, Polars, DuckDB,
+        pandas, nanoarrow and others.
+    label : str
+        Column of the labels, numbers or strings.
+    indices : str
+        Column of lists of integers: the features that a sample has, counted from 0.
+    values : str, default=None
+        Column of lists of numbers, as long as those of `indices`: their values. None for 1 each.
+    n_features : int, default=None
+        Features there are; None for as many as occur.
+
+    Returns
+    -------
+    X : scipy.sparse.csr_matrix of shape (n_samples, n_features)
+        The samples; float32 if the data has float32 or no values, else float64. Where the data is in one piece, its indices
+        are of 32 bits and its values float32 or float64, they are not copied.
+    y : ndarray of shape (n_samples,)
+        Their labels.
+
+    Raises
+    ------
+    TypeError
+        If `data` is no Arrow data.
+    ValueError
+        If a column is not there, has nulls, is not of lists, or lists differ in length.
+    """
+    parts = [_samples(batch, label, indices, values) for batch in _batches(data)]
+    if not parts:
+        raise ValueError("data has no rows")
+    return _matrix(parts[0] if len(parts) == 1 else _joined(parts), indices, n_features)
+
+
+def iter_arrow(
+    data: Any, *, label: str, indices: str, n_features: int, values: str | None = None
+) -> Iterator[tuple[sparse.csr_matrix, NDArray[Any]]]:
+    """Takes samples from an Arrow stream that need not fit into memory, batch by batch, for `partial_fit`.
+
+    Parameters
+    ----------
+    data, label, indices, values
+        As of :func:`load_arrow`. A stream, such as a `pyarrow.RecordBatchReader`, is asked for a batch when it is wanted.
+    n_features : int
+        Features there are, so that all batches have the same.
+
+    Yields
+    ------
+    X : scipy.sparse.csr_matrix
+        The samples of a record batch, as the data has been cut into.
+    y : ndarray
+        Their labels.
+    """
+    for batch in _batches(data):
+        yield _matrix(_samples(batch, label, indices, values), indices, n_features)
+
+
+def _batches(data: Any) -> Iterator[list[_Column]]:
+    """The columns of one record batch after the other."""
+    if hasattr(data, "__arrow_c_stream__"):
+        yield from _streamed(data.__arrow_c_stream__())
+    elif hasattr(data, "__arrow_c_array__"):
+        schema, array = data.__arrow_c_array__()
+        yield _columns(_taken(schema, b"arrow_schema", _Schema), _taken(array, b"arrow_array", _Array), 0)
+    else:
+        raise TypeError(
+            f"data is a {type(data).__name__}: give an object with __arrow_c_stream__ or __arrow_c_array__, such as a "
+            "table of pyarrow or Polars"
+        )
+
+
+def _streamed(capsule: Any) -> Iterator[list[_Column]]:
+    owner = _taken(capsule, b"arrow_array_stream", _Stream)
+    stream = owner.made
+
+    def asked(ask: Any, into: Any) -> Any:
+        code = ask(ctypes.byref(stream), ctypes.byref(into))
+        if code:
+            told = stream.get_last_error(ctypes.byref(stream))
+            raise OSError(code, (told or b"the Arrow stream has failed").decode(errors="replace"))
+        return into
+
+    schema = _Owner(asked(stream.get_schema, _Schema()))
+    row = 0
+    while True:
+        batch = asked(stream.get_next, _Array())
+        # The end is a batch that there is not.
+        if not batch.release:
+            return
+        columns = _columns(schema, _Owner(batch), row)
+        row += int(batch.length)
+        if batch.length:
+            yield columns
+
+
+def _taken(capsule: Any, name: bytes, kind: Any) -> _Owner:
+    """Moves a structure out of its capsule, which then has nothing to release."""
+    there = kind.from_address(_pointer_of(capsule, name))
+    mine = kind()
+    ctypes.memmove(ctypes.byref(mine), ctypes.byref(there), ctypes.sizeof(kind))
+    ctypes.memset(ctypes.addressof(there) + kind.release.offset, 0, ctypes.sizeof(c_void_p))
+    return _Owner(mine)
+
+
+def _columns(schema: _Owner, array: _Owner, row: int) -> list[_Column]:
+    if schema.made.format != b"+s":
+        raise ValueError(f"data is one column of {_told(schema.made)}: a table is wanted, with a row for each sample")
+    # Views keep the array alive, and the array's names are those of the schema.
+    array.made.schema = schema
+    columns = []
+    for at in range(schema.made.n_children):
+        kind = schema.made.children[at].contents
+        part = array.made.children[at].contents
+        if array.made.offset or part.length != array.made.length:
+            part = _copied(part, offset=part.offset + array.made.offset, length=array.made.length, null_count=-1)
+        columns.append(_Column(kind.format.decode(), part, kind, array, (kind.name or b"").decode(), row))
+    return columns
+
+
+def _samples(
+    columns: list[_Column], label: str, indices: str, values: str | None
+) -> _Samples:
+    """The samples of a batch."""
+    found = {column.name: column for column in columns}
+    for name in [label, indices, *([values] if values else [])]:
+        if name not in found:
+            raise ValueError(f"data has no column {name!r}: it has {', '.join(found)}")
+    offsets, features = _lists(found[indices], "integers", np.integer)
+    if values is None:
+        return _Samples(offsets, features, np.ones(len(features), np.float32), _labels(found[label]))
+    ends, numbers = _lists(found[values], "numbers", np.number)
+    differs = np.flatnonzero(np.diff(ends) != np.diff(offsets))
+    if len(differs):
+        row = differs[0]
+        raise ValueError(
+            f"row {found[values].row + row} has {np.diff(offsets)[row]} indices and {np.diff(ends)[row]} values: as many "
+            "are wanted"
+        )
+    if numbers.dtype != np.float32:
+        numbers = numbers.astype(np.float64, copy=False)
+    return _Samples(offsets, features, numbers, _labels(found[label]))
+
+
+def _lists(column: _Column, what: str, kind: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Offsets from 0 on, and the elements of all lists."""
+    _whole(column)
+    letters, start, count = column.format, int(column.array.offset), column.length
+    if letters in ("+l", "+L"):
+        offsets = column.buffer(1, np.int32 if letters == "+l" else np.int64, count + 1, start)
+    elif letters.startswith("+w:"):
+        size = int(letters[3:])
+        offsets = np.arange(start, start + count + 1) * size
+    else:
+        raise ValueError(f"column {column.name!r} is of {_told(column.schema)}: lists are wanted, a list for each sample")
+    schema, array = column.schema.children[0].contents, column.array.children[0].contents
+    inner = _Column(schema.format.decode(), array, schema, column.owner, column.name, column.row)
+    dtype = _NUMBERS.get(inner.format)
+    if dtype is None or not np.issubdtype(dtype, kind):
+        raise ValueError(f"column {column.name!r} has lists of {_told(schema)}: lists of {what} are wanted")
+    first, last = int(offsets[0]), int(offsets[-1])
+    nulls = inner.nulls()
+    within = nulls[(nulls >= first) & (nulls < last)]
+    if len(within):
+        row = int(np.searchsorted(offsets, within[0], side="right")) - 1
+        raise ValueError(f"column {column.name!r} has nulls within its lists, the first in row {column.row + row}")
+    return offsets - first, inner.buffer(1, dtype, last - first, int(array.offset) + first)
+
+
+def _labels(column: _Column) -> NDArray[Any]:
+    """Numbers as they are, booleans, and strings as objects; of a dictionary what it says."""
+    _whole(column)
+    if column.array.dictionary:
+        schema, array = column.schema.dictionary.contents, column.array.dictionary.contents
+        words = _Column(schema.format.decode(), array, schema, column.owner, column.name, 0)
+        numbers = _labels(column._replace(array=_copied(column.array, dictionary=None)))
+        said: NDArray[Any] = _labels(words)[numbers]
+        return said
+    letters, start, count = column.format, int(column.array.offset), column.length
+    if letters in _NUMBERS:
+        return column.buffer(1, _NUMBERS[letters], count, start)
+    if letters == "b":
+        bits = column.buffer(1, np.uint8, (start + count + 7) // 8, 0)
+        flags: NDArray[Any] = np.unpackbits(bits, bitorder="little")[start : start + count].astype(bool)
+        return flags
+    if letters in ("u", "U"):
+        ends = column.buffer(1, np.int32 if letters == "u" else np.int64, count + 1, start)
+        text = column.buffer(2, np.uint8, int(ends[-1]), 0).tobytes()
+        return _objects(text[ends[at] : ends[at + 1]].decode() for at in range(count))
+    if letters == "vu":
+        views = column.buffer(1, np.dtype("V16"), count, start)
+        return _objects(_viewed(column, view.tobytes()) for view in views)
+    raise ValueError(f"column {column.name!r} is of {_told(column.schema)}: labels are numbers or strings")
+
+
+def _copied(array: Any, **but: Any) -> Any:
+    """The same structure with other fields; whoever owns the memory goes on to."""
+    copy = _Array()
+    ctypes.memmove(ctypes.byref(copy), ctypes.byref(array), ctypes.sizeof(_Array))
+    for name, value in but.items():
+        setattr(copy, name, value)
+    return copy
+
+
+def _objects(words: Iterator[str]) -> NDArray[Any]:
+    return np.array(list(words), dtype=object)
+
+
+def _viewed(column: _Column, view: bytes) -> str:
+    """A string of up to twelve bytes stands in its view; a longer one where the view says."""
+    length = int.from_bytes(view[:4], "little")
+    if length <= 12:
+        return view[4 : 4 + length].decode()
+    buffer, start = int.from_bytes(view[8:12], "little"), int.from_bytes(view[12:16], "little")
+    text: bytes = column.buffer(2 + buffer, np.uint8, length, start).tobytes()
+    return text.decode()
+
+
+def _whole(column: _Column) -> None:
+    nulls = column.nulls()
+    if len(nulls):
+        raise ValueError(
+            f"column {column.name!r} has {len(nulls)} nulls, the first in row {column.row + nulls[0]}: fill or drop those rows"
+        )
+
+
+def _told(schema: Any) -> str:
+    """A type in words, as far as they are needed."""
+    letters = schema.format.decode()
+    if letters in _NUMBERS:
+        return str(np.dtype(_NUMBERS[letters]))
+    if letters in ("+l", "+L") or letters.startswith("+w:"):
+        return f"lists of {_told(schema.children[0].contents)}"
+    named = {"u": "strings", "U": "strings", "vu": "strings", "b": "booleans", "+s": "structures", "n": "nulls"}
+    return named.get(letters, f"Arrow type {letters!r}")
+
+
+def _joined(parts: list[_Samples]) -> _Samples:
+    """The batches one behind the other: a copy."""
+    before = np.cumsum([0, *(part.offsets[-1] for part in parts)])
+    offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, before, strict=False))])
+    features, numbers, labels = (np.concatenate([part[at] for part in parts]) for at in (1, 2, 3))
+    return _Samples(offsets, features, numbers, labels)
+
+
+def _matrix(samples: _Samples, name: str, n_features: int | None) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+    offsets, features, numbers, labels = samples
+    if len(features) and features.min() < 0:
+        raise ValueError(f"column {name!r} has the feature {features.min()}: features count from 0")
+    width = int(features.max()) + 1 if len(features) else 0
+    if n_features is not None and width > n_features:
+        raise ValueError(f"column {name!r} has the feature {width - 1}, n_features is {n_features}")
+    width = width if n_features is None else n_features
+    largest = max(width, len(features))
+    if largest <= np.iinfo(np.int32).max:
+        # Below 2**31 what is unsigned is signed as it stands.
+        features = features.view(np.int32) if features.dtype == np.uint32 else features.astype(np.int32, copy=False)
+        offsets = offsets.astype(np.int32, copy=False)
+    else:
+        features, offsets = features.astype(np.int64, copy=False), offsets.astype(np.int64, copy=False)
+    return sparse.csr_matrix((numbers, features, offsets), shape=(len(offsets) - 1, width), copy=False), labels

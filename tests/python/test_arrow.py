@@ -1,0 +1,198 @@
+"""Arrow data of any library, and Parquet files."""
+
+import gc
+import weakref
+
+import numpy as np
+import pandas
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+
+from isochrone.learn import CopClassifier, iter_arrow, iter_parquet, load_arrow, load_parquet
+
+COLUMNS = dict(label="y", indices="u", values="z")
+
+
+def table_of(X, y, indices=None, values=None, lists=arrow.ListArray):
+    """A row for each sample."""
+    indices = arrow.array(X.indices, indices or arrow.uint32())
+    values = arrow.array(X.data, values or arrow.float64())
+    offsets = X.indptr if lists is arrow.ListArray else X.indptr.astype(np.int64)
+    made = {"u": lists.from_arrays(offsets, indices), "z": lists.from_arrays(offsets, values)}
+    return arrow.table({"y": np.where(y > 0, "up", "down"), **made, "age": y})
+
+
+def same(one, other):
+    return one.shape == other.shape and (one != other).nnz == 0
+
+
+class Exported:
+    """Data of a library other than pyarrow: nothing but the capsule."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.data.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("lists", [arrow.ListArray, arrow.LargeListArray])
+@pytest.mark.parametrize("values", [arrow.float32(), arrow.float64()])
+@pytest.mark.parametrize("indices", [arrow.uint32(), arrow.int32()])
+def test_a_table_in_one_piece_is_not_copied(samples, lists, values, indices):
+    X, y = samples
+    table = table_of(X, y, indices, values, lists)
+    again, labels = load_arrow(Exported(table), **COLUMNS, n_features=400)
+    assert again.dtype == values.to_pandas_dtype() and same(again, X.astype(again.dtype))
+    assert np.array_equal(labels == "up", y > 0)
+    for column, part in (("u", again.indices), ("z", again.data)):
+        (chunk,) = table.column(column).chunks
+        assert np.shares_memory(chunk.values.to_numpy(), part), column
+    CopClassifier(max_iter=2, tol=None, n_jobs=2).fit(again, labels)
+
+
+def test_memory_lives_as_long_as_its_views(samples):
+    X, y = samples
+    table = table_of(X, y)
+    known = weakref.ref(table)
+    again, _ = load_arrow(table, **COLUMNS)
+    before = arrow.total_allocated_bytes()
+    del table
+    gc.collect()
+    assert known() is None and same(again, X[:, : again.shape[1]])
+    del again
+    gc.collect()
+    assert arrow.total_allocated_bytes() < before
+
+
+def test_pieces_slices_batches_and_streams(samples):
+    X, y = samples
+    table = table_of(X, y)
+    pieces = arrow.concat_tables(table.slice(start, 300) for start in range(0, 2000, 300))
+    stream = arrow.RecordBatchReader.from_batches(table.schema, pieces.to_batches())
+    for data in (pieces, stream, pandas.DataFrame({name: table[name].to_pylist() for name in ("y", "u", "z")})):
+        again, labels = load_arrow(data, **COLUMNS, n_features=400)
+        assert same(again, X) and np.array_equal(labels == "up", y > 0)
+    (batch,) = table.slice(7, 90).to_batches()
+    again, labels = load_arrow(batch, **COLUMNS, n_features=400)
+    assert same(again, X[7:97]) and np.array_equal(labels == "up", y[7:97] > 0)
+
+
+@pytest.mark.parametrize("kind", [
+    arrow.string(), arrow.large_string(), arrow.string_view(), arrow.dictionary(arrow.int8(), arrow.string()),
+])
+def test_labels_of_every_kind(kind):
+    words = ["up", "down", "", "a word of more than twelve letters", "naïve"]
+    lists = arrow.array([[0], [1], [], [2], [0, 3]])
+    labels = load_arrow(arrow.table({"y": arrow.array(words).cast(kind), "u": lists}), label="y", indices="u")[1]
+    assert labels.tolist() == words
+    sliced = arrow.table({"y": arrow.array(["x", *words]).cast(kind)[1:], "u": lists})
+    assert load_arrow(sliced, label="y", indices="u")[1].tolist() == words
+
+
+@pytest.mark.parametrize("numbers", [[True, False, True] * 5, [1, 0, 3] * 5, [0.5, -1.5, 2.0] * 5])
+def test_labels_that_are_numbers(numbers):
+    table = arrow.table({"y": numbers, "u": arrow.FixedSizeListArray.from_arrays(arrow.array(range(30)), 2)})
+    ones, labels = load_arrow(table.slice(3), label="y", indices="u")
+    assert labels.tolist() == numbers[3:]
+    assert ones.dtype == np.float32 and ones.indices.tolist() == list(range(6, 30)) and ones.sum() == 24
+
+
+@pytest.mark.parametrize("told, wrong", [
+    ("has no column 'x': it has y, u, z, age", dict(label="x", indices="u")),
+    ("column 'age' is of int64: lists are wanted", dict(label="y", indices="age")),
+    ("column 'z' has lists of float64: lists of integers are wanted", dict(label="y", indices="z")),
+    ("column 'u' has the feature 399, n_features is 10", dict(label="y", indices="u", n_features=10)),
+    ("column 'u' is of lists of uint32: labels are numbers or strings", dict(label="u", indices="u")),
+])
+def test_other_tables_are_refused(samples, tmp_path, told, wrong):
+    table = table_of(*samples)
+    with pytest.raises(ValueError, match=told):
+        load_arrow(table, **wrong)
+    parquet.write_table(table, tmp_path / "samples.parquet")
+    with pytest.raises(ValueError, match=told):
+        load_parquet(tmp_path / "samples.parquet", **wrong)
+
+
+def test_rows_that_are_wrong():
+    table = arrow.table({
+        "y": [0, 1, None],
+        "u": [[0, 2], [1], []],
+        "z": [[1.0, 2.0], [1.0, 2.0], []],
+        "n": [[1], [1], None],
+        "m": [[1], [], [None]],
+        "negative": [[1], [-1], []],
+    })
+    for data in (table.slice(0, 3), arrow.concat_tables([table.slice(0, 1), table.slice(1)])):
+        for wrong, told in [
+            (dict(label="u", indices="u"), "labels are numbers or strings"),
+            (dict(label="y", indices="u"), r"column 'y' has 1 nulls, the first in row 2: fill or drop those rows"),
+            (dict(label="y", indices="n"), r"column 'n' has 1 nulls, the first in row 2"),
+            (dict(label="y", indices="m"), r"column 'm' has nulls within its lists, the first in row 2"),
+        ]:
+            with pytest.raises(ValueError, match=told):
+                load_arrow(data, **wrong)
+    whole = table.slice(0, 2)
+    with pytest.raises(ValueError, match="row 1 has 1 indices and 2 values: as many are wanted"):
+        load_arrow(whole, **COLUMNS)
+    with pytest.raises(ValueError, match="column 'negative' has the feature -1: features count from 0"):
+        load_arrow(whole, label="y", indices="negative")
+    with pytest.raises(ValueError, match="data has no rows"):
+        load_arrow(table.slice(0, 0), label="y", indices="u")
+    with pytest.raises(TypeError, match="data is a list: give an object with __arrow_c_stream__"):
+        load_arrow([1], label="y", indices="u")
+
+
+def test_a_stream_that_fails_says_why(samples):
+    table = table_of(*samples)
+
+    def batches():
+        yield table.to_batches()[0]
+        raise RuntimeError("the cable was cut")
+
+    stream = arrow.RecordBatchReader.from_batches(table.schema, batches())
+    with pytest.raises(OSError, match="the cable was cut"):
+        load_arrow(stream, **COLUMNS)
+
+
+def test_batches_larger_than_memory(samples, tmp_path):
+    X, y = samples
+    path = tmp_path / "samples.parquet"
+    parquet.write_table(table_of(X, y), path, row_group_size=500)
+    whole = CopClassifier()
+    for start in range(0, 2000, 300):
+        whole.partial_fit(X[start:start + 300], y[start:start + 300] > 0, classes=[False, True])
+    by_file, by_stream = CopClassifier(), CopClassifier()
+    for batch, labels in iter_parquet(path, 300, **COLUMNS, n_features=400):
+        assert batch.shape[1] == 400 and batch.shape[0] <= 300
+        by_file.partial_fit(batch, labels == "up", classes=[False, True])
+    asked = []
+
+    def batches():
+        for batch in table_of(X, y).to_batches(max_chunksize=300):
+            asked.append(len(batch))
+            yield batch
+
+    stream = arrow.RecordBatchReader.from_batches(table_of(X, y).schema, batches())
+    for at, (batch, labels) in enumerate(iter_arrow(stream, **COLUMNS, n_features=400), 1):
+        assert len(asked) == at
+        by_stream.partial_fit(batch, labels == "up", classes=[False, True])
+    assert by_file.t_ == 2000 and np.array_equal(by_file.coef_, whole.coef_)
+    assert by_stream.t_ == 2000 and np.array_equal(by_stream.coef_, whole.coef_)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        next(iter_parquet(path, 0, **COLUMNS, n_features=400))
+
+
+def test_a_parquet_file_is_read_whole(samples, tmp_path):
+    X, y = samples
+    path = tmp_path / "samples.parquet"
+    parquet.write_table(table_of(X, y), path, row_group_size=300)
+    again, labels = load_parquet(path, **COLUMNS, n_features=400)
+    assert same(again, X) and np.array_equal(labels == "up", y > 0)
+    table = table_of(X[:4], y[:4]).append_column("w", arrow.array([[1], [1], None, [1]]))
+    parquet.write_table(table, path)
+    with pytest.raises(ValueError, match="column 'w' has 1 nulls, the first in row 2"):
+        load_parquet(path, label="y", indices="w")
+    with pytest.raises(ValueError, match="column 'w' has 1 nulls, the first in row 2"):
+        list(iter_parquet(path, 2, label="y", indices="w", n_features=400))
