@@ -63,18 +63,23 @@ class Collector:
 
 class Center:
     def __init__(
-        self, folder: str, settings: dict[str, Any], features: int, checkpoint_every: int
+        self,
+        folder: str,
+        settings: dict[str, Any],
+        features: int,
+        checkpoint_every: int,
+        classes: list[float] | None = None,
     ) -> None: ...
     def ingest(self, batch: bytes) -> tuple[str, int, int]: ...
     def work(self) -> int: ...
-    def model(self) -> tuple[NDArray[np.float64], float]: ...
+    def models(self) -> tuple[NDArray[np.float64], list[float]]: ...
     def checkpoint(self) -> None: ...
     def next(self, source: int) -> tuple[int, int]: ...
     def counts(self) -> dict[str, int]: ...
 
 def replay(
-    folder: str, settings: dict[str, Any], features: int
-) -> tuple[NDArray[np.float64], float]: ...
+    folder: str, settings: dict[str, Any], features: int, classes: list[float] | None = None
+) -> tuple[NDArray[np.float64], list[float]]: ...
 def order(folder: str, settings: dict[str, Any], features: int) -> list[tuple[int, int, int, int]]: ...
 def generate(
     name: str, scale: int, samples: int | None, seed: int, threads: int
@@ -86,11 +91,23 @@ def decide(
 def train(
     rows: tuple[Any, ...],
     labels: NDArray[np.float64],
+    importances: NDArray[np.float64] | None,
     positives: list[float] | None,
     coef: NDArray[np.float64] | None,
     intercept: NDArray[np.float64],
     settings: dict[str, Any],
     plan: Plan | None,
-    held: tuple[tuple[Any, ...], NDArray[np.float64]] | None,
+    held: tuple[tuple[Any, ...], NDArray[np.float64], NDArray[np.float64] | None] | None,
+    after: Callable[[int, int, float, float | None], None] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any]]: ...
+def factorise(
+    rows: tuple[Any, ...],
+    labels: NDArray[np.float64],
+    importances: NDArray[np.float64] | None,
+    rank: int,
+    vectors: NDArray[np.float64] | None,
+    seed: int,
+    intercept: float,
+    settings: dict[str, Any],
     after: Callable[[int, int, float, float | None], None] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any]]: ...

@@ -24,10 +24,14 @@ def test_cop_is_serial(loss, penalty, dtype):
     settings = dict(loss=loss, penalty=penalty, alpha=1e-3, max_iter=5, tol=None, learning_rate="geometric")
     serial = CopClassifier(scheme="serial", **settings).fit(X, y)
     planned = plan(X)
+    weights = np.random.default_rng(1).random(len(y))
+    weighted = CopClassifier(scheme="serial", **settings).fit(X, y, weights)
+    assert not same(weighted, serial)
     for threads in THREADS:
         cop = CopClassifier(scheme="cop", n_jobs=threads, **settings)
         assert same(cop.fit(X, y), serial), threads
         assert same(cop.fit(X, y, plan=planned), serial), threads
+        assert same(cop.fit(X, y, weights, plan=planned), weighted), threads
     assert np.abs(serial.coef_).max() > 0 and serial.intercept_[0] != 0
 
 
@@ -86,10 +90,12 @@ def test_it_learns_what_sgd_learns(loss, alpha):
     settings = dict(
         loss=loss, alpha=alpha, fit_intercept=False, shuffle=False, tol=None, max_iter=3, learning_rate="constant", eta0=0.02
     )
-    wanted = theirs(**settings).fit(X, y).coef_
-    assert np.abs(wanted).max() > 1e-3
-    for threads in (1, 2, 4):
-        np.testing.assert_allclose(ours(n_jobs=threads, **settings).fit(X, y).coef_, wanted, rtol=1e-9, atol=1e-12)
+    for weights in (None, np.random.default_rng(1).random(600)):
+        wanted = theirs(**settings).fit(X, y, sample_weight=weights).coef_
+        assert np.abs(wanted).max() > 1e-3
+        for threads in (1, 2, 4):
+            found = ours(n_jobs=threads, **settings).fit(X, y, weights).coef_
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_batches_decay_as_one_fit_does():

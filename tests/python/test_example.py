@@ -1,11 +1,34 @@
-"""The example of the README runs as it is."""
+"""The example of the README and those in docstrings run as they are."""
 
+import doctest
+import importlib
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
 
+import pytest
+
+import isochrone
+
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "learn.py"
+
+
+MODULES = ["isochrone", *(found.name for found in pkgutil.walk_packages(isochrone.__path__, "isochrone."))]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "isochrone._native"])
+def test_examples_in_docstrings(name):
+    if name == "isochrone.learn.ray":
+        pytest.importorskip("ray")
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_examples_in_docstrings():
+    finder, modules = doctest.DocTestFinder(), [importlib.import_module("isochrone.learn._" + end) for end in ("linear", "factor")]
+    with_examples = {test.name.split(".")[-1] for module in modules for test in finder.find(module) if test.examples}
+    assert with_examples == {"CopClassifier", "CopRegressor", "CopFactorizer"}
 
 
 def test_from_installing_to_a_trained_model_in_under_twenty_lines(tmp_path):

@@ -79,9 +79,38 @@ def test_nothing_is_lost_nothing_comes_twice_and_the_model_is_serial(cluster, tm
     assert turns >= SOURCES, "one source after the other is no mixture"
 
     coef, intercept = replay(model, tmp_path / "center", n_features=FEATURES, n_samples=total)
-    assert coef.tobytes() == model.coef_.tobytes() and intercept == model.intercept_[0]
+    assert coef.tobytes() == model.coef_.tobytes() and intercept.tobytes() == model.intercept_.tobytes()
     X, y = sources[0].samples()
     assert model.score(X, y) > 0.8
+
+
+class Kinds(Region):
+    """The same samples in three classes."""
+
+    def samples(self):
+        X, scores = sparse_samples(n=SAMPLES * SOURCES, d=FEATURES)
+        own = slice(SAMPLES * self.number, SAMPLES * (self.number + 1))
+        return X[own], np.array(["low", "middle", "high"])[np.digitize(scores[own], np.quantile(scores, [1 / 3, 2 / 3]))]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_more_than_two_classes_are_learnt_in_one_pass(cluster, tmp_path):
+    from isochrone.learn.ray import learn, order, replay
+
+    sources = [Kinds(number, tmp_path, 1250 if number == 1 else None, "center") for number in range(SOURCES)]
+    model = CopClassifier(loss="log_loss", learning_rate="invscaling", eta0=0.1, n_jobs=2)
+    total = SAMPLES * SOURCES
+    learn(
+        model, sources, folder=tmp_path / "center", n_features=FEATURES, classes=["low", "middle", "high"],
+        n_samples=total, batch_size=256, checkpoint_every=10, center_options={"name": "center"},
+    )
+    assert (tmp_path / "killed").exists() and model.report_["samples"] == total
+    assert model.coef_.shape == (3, FEATURES) and model.classes_.tolist() == ["high", "low", "middle"]
+    assert sum(count for *_, count in order(model, tmp_path / "center", n_features=FEATURES)) == total
+    coef, intercept = replay(model, tmp_path / "center", n_features=FEATURES, n_samples=total)
+    assert coef.tobytes() == model.coef_.tobytes() and intercept.tobytes() == model.intercept_.tobytes()
+    X, y = sources[0].samples()
+    assert model.score(X, y) > 0.55 and model.predict_proba(X[:5]).shape == (5, 3)
 
 
 def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
@@ -90,7 +119,7 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     for region in range(SOURCES):
         (tmp_path / f"ready-{region}").touch()
     source = Region(0, tmp_path)
-    with pytest.raises(ValueError, match="classes is None: give the two that there are"):
+    with pytest.raises(ValueError, match="classes is None: give all that there are, two or more"):
         learn(CopClassifier(), [source], folder=tmp_path, n_features=FEATURES)
     with pytest.raises(ValueError, match="scheme is 'occ'"):
         learn(CopRegressor(scheme="occ"), [source], folder=tmp_path, n_features=FEATURES)

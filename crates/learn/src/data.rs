@@ -136,6 +136,14 @@ pub enum DataError {
         /// What it is.
         found: f64,
     },
+    /// An importance that is none.
+    #[error("row {row}: the importance is {found}, where a number from 0 on is wanted")]
+    Importance {
+        /// The sample.
+        row: usize,
+        /// What it is.
+        found: f64,
+    },
     /// More samples than transactions can be counted.
     #[error("{0} samples are more than the 4294967294 that one set can have")]
     TooMany(usize),
@@ -150,6 +158,8 @@ pub struct Dataset<'a> {
     features: Cow<'a, [u32]>,
     values: Values<'a>,
     labels: Cow<'a, [f64]>,
+    /// Of each row; empty where it is 1 of all.
+    importances: Cow<'a, [f64]>,
     width: u32,
     fingerprint: Fingerprint,
 }
@@ -195,6 +205,7 @@ impl<'a> Dataset<'a> {
             features: features.into(),
             values,
             labels: labels.into(),
+            importances: Cow::default(),
             width,
             fingerprint: Fingerprint::default(),
         };
@@ -211,13 +222,14 @@ impl<'a> Dataset<'a> {
         width: u32,
     ) -> Dataset<'a> {
         let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
-        let fingerprint = Fingerprint::default();
-        let data = Dataset { offsets, features, values, labels, width, fingerprint };
+        let (importances, fingerprint) = (Cow::default(), Fingerprint::default());
+        let data = Dataset { offsets, features, values, labels, importances, width, fingerprint };
         debug_assert_eq!(data.check(NonZeroUsize::MIN), Ok(()));
         data
     }
 
     /// One after the other, over `width` features, which none of them exceeds. Values are of single precision if all are.
+    /// Importances are kept.
     ///
     /// # Panics
     ///
@@ -231,6 +243,10 @@ impl<'a> Dataset<'a> {
             offsets.extend(part.offsets[1..].iter().map(|offset| base + offset));
             features.extend_from_slice(&part.features);
             labels.extend_from_slice(&part.labels);
+        }
+        let mut importances = Vec::new();
+        if parts.iter().any(|part| !part.importances.is_empty()) {
+            importances.extend(parts.iter().flat_map(|part| (0..part.len()).map(|row| part.importance(row))));
         }
         let single = parts.iter().all(|part| matches!(part.values, Values::F32(_)));
         let values = if single {
@@ -248,7 +264,10 @@ impl<'a> Dataset<'a> {
             }
             Values::F64(all.into())
         };
-        Dataset::sound(offsets, features, values, labels, width)
+        Dataset {
+            importances: importances.into(),
+            ..Dataset::sound(offsets, features, values, labels, width)
+        }
     }
 
     fn check(&self, threads: NonZeroUsize) -> Result<(), DataError> {
@@ -395,6 +414,16 @@ impl<'a> Dataset<'a> {
         &self.labels
     }
 
+    /// What the loss of this row counts: 1 unless [`Dataset::with_importances`] said otherwise.
+    pub fn importance(&self, row: usize) -> f64 {
+        self.importances.get(row).copied().unwrap_or(1.0)
+    }
+
+    /// What the losses of all rows count together: their number unless [`Dataset::with_importances`] said otherwise.
+    pub fn importance_sum(&self) -> f64 {
+        if self.importances.is_empty() { self.len() as f64 } else { self.importances.iter().sum() }
+    }
+
     /// The entries of a row.
     pub fn range(&self, row: usize) -> std::ops::Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
@@ -420,6 +449,10 @@ impl<'a> Dataset<'a> {
             values: match &self.values {
                 Values::F32(values) => Values::F32(Cow::Borrowed(&values[entries])),
                 Values::F64(values) => Values::F64(Cow::Borrowed(&values[entries])),
+            },
+            importances: match self.importances.is_empty() {
+                true => Cow::default(),
+                false => Cow::Borrowed(&self.importances[rows.clone()]),
             },
             labels: Cow::Borrowed(&self.labels[rows]),
             width: self.width,
@@ -472,7 +505,14 @@ impl<'a> Dataset<'a> {
             Values::F32(values) => Values::F32(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
             Values::F64(values) => Values::F64(entries.map(|entry| values[entry]).collect::<Vec<_>>().into()),
         };
-        Dataset::sound(offsets, features, values, labels, self.width)
+        let importances: Vec<_> = match self.importances.is_empty() {
+            true => Vec::new(),
+            false => rows.iter().map(|&row| self.importances[row]).collect(),
+        };
+        Dataset {
+            importances: importances.into(),
+            ..Dataset::sound(offsets, features, values, labels, self.width)
+        }
     }
 
     /// The same samples with other labels.
@@ -487,6 +527,23 @@ impl<'a> Dataset<'a> {
         Ok(Dataset { labels, ..self.borrowed() })
     }
 
+    /// The same samples, the loss of each counting so many times: numbers from 0 on. A plan of them does not change.
+    pub fn with_importances<'b>(
+        &'b self,
+        importances: impl Into<Cow<'b, [f64]>>,
+    ) -> Result<Dataset<'b>, DataError> {
+        let importances = importances.into();
+        if importances.len() != self.len() {
+            let found = importances.len();
+            return Err(DataError::Length { what: "importances", found, wanted: self.len() });
+        }
+        let wrong = |importance: &f64| !(importance.is_finite() && *importance >= 0.0);
+        if let Some(row) = importances.iter().position(wrong) {
+            return Err(DataError::Importance { row, found: importances[row] });
+        }
+        Ok(Dataset { importances, ..self.borrowed() })
+    }
+
     /// The same samples without a copy of them.
     pub fn borrowed(&self) -> Dataset<'_> {
         Dataset {
@@ -497,12 +554,13 @@ impl<'a> Dataset<'a> {
                 Values::F64(values) => Values::F64(Cow::Borrowed(values)),
             },
             labels: Cow::Borrowed(&self.labels),
+            importances: Cow::Borrowed(&self.importances),
             width: self.width,
             fingerprint: self.fingerprint.clone(),
         }
     }
 
-    /// The parts that [`Dataset::new`] takes. Nothing is copied that was owned.
+    /// The parts that [`Dataset::new`] takes, without importances. Nothing is copied that was owned.
     pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Values<'a>, Vec<f64>, u32) {
         (
             self.offsets.into_owned(),
@@ -543,12 +601,15 @@ pub struct Rows<'a, V> {
     pub values: &'a [V],
     /// Labels.
     pub labels: &'a [f64],
+    /// Importances; empty where all are 1.
+    pub importances: &'a [f64],
 }
 
 impl<'a, V: Value> Rows<'a, V> {
     /// Those of a data set, whose values these are.
     pub fn of(data: &'a Dataset<'_>, values: &'a [V]) -> Rows<'a, V> {
-        Rows { offsets: data.offsets(), features: data.features(), values, labels: data.labels() }
+        let (offsets, features, labels) = (data.offsets(), data.features(), data.labels());
+        Rows { offsets, features, values, labels, importances: &data.importances }
     }
 
     /// The entries of this row.
@@ -574,6 +635,7 @@ impl<'a, V: Value> Rows<'a, V> {
             features: &self.features[range.clone()],
             values: &self.values[range],
             label: self.labels[row],
+            importance: if self.importances.is_empty() { 1.0 } else { self.importances[row] },
         }
     }
 }
@@ -587,6 +649,8 @@ pub struct Sample<'a, V> {
     pub values: &'a [V],
     /// What it is: a class of -1 or 1, or a number.
     pub label: f64,
+    /// How many times its loss counts: 1 as a rule. A task multiplies the slope of the loss by it, and no penalty.
+    pub importance: f64,
 }
 
 /// Runs `$body` with `$rows` bound to the [`Rows`] of a data set, whichever type its values have.

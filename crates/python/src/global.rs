@@ -7,8 +7,8 @@ use isochrone_learn::global::{
     Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, Next,
     OrderLog, Place, Record, serial,
 };
-use isochrone_learn::tasks::Linear;
-use isochrone_learn::with_rows;
+use isochrone_learn::tasks::Against;
+use isochrone_learn::{Model, with_rows};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -17,15 +17,28 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Coefficients and the intercept.
-type Learnt<'py> = (Bound<'py, PyArray1<f64>>, f64);
+/// Coefficients, one model after the other, and the intercept of each.
+type Learnt<'py> = (Bound<'py, PyArray1<f64>>, Vec<f64>);
+
+fn learnt(py: Python<'_>, models: Vec<Model>) -> Learnt<'_> {
+    let intercepts = models.iter().map(|model| model.intercept).collect();
+    (models.into_iter().flat_map(|model| model.parameters).collect::<Vec<_>>().into_pyarray(py), intercepts)
+}
+
+/// One task for each class that is set against the rest, or the one that takes labels as they are.
+fn tasks(settings: &Settings, classes: Option<Vec<f64>>) -> PyResult<Vec<Against>> {
+    match classes {
+        None => Ok(vec![settings.against(None)?]),
+        Some(classes) => classes.into_iter().map(|class| settings.against(Some(class))).collect(),
+    }
+}
 
 /// Gathers the samples of a source into planned batches: `isochrone.learn.ray`.
 #[pyclass(frozen, name = "Collector", module = "isochrone._native")]
-pub(crate) struct PyCollector(Mutex<Collector<Linear>>);
+pub(crate) struct PyCollector(Mutex<Collector<Against>>);
 
 impl PyCollector {
-    fn lock(&self) -> MutexGuard<'_, Collector<Linear>> {
+    fn lock(&self) -> MutexGuard<'_, Collector<Against>> {
         // A panic leaves it between two samples.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,7 +59,7 @@ impl PyCollector {
     ) -> PyResult<PyCollector> {
         let batch_time = Span::from_nanos((batch_time * 1e9) as u64);
         let options = CollectorOptions { batch_size, batch_time, plan: true };
-        let collector = Collector::new(source, settings.task()?, features, options);
+        let collector = Collector::new(source, settings.against(None)?, features, options);
         Ok(PyCollector(Mutex::new(collector.resume(Next { seq, sample }))))
     }
 
@@ -83,13 +96,13 @@ impl PyCollector {
 
 /// Orders the batches of all sources and learns from them: `isochrone.learn.ray`.
 #[pyclass(frozen, name = "Center", module = "isochrone._native")]
-pub(crate) struct PyCenter(Mutex<Center<Linear>>);
+pub(crate) struct PyCenter(Mutex<Center<Against>>);
 
 impl PyCenter {
     fn with<R: Send>(
         &self,
         py: Python<'_>,
-        act: impl FnOnce(&mut Center<Linear>) -> Result<R, CenterError> + Send,
+        act: impl FnOnce(&mut Center<Against>) -> Result<R, CenterError> + Send,
     ) -> PyResult<R> {
         py.detach(|| {
             let mut center =
@@ -101,23 +114,28 @@ impl PyCenter {
 
 #[pymethods]
 impl PyCenter {
-    /// Opens the centre in this folder; a new one if it is empty.
+    /// Opens the centre in this folder; a new one if it is empty. Of `classes` each is set against the rest.
     #[new]
+    #[pyo3(signature = (folder, settings, features, checkpoint_every, classes=None))]
     fn new(
         py: Python<'_>,
         folder: PathBuf,
         settings: Settings,
         features: u32,
         checkpoint_every: u64,
+        classes: Option<Vec<f64>>,
     ) -> PyResult<PyCenter> {
-        let (task, run) = (settings.task()?, settings.options()?);
+        let (tasks, run) = (tasks(&settings, classes)?, settings.options()?);
+        if tasks.is_empty() {
+            return Err(refused("classes is empty: give the labels that there are"));
+        }
         let options = CenterOptions {
             schedule: run.schedule,
             threads: run.threads,
             checkpoint_every,
             ..CenterOptions::new(features)
         };
-        let center = py.detach(|| Center::open(&folder, task, options).map_err(failed))?;
+        let center = py.detach(|| Center::open_all(&folder, tasks, options).map_err(failed))?;
         Ok(PyCenter(Mutex::new(center)))
     }
 
@@ -138,10 +156,9 @@ impl PyCenter {
         self.with(py, Center::work)
     }
 
-    /// The model after all batches taken.
-    fn model<'py>(&self, py: Python<'py>) -> PyResult<Learnt<'py>> {
-        let model = self.with(py, Center::model)?;
-        Ok((model.parameters.into_pyarray(py), model.intercept))
+    /// The models after all batches taken.
+    fn models<'py>(&self, py: Python<'py>) -> PyResult<Learnt<'py>> {
+        Ok(learnt(py, self.with(py, Center::models)?))
     }
 
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
@@ -176,21 +193,26 @@ impl PyCenter {
     }
 }
 
-/// What one thread learns from the order log in this folder, in its order.
+/// What one thread learns from the order log in this folder, in its order; a model for each of `classes`.
 #[pyfunction]
+#[pyo3(signature = (folder, settings, features, classes=None))]
 pub(crate) fn replay<'py>(
     py: Python<'py>,
     folder: PathBuf,
     settings: Settings,
     features: u32,
+    classes: Option<Vec<f64>>,
 ) -> PyResult<Learnt<'py>> {
-    let (task, schedule) = (settings.task()?, settings.options()?.schedule);
-    let model = py.detach(|| {
+    let (tasks, schedule) = (tasks(&settings, classes)?, settings.options()?.schedule);
+    let models = py.detach(|| -> PyResult<Vec<Model>> {
         let mut files = Files::open(&folder)?;
-        serial(&mut files, &task, features, schedule)
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        let model = |task| {
+            serial(&mut files, task, features, schedule)
+                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        };
+        tasks.iter().map(model).collect()
     })?;
-    Ok((model.parameters.into_pyarray(py), model.intercept))
+    Ok(learnt(py, models))
 }
 
 /// The batches of the order log in this folder, in their order: source, number, number of the first sample, samples.
@@ -201,7 +223,7 @@ pub(crate) fn order(
     settings: Settings,
     features: u32,
 ) -> PyResult<Vec<(u32, u64, u64, usize)>> {
-    let task = settings.task()?;
+    let task = settings.against(None)?;
     py.detach(|| {
         let mut found = Vec::new();
         let mut files = Files::open(&folder)?;

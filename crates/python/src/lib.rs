@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::read::{PyReader, generate};
     #[pymodule_export]
-    use crate::train::{decide, slope, train};
+    use crate::train::{decide, factorise, slope, train};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

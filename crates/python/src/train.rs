@@ -2,7 +2,7 @@
 
 use crate::data::{Rows, refused};
 use crate::plan::{PyPlan, at_least_one};
-use isochrone_learn::tasks::{Classified, Linear, Loss, Regressed, Tallied, decisions};
+use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, train as learn};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
@@ -49,6 +49,16 @@ impl Settings {
             intercept: self.intercept,
             intercept_decay: self.intercept_decay,
         })
+    }
+
+    /// The task of one class against the rest, or of labels as they are.
+    pub(crate) fn against(&self, class: Option<f64>) -> PyResult<Against> {
+        Ok(Against { linear: self.task()?, class })
+    }
+
+    /// The same penalties on the vectors of a matrix.
+    fn factorisation(&self, rank: NonZeroUsize) -> Factorisation {
+        Factorisation { rank: rank.get(), l2: self.l2, l1: self.l1, intercept: self.intercept }
     }
 
     pub(crate) fn options(&self) -> PyResult<Options> {
@@ -127,58 +137,106 @@ type Trained<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound
 /// Trains one model for each of `positives`, in which labels equal to it count as 1 and others as -1; or one model with the
 /// labels as they are. Goes on from `coef` (`None` for zeros) and `intercept`, returns new ones and a report.
 ///
-/// `held` are samples and labels to stop by. `after(model, epoch, loss, score)` is called when an epoch is over.
+/// `importances` say how much each sample counts; `None` for 1 each. `held` are samples, labels and importances to stop by.
+/// `after(model, epoch, loss, score)` is called when an epoch is over.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
 pub(crate) fn train<'py>(
     py: Python<'py>,
     rows: Rows<'py>,
     labels: PyReadonlyArray1<'py, f64>,
+    importances: Option<PyReadonlyArray1<'py, f64>>,
     positives: Option<Vec<f64>>,
     coef: Option<PyReadonlyArray1<'py, f64>>,
     intercept: PyReadonlyArray1<'py, f64>,
     settings: Settings,
     plan: Option<&Bound<'py, PyPlan>>,
-    held: Option<(Rows<'py>, PyReadonlyArray1<'py, f64>)>,
+    held: Option<Held<'py>>,
     after: Option<Py<PyAny>>,
 ) -> PyResult<Trained<'py>> {
     let (task, options) = (settings.task()?, settings.options()?);
     let plan = plan.map(|plan| &plan.get().plan);
     let labels = labels.as_slice()?;
+    let importances = slice(&importances)?;
     let held = match &held {
-        Some((rows, labels)) => Some((rows.parts()?, labels.as_slice()?)),
+        Some((rows, labels, importances)) => Some((rows.parts()?, labels.as_slice()?, slice(importances)?)),
         None => None,
     };
     let parts = rows.parts()?;
-    let coef = match &coef {
-        Some(coef) => Some(coef.as_slice()?),
-        None => None,
-    };
+    let coef = slice(&coef)?;
     let intercept = intercept.as_slice()?;
     let work = Work { task, options, settings: &settings, coef, intercept, after };
     let learnt = py.detach(move || -> PyResult<Learnt> {
         let threads = work.options.threads;
         let data = parts.labelled(labels, threads)?;
+        let data = important(&data, importances)?;
         let held = match held {
-            Some((parts, labels)) => Some(parts.labelled(labels, threads)?),
+            Some((parts, labels, importances)) => Some((parts.labelled(labels, threads)?, importances)),
+            None => None,
+        };
+        let held = match &held {
+            Some((held, importances)) => Some(important(held, *importances)?),
             None => None,
         };
         work.all(&data, held.as_ref(), positives.as_deref(), plan)
     })?;
-    let report = PyDict::new(py);
-    report.set_item("epochs", learnt.epochs)?;
-    report.set_item("losses", learnt.losses)?;
-    report.set_item("converged", learnt.converged)?;
-    report.set_item("seconds", learnt.seconds)?;
-    report.set_item("planning", learnt.planning)?;
-    report.set_item("scheme", &settings.scheme)?;
-    report.set_item("threads", settings.threads)?;
-    Ok((learnt.coef.into_pyarray(py), learnt.intercept.into_pyarray(py), report))
+    learnt.handed(py, &settings)
+}
+
+/// Samples, their labels, and how much each counts.
+type Held<'py> = (Rows<'py>, PyReadonlyArray1<'py, f64>, Option<PyReadonlyArray1<'py, f64>>);
+
+fn slice<'a>(array: &'a Option<PyReadonlyArray1<'_, f64>>) -> PyResult<Option<&'a [f64]>> {
+    Ok(array.as_ref().map(|array| array.as_slice()).transpose()?)
+}
+
+fn important<'a>(data: &'a Dataset<'_>, importances: Option<&'a [f64]>) -> PyResult<Dataset<'a>> {
+    match importances {
+        None => Ok(data.borrowed()),
+        Some(importances) => data.with_importances(importances).map_err(refused),
+    }
+}
+
+/// Factorises a matrix of which these cells are known: samples with two features, the row's number and the column's. Begins
+/// with `vectors`, those of all features one after the other (`None` for ones drawn from `seed`).
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
+pub(crate) fn factorise<'py>(
+    py: Python<'py>,
+    rows: Rows<'py>,
+    labels: PyReadonlyArray1<'py, f64>,
+    importances: Option<PyReadonlyArray1<'py, f64>>,
+    rank: NonZeroUsize,
+    vectors: Option<PyReadonlyArray1<'py, f64>>,
+    seed: u64,
+    intercept: f64,
+    settings: Settings,
+    after: Option<Py<PyAny>>,
+) -> PyResult<Trained<'py>> {
+    let (task, options) = (settings.factorisation(rank), settings.options()?);
+    let (labels, importances, parts) = (labels.as_slice()?, slice(&importances)?, rows.parts()?);
+    let vectors = slice(&vectors)?;
+    let intercept = [intercept];
+    let work = Work { task, options, settings: &settings, coef: None, intercept: &intercept, after };
+    let learnt = py.detach(move || -> PyResult<Learnt> {
+        let data = parts.labelled(labels, work.options.threads)?;
+        let data = important(&data, importances)?;
+        work.task.check(&data).map_err(refused)?;
+        let parameters = match vectors {
+            Some(vectors) => vectors.to_vec(),
+            None => work.task.initial(data.width(), seed),
+        };
+        let begin = Model { parameters, intercept: intercept[0] };
+        let mut learnt = Learnt { converged: true, ..Learnt::default() };
+        work.one(0, begin, &data, None, None, &mut learnt)?;
+        Ok(learnt)
+    })?;
+    learnt.handed(py, &settings)
 }
 
 /// Everything that is trained with, apart from the data.
-struct Work<'a> {
-    task: Linear,
+struct Work<'a, T> {
+    task: T,
     options: Options,
     settings: &'a Settings,
     /// `None` for zeros.
@@ -201,7 +259,21 @@ struct Learnt {
     planning: f64,
 }
 
-impl Work<'_> {
+impl Learnt {
+    fn handed<'py>(self, py: Python<'py>, settings: &Settings) -> PyResult<Trained<'py>> {
+        let report = PyDict::new(py);
+        report.set_item("epochs", self.epochs)?;
+        report.set_item("losses", self.losses)?;
+        report.set_item("converged", self.converged)?;
+        report.set_item("seconds", self.seconds)?;
+        report.set_item("planning", self.planning)?;
+        report.set_item("scheme", &settings.scheme)?;
+        report.set_item("threads", settings.threads)?;
+        Ok((self.coef.into_pyarray(py), self.intercept.into_pyarray(py), report))
+    }
+}
+
+impl Work<'_, Linear> {
     fn all(
         &self,
         data: &Dataset<'_>,
@@ -221,7 +293,9 @@ impl Work<'_> {
         learnt.planning = begun.elapsed().as_secs_f64();
         let plan = plan.or(own.as_ref());
         let Some(positives) = positives else {
-            self.one(0, data, held, plan, &mut learnt)?;
+            let score = held.map(|held| |model: &Model| score(&self.task, held, model));
+            let score = score.as_ref().map(|score| score as &dyn Fn(&Model) -> f64);
+            self.one(0, self.begin(0, data), data, score, plan, &mut learnt)?;
             return Ok(learnt);
         };
         for (model, &positive) in positives.iter().enumerate() {
@@ -233,34 +307,59 @@ impl Work<'_> {
                 Some(held) => Some(held.with_labels(against(held.labels())).map_err(refused)?),
                 None => None,
             };
-            self.one(model, &data, held.as_ref(), plan, &mut learnt)?;
+            let score = held.as_ref().map(|held| |model: &Model| score(&self.task, held, model));
+            let score = score.as_ref().map(|score| score as &dyn Fn(&Model) -> f64);
+            self.one(model, self.begin(model, &data), &data, score, plan, &mut learnt)?;
         }
         Ok(learnt)
     }
 
+    /// What the model of this class begins with.
+    fn begin(&self, at: usize, data: &Dataset<'_>) -> Model {
+        let width = data.width() as usize;
+        let parameters = match self.coef {
+            Some(coef) => coef[at * width..(at + 1) * width].to_vec(),
+            None => vec![0.0; width],
+        };
+        Model { parameters, intercept: self.intercept[at] }
+    }
+}
+
+/// The share of classes that are right, or R², by importance.
+fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
+    let told = decisions(held, &model.parameters, model.intercept);
+    let (labels, all) = (held.labels(), held.importance_sum());
+    let sum = |of: &dyn Fn(usize) -> f64| -> f64 {
+        (0..held.len()).map(|row| held.importance(row) * of(row)).sum()
+    };
+    if task.loss.classifies() {
+        return sum(&|row| f64::from(u8::from((told[row] >= 0.0) == (labels[row] > 0.0)))) / all;
+    }
+    let mean = sum(&|row| labels[row]) / all;
+    1.0 - sum(&|row| (told[row] - labels[row]).powi(2)) / sum(&|row| (labels[row] - mean).powi(2))
+}
+
+impl<T: Predicts + Copy> Work<'_, T> {
+    /// Trains one model, which `score` may stop.
     fn one(
         &self,
         at: usize,
+        begin: Model,
         data: &Dataset<'_>,
-        held: Option<&Dataset<'_>>,
+        score: Option<&dyn Fn(&Model) -> f64>,
         plan: Option<&Plan>,
         learnt: &mut Learnt,
     ) -> PyResult<()> {
-        let width = data.width() as usize;
-        let mut model = Model {
-            parameters: match self.coef {
-                Some(coef) => coef[at * width..(at + 1) * width].to_vec(),
-                None => vec![0.0; width],
-            },
-            intercept: self.intercept[at],
-        };
+        let mut model = begin;
+        // Where nothing counts, nothing is lost.
+        let counted = data.importance_sum().max(f64::MIN_POSITIVE);
         let (mut best, mut waited, mut losses, mut stopped) = (f64::NEG_INFINITY, 0, Vec::new(), false);
         let mut raised = None;
         let task = Tallied::new(self.task, self.settings.counts);
         let report = learn(&task, data, plan, &mut model, &self.options, &mut |end: &EpochEnd<'_>| {
-            let loss = task.take() / data.len() as f64;
+            let loss = task.take() / counted;
             losses.push(loss);
-            let score = held.map(|held| self.score(held, end.model()));
+            let score = score.map(|score| score(end.model()));
             if let Some(tol) = self.settings.tol {
                 // Losses fall, scores rise.
                 let gain = score.unwrap_or(-loss);
@@ -304,15 +403,5 @@ impl Work<'_> {
             learnt.losses = losses;
         }
         Ok(())
-    }
-
-    /// The share of classes that are right, or R².
-    fn score(&self, held: &Dataset<'_>, model: &Model) -> f64 {
-        let told = decisions(held, &model.parameters, model.intercept);
-        if self.task.loss.classifies() {
-            Classified::of(&told, held.labels()).accuracy
-        } else {
-            Regressed::of(&told, held.labels()).r2
-        }
     }
 }

@@ -8,6 +8,7 @@ then threads only compare integers. The model is that of one thread, whatever th
 =======================  ============================================================================
 :class:`CopClassifier`    linear classification: support vectors, logistic regression
 :class:`CopRegressor`     linear regression
+:class:`CopFactorizer`    factorisation of a matrix: ratings, counts, distances
 :func:`plan`              the conflicts of a data set, to look at, to keep, and to learn with again
 :func:`load_svmlight`     samples from a file, planned while they are read
 :func:`iter_svmlight`     the same in batches, for files larger than memory
@@ -18,6 +19,7 @@ then threads only compare integers. The model is that of one thread, whatever th
 """
 
 from isochrone.learn._arrow import iter_arrow, load_arrow
+from isochrone.learn._factor import CopFactorizer
 from isochrone.learn._linear import CopClassifier, CopRegressor
 from isochrone.learn._parquet import iter_parquet, load_parquet
 from isochrone.learn._plan import Plan, plan
@@ -25,6 +27,7 @@ from isochrone.learn._read import iter_svmlight, load_svmlight, make_sparse
 
 __all__ = [
     "CopClassifier",
+    "CopFactorizer",
     "CopRegressor",
     "Plan",
     "iter_arrow",

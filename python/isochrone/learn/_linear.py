@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isochrone import _native
 from isochrone.learn._data import rows_of
@@ -82,8 +82,8 @@ _ATTRIBUTES = """n_features_in_ : int
     t_ : int
         Samples learnt from so far.
     loss_curve_ : list of float
-        Mean loss of each epoch of the last call, each sample's taken before it was learnt from; of the class that took
-        most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
+        Mean loss of each epoch of the last call, by `sample_weight`, each sample's taken before it was learnt from; of the
+        class that took most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
     report_ : dict
         Of the last call: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and
         `threads` that ran."""
@@ -165,10 +165,11 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return 1.0 / (alpha * first)
 
     def _learn(
-        self, X: Any, labels: NDArray[np.float64], positives: list[float], epochs: int, stopping: bool, plan: Any,
-        fresh: bool,
+        self, X: Any, labels: NDArray[np.float64], weights: Any, positives: list[float], epochs: int, stopping: bool,
+        plan: Any, fresh: bool,
     ) -> None:
         """Trains `coef_` and `intercept_`, one row for each of `positives`."""
+        weights = _weights(weights, X)
         if plan is not None and not isinstance(plan, Plan):
             raise TypeError(f"plan is a {type(plan).__name__}: make one by isochrone.learn.plan(X)")
         rows = rows_of(X)
@@ -177,6 +178,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 raise ValueError("a plan is of the data in its own order: with plan=, shuffle X yourself before planning")
             order = check_random_state(self.random_state).permutation(rows.n_samples)
             rows, labels = rows_of(X[order]), labels[order]
+            weights = None if weights is None else weights[order]
         held = None
         if stopping and self.early_stopping:
             if plan is not None:
@@ -189,7 +191,10 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                     f"validation_fraction={self.validation_fraction} of {rows.n_samples} samples leaves none to learn from"
                 )
             (rows, tail), (labels, tail_labels) = rows.split(cut), (labels[:cut], labels[cut:])
-            held = (tuple(tail), np.ascontiguousarray(tail_labels))
+            tail_weights = None
+            if weights is not None:
+                weights, tail_weights = weights[:cut], weights[cut:]
+            held = (tuple(tail), np.ascontiguousarray(tail_labels, dtype=np.float64), tail_weights)
         settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
         bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
 
@@ -199,7 +204,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 
         try:
             coef, intercept, report = _native.train(
-                tuple(rows), np.ascontiguousarray(labels, dtype=np.float64),
+                tuple(rows), np.ascontiguousarray(labels, dtype=np.float64), weights,
                 positives if _is_classifier(self) else None,
                 None if fresh else self.coef_.ravel(), np.atleast_1d(self.intercept_),
                 settings, plan._native if plan is not None else None, held,
@@ -219,7 +224,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
                 "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
             )
-        costs = {"squared_error": float(np.square(labels).mean()) / 2, "log_loss": float(np.log(2.0))}.get(self.loss, 1.0)
+        squares = float(np.average(np.square(labels), weights=weights)) if weights is None or weights.any() else 0.0
+        costs = {"squared_error": squares / 2, "log_loss": float(np.log(2.0))}.get(self.loss, 1.0)
         if self.loss_curve_ and losses[-1] > 10 * costs:
             warnings.warn(
                 f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
@@ -284,7 +290,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     Notes
     -----
-    `sample_weight` and `class_weight` are not accepted. Dense data, and a feature that every sample has, make every two
+    `class_weight` is not there: say by `sample_weight` what each sample counts. Dense data, and a feature that every sample has, make every two
     samples conflict: threads then cannot help, and :meth:`isochrone.learn.Plan.describe` says so.
 
     Examples
@@ -343,7 +349,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopClassifier:
         """Learns from samples.
 
         Parameters
@@ -352,6 +358,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             Samples; a SciPy CSR matrix of float32 or float64 is not copied.
         y : array-like of shape (n_samples,)
             Their classes: numbers or strings, two or more different ones.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            How many times the loss of each sample counts, 0 or more; None for once each.
         plan : Plan, default=None
             A plan of `X` made before, else one is made where the scheme and `n_jobs` need it.
 
@@ -386,10 +394,12 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         fresh = self._start(len(self._positives()), X.shape[1], kept)
         if not self.warm_start:
             self.t_ = 0
-        self._learn(X, codes.astype(np.float64), self._positives(), self.max_iter, True, plan, fresh)
+        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, plan: Plan | None = None) -> CopClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, plan: Plan | None = None
+    ) -> CopClassifier:
         """Learns from some more samples, once each.
 
         Parameters
@@ -400,6 +410,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             Their classes.
         classes : array-like of shape (n_classes,), default=None
             All classes that there will be; needed in the first call, may be left out later.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            As of :meth:`fit`.
         plan : Plan, default=None
             A plan of `X`.
 
@@ -425,7 +437,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         if not np.all(known):
             raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
         fresh = self._start(len(self._positives()), X.shape[1], True)
-        self._learn(X, codes.astype(np.float64), self._positives(), 1, False, plan, fresh)
+        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh)
         return self
 
     def _positives(self) -> list[float]:
@@ -527,10 +539,6 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         Intercept.
     {attributes}
 
-    Notes
-    -----
-    `sample_weight` is not accepted.
-
     Examples
     --------
     >>> import numpy as np
@@ -587,7 +595,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopRegressor:
         """Learns from samples.
 
         Parameters
@@ -596,6 +604,8 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             Samples; a SciPy CSR matrix of float32 or float64 is not copied.
         y : array-like of shape (n_samples,)
             A number for each.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            How many times the loss of each sample counts, 0 or more; None for once each.
         plan : Plan, default=None
             A plan of `X` made before, else one is made where the scheme and `n_jobs` need it.
 
@@ -615,10 +625,10 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         fresh = self._start(1, X.shape[1], self.warm_start)
         if not self.warm_start:
             self.t_ = 0
-        self._learn(X, y.astype(np.float64, copy=False), [0.0], self.max_iter, True, plan, fresh)
+        self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], self.max_iter, True, plan, fresh)
         return self
 
-    def partial_fit(self, X: Any, y: Any, *, plan: Plan | None = None) -> CopRegressor:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopRegressor:
         """Learns from some more samples, once each.
 
         Parameters
@@ -627,6 +637,8 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             Samples.
         y : array-like of shape (n_samples,)
             A number for each.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            As of :meth:`fit`.
         plan : Plan, default=None
             A plan of `X`.
 
@@ -638,7 +650,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         self._check_parameters()
         X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
         fresh = self._start(1, X.shape[1], True)
-        self._learn(X, y.astype(np.float64, copy=False), [0.0], 1, False, plan, fresh)
+        self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -655,6 +667,14 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             float64.
         """
         return self._decide(X)[:, 0]
+
+
+def _weights(weights: Any, X: Any) -> NDArray[np.float64] | None:
+    """What each sample counts; None for all alike."""
+    if weights is None:
+        return None
+    checked = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+    return np.ascontiguousarray(checked)
 
 
 def _is_classifier(estimator: Any) -> bool:

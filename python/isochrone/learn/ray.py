@@ -57,7 +57,7 @@ def learn(
     Parameters
     ----------
     model : CopClassifier or CopRegressor
-        What to learn; `n_jobs` are the threads of the centre. Of two classes only, and with `scheme="cop"`.
+        What to learn; `n_jobs` are the threads of the centre. With `scheme="cop"`.
     sources : sequence of callables
         One for each place: `source(start)` gives `(X, y)` pairs from sample number `start` on. See :data:`Source`.
     folder : path-like
@@ -65,8 +65,8 @@ def learn(
         broken off.
     n_features : int
         Features of all samples.
-    classes : sequence of two labels, default=None
-        Of a classifier.
+    classes : sequence of labels, default=None
+        Of a classifier, all that there are. More than two are set one against the rest, all in one pass over the batches.
     n_samples : int, default=1
         About how many samples there will be: the penalty is `alpha` times this, spread over them.
     batch_size : int, default=65536
@@ -93,14 +93,14 @@ def learn(
     """
     if model.scheme != "cop":
         raise ValueError(f"scheme is {model.scheme!r}: batches of several sources are learnt from with \"cop\"")
-    labels = _two_classes(model, classes)
+    labels = _classes(model, classes)
     settings, folder = _settings(model, n_samples), os.fspath(folder)
     if not ray.is_initialized():
         ray.init()
     lasting = {"max_restarts": -1, "max_task_retries": -1}
     remote: Any = ray.remote
     center = remote(_Center).options(**lasting, **(center_options or {})).remote(
-        folder, settings, n_features, checkpoint_every
+        folder, settings, n_features, checkpoint_every, _positives(labels)
     )
     places = collector_options or [{}] * len(sources)
     collectors = [
@@ -120,16 +120,21 @@ def learn(
             ray.kill(actor)
     if labels is not None:
         model.classes_ = labels
-    model.coef_ = coef.reshape(1, -1) if is_classifier(model) else coef
-    model.intercept_ = np.array([intercept])
+    model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
+    model.intercept_ = np.array(intercept)
     model.n_features_in_, model.n_iter_, model.t_ = n_features, 1, report["samples"]
     model.loss_curve_, model.report_ = [], report
     return model
 
 
 def replay(
-    model: CopClassifier | CopRegressor, folder: str | os.PathLike[str], *, n_features: int, n_samples: int = 1
-) -> tuple[NDArray[np.float64], float]:
+    model: CopClassifier | CopRegressor,
+    folder: str | os.PathLike[str],
+    *,
+    n_features: int,
+    classes: Sequence[Any] | None = None,
+    n_samples: int = 1,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What one thread learns from the order log, sample by sample: what the centre's model must be equal to.
 
     Parameters
@@ -138,17 +143,19 @@ def replay(
         With the parameters that were learnt with.
     folder : path-like
         The centre's, which must not be running.
-    n_features, n_samples : int
-        As they were.
+    n_features, classes, n_samples
+        As they were; the classes may be left out if the model is fitted.
 
     Returns
     -------
-    coef : ndarray of shape (n_features,)
-        Coefficients.
-    intercept : float
-        Intercept.
+    coef : ndarray
+        Coefficients, in the shape of the model's `coef_`.
+    intercept : ndarray
+        Intercepts, in that of its `intercept_`.
     """
-    return _native.replay(os.fspath(folder), _settings(model, n_samples), n_features)
+    positives = _positives(_classes(model, getattr(model, "classes_", None) if classes is None else classes))
+    coef, intercept = _native.replay(os.fspath(folder), _settings(model, n_samples), n_features, positives)
+    return coef.reshape(-1, n_features) if is_classifier(model) else coef, np.array(intercept)
 
 
 def order(
@@ -176,8 +183,10 @@ def order(
 class _Center:
     """The actor that orders and learns. All its state is in its folder: after a crash it is made again from there."""
 
-    def __init__(self, folder: str, settings: dict[str, Any], width: int, checkpoint_every: int) -> None:
-        self.made_of = (folder, settings, width, checkpoint_every)
+    def __init__(
+        self, folder: str, settings: dict[str, Any], width: int, checkpoint_every: int, classes: list[float] | None
+    ) -> None:
+        self.made_of = (folder, settings, width, checkpoint_every, classes)
         self.native: _native.Center | None = _native.Center(*self.made_of)
 
     def _open(self) -> _native.Center:
@@ -193,11 +202,11 @@ class _Center:
         self._open().work()
         return answer
 
-    def finish(self) -> tuple[NDArray[np.float64], float, dict[str, int]]:
-        """The model after all batches; lets go of the folder."""
+    def finish(self) -> tuple[NDArray[np.float64], list[float], dict[str, int]]:
+        """The models after all batches; lets go of the folder."""
         native = self._open()
         native.checkpoint()
-        coef, intercept = native.model()
+        coef, intercept = native.models()
         self.native = None
         return coef, intercept, native.counts()
 
@@ -254,7 +263,9 @@ class _Collector:
         unknown = ~np.isin(y, self.classes)
         if unknown.any():
             raise ValueError(f"source {self.number} gave the class {y[unknown][0]}, classes is {self.classes}")
-        return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0)
+        if len(self.classes) == 2:
+            return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0)
+        return rows_of(X), np.searchsorted(self.classes, y).astype(np.float64)
 
     def _send(self, batch: bytes) -> bool:
         self.sent.append((self.center.ingest.remote(batch), batch))
@@ -279,9 +290,14 @@ def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, 
     return model._settings(n_samples, dense=False, epochs=1, stopping=False, streamed=True)
 
 
-def _two_classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:
+def _classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:
     if not is_classifier(model):
         return None
-    if classes is None or len(np.unique(classes)) != 2:
-        raise ValueError(f"classes is {classes}: give the two that there are")
+    if classes is None or len(np.unique(classes)) < 2:
+        raise ValueError(f"classes is {classes}: give all that there are, two or more")
     return np.unique(classes)
+
+
+def _positives(classes: NDArray[Any] | None) -> list[float] | None:
+    """What collectors call the classes, where there are more than two; two are -1 and 1 without being named."""
+    return None if classes is None or len(classes) == 2 else [float(code) for code in range(len(classes))]

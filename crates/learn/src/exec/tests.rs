@@ -110,7 +110,8 @@ fn planned_threads_learn_what_one_would() {
     let data = samples(300, 200, 9, 1);
     check_equality(&Linear::published_svm(1.0), &data, 5, &[1, 2, 3, 4, 8], &[16, 1, 3, 0]);
     let logistic = Linear { intercept: true, ..Linear::new(Loss::Logistic) }.penalised(1e-3, 0.5, 300);
-    check_equality(&logistic, &data, 5, &[1, 2, 4], &[1, 7, 64]);
+    let weighted = data.with_importances((0..300).map(|row| f64::from(row % 4) * 0.3).collect::<Vec<_>>());
+    check_equality(&logistic, &weighted.unwrap(), 5, &[1, 2, 4], &[1, 7, 64]);
     let cells = cells(300, 40, 30, 2);
     let factorisation = Factorisation { l2: 0.1, intercept: true, ..Factorisation::new(5) };
     check_equality(&factorisation, &cells, 3, &[1, 2, 4], &[2, 16]);
@@ -129,6 +130,25 @@ fn planned_threads_learn_what_one_would_in_full() {
     }
     let factorisation = Factorisation { l2: 0.1, intercept: true, ..Factorisation::new(8) };
     check_equality(&factorisation, &cells(20_000, 500, 300, 2), 20, &threads, &[16, 1]);
+}
+
+/// A loss that counts twice is a step twice as long, and one that counts nothing is none.
+#[test]
+fn importance_is_the_length_of_a_step() {
+    let data = samples(300, 200, 9, 1);
+    let task = Linear { intercept: true, ..Linear::new(Loss::Logistic) };
+    let with = |size| Options { schedule: Schedule::Constant(size), epochs: 3, ..options(Scheme::Cop, 2) };
+    let twice = data.with_importances(vec![2.0; 300]).unwrap();
+    assert_eq!(learnt(&task, &twice, &with(0.1)), learnt(&task, &data, &with(0.2)));
+    let once = data.with_importances(vec![1.0; 300]).unwrap();
+    assert_eq!(learnt(&task, &once, &with(0.1)), learnt(&task, &data, &with(0.1)));
+    let halves: Vec<usize> = (0..300).filter(|row| row % 2 == 0).collect();
+    let nothing = data.with_importances((0..300).map(|row| f64::from((row + 1) % 2)).collect::<Vec<_>>());
+    let without = Linear { intercept: false, ..task };
+    let of_half = learnt(&without, &data.select(&halves), &with(0.1));
+    assert_eq!(learnt(&without, &nothing.unwrap(), &with(0.1)), of_half);
+    let wrong = data.with_importances(vec![-1.0; 300]).unwrap_err().to_string();
+    assert_eq!(wrong, "row 0: the importance is -1, where a number from 0 on is wanted");
 }
 
 /// Stochastic gradient descent with every weight touched at every step, as one would write it down.

@@ -161,11 +161,12 @@ pub struct Center<T, S = Files> {
 /// All that is lost in a crash, and made again from checkpoint and log.
 #[derive(Debug)]
 struct State<T> {
-    task: T,
+    /// What is learnt, each into a stream of its own. They touch the same parameters of a sample, so one plan serves them all.
+    tasks: Vec<T>,
     options: CenterOptions,
     planner: BatchPlanner,
     stitcher: Stitcher,
-    stream: Stream,
+    streams: Vec<Stream>,
     degrees: Degrees,
     sources: BTreeMap<u32, Next>,
     held: BTreeMap<(u32, u64), (Batch, PlanFate, Vec<u8>)>,
@@ -179,7 +180,19 @@ impl<T: Task> Center<T, Files> {
     /// # Errors
     /// If another centre uses the folder, or it is of another task, or damaged beyond its end.
     pub fn open(folder: &Path, task: T, options: CenterOptions) -> Result<Center<T>, CenterError> {
-        Center::on(Files::open(folder)?, task, options)
+        Center::open_all(folder, vec![task], options)
+    }
+
+    /// The same of several tasks, which all learn from every batch: of one rule, one width and one answer to whether they
+    /// weigh.
+    ///
+    /// # Panics
+    /// If they are not, or there is none.
+    ///
+    /// # Errors
+    /// As [`Center::open`].
+    pub fn open_all(folder: &Path, tasks: Vec<T>, options: CenterOptions) -> Result<Center<T>, CenterError> {
+        Center::on_all(Files::open(folder)?, tasks, options)
     }
 }
 
@@ -189,11 +202,33 @@ impl<T: Task, S: Storage> Center<T, S> {
     ///
     /// # Errors
     /// As [`Center::open`].
-    pub fn on(mut storage: S, task: T, options: CenterOptions) -> Result<Center<T, S>, CenterError> {
-        let kind = Kind::of(&task, options.features);
-        let mut state = State::new(task, options)?;
+    pub fn on(storage: S, task: T, options: CenterOptions) -> Result<Center<T, S>, CenterError> {
+        Center::on_all(storage, vec![task], options)
+    }
+
+    /// The same of several tasks.
+    ///
+    /// # Panics
+    /// As [`Center::open_all`].
+    ///
+    /// # Errors
+    /// As [`Center::open`].
+    pub fn on_all(
+        mut storage: S,
+        tasks: Vec<T>,
+        options: CenterOptions,
+    ) -> Result<Center<T, S>, CenterError> {
+        let likeness = |task: &T| (Kind::of(task, options.features), task.weighted());
+        assert!(
+            !tasks.is_empty() && tasks.iter().all(|task| likeness(task) == likeness(&tasks[0])),
+            "a centre is of one kind of task"
+        );
+        let kind = Kind::of(&tasks[0], options.features);
+        let mut state = State::new(tasks, options)?;
         let mut from = Place::START;
-        if let Some(checkpoint) = Checkpoint::load(&mut storage, kind)? {
+        let loaded = Checkpoint::load(&mut storage, kind)?;
+        // One of another number of tasks is of no use; what it held is in the order log.
+        if let Some(checkpoint) = loaded.filter(|found| found.models.len() == state.tasks.len()) {
             from = checkpoint.place;
             state.begin_at(checkpoint)?;
         }
@@ -226,13 +261,22 @@ impl<T: Task, S: Storage> Center<T, S> {
         })
     }
 
-    /// The model after all batches taken so far.
+    /// The model after all batches taken so far; of several tasks, that of the first.
     ///
     /// # Errors
     /// As [`Center::work`].
     pub fn model(&mut self) -> Result<Model, CenterError> {
         self.work()?;
-        Ok(self.state.stream.model())
+        Ok(self.state.streams[0].model())
+    }
+
+    /// The models of all tasks after all batches taken so far.
+    ///
+    /// # Errors
+    /// As [`Center::work`].
+    pub fn models(&mut self) -> Result<Vec<Model>, CenterError> {
+        self.work()?;
+        Ok(self.state.streams.iter().map(Stream::model).collect())
     }
 
     /// Learns from all that waits, marks the place in the order log, and saves the model, so that a restart begins here.
@@ -282,8 +326,8 @@ impl<T: Task, S: Storage> Center<T, S> {
     }
 
     fn admit(&mut self, bytes: Vec<u8>) -> Result<Ingest, CenterError> {
-        let State { task, options, counts, .. } = &mut self.state;
-        let (batch, fate) = match Batch::decode(&bytes, task, options.features) {
+        let State { tasks, options, counts, .. } = &mut self.state;
+        let (batch, fate) = match Batch::decode(&bytes, &tasks[0], options.features) {
             Ok(decoded) => decoded,
             Err(error) => {
                 counts.refused += 1;
@@ -358,7 +402,7 @@ impl<T: Task, S: Storage> Center<T, S> {
         bytes: Vec<u8>,
     ) -> Result<Result<u64, BatchError>, CenterError> {
         let Batch { source, seq, sample, .. } = batch;
-        let (data, plan) = match batch.planned(&mut self.state.planner, &self.state.task) {
+        let (data, plan) = match batch.planned(&mut self.state.planner, &self.state.tasks[0]) {
             Ok(planned) => planned,
             Err(error) => {
                 self.state.counts.refused += 1;
@@ -396,7 +440,7 @@ impl<T: Task, S: Storage> Center<T, S> {
 
     fn mark_and_save(&mut self) -> Result<(), CenterError> {
         self.mark()?;
-        let kind = Kind::of(&self.state.task, self.state.options.features);
+        let kind = Kind::of(&self.state.tasks[0], self.state.options.features);
         let checkpoint = self.state.checkpoint(self.log.end());
         checkpoint.save(&mut self.storage, kind)?;
         self.state.counts.checkpoints += 1;
@@ -414,25 +458,29 @@ impl<T: Task, S: Storage> Center<T, S> {
 }
 
 impl<T: Task> State<T> {
-    fn new(task: T, options: CenterOptions) -> Result<State<T>, TrainError> {
+    fn new(tasks: Vec<T>, options: CenterOptions) -> Result<State<T>, TrainError> {
         let features = options.features;
+        let task = &tasks[0];
+        let begun = tasks.iter().map(|task| stream(task, Model::zeros(task, features), 0, &options));
         Ok(State {
             planner: BatchPlanner::new(),
             stitcher: Stitcher::new(task.rule().id(), task.parameters(features)),
-            stream: stream(&task, Model::zeros(&task, features), 0, &options)?,
-            degrees: Degrees::new(&task, features),
+            streams: begun.collect::<Result<_, _>>()?,
+            degrees: Degrees::new(task, features),
             sources: BTreeMap::new(),
             held: BTreeMap::new(),
             queue: VecDeque::new(),
             counts: Counts::default(),
-            task,
+            tasks,
             options,
         })
     }
 
     fn begin_at(&mut self, checkpoint: Checkpoint) -> Result<(), TrainError> {
-        let Checkpoint { place: _, model, seen, degrees, sources } = checkpoint;
-        self.stream = stream(&self.task, model, seen, &self.options)?;
+        let Checkpoint { place: _, models, seen, degrees, sources } = checkpoint;
+        let begun = self.tasks.iter().zip(models);
+        let begun = begun.map(|(task, model)| stream(task, model, seen, &self.options));
+        self.streams = begun.collect::<Result<_, _>>()?;
         self.degrees = Degrees { counts: degrees };
         self.sources = sources;
         Ok(())
@@ -441,8 +489,8 @@ impl<T: Task> State<T> {
     fn checkpoint(&self, place: Place) -> Checkpoint {
         Checkpoint {
             place,
-            model: self.stream.model(),
-            seen: self.stream.seen(),
+            models: self.streams.iter().map(Stream::model).collect(),
+            seen: self.streams[0].seen(),
             degrees: self.degrees.counts.clone(),
             sources: self.sources.clone(),
         }
@@ -456,12 +504,13 @@ impl<T: Task> State<T> {
                 self.settle();
             }
             Record::Batch(bytes) => {
-                let (mut batch, _) = Batch::decode(&bytes, &self.task, self.options.features)?;
+                let (mut batch, _) = Batch::decode(&bytes, &self.tasks[0], self.options.features)?;
                 // Planned anew: the same plan, unless it was one that cannot be followed, which would stop every centre that
                 // is opened on this log.
                 batch.plan = None;
                 let Batch { source, seq, sample, .. } = batch;
-                let (data, plan) = batch.planned(&mut self.planner, &self.task).map_err(BatchError::from)?;
+                let (data, plan) =
+                    batch.planned(&mut self.planner, &self.tasks[0]).map_err(BatchError::from)?;
                 let next = Next { seq: seq + 1, sample: sample + data.len() as u64 };
                 self.sources.insert(source, next);
                 self.counts.replayed += 1;
@@ -476,7 +525,7 @@ impl<T: Task> State<T> {
 
     /// Stitches a batch behind all others, and has it wait to be learnt from.
     fn order(&mut self, data: Dataset<'static>, plan: PlannedBatch) -> Result<(), CenterError> {
-        let weights = self.degrees.count(&self.task, &data);
+        let weights = self.degrees.count(&self.tasks[0], &data);
         self.counts.stitched += plan.seams.ends.len() as u64;
         let stitched = self.stitcher.stitch(plan)?;
         self.queue.push_back(Ordered { data, stitched, weights });
@@ -493,14 +542,16 @@ impl<T: Task> State<T> {
             StreamBatch { data, stitched, weights }
         }
         let batches: Vec<StreamBatch<'_>> = self.queue.iter().map(batch).collect();
-        self.stream.learn(&self.task, &batches)?;
+        for (task, stream) in self.tasks.iter().zip(&mut self.streams) {
+            stream.learn(task, &batches)?;
+        }
         let learnt = batches.len() as u64;
         self.queue.clear();
         Ok(learnt)
     }
 
     fn settle(&mut self) {
-        self.stream.settle();
+        self.streams.iter_mut().for_each(Stream::settle);
         self.stitcher.reset();
     }
 }

@@ -1,9 +1,9 @@
 //! The model at a mark of the order log: where a centre that restarts begins.
 //!
 //! All numbers are little-endian: `isocheck`, format (u32), rule, number of features, numbers a parameter (u32 each), the
-//! mark's place (position and offset, u64 each), samples learnt from (u64), sources (u64), parameters (u64), degrees (u64),
-//! the intercept (f64); of each source its number, next batch and next sample (u64 each); the parameters (f64 each); the
-//! degrees (u32 each); the checksum of all that (u64, xxh3).
+//! mark's place (position and offset, u64 each), samples learnt from, sources, models, parameters of a model, degrees (u64
+//! each); of each source its number, next batch and next sample (u64 each); of each model the intercept and the parameters
+//! (f64 each); the degrees (u32 each); the checksum of all that (u64, xxh3).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ use crate::global::storage::Storage;
 pub const CHECKPOINT: &str = "checkpoint";
 
 const MAGIC: [u8; 8] = *b"isocheck";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 8 + 4 * 4 + 7 * 8;
 
 /// All that the centre knows at a mark. Versions are not among it: at a mark they begin again at 0.
@@ -28,8 +28,8 @@ const HEADER: usize = 8 + 4 * 4 + 7 * 8;
 pub struct Checkpoint {
     /// Behind the mark.
     pub place: Place,
-    /// What was learnt.
-    pub model: Model,
+    /// What was learnt, by each task; all have as many parameters.
+    pub models: Vec<Model>,
     /// Samples learnt from.
     pub seen: u64,
     /// In how many samples each parameter was touched, if the task weighs by it; else empty.
@@ -44,23 +44,27 @@ impl Checkpoint {
     /// # Errors
     /// If the system refuses.
     pub fn save<S: Storage>(&self, storage: &mut S, kind: Kind) -> io::Result<()> {
-        let sizes = [self.sources.len(), self.model.parameters.len(), self.degrees.len()];
-        let mut bytes = Vec::with_capacity(HEADER + 24 * sizes[0] + 8 * sizes[1] + 4 * sizes[2] + 8);
+        let parameters = self.models.first().map_or(0, |model| model.parameters.len());
+        let sizes = [self.sources.len(), self.models.len(), parameters, self.degrees.len()];
+        let models = sizes[1] * (8 + 8 * sizes[2]);
+        let mut bytes = Vec::with_capacity(HEADER + 24 * sizes[0] + models + 4 * sizes[3] + 8);
         bytes.extend_from_slice(&MAGIC);
         for number in [VERSION, kind.rule, kind.features, kind.width] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         let sizes = sizes.map(|size| size as u64);
-        for number in [self.place.position, self.place.offset, self.seen, sizes[0], sizes[1], sizes[2]] {
+        for number in [self.place.position, self.place.offset, self.seen].into_iter().chain(sizes) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.model.intercept.to_le_bytes());
         for (&source, next) in &self.sources {
             for number in [u64::from(source), next.seq, next.sample] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
-        self.model.parameters.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        for Model { parameters, intercept } in &self.models {
+            let numbers = [intercept].into_iter().chain(parameters);
+            numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        }
         self.degrees.iter().for_each(|degree| bytes.extend_from_slice(&degree.to_le_bytes()));
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
         storage.replace(CHECKPOINT, &bytes)
@@ -86,12 +90,11 @@ impl Checkpoint {
         {
             return None;
         }
-        let [position, offset, seen, sources, parameters, degrees] =
-            [24, 32, 40, 48, 56, 64].map(|at| u64_at(bytes, at));
+        let [position, offset, seen] = [24, 32, 40].map(|at| u64_at(bytes, at));
+        let [sources, models, parameters, degrees] = [48, 56, 64, 72].map(|at| u64_at(bytes, at) as usize);
         let float = |at: usize| f64::from_bits(u64_at(bytes, at));
-        let (sources, parameters, degrees) = (sources as usize, parameters as usize, degrees as usize);
-        let parameters_at = HEADER + 24 * sources;
-        let degrees_at = parameters_at + 8 * parameters;
+        let (models_at, size) = (HEADER + 24 * sources, 8 + 8 * parameters);
+        let degrees_at = models_at + size * models;
         assert_eq!(degrees_at + 4 * degrees, end, "a sound checkpoint has the length its header says");
         let source = |at: usize| {
             let next = Next { seq: u64_at(bytes, at + 8), sample: u64_at(bytes, at + 16) };
@@ -99,10 +102,13 @@ impl Checkpoint {
         };
         Some(Checkpoint {
             place: Place { position, offset },
-            model: Model {
-                parameters: (0..parameters).map(|number| float(parameters_at + 8 * number)).collect(),
-                intercept: float(72),
-            },
+            models: (models_at..degrees_at)
+                .step_by(size)
+                .map(|at| Model {
+                    parameters: (0..parameters).map(|number| float(at + 8 + 8 * number)).collect(),
+                    intercept: float(at),
+                })
+                .collect(),
             seen,
             degrees: (0..degrees).map(|number| u32_at(bytes, degrees_at + 4 * number)).collect(),
             sources: (0..sources).map(|number| source(HEADER + 24 * number)).collect(),
@@ -120,7 +126,10 @@ mod tests {
         let kind = Kind { rule: 0, features: 3, width: 1 };
         let checkpoint = Checkpoint {
             place: Place { position: 5, offset: 1 << 33 },
-            model: Model { parameters: vec![1.5, -0.0, f64::MIN_POSITIVE], intercept: 0.1 },
+            models: vec![
+                Model { parameters: vec![1.5, -0.0, f64::MIN_POSITIVE], intercept: 0.1 },
+                Model { parameters: vec![2.5, 0.0, -7.0], intercept: -3.0 },
+            ],
             seen: 1 << 40,
             degrees: vec![1, 2],
             sources: [(4, Next { seq: 3, sample: 99 }), (9, Next::default())].into(),

@@ -30,7 +30,8 @@ pub enum ReplayError {
     },
 }
 
-/// What one thread learns from the order log, from its beginning, without any plan. A centre's model is bit for bit this.
+/// What one thread learns from the order log, from its beginning, without any plan. A centre's model is bit for bit this; of
+/// a centre of several tasks, the model of this one of them.
 ///
 /// # Errors
 /// If the log is not this task's, or damaged.

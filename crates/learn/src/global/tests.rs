@@ -12,6 +12,7 @@ use crate::data::{Dataset, Sample, Value};
 use crate::exec::{Model, Schedule};
 use crate::plan::mixed::{self, Mixed, WIDTH};
 use crate::task::{Rule, Sets, Step, Task};
+use crate::tasks::{Against, Linear, Loss};
 
 /// [`Mixed`], and what else a task may ask for: weights and an intercept.
 #[derive(Clone, Copy, Debug)]
@@ -387,4 +388,40 @@ fn a_folder_keeps_what_memory_keeps() {
     drop(center);
     let error = Center::open(folder.path(), Mixed(Rule::Features), options()).unwrap_err().to_string();
     assert!(error.contains("use another folder"), "{error}");
+}
+
+/// Three classes, each against the rest: one log, one plan, and a model each, bit for bit that of one thread; also of a centre
+/// that begins at the checkpoint of three.
+#[test]
+fn several_tasks_learn_from_the_same_batches() {
+    let linear = Linear { intercept: true, l2: 0.1, ..Linear::new(Loss::Logistic) };
+    let tasks: Vec<_> = (0..3).map(|class| Against { linear, class: Some(f64::from(class)) }).collect();
+    let data = some_data(&mut Random::seeded(5), 400);
+    let data = data.with_labels((0..400).map(|row| f64::from(row % 3)).collect::<Vec<_>>()).unwrap();
+    let rows = |rows: std::ops::Range<usize>| Batch {
+        source: 1,
+        seq: rows.start as u64 / 40,
+        sample: rows.start as u64,
+        data: data.select(&rows.collect::<Vec<_>>()),
+        plan: None,
+    };
+    let mut storage = Memory::default();
+    for half in [0..5, 5..10] {
+        let mut center = Center::on_all(storage, tasks.clone(), options()).unwrap();
+        for batch in half {
+            let answer = center.ingest(rows(40 * batch..40 * batch + 40).encode()).unwrap();
+            assert!(matches!(answer, Ingest::Accepted { .. }), "{answer:?}");
+        }
+        center.checkpoint().unwrap();
+        let models = center.models().unwrap();
+        storage = center.into_storage();
+        for (task, model) in tasks.iter().zip(&models) {
+            assert_eq!(&audit(storage.clone(), task), model, "{task:?}");
+        }
+        assert!(models[0] != models[1] && models[1] != models[2]);
+    }
+    // Another number of tasks has no use for the checkpoint, and learns from the log.
+    let mut center = Center::on(storage.clone(), tasks[2], options()).unwrap();
+    assert_eq!(center.counts().replayed, 10);
+    assert_eq!(center.model().unwrap(), audit(storage, &tasks[2]));
 }

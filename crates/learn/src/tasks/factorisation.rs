@@ -1,5 +1,6 @@
 //! The factorisation of a matrix of which some cells are known: ratings, counts, distances.
 
+use super::tallied::Predicts;
 use crate::data::{Dataset, Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
 use crate::with_rows;
@@ -72,7 +73,8 @@ impl Factorisation {
             return 0.0;
         }
         let told = self.predictions(data, vectors, intercept);
-        let losses: f64 = told.iter().zip(data.labels()).map(|(p, y)| 0.5 * (p - y) * (p - y)).sum();
+        let cells = told.iter().zip(data.labels()).enumerate();
+        let losses: f64 = cells.map(|(row, (p, y))| 0.5 * data.importance(row) * (p - y) * (p - y)).sum();
         let mut penalty = 0.0;
         for (feature, degree) in data.degrees().into_iter().enumerate() {
             if degree > 0 {
@@ -121,10 +123,24 @@ impl Task for Factorisation {
         read: &[f64],
         write: &mut [f64],
     ) -> f64 {
-        let &[a, b] = sample.values else { return 0.0 };
+        self.learn(sample, step, read, write).1
+    }
+}
+
+impl Predicts for Factorisation {
+    #[inline(always)]
+    fn learn<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        step: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> (f64, f64) {
+        let &[a, b] = sample.values else { return (step.intercept, 0.0) };
         let scale = a.wide() * b.wide();
         let (row, column) = read.split_at(self.rank);
-        let error = product(row, column) * scale + step.intercept - sample.label;
+        let prediction = product(row, column) * scale + step.intercept;
+        let error = (prediction - sample.label) * sample.importance;
         let (new_row, new_column) = write.split_at_mut(self.rank);
         for (at, (new, own, other)) in
             [(new_row, row, column), (new_column, column, row)].into_iter().enumerate()
@@ -137,7 +153,11 @@ impl Task for Factorisation {
                 *new = (moved.abs() - threshold).max(0.0).copysign(moved);
             }
         }
-        error * INTERCEPT_DECAY
+        (prediction, error * INTERCEPT_DECAY)
+    }
+
+    fn cost(&self, prediction: f64, label: f64) -> f64 {
+        0.5 * (prediction - label) * (prediction - label)
     }
 }
 
@@ -159,6 +179,7 @@ mod tests {
         for (l2, l1, value) in [(0.0, 0.0, 1.0), (0.3, 0.0, 1.0), (0.3, 0.05, 0.5)] {
             let task = Factorisation { l2, l1, intercept: true, ..Factorisation::new(3) };
             let data = cells(value);
+            let data = data.with_importances(vec![2.0, 1.0, 0.5]).unwrap();
             let vectors = task.initial(4, 7);
             let (degrees, size) = (data.degrees(), 1e-4);
             let mut steps = vec![0.0; vectors.len()];

@@ -1,6 +1,7 @@
 //! Linear models: support vector machines, logistic regression, least squares.
 
 use super::loss::Loss;
+use super::tallied::Predicts;
 use crate::data::{Dataset, Sample, Value};
 use crate::exec::Schedule;
 use crate::task::{Step, Task};
@@ -52,15 +53,16 @@ impl Linear {
         Schedule::Optimal { alpha, t0: 1.0 / (first * alpha) }
     }
 
-    /// What is minimised, divided by the number of samples: their mean loss and their share of the penalty. Features that
-    /// no sample has are not penalised, for no step would shrink them.
+    /// What is minimised, divided by the number of samples: their mean loss, by importance, and their share of the penalty.
+    /// Features that no sample has are not penalised, for no step would shrink them.
     pub fn objective(&self, data: &Dataset<'_>, weights: &[f64], intercept: f64) -> f64 {
         if data.is_empty() {
             return 0.0;
         }
         let predictions = decisions(data, weights, intercept);
-        let losses: f64 =
-            predictions.iter().zip(data.labels()).map(|(&told, &label)| self.loss.value(told, label)).sum();
+        let told = predictions.iter().zip(data.labels()).enumerate();
+        let losses = told.map(|(row, (&told, &label))| data.importance(row) * self.loss.value(told, label));
+        let losses: f64 = losses.sum();
         let mut penalty = 0.0;
         if self.weighted() {
             let touched = data.degrees().into_iter().zip(weights).filter(|(degree, _)| *degree > 0);
@@ -104,11 +106,10 @@ fn towards_zero(value: f64, by: f64) -> f64 {
     (value.abs() - by).max(0.0).copysign(value)
 }
 
-impl Linear {
-    /// [`Task::compute`], which also tells the prediction that was made: that and the derivative. specs/cop.md 5. The sum
-    /// runs as `product` says, whatever the scheme.
+impl Predicts for Linear {
+    /// specs/cop.md 5. The sum runs as `product` says, whatever the scheme.
     #[inline(always)]
-    pub(crate) fn learn<V: Value>(
+    fn learn<V: Value>(
         &self,
         sample: &Sample<'_, V>,
         step: &Step<'_>,
@@ -117,7 +118,7 @@ impl Linear {
     ) -> (f64, f64) {
         let [scale, after] = step.scale;
         let prediction = product(read, sample.values) * scale + step.intercept;
-        let slope = self.loss.derivative(prediction, sample.label);
+        let slope = self.loss.derivative(prediction, sample.label) * sample.importance;
         // As it is to be written.
         let (size, moved) = (step.size, slope / after);
         if !self.weighted() {
@@ -140,6 +141,11 @@ impl Linear {
             }
         }
         (prediction, slope * self.intercept_decay)
+    }
+
+    #[inline]
+    fn cost(&self, prediction: f64, label: f64) -> f64 {
+        self.loss.value(prediction, label)
     }
 }
 
@@ -202,6 +208,7 @@ mod tests {
     #[test]
     fn steps_go_down_the_objective() {
         let data = three();
+        let data = data.with_importances(vec![1.0, 0.25, 3.0]).unwrap();
         let weights = [0.3, -0.2, 0.15, -0.4, 0.9];
         for loss in Loss::ALL {
             for (l2, l1) in [(0.0, 0.0), (0.7, 0.0), (0.0, 0.2), (0.7, 0.2)] {

@@ -1,18 +1,32 @@
-//! A linear model that sums up what its predictions cost while it learns.
+//! A task that sums up what its predictions cost while it learns.
 
-use super::linear::Linear;
 use crate::data::{Sample, Value};
-use crate::task::{Step, Task};
+use crate::task::{Rule, Sets, Step, Task};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A [`Linear`] that tallies the loss of each sample as it was before the sample was learnt from.
+/// A task that predicts a number for each sample, and learns from what that costs.
+pub trait Predicts: Task {
+    /// [`Task::compute`], which also tells the prediction that was made: that and what is returned there.
+    fn learn<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        step: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> (f64, f64);
+
+    /// What a prediction costs where this is the label.
+    fn cost(&self, prediction: f64, label: f64) -> f64;
+}
+
+/// A task that tallies the loss of each sample as it was before the sample was learnt from.
 ///
 /// What is learnt is the same. The sum does not depend on which thread learnt from which sample, bit for bit, so that
 /// stopping by it does not either: losses are added as whole numbers, in units that grow with them, which are a
 /// sixteen-millionth of the loss or less.
 #[derive(Debug)]
-pub struct Tallied {
-    task: Linear,
+pub struct Tallied<T> {
+    task: T,
     /// Without it nothing is summed up: what a caller pays who does not look.
     counts: bool,
     shards: [Shard; SHARDS],
@@ -32,13 +46,13 @@ const SECOND: i32 = -32;
 #[repr(align(128))]
 struct Shard([AtomicU64; SIZES]);
 
-impl Tallied {
+impl<T> Tallied<T> {
     /// The same task; `counts` tells whether to sum up at all.
-    pub fn new(task: Linear, counts: bool) -> Tallied {
+    pub fn new(task: T, counts: bool) -> Tallied<T> {
         Tallied { task, counts, shards: std::array::from_fn(|_| Shard::default()) }
     }
 
-    /// The sum of the losses since it was last taken; 0 if it does not count. Called at a barrier, it is the sum of all samples
+    /// The sum of the losses, by importance, since it was last taken; 0 if it does not count. Called at a barrier, it is the sum of all samples
     /// before.
     pub fn take(&self) -> f64 {
         let sums = (0..SIZES).map(|size| {
@@ -72,7 +86,23 @@ fn shard() -> usize {
     OWN.with(|own| *own)
 }
 
-impl Task for Tallied {
+impl<T: Predicts> Task for Tallied<T> {
+    fn rule(&self) -> Rule {
+        self.task.rule()
+    }
+
+    fn parameters(&self, features: u32) -> u32 {
+        self.task.parameters(features)
+    }
+
+    fn width(&self) -> usize {
+        self.task.width()
+    }
+
+    fn sets<V: Value>(&self, sample: &Sample<'_, V>, sets: &mut Sets) {
+        self.task.sets(sample, sets);
+    }
+
     fn weighted(&self) -> bool {
         self.task.weighted()
     }
@@ -95,7 +125,7 @@ impl Task for Tallied {
     ) -> f64 {
         let (prediction, slope) = self.task.learn(sample, step, read, write);
         if self.counts {
-            self.add(self.task.loss.value(prediction, sample.label));
+            self.add(sample.importance * self.task.cost(prediction, sample.label));
         }
         slope
     }
@@ -104,7 +134,7 @@ impl Task for Tallied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::Loss;
+    use crate::tasks::{Linear, Loss};
 
     fn tallied(losses: impl IntoIterator<Item = f64>) -> f64 {
         let tally = Tallied::new(Linear::new(Loss::Hinge), true);
@@ -142,7 +172,7 @@ mod tests {
     fn it_learns_as_the_task_within() {
         let task = Linear { l2: 0.5, l1: 0.1, intercept: true, ..Linear::new(Loss::Logistic) };
         let tally = Tallied::new(task, true);
-        let sample = Sample { features: &[0, 3], values: &[1.0, -2.0], label: 1.0 };
+        let sample = Sample { features: &[0, 3], values: &[1.0, -2.0], label: 1.0, importance: 1.0 };
         let step = Step { size: 0.1, intercept: 0.2, weights: &[0.5, 1.0], scale: [1.0; 2] };
         let (mut one, mut other) = ([0.0; 2], [0.0; 2]);
         let slope = task.compute(&sample, &step, &[0.3, 0.1], &mut one);

@@ -15,9 +15,12 @@ use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+/// A stream, and how much of it was read.
+type Bytes = BufReader<Counted<Box<dyn Read + Send>>>;
+
 /// Where batches come from.
 enum Source {
-    Stream(Box<StreamReader<BufReader<Counted<Box<dyn Read + Send>>>>>),
+    Stream(Box<StreamReader<Bytes>>),
     /// And how many were read of it.
     File(Box<FileReader<BufReader<File>>>, usize),
 }

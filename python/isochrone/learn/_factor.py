@@ -1,0 +1,312 @@
+"""The factorisation of a matrix of which some cells are known."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+
+from isochrone import _native
+from isochrone.learn._data import FEATURES_MAX
+from isochrone.learn._linear import SCHEMES, _number, _one_of, _weights
+from isochrone.learn._plan import threads_of
+from isochrone.learn._progress import Progress
+
+SCHEDULES = ("geometric", "constant", "invscaling")
+
+
+class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Matrix factorisation that many threads learn exactly as one would.
+
+    A sample is a cell of the matrix: who rated, what was rated, and the rating. Each row and each column of the matrix gets
+    `n_components` numbers, and a cell is predicted as the product of its row's and its column's, plus the intercept.
+
+    Parameters
+    ----------
+    n_components : int, default=16
+        Numbers for each row and each column.
+    alpha : float, default=1e-5
+        How strongly they are kept small: the objective is `mean(loss) + alpha * ((1 - l1_ratio) / 2 * (||R||^2 + ||C||^2) +
+        l1_ratio * (||R||_1 + ||C||_1))`, where the loss is half the squared difference.
+    l1_ratio : float, default=0.0
+        Share of the absolute values in the penalty, 0 to 1.
+    fit_intercept : bool, default=True
+        Whether to learn an intercept. It begins at the mean of the cells.
+    max_iter : int, default=50
+        Epochs (passes over the cells) at most.
+    tol : float or None, default=1e-4
+        Stop when an epoch's mean loss was not better than the best by this for `n_iter_no_change` epochs; None for all epochs.
+    learning_rate : {"geometric", "constant", "invscaling"}, default="geometric"
+        Step size: `eta0 * decay**epoch`, `eta0`, or `eta0 / t**power_t` with t the cells learnt from.
+    eta0 : float, default=0.05
+        Initial step size.
+    decay : float, default=0.95
+        Factor for each epoch under `"geometric"`.
+    power_t : float, default=0.25
+        Exponent under `"invscaling"`.
+    n_iter_no_change : int, default=5
+        Epochs without improvement before stopping.
+    scheme : {"cop", "serial", "locking", "occ", "hogwild"}, default="cop"
+        How threads share the model, as for :class:`CopClassifier`.
+    n_jobs : int, default=None
+        Threads; -1 for all cores, None for one.
+    shuffle : bool, default=True
+        Whether to put the cells in a random order first: they often come row by row, and cells of one row wait for one another.
+    random_state : int, RandomState instance or None, default=None
+        Draws the order, and what the numbers of rows and columns begin with.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the model of the previous `fit`, if that had the same rows and columns.
+    verbose : int, default=0
+        1 for a progress bar.
+
+    Attributes
+    ----------
+    rows_, columns_ : ndarray
+        What rows and columns are called, ascending.
+    row_factors_, column_factors_ : ndarray of shape (n_rows, n_components) and (n_columns, n_components)
+        Their numbers, in that order.
+    intercept_ : float
+        Intercept.
+    n_features_in_ : int
+        2: a row and a column.
+    n_iter_ : int
+        Epochs of the last `fit`.
+    t_ : int
+        Cells learnt from so far.
+    loss_curve_ : list of float
+        Mean loss of each epoch, each cell's taken before it was learnt from. Empty with `tol=None` and `verbose=0`.
+    report_ : dict
+        Of the last `fit`: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and `threads` that ran.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isochrone.learn import CopFactorizer
+    >>> people, films = np.repeat(np.arange(20), 15), np.tile(np.arange(15), 20)
+    >>> ratings = (1.0 + people % 4) * (1.0 + films % 3)
+    >>> known = np.random.RandomState(0).rand(300) < 0.8
+    >>> cells = np.column_stack([people, films])
+    >>> model = CopFactorizer(n_components=3, max_iter=300, decay=1.0, random_state=0)
+    >>> model.fit(cells[known], ratings[known]).score(cells[~known], ratings[~known]) > 0.95
+    True
+    """
+
+    rows_: NDArray[Any]
+    columns_: NDArray[Any]
+    row_factors_: NDArray[np.float64]
+    column_factors_: NDArray[np.float64]
+    intercept_: float
+    t_: int
+
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        alpha: float = 1e-5,
+        l1_ratio: float = 0.0,
+        fit_intercept: bool = True,
+        max_iter: int = 50,
+        tol: float | None = 1e-4,
+        learning_rate: str = "geometric",
+        eta0: float = 0.05,
+        decay: float = 0.95,
+        power_t: float = 0.25,
+        n_iter_no_change: int = 5,
+        scheme: str = "cop",
+        n_jobs: int | None = None,
+        shuffle: bool = True,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.decay = decay
+        self.power_t = power_t
+        self.n_iter_no_change = n_iter_no_change
+        self.scheme = scheme
+        self.n_jobs = n_jobs
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CopFactorizer:
+        """Learns from the known cells of a matrix.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2)
+            Each cell's row and column: numbers or strings, such as people and films.
+        y : array-like of shape (n_samples,)
+            What stands there.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            How many times the loss of each cell counts, 0 or more; None for once each.
+
+        Returns
+        -------
+        self : CopFactorizer
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter means nothing, `X` has not two columns, `y` holds NaN or infinity, or the numbers overflow.
+        """
+        self._check_parameters()
+        names = _cells(X)
+        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(-1)
+        check_consistent_length(X, values)
+        weights = _weights(sample_weight, values)
+        (rows, row), (columns, column) = (np.unique(part, return_inverse=True) for part in names)
+        if len(rows) + len(columns) > FEATURES_MAX:
+            raise ValueError(f"{len(rows)} rows and {len(columns)} columns are more than the {FEATURES_MAX} that there can be")
+        random = check_random_state(self.random_state)
+        if self.shuffle:
+            order = random.permutation(len(values))
+            row, column, values = row[order], column[order], values[order]
+            weights = None if weights is None else weights[order]
+        seed = int(random.randint(np.iinfo(np.int32).max))
+        vectors, begin = None, 0.0
+        if self.fit_intercept:
+            begin = float(np.average(values, weights=weights if weights is None or weights.any() else None))
+        if self.warm_start and self._same(rows, columns):
+            vectors = np.concatenate([self.row_factors_, self.column_factors_]).ravel()
+            begin = self.intercept_ if self.fit_intercept else 0.0
+        else:
+            self.t_ = 0
+        indices = np.empty((len(values), 2), np.uint32)
+        indices[:, 0], indices[:, 1] = row, column + len(rows)
+        width = len(rows) + len(columns)
+        cells = (
+            np.arange(0, 2 * len(values) + 1, 2, dtype=np.uint64), indices.ravel(), np.ones(2 * len(values), np.float32), width
+        )
+        settings = self._settings(len(values))
+        bar = Progress(int(self.verbose), self.max_iter, type(self).__name__)
+
+        def after(_: int, epoch: int, loss: float, score: float | None) -> None:
+            bar.step(f"loss {loss:.4f}")
+
+        try:
+            found, intercept, report = _native.factorise(
+                cells, np.ascontiguousarray(values), weights, int(self.n_components), vectors, seed, begin, settings,
+                after if self.verbose else None,
+            )
+        finally:
+            bar.close()
+        if not np.isfinite(found).all() or not np.isfinite(intercept).all():
+            raise ValueError("the factors have grown beyond what a float can hold: scale y to about 1, or take a smaller eta0")
+        factors = found.reshape(width, int(self.n_components))
+        self.rows_, self.columns_, self.intercept_ = rows, columns, float(intercept[0])
+        self.row_factors_, self.column_factors_ = factors[: len(rows)].copy(), factors[len(rows) :].copy()
+        self.n_features_in_, self.n_iter_ = 2, report["epochs"]
+        self.t_ += report["epochs"] * len(values)
+        losses = report.pop("losses")
+        self.loss_curve_, self.report_ = losses if settings["counts"] else [], report
+        if self.tol is not None and not report["converged"] and self.max_iter > self.n_iter_no_change:
+            warnings.warn(
+                f"still improving after max_iter={self.max_iter} epochs: give more epochs, or a larger tol",
+                ConvergenceWarning, stacklevel=2,
+            )
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """What stands in each cell.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2)
+            Each cell's row and column. One that was not there in `fit` counts as zeros: the intercept is predicted.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            float64.
+        """
+        check_is_fitted(self)
+        row_names, column_names = _cells(X)
+        row, knows_row = _places(self.rows_, row_names)
+        column, knows_column = _places(self.columns_, column_names)
+        told = np.einsum("ij,ij->i", self.row_factors_[row], self.column_factors_[column])
+        predicted: NDArray[np.float64] = np.where(knows_row & knows_column, told, 0.0) + self.intercept_
+        return predicted
+
+    def _check_parameters(self) -> None:
+        _one_of(self, "learning_rate", SCHEDULES)
+        _one_of(self, "scheme", SCHEMES)
+        _number(self, "n_components", 1, None, "1 or more", Integral)
+        _number(self, "alpha", 0.0, None, "0 or more")
+        _number(self, "l1_ratio", 0.0, 1.0, "0 (only squares) to 1 (only absolute values)")
+        _number(self, "max_iter", 1, None, "1 or more", Integral)
+        _number(self, "n_iter_no_change", 1, None, "1 or more", Integral)
+        _number(self, "eta0", np.nextafter(0.0, 1.0), None, "a positive number")
+        _number(self, "decay", 0.0, 1.0, "between 0 and 1")
+        _number(self, "power_t", None, None, "a number")
+        if self.tol is not None:
+            _number(self, "tol", None, None, "a number or None")
+
+    def _settings(self, n_samples: int) -> dict[str, Any]:
+        """What the native half is told."""
+        seconds = {"geometric": self.decay, "constant": 0.0, "invscaling": self.power_t}
+        return {
+            "loss": "squared_error",
+            "l2": self.alpha * n_samples * (1.0 - self.l1_ratio),
+            "decay": 0.0,
+            "l1": self.alpha * n_samples * self.l1_ratio,
+            "intercept": bool(self.fit_intercept),
+            "intercept_decay": 0.01,
+            "schedule": self.learning_rate,
+            "initial": float(self.eta0),
+            "second": float(seconds[self.learning_rate]),
+            "scheme": self.scheme,
+            "threads": threads_of(self.n_jobs),
+            "epochs": int(self.max_iter),
+            "seen": self.t_,
+            "counts": bool(self.verbose) or self.tol is not None,
+            "tol": None if self.tol is None else float(self.tol),
+            "patience": int(self.n_iter_no_change),
+        }
+
+    def _same(self, rows: NDArray[Any], columns: NDArray[Any]) -> bool:
+        """Whether the model is one of the same rows, columns and components."""
+        return (
+            getattr(self, "row_factors_", None) is not None
+            and np.array_equal(self.rows_, rows)
+            and np.array_equal(self.columns_, columns)
+            and self.row_factors_.shape[1] == self.n_components
+        )
+
+
+def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows and columns, each of its own type."""
+    if hasattr(X, "iloc"):
+        parts = [np.asarray(X.iloc[:, at]) for at in range(X.shape[1])]
+    else:
+        X = np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"X has {X.ndim} dimensions: give two columns, each cell's row and column")
+        parts = list(X.T)
+    if len(parts) != 2:
+        raise ValueError(f"X has {len(parts)} columns: give two, each cell's row and column")
+    if not len(parts[0]):
+        raise ValueError("X has no cells")
+    return parts[0], parts[1]
+
+
+def _places(names: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where each stands among the names, and whether it does."""
+    at: NDArray[np.intp] = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return at, np.asarray(names[at] == wanted)

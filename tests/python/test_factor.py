@@ -1,0 +1,125 @@
+"""Matrix factorisation."""
+
+import pickle
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from isochrone.learn import CopFactorizer
+
+
+def ratings(n=4000, people=120, films=60, seed=0):
+    """Cells of a matrix of rank 3, some of which are known with noise."""
+    random = np.random.default_rng(seed)
+    P, Q = random.normal(size=(people, 3)), random.normal(size=(films, 3))
+    cells = np.column_stack([random.integers(people, size=n), random.integers(films, size=n)])
+    return cells, 3.0 + np.einsum("ij,ij->i", P[cells[:, 0]], Q[cells[:, 1]]) + 0.1 * random.normal(size=n)
+
+
+def same(one, other):
+    parts = ("row_factors_", "column_factors_")
+    return one.intercept_ == other.intercept_ and all(
+        getattr(one, part).tobytes() == getattr(other, part).tobytes() for part in parts
+    )
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return ratings()
+
+
+def test_it_finds_what_is_there(cells):
+    X, y = cells
+    model = CopFactorizer(n_components=3, max_iter=200, eta0=0.1, decay=0.98, random_state=0).fit(X[:3200], y[:3200])
+    assert model.score(X[3200:], y[3200:]) > 0.95 and model.n_features_in_ == 2
+    assert model.row_factors_.shape == (120, 3) and model.column_factors_.shape == (60, 3)
+    assert model.loss_curve_[-1] < model.loss_curve_[0] / 10 and len(model.loss_curve_) == model.n_iter_
+    by_hand = model.row_factors_[X[0, 0]] @ model.column_factors_[X[0, 1]] + model.intercept_
+    assert np.isclose(model.predict(X[:1])[0], by_hand)
+
+
+@pytest.mark.parametrize("settings", [
+    {}, dict(l1_ratio=0.5, alpha=1e-3), dict(fit_intercept=False, learning_rate="invscaling"), dict(shuffle=False, alpha=0.0),
+])
+def test_cop_is_serial(cells, settings):
+    X, y = cells
+    weights = np.random.default_rng(1).random(len(y))
+    settings = dict(n_components=4, max_iter=5, tol=None, random_state=0) | settings
+    for given in (None, weights):
+        serial = CopFactorizer(scheme="serial", **settings).fit(X, y, given)
+        for threads in (1, 2, 4):
+            assert same(CopFactorizer(n_jobs=threads, **settings).fit(X, y, given), serial), threads
+    assert same(CopFactorizer(scheme="locking", **settings).fit(X, y, weights), serial)
+    stopped = [CopFactorizer(n_jobs=threads, **(settings | dict(tol=1e-2, max_iter=100))).fit(X, y) for threads in (1, 2)]
+    assert same(*stopped) and stopped[0].n_iter_ == stopped[1].n_iter_ < 100
+
+
+def test_names_of_any_kind(cells):
+    X, y = cells
+    settings = dict(n_components=3, max_iter=5, tol=None, random_state=0)
+    plain = CopFactorizer(**settings).fit(X, y)
+    named = pandas.DataFrame({"who": [f"person {at:03}" for at in X[:, 0]], "what": X[:, 1]})
+    model = CopFactorizer(**settings).fit(named, y)
+    assert same(model, plain) and model.rows_[0] == "person 000" and model.columns_.dtype == X.dtype
+    objects = CopFactorizer(**settings).fit(named.to_numpy(), y)
+    assert same(objects, plain)
+    unknown = model.predict(pandas.DataFrame({"who": ["nobody", "person 001"], "what": [0, 10**6]}))
+    assert unknown.tolist() == [model.intercept_] * 2
+
+
+def test_weights_of_cells(cells):
+    X, y = cells
+    settings = dict(n_components=3, max_iter=20, tol=None, alpha=0.0, fit_intercept=False, shuffle=False, random_state=0)
+    known = np.arange(len(y)) % 4 != 0
+    weighted, part = CopFactorizer(**settings).fit(X, y, known), CopFactorizer(**settings).fit(X[known], y[known])
+    # All rows and columns occur in both, so both begin alike.
+    assert same(weighted, part)
+    assert weighted.score(X, y, sample_weight=known) == pytest.approx(part.score(X[known], y[known]))
+
+
+def test_scikit_learn_conventions(cells):
+    X, y = cells
+    model = CopFactorizer(n_components=2, max_iter=3, tol=None, random_state=0).fit(X, y)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    fresh = clone(model)
+    assert fresh.get_params() == model.get_params() and not hasattr(fresh, "row_factors_")
+    search = GridSearchCV(CopFactorizer(max_iter=30, tol=None, random_state=0), {"n_components": [1, 3]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"n_components": 3}
+
+
+def test_warm_start_goes_on(cells):
+    X, y = cells
+    settings = dict(n_components=3, tol=None, learning_rate="constant", eta0=0.02, shuffle=False, random_state=0,
+                    fit_intercept=False)
+    at_once = CopFactorizer(max_iter=6, **settings).fit(X, y)
+    in_two = CopFactorizer(max_iter=3, warm_start=True, **settings)
+    assert same(in_two.fit(X, y).fit(X, y), at_once) and in_two.t_ == at_once.t_ == 6 * len(y)
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    (dict(n_components=0), "n_components is 0: give 1 or more"),
+    (dict(scheme="fast"), "scheme is 'fast': give one of 'cop'"),
+    (dict(learning_rate="optimal"), "learning_rate is 'optimal': give one of 'geometric', 'constant', 'invscaling'"),
+    (dict(eta0=0.0), "eta0 is 0.0: give a positive number"),
+])
+def test_parameters_that_mean_nothing(cells, given, told):
+    with pytest.raises(ValueError, match=told):
+        CopFactorizer(**given).fit(*cells)
+
+
+def test_cells_that_are_none(cells):
+    X, y = cells
+    for wrong, told in [
+        (X[:, :1], "X has 1 columns: give two, each cell's row and column"),
+        (X[:, 0], "X has 1 dimensions: give two columns"),
+        (X[:0], "inconsistent numbers of samples|X has no cells"),
+    ]:
+        with pytest.raises(ValueError, match=told):
+            CopFactorizer().fit(wrong, y)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        CopFactorizer().fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
+    with pytest.raises(ValueError, match="scale y to about 1, or take a smaller eta0"):
+        CopFactorizer(eta0=10.0, max_iter=50).fit(X, 1e6 * y)
