@@ -215,8 +215,8 @@ fn terms<W>(
     }
     if arguments.trace || arguments.trace_svg.is_some() {
         terms.record = Record::Flow;
-        if arguments.duration.is_none() {
-            // What a person reads or looks at is short.
+        if arguments.duration.is_none() && faults.is_empty() {
+            // What a person reads or looks at is short; but with faults a seed is to be seen as it went.
             terms.requests_max = 3;
         }
     }

@@ -234,12 +234,17 @@ impl<V: Ordered> Order<V> {
     }
 
     /// What is learnt as decided keeps its place in the journal before it shows.
-    pub(super) fn finish(&mut self, effects: &mut Effects<Self>) {
+    pub(super) fn record_decided(&mut self, effects: &mut Effects<Self>) {
         let slot = self.decided();
         if slot > self.recorded && self.next_batch(slot).is_some() {
             self.recorded = slot;
             effects.record_lazily(Record::Decided { slot });
         }
+    }
+
+    /// The end of an input.
+    pub(super) fn finish(&mut self, effects: &mut Effects<Self>) {
+        self.record_decided(effects);
         if self.parameters.early {
             self.answer_early(effects.now());
         }
@@ -329,6 +334,11 @@ impl<V: Ordered> crate::order::Order for Order<V> {
             self.delivered = self.delivered.max(end);
             return None;
         };
+        if slot >= self.recorded {
+            // Behind a peer's state that was just taken in: it is written down first, or a restart would bring back neither
+            // it nor, where it ends this order, what was promised in the next.
+            return None;
+        }
         let digest = digest(&values);
         let size = u32::try_from(wire::encoded_size(&values)).unwrap_or(u32::MAX);
         let answer = lane == self.me;

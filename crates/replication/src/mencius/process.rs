@@ -107,6 +107,7 @@ impl<V: Ordered> Process for Order<V> {
     fn settle(&mut self, effects: &mut Effects<Self>) {
         if self.is_member() {
             self.flush(effects);
+            self.record_decided(effects);
         }
     }
 

@@ -447,6 +447,48 @@ fn who_lags_behind_what_is_kept_takes_in_a_state() {
     assert!(world.orders[2].decided() > Slot::ZERO);
 }
 
+/// Found by a seed (1,112,746): what was decided behind a peer's state was taken out with it and not written down, so a
+/// restart stood at the state, before the stop that it had taken out, and passed over its votes of the next epoch.
+#[test]
+fn what_is_decided_behind_a_state_that_is_taken_in_survives_a_restart() {
+    let mut world = World::new(3, 1, |parameters| parameters.keep_slots = 4);
+    world.run(ms(100));
+    let suggest = |world: &mut World, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            world.propose((number % 2) as usize, Put::new(0, number));
+            world.run(ms(100));
+        }
+    };
+    // It does not hear one owner and cannot ask the other, until they no longer hold what the first has suggested.
+    let cut = |world: &mut World, way| (world.delays[0][2], world.delays[2][1]) = (way, way);
+    cut(&mut world, Span::from_secs(60));
+    suggest(&mut world, 0..30);
+    cut(&mut world, ms(10));
+    world.run(Span::from_secs(1));
+    let (position, known) = (world.orders[0].position(), world.taken[0].len());
+    suggest(&mut world, 30..34);
+    assert!(world.orders[2].behind().is_some(), "nobody holds what it lacks");
+    let (before, taken) = (world.journals[2].len(), world.taken[2].len());
+    world.act(2, |order, _| assert!(order.install(&position)));
+    let values = |of: &[Decided<Put>]| of.iter().map(|decided| decided.position).collect::<Vec<_>>();
+    let shown = values(&world.taken[2][taken..]);
+    assert_eq!(shown, values(&world.taken[0][known..]), "it goes on at once");
+
+    let mut again = Order::<Put>::open(Identity { process: process(2), incarnation: 3 }, &world.setup);
+    let mut brought = Vec::new();
+    for (number, record) in world.journals[2].iter().enumerate() {
+        if number == before {
+            assert!(again.install(&position));
+        }
+        again.replay(record.clone());
+        while let Some(step) = again.step(Instant::ZERO) {
+            let Step::Decided(decided) = step else { continue };
+            brought.extend((number >= before).then_some(decided.position));
+        }
+    }
+    assert_eq!(brought, shown, "a restart brings it again");
+}
+
 /// Found by a seed: an owner cut off from its revokers was told what they had decided, and used one of the
 /// turns that they had emptied.
 #[test]

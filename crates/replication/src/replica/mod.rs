@@ -445,9 +445,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 self.order.replay(record);
                 self.execute_quietly();
             }
-            // Of an order that had ended for this replica before it was written down.
+            // Of an order that had ended for this replica before it was written down. What was promised in a later one
+            // must not be passed over: nobody may go on without.
             Record::Order { epoch, .. } | Record::Joined { epoch } => {
-                debug_assert!(epoch <= self.epoch, "the journal does not bring epoch {epoch} back");
+                assert!(epoch <= self.epoch, "the journal does not bring epoch {epoch} back");
             }
             Record::Chunk { index, chunk } => self.stage(index, &chunk),
             Record::Installed { position } => {
