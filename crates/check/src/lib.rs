@@ -17,6 +17,8 @@
 //!
 //! The file format is in `docs/histories.md`.
 
+#![forbid(unsafe_code)]
+
 mod explain;
 mod history;
 mod jsonl;

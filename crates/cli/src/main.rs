@@ -1,5 +1,7 @@
 //! The `isochrone` command.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod bench;
 mod calibrated;

@@ -44,6 +44,8 @@
 //!
 //! **Redis clients** see the same keys: values here are the strings of `GET` and `SET` there.
 
+#![forbid(unsafe_code)]
+
 mod call;
 mod client;
 mod error;

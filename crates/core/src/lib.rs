@@ -5,6 +5,8 @@
 //! above it) is written against this crate only; the simulator (`sim`) and the runtime (`node`) are
 //! the two hosts of what it writes. [`contract`] holds the tests that both hosts pass.
 
+#![forbid(unsafe_code)]
+
 pub mod ballot;
 pub mod blob;
 pub mod clock_floor;

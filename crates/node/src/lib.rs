@@ -4,6 +4,8 @@
 //! beside it ([`journal`]); HTTP has a thread of its own. [`Node::start`](node::Node::start) puts them
 //! together from a deployment and a table of [`protocols`].
 
+#![forbid(unsafe_code)]
+
 mod background;
 pub mod cert;
 mod certificates;

@@ -12,6 +12,8 @@
 //! - [`carousel`], [`tapir`], [`twopc`]: what a transaction over several [`Partitions`] needs; [`plan_transactions`]: the
 //!   same for the mixes of workloads and one keyspace of a deployment.
 
+#![forbid(unsafe_code)]
+
 mod advice;
 pub mod carousel;
 mod client;

@@ -3,6 +3,8 @@
 //!
 //! `generated.rs` is written by `make proto`, and checked in so that nobody who builds needs a compiler for it.
 
+#![forbid(unsafe_code)]
+
 /// Version 1.
 #[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, reason = "generated")]
 pub mod v1 {

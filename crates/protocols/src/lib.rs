@@ -1,6 +1,8 @@
 //! The protocols that there are: a line each in [`ALL`], how each is spoken with, and the code of each, made once for
 //! whoever runs them.
 
+#![forbid(unsafe_code)]
+
 use isochrone_core::deployment::{ConfigErrors, Known};
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_node::protocols::Protocols;

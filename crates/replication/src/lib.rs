@@ -5,6 +5,8 @@
 //! exactly-once table, answers, snapshots, state transfer, members), the [`Client`], the [`Placement`].
 //! [`request`] is what a host may ask of any client role here, and what it is told.
 
+#![forbid(unsafe_code)]
+
 mod changes;
 mod chunks;
 pub mod client;

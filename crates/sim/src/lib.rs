@@ -6,6 +6,8 @@
 //! clients do, a [`FaultPlan`] what goes wrong. [`Simulation::run`] gives a [`Report`]: what broke, how much
 //! was done, and a hash of everything that happened, which is the same whenever the seed is.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod config;
 mod driver;

@@ -4,6 +4,8 @@
 //! same for all is written once: what a host may ask and is told ([`request`]), where partitions stand ([`Map`],
 //! [`Placement`]).
 
+#![forbid(unsafe_code)]
+
 mod around;
 pub mod carousel;
 pub mod commands;

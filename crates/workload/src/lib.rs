@@ -4,6 +4,8 @@
 //! A [`Workload`] is data; a [`Session`] draws its requests from it and a seed, so the same seed asks
 //! for the same things in the simulator and against a live cluster.
 
+#![forbid(unsafe_code)]
+
 pub mod keys;
 pub mod latency;
 pub mod operations;
