@@ -30,6 +30,44 @@ fn every_command_of_redis_is_here_or_said_to_be_absent() {
     assert!(missing.is_empty() && invented.is_empty(), "missing {missing:?}, not in Redis {invented:?}");
 }
 
+/// T49: a form of every command is compared with Redis, or it is said why not.
+#[test]
+fn every_command_is_compared_with_redis_or_said_why_not() {
+    use super::grammar::{INCOMPARABLE, bare, forms};
+    use std::collections::BTreeSet;
+    let mut here = BTreeSet::new();
+    for spec in COMMANDS.iter().copied().flatten() {
+        match spec.children() {
+            [] => drop(here.insert(spec.name)),
+            children => here.extend(children.iter().map(|child| child.name)),
+        }
+    }
+    let compared: BTreeSet<String> = forms()
+        .into_iter()
+        .flat_map(|form| {
+            let mut words = bare(form).split(' ').map(str::to_ascii_lowercase);
+            let first = words.next().unwrap_or_default();
+            let both = words.next().map(|second| format!("{first}|{second}"));
+            [Some(first), both]
+        })
+        .flatten()
+        .filter(|name| here.contains(name.as_str()))
+        .collect();
+    let mut excused = BTreeSet::new();
+    for (names, why) in INCOMPARABLE {
+        assert!(!why.is_empty(), "{names}");
+        for name in names.split_ascii_whitespace() {
+            assert!(excused.insert(name), "{name} is excused twice");
+            assert!(!compared.contains(name), "{name} is compared, and excused");
+        }
+    }
+    let missing: Vec<_> =
+        here.iter().filter(|name| !compared.contains(**name) && !excused.contains(**name)).collect();
+    let invented: Vec<_> = excused.difference(&here).collect();
+    assert!(missing.is_empty(), "neither compared nor excused: {missing:?}");
+    assert!(invented.is_empty(), "excused, and not here: {invented:?}");
+}
+
 #[test]
 fn every_name_is_found_in_any_case_and_only_once() {
     let mut seen = std::collections::BTreeSet::new();
