@@ -79,6 +79,11 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
         None
     }
 
+    /// How many keys there are, and how many of them have a deadline, where it knows at once.
+    fn keys(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     /// The state as it stands now, for a snapshot or a peer.
     fn export(&self) -> Self::View;
 

@@ -1,6 +1,6 @@
 //! Typed notes of a process: what metrics, oracles and tests read, and what changes nothing.
 
-use crate::{CommandId, NodeId, Span};
+use crate::{CommandId, NodeId, PartitionId, Span};
 use std::fmt::Debug;
 
 /// A note of one protocol. Marks are held like sends: a host shows them only when every record made
@@ -8,6 +8,13 @@ use std::fmt::Debug;
 pub trait Mark: Clone + Debug + Send + 'static {
     /// What this note says in the words that all protocols share, if it says any.
     fn fact(&self) -> Option<Fact>;
+}
+
+impl Fact {
+    /// That so much there is of something now.
+    pub fn stands(what: &'static str, value: u64) -> Fact {
+        Fact::Stands { what, partition: PartitionId(0), value }
+    }
 }
 
 /// What every protocol can say about itself.
@@ -51,6 +58,17 @@ pub enum Fact {
     LastVoter(NodeId),
     /// A count of something that metrics show under this name, e.g. `snapshot_sent`.
     Counted(&'static str),
+    /// So many more of something, under such a name.
+    Added(&'static str, u64),
+    /// So much there is of something now, or such is its number: metrics show the last that was said.
+    Stands {
+        /// The name.
+        what: &'static str,
+        /// The partition it is said of, by a process that speaks for several.
+        partition: PartitionId,
+        /// The number.
+        value: u64,
+    },
 }
 
 /// The way a command took through its protocol.

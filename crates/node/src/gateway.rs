@@ -22,7 +22,7 @@
 use crate::hub::{Hub, Notice};
 use crate::limits::Limits;
 use isochrone_core::command::{Command, Response};
-use isochrone_core::{Blob, CommandId, Guarantee, Instant, KeyspaceId, Random, Stamp};
+use isochrone_core::{Blob, CommandId, Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -320,6 +320,8 @@ pub struct NodeView {
     pub unsafe_fsync_off: bool,
     /// Resident memory, bytes; 0 where the system does not tell.
     pub memory_bytes: u64,
+    /// Processor time used so far, in user and in kernel mode, in seconds; zero where the system does not tell.
+    pub processor_seconds: (f64, f64),
     /// Bytes in the journal.
     pub journal_bytes: u64,
     /// Median of the last journal syncs, microseconds.
@@ -343,12 +345,30 @@ pub struct KeyspaceView {
     pub guarantee: Guarantee,
     /// How many replicas each of its partitions has.
     pub replicas: u32,
+    /// Where what clients were told is.
+    pub durability: Durability,
+    /// How many others than the one that executes it have what is safe.
+    pub copies: u32,
+    /// How many keys the replicas here have, and how many of them have a deadline; none where no replica is here.
+    pub keys: Option<(u64, u64)>,
     /// The region of its leader, where it has one that this node has heard of.
     pub leader: Option<String>,
     /// The regions of the leaders of its partitions, in their order.
     pub leaders: Vec<Option<String>>,
     /// Whether a process of this node leads it, or a partition of it.
     pub leads: bool,
+}
+
+/// Where a write is that a client was told of.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Durability {
+    /// On the disks of most replicas.
+    Most,
+    /// On enough disks to be found by whoever leads next; in the logs of most replicas soon, and before a command that
+    /// touches all keys is answered.
+    MostSoon,
+    /// The same, in the logs of all copies.
+    AllSoon,
 }
 
 /// One connection of this shard.
@@ -385,6 +405,8 @@ pub struct ClientView {
 pub struct Counters {
     /// Commands taken in, by name as in the command table (a bounded set).
     pub commands: BTreeMap<&'static str, u64>,
+    /// How long those took together that were asked of keyspaces, from the request to the answer.
+    pub times: BTreeMap<&'static str, Span>,
     /// Commands answered with an error, by its first word (a bounded set: `ERR`, `WRONGTYPE`, ...).
     pub errors: BTreeMap<&'static str, u64>,
     /// Input that was not the protocol; each ended its connection.

@@ -105,6 +105,8 @@ struct Member {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
     waits: BTreeSet<(KeyspaceId, Blob)>,
+    /// It waits for copies.
+    syncs: bool,
 }
 
 /// Takes a connection out of those that a name has; a name without any goes.
@@ -119,7 +121,11 @@ fn strike(all: &mut BTreeMap<Blob, BTreeSet<u64>>, name: &Blob, connection: u64)
 
 impl Member {
     fn is_idle(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty()
+        self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty() && !self.syncs
+    }
+
+    fn waits(&self) -> bool {
+        self.syncs || !self.waits.is_empty()
     }
 }
 
@@ -225,9 +231,15 @@ impl Hub {
         }
     }
 
+    /// A connection waits for copies from now on, and for no key.
+    pub fn wait_for_copies(&mut self, connection: u64) {
+        self.members.entry(connection).or_default().syncs = true;
+    }
+
     /// It waits no longer.
     pub fn unwait(&mut self, connection: u64) {
         let Some(member) = self.members.get_mut(&connection) else { return };
+        member.syncs = false;
         for place in std::mem::take(&mut member.waits) {
             if let Some(queue) = self.waiting.get_mut(&place) {
                 queue.retain(|other| *other != connection);
@@ -239,14 +251,14 @@ impl Hub {
         self.forget_idle(connection);
     }
 
-    /// Whether a connection waits for a key.
+    /// Whether a connection waits for a key, or for copies.
     pub fn waits(&self, connection: u64) -> bool {
-        self.members.get(&connection).is_some_and(|member| !member.waits.is_empty())
+        self.members.get(&connection).is_some_and(Member::waits)
     }
 
-    /// How many connections wait for a key.
+    /// How many connections wait for a key, or for copies.
     pub fn waiters(&self) -> usize {
-        self.members.values().filter(|member| !member.waits.is_empty()).count()
+        self.members.values().filter(|member| member.waits()).count()
     }
 
     /// Tells the other nodes that somebody here waits for these keys.

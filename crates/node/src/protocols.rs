@@ -68,6 +68,8 @@ pub struct Registration<F: Protocol> {
     pub request: fn(Command) -> F::Request,
     /// From a gateway's transaction, taken up at this time; nothing where the protocol has no transactions.
     pub transaction: Option<fn(gateway::Transaction, Stamp) -> F::Request>,
+    /// Where what clients were told is.
+    pub durability: gateway::Durability,
     /// To a gateway's outcome, told at this time.
     pub outcome: fn(F::Outcome, Stamp) -> gateway::Outcome,
     /// The request (`P::Request` of its replicas, or of its clients where [`Administration::of_client`], boxed) that
@@ -96,6 +98,8 @@ struct Row {
 pub struct Placed {
     /// What it promises.
     pub guarantee: Guarantee,
+    /// Where what clients were told is.
+    pub durability: gateway::Durability,
     /// The processes of this node.
     pub seats: Vec<Placement>,
 }
@@ -114,14 +118,14 @@ pub struct Placement {
 impl Protocols {
     /// Adds a protocol under its name.
     pub fn register<F: Protocol>(&mut self, registration: Registration<F>) {
-        let Registration { placement, request, transaction, outcome, administer, administered } =
+        let Registration { placement, request, transaction, durability, outcome, administer, administered } =
             registration;
         let bridge = Bridging { request, transaction, outcome };
         let plan = move |deployment: &Deployment, keyspace: &Keyspace, node| {
             let placement = placement(deployment, keyspace)?;
             let mut seats = Seats::<F> { node, bridge, seats: Vec::new() };
             F::place(&placement, &mut seats);
-            Ok(Placed { guarantee: F::guarantee(&placement), seats: seats.seats })
+            Ok(Placed { guarantee: F::guarantee(&placement), durability, seats: seats.seats })
         };
         let transactional = transaction.is_some();
         let row = Row { plan: Box::new(plan), transactional, administer, administered };

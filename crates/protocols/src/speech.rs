@@ -3,10 +3,11 @@
 use isochrone_core::command::{Command, Response};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{NodeId, PartitionId, Random};
-use isochrone_node::gateway;
+use isochrone_node::gateway::{self, Durability};
 use isochrone_node::protocols::{Administration, Extent, Registration};
+use isochrone_replication::order::Order;
 use isochrone_replication::{
-    Change, Family, Outcome, Placement, Refusal, Replicated, Request, Tuning as _, partitions,
+    Change, Family, OrderOf, Outcome, Placement, Refusal, Replicated, Request, Tuning as _, partitions,
 };
 use isochrone_sim::Admin;
 use isochrone_store::Store;
@@ -51,6 +52,11 @@ pub(crate) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
         placement: Placement::of,
         request: Request::Command,
         transaction: None,
+        durability: match (<OrderOf<F, Store> as Order>::SPECULATES, F::SYNCS_ALL) {
+            (false, _) => Durability::Most,
+            (true, false) => Durability::MostSoon,
+            (true, true) => Durability::AllSoon,
+        },
         outcome: |ended, _| outcome(ended),
         administer: request,
         administered,

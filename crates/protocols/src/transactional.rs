@@ -39,6 +39,7 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Served<F>> {
 pub(crate) fn registration<F: Family>() -> Registration<Served<F>> {
     Registration {
         placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
+        durability: gateway::Durability::Most,
         request: Ask::Command,
         transaction: Some(|transaction, stamp| Ask::Transaction(request(transaction, stamp))),
         outcome: |answer, stamp| match answer {

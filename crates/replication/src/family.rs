@@ -32,6 +32,9 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     /// Whether spares are servers like the others from the start, and only who administers them grows: then they are
     /// members of every group, and clients know them.
     const SPARES_SERVE: bool = false;
+    /// Whether what is answered as safe is with all copies, of which there may be fewer at times, and not with most
+    /// replicas.
+    const SYNCS_ALL: bool = false;
     /// The knobs of its order.
     type Parameters: Tuning;
     /// Its order.

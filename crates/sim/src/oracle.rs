@@ -134,7 +134,12 @@ impl Oracle {
                     (ViolationKind::Reign, format!("{process} leads reign {reign}, which {first} led"))
                 })
             }
-            Fact::Follows | Fact::Committed { .. } | Fact::LastVoter(_) | Fact::Counted(_) => None,
+            Fact::Follows
+            | Fact::Committed { .. }
+            | Fact::LastVoter(_)
+            | Fact::Counted(_)
+            | Fact::Added(..)
+            | Fact::Stands { .. } => None,
         }
     }
 

@@ -9,6 +9,11 @@ use isochrone_core::{Blob, Stamp};
 pub(crate) struct Deadlines(Sequence<(Stamp, Blob)>);
 
 impl Deadlines {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The earliest, and its key.
     pub fn first(&self) -> Option<&(Stamp, Blob)> {
         self.0.get(0)

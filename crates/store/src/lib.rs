@@ -17,6 +17,8 @@
 //!
 //! Cost of the common commands, one core, a million keys: see `benches/store.rs`.
 
+#![forbid(unsafe_code)]
+
 mod bits;
 mod chords;
 mod deadlines;
@@ -238,6 +240,10 @@ impl StateMachine for Store {
     type Reply = Response;
     type View = View;
     type Before = Before;
+
+    fn keys(&self) -> Option<(usize, usize)> {
+        Some((self.keys.len(), self.deadlines.len()))
+    }
 
     fn apply(&mut self, command: &Command) -> Response {
         Turn::new(self, command.stamp).run(&command.operation)

@@ -1,6 +1,6 @@
 //! A client around another: it says what that one says, and waits for one thing more.
 
-use isochrone_core::{Process, Wrap};
+use isochrone_core::{PartitionId, Process, Wrap};
 use isochrone_replication::partitions::Noted;
 
 /// What it waits for.
@@ -33,6 +33,6 @@ where
     }
 
     fn mark(&self, mark: I::Mark) -> O::Mark {
-        Noted::Of(mark)
+        Noted::Of(PartitionId(0), mark)
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
 mod differential;
+mod durability;
 mod full_disk;
 #[path = "../../../node/tests/node/grammar.rs"]
 mod grammar;

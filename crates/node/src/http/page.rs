@@ -155,6 +155,24 @@ pub(super) fn page(state: &State) -> String {
         );
     }
 
+    for process in &status.processes {
+        for ((what, partition), value) in &process.stands {
+            let labels = [
+                ("keyspace", name(process.keyspace)),
+                ("partition", partition.to_string()),
+                ("what", (*what).to_owned()),
+            ];
+            let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+            page.value(
+                "isochrone_protocol_stands",
+                "gauge",
+                "How much there is of what processes tell, by their names for it.",
+                &labels,
+                *value as f64,
+            );
+        }
+    }
+
     let journal = &metrics.journal;
     page.durations(
         "isochrone_journal_sync_duration_seconds",

@@ -12,7 +12,7 @@ use recovery::{Recovered, recover};
 
 use crate::certificates::{Files, Watch};
 use crate::clock::Clock;
-use crate::gateway::{Gateway, KeyspaceView, Login, NodeView};
+use crate::gateway::{Durability, Gateway, KeyspaceView, Login, NodeView};
 use crate::grpc;
 use crate::http;
 use crate::journal::{Expect, JournalError};
@@ -455,6 +455,13 @@ impl Keyspaces {
             protocol,
             guarantee: placed.guarantee,
             replicas: keyspace.replicas.len() as u32,
+            durability: placed.durability,
+            copies: match placed.durability {
+                Durability::Most | Durability::MostSoon => keyspace.replicas.len() as u32 / 2,
+                // Until it is told how many there are.
+                Durability::AllSoon => 0,
+            },
+            keys: None,
             leader: None,
             leaders: Vec::new(),
             leads: false,

@@ -189,6 +189,13 @@ impl Clients {
         self.keyspaces = keyspaces;
     }
 
+    /// So many copies have what is safe in this keyspace.
+    pub fn has_copies(&mut self, keyspace: KeyspaceId, copies: Option<u64>) {
+        let views = self.keyspaces.iter_mut().filter(|view| view.id == keyspace);
+        // A deployment has at most 7 replicas.
+        views.for_each(|view| view.copies = copies.unwrap_or(0) as u32);
+    }
+
     /// How long a command may take.
     pub fn request_time(&self) -> Span {
         self.limits.request_time

@@ -37,6 +37,7 @@ use isochrone_core::{Fact, Instant, KeyspaceId, ProcessId, Span, Ticket};
 use mio::Token;
 use rustc_hash::FxHashMap;
 use rustls::ServerConfig;
+use status::COPIES;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -344,6 +345,10 @@ impl Reactor {
         while let Some((process, fact)) = self.shard.io().facts.pop_front() {
             let changed = matches!(fact, Fact::Leads { .. } | Fact::Follows);
             self.reporter.note(process, &fact);
+            if let Fact::Stands { what: COPIES, .. } = fact {
+                // At once: an answer that rests on it may follow in this turn.
+                self.clients.has_copies(process.keyspace, self.reporter.copies(process.keyspace));
+            }
             if changed {
                 let leads = self.reporter.claims();
                 self.peers.links.values_mut().for_each(|link| link.tell(&leads));

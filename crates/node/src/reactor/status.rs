@@ -8,7 +8,7 @@ use crate::journal::JournalMetrics;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
 use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Span};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -110,6 +110,17 @@ pub struct ProcessStatus {
     pub last_voters: BTreeMap<String, u64>,
     /// What its marks counted.
     pub counted: BTreeMap<&'static str, u64>,
+    /// How much there is of what its marks tell, and in which partition.
+    #[serde(serialize_with = "by_name")]
+    pub stands: BTreeMap<(&'static str, u16), u64>,
+}
+
+/// As `name` in the only partition, `name/3` in another one.
+fn by_name<S: Serializer>(stands: &BTreeMap<(&'static str, u16), u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(stands.iter().map(|((what, partition), value)| match partition {
+        0 => ((*what).to_owned(), value),
+        _ => (format!("{what}/{partition}"), value),
+    }))
 }
 
 /// Where a node's loop puts what others may read: HTTP, and the program that started the node.
@@ -143,6 +154,9 @@ impl Board {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::new(status), Arc::new(counters));
     }
 }
+
+/// The name under which clients tell how many copies have what is safe.
+pub(crate) const COPIES: &str = "copies";
 
 /// Gathers facts for the board.
 pub(crate) struct Reporter {
@@ -216,6 +230,23 @@ impl Reporter {
             .collect()
     }
 
+    /// How many copies have what a keyspace says is safe, as its client here knows: in the partition that has fewest.
+    pub fn copies(&self, keyspace: KeyspaceId) -> Option<u64> {
+        let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
+        let stands = of.flat_map(|(_, status)| &status.stands);
+        stands.filter(|((what, _), _)| *what == COPIES).map(|(_, value)| *value).min()
+    }
+
+    /// How many keys the replicas of this keyspace here have, and how many have a deadline.
+    fn keys(&self, keyspace: KeyspaceId) -> Option<(u64, u64)> {
+        let sum = |name| {
+            let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
+            let stands = of.flat_map(|(_, status)| &status.stands).filter(|((what, _), _)| *what == name);
+            stands.map(|(_, value)| *value).reduce(|sum, value| sum + value)
+        };
+        Some((sum("keys")?, sum("keys_with_deadline")?))
+    }
+
     /// A fact that a process has marked.
     pub fn note(&mut self, process: ProcessId, fact: &Fact) {
         let status = self.processes.entry(process).or_insert_with(|| ProcessStatus {
@@ -268,6 +299,10 @@ impl Reporter {
                 *status.last_voters.entry(name).or_default() += 1;
             }
             Fact::Counted(what) => *status.counted.entry(what).or_default() += 1,
+            Fact::Added(what, more) => *status.counted.entry(what).or_default() += more,
+            Fact::Stands { what, partition, value } => {
+                status.stands.insert((*what, partition.0.max(process.partition.0)), *value);
+            }
         }
     }
 
@@ -313,6 +348,7 @@ impl Reporter {
         let mut views = clients.keyspaces().to_vec();
         if node.uptime_seconds != now.as_nanos() / 1_000_000_000 || node.memory_bytes == 0 {
             node.memory_bytes = resident_bytes();
+            node.processor_seconds = processor_seconds();
         }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
         node.journal_bytes = self.journal.segment_bytes.load(Relaxed);
@@ -362,6 +398,7 @@ impl Reporter {
         view.leader = leader.map(|leader| name(leader).1);
         view.leaders = leaders.iter().map(|leader| leader.map(|leader| name(leader).1)).collect();
         view.leads = leaders.contains(&Some(self.me));
+        view.keys = self.keys(served.id);
         let reaches = |node: &NodeId| {
             *node == self.me || peers.links.get(node).is_some_and(crate::transport::link::Link::ready)
         };
@@ -405,6 +442,16 @@ fn peer(link: &crate::transport::link::Link, peers: &Peers, shard: &mut Shard) -
         }
     }
     status
+}
+
+/// Processor time of this process, in user and in kernel mode; zero where the system does not tell.
+fn processor_seconds() -> (f64, f64) {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may hold anything; there the two are the 12th and 13th. A tick is 10 ms on all platforms that
+    // have this file and that we build for.
+    let mut fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11);
+    let mut seconds = || fields.next().and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+    (seconds(), seconds())
 }
 
 /// Resident memory of this process, bytes; 0 where the system does not tell.

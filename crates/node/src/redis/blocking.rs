@@ -228,10 +228,7 @@ impl Blocked {
     /// How it ends if nothing is there to pop: not at all, while there is time.
     fn end(&self, now: Instant) -> Option<Outcome> {
         match self.unblocked {
-            Some(true) => {
-                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-                return Some(Outcome::Refused(text.to_owned()));
-            }
+            Some(true) => return Some(unblocked()),
             Some(false) => {}
             None if self.until.is_some_and(|until| until <= now) => {}
             None => return None,
@@ -248,6 +245,11 @@ impl Blocked {
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
     }
+}
+
+/// How a command ends that somebody else has ended, with an error.
+pub(crate) fn unblocked() -> Outcome {
+    Outcome::Refused("UNBLOCKED client unblocked via CLIENT UNBLOCK".to_owned())
 }
 
 /// What a command may give keys to pop: told to whoever waits once the command was executed.

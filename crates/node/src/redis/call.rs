@@ -80,7 +80,7 @@ pub(crate) fn understand<'w>(
         Action::Control(_) if ["multi", "exec", "discard", "watch"].contains(&name) => {
             Err(elsewhere("is about the state of a connection", "use Begin and Commit"))
         }
-        Action::Control(_) | Action::Local(_) | Action::Container(_) => {
+        Action::Control(_) | Action::Local(_) | Action::Durable(_) | Action::Container(_) => {
             Err(elsewhere("is about the connection or the server of a Redis client", redis))
         }
     }

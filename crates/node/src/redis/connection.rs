@@ -3,6 +3,7 @@
 use super::acl;
 use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
+use super::durability::{self, Syncing};
 use super::login;
 use super::pipeline::{Pipeline, Waiting};
 use super::pubsub;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(crate) mute: Mute,
     /// The command that waits for something to pop. Nothing more is taken up before it has ended.
     pub(crate) blocked: Option<Box<Blocked>>,
+    /// The question for copies that waits for an answer. Nothing more is taken up before that, either.
+    pub(crate) syncing: Option<Box<Syncing>>,
     /// How many channels and patterns this connection has subscribed to.
     pub(crate) subscribed: usize,
     /// The name of the command in hand, or of the last one.
@@ -150,6 +153,7 @@ impl Connection {
                 watches: Watches::default(),
                 mute: Mute::Off,
                 blocked: None,
+                syncing: None,
                 subscribed: 0,
                 last_command: "",
                 quitting: false,
@@ -282,6 +286,9 @@ impl Session for Connection {
             Notice::Unblock { error } => {
                 let end = state.blocked.as_mut().and_then(|blocked| blocked.unblock(error, context.now));
                 state.unblock(end, context, out);
+                if state.syncing.is_some() {
+                    state.desist(error.then(blocking::unblocked), context, out);
+                }
             }
         }
         self.advance(before, context, out, requests);
@@ -292,6 +299,9 @@ impl Session for Connection {
         let end = self.state.blocked.as_mut().and_then(|blocked| blocked.tick(context, requests));
         self.state.unblock(end, context, out);
         let state = &mut self.state;
+        if state.syncing.as_ref().is_some_and(|syncing| syncing.is_late(context.now)) {
+            state.desist(None, context, out);
+        }
         if let Some(allowance) = state.allowance
             && context.now.since(allowance.since) > context.limits.login_time
         {
@@ -335,6 +345,7 @@ impl State {
             && !self.closing
             && self.login.is_none()
             && self.blocked.is_none()
+            && self.syncing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
             && self.unsent + self.pipeline.ready() <= self.output_max
@@ -395,6 +406,13 @@ impl State {
                 }
                 Step::Taken
             }
+            Action::Durable(parse) => match parse(args) {
+                Ok(demand) => durability::begin(self, demand, context, sink),
+                Err(complaint) => {
+                    self.complain(&complaint, context, sink.out);
+                    Step::Taken
+                }
+            },
             Action::Local(answer) => {
                 self.local(answer, args, context, sink.out);
                 if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken }
@@ -470,7 +488,8 @@ impl State {
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
         let (version, bytes) = (self.version, sink.bytes);
-        let id = self.pipeline.wait(Waiting { shape, version, bytes, muted, ordered, fills });
+        let (name, asked) = (self.last_command, context.now);
+        let id = self.pipeline.wait(Waiting { shape, version, bytes, muted, ordered, fills, name, asked });
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
     }
@@ -485,6 +504,8 @@ impl State {
             muted,
             ordered: false,
             fills: Fills::Nothing,
+            name: self.last_command,
+            asked: Instant::ZERO,
         });
         sink.requests.push(Request { id, ask });
         id
@@ -615,6 +636,10 @@ impl State {
         context: &mut Context<'_>,
         requests: &mut Vec<Request>,
     ) -> Option<Outcome> {
+        if let Some(syncing) = self.syncing.take_if(|syncing| syncing.id() == id) {
+            context.hub.unwait(self.number);
+            return Some(syncing.heard(outcome, context));
+        }
         let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.id() == id) else {
             return Some(outcome);
         };
@@ -636,9 +661,20 @@ impl State {
         self.answered(blocked.id(), outcome, context, out);
     }
 
+    /// Waits no longer for copies: ends so, or by saying that nothing is known of any.
+    fn desist(&mut self, end: Option<Outcome>, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let Some(syncing) = self.syncing.take() else { return };
+        context.hub.unwait(self.number);
+        let end = end.unwrap_or_else(|| syncing.end(false, context));
+        self.answered(syncing.id(), end, context, out);
+    }
+
     /// An outcome has come.
     fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(waiting) = self.pipeline.take(id) else { return };
+        if waiting.asked > Instant::ZERO {
+            *context.counters.times.entry(waiting.name).or_default() += context.now.since(waiting.asked);
+        }
         if self.closing {
             return;
         }

@@ -4,7 +4,7 @@ use super::complaint::Complaint;
 use super::connection::State;
 use super::login::REDIS_VERSION;
 use super::reply::{Reply, Version};
-use super::request::{Args, integer};
+use super::request::Args;
 use crate::gateway::{Context, KeyspaceView};
 use std::fmt::Write as _;
 
@@ -13,17 +13,23 @@ type Answer = Result<(), Complaint>;
 /// Writes the fields of one section.
 type Section = fn(&mut String, &Context<'_>);
 
-const SECTIONS: [(&str, Section); 9] = [
+const SECTIONS: [(&str, Section); 12] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
+    ("CPU", cpu),
+    (COMMAND_STATS, command_stats),
     ("Errorstats", error_stats),
     ("Cluster", cluster),
+    ("Keyspace", keys),
     ("Isochrone", isochrone),
 ];
+
+/// Not among those that are shown unasked.
+const COMMAND_STATS: &str = "Commandstats";
 
 /// `INFO [section ...]`
 pub(crate) fn info(
@@ -32,14 +38,12 @@ pub(crate) fn info(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let everything = args.len() == 1
-        || args.from(1).iter().any(|name| {
-            [&b"all"[..], b"everything", b"default"].iter().any(|all| name.eq_ignore_ascii_case(all))
-        });
+    let asks = |name: &str| args.from(1).iter().any(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
+    let everything = asks("all") || asks("everything");
+    let default = everything || args.len() == 1 || asks("default");
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        let wanted = args.from(1).iter().any(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
-        if everything || wanted {
+        if asks(name) || if name == COMMAND_STATS { everything } else { default } {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -88,10 +92,24 @@ fn clients(text: &mut String, context: &Context<'_>) {
     );
 }
 
+/// As people read it: three digits and a letter.
+fn human(bytes: u64) -> String {
+    let (mut scaled, mut letters) = (bytes as f64, "BKMGT".chars());
+    let mut letter = letters.next();
+    while scaled >= 1024.0 {
+        let Some(next) = letters.next() else { break };
+        (scaled, letter) = (scaled / 1024.0, Some(next));
+    }
+    let letter = letter.unwrap_or('B');
+    if letter == 'B' { format!("{bytes}B") } else { format!("{scaled:.2}{letter}") }
+}
+
 fn memory(text: &mut String, context: &Context<'_>) {
     fields!(text,
         "used_memory": context.node.memory_bytes,
+        "used_memory_human": human(context.node.memory_bytes),
         "used_memory_rss": context.node.memory_bytes,
+        "used_memory_rss_human": human(context.node.memory_bytes),
         "maxmemory": 0,
         "maxmemory_policy": "noeviction",
     );
@@ -124,6 +142,7 @@ fn stats(text: &mut String, context: &Context<'_>) {
         "total_commands_processed": counters.commands.values().sum::<u64>(),
         "total_error_replies": counters.errors.values().sum::<u64>(),
         "malformed_inputs": counters.malformed,
+        "evicted_keys": 0,
         "limits_reached": counters.limited.values().sum::<u64>(),
         "acl_access_denied_auth": counters.login_failures,
         "pubsub_channels": context.hub.channels().count(),
@@ -139,6 +158,33 @@ fn replication(text: &mut String, context: &Context<'_>) {
         "master_replid": context.node.run_id,
         "master_repl_offset": 0,
     );
+}
+
+fn cpu(text: &mut String, context: &Context<'_>) {
+    let (user, system) = context.node.processor_seconds;
+    fields!(text,
+        "used_cpu_sys": format_args!("{system:.6}"),
+        "used_cpu_user": format_args!("{user:.6}"),
+    );
+}
+
+fn command_stats(text: &mut String, context: &Context<'_>) {
+    for (name, calls) in &context.counters.commands {
+        let time = context.counters.times.get(name).copied().unwrap_or_default();
+        let micros = time.as_nanos() / 1_000;
+        let each = micros as f64 / (*calls).max(1) as f64;
+        field_line(text, format_args!("cmdstat_{name}:calls={calls},usec={micros},usec_per_call={each:.2}"));
+    }
+}
+
+/// What the replicas here hold, in the words of Redis; nothing is said of what holds nothing.
+fn keys(text: &mut String, context: &Context<'_>) {
+    for keyspace in context.keyspaces {
+        if let Some((keys @ 1.., expires)) = keyspace.keys {
+            let index = keyspace.index;
+            field_line(text, format_args!("db{index}:keys={keys},expires={expires},avg_ttl=0"));
+        }
+    }
 }
 
 fn error_stats(text: &mut String, context: &Context<'_>) {
@@ -243,52 +289,6 @@ pub(crate) fn time(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply:
     Ok(())
 }
 
-/// `WAIT numreplicas timeout`: a write that was answered is on the disks of a majority; the others in that
-/// majority are the replicas that have it.
-pub(crate) fn wait(
-    state: &mut State,
-    args: Args<'_>,
-    context: &mut Context<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    integer(args.at(1)).ok_or(Complaint::NotInteger)?;
-    let timeout =
-        integer(args.at(2)).ok_or(Complaint::text("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(Complaint::text("ERR timeout is negative"));
-    }
-    let replicas = context.keyspaces.get(state.keyspace).map_or(0, |keyspace| keyspace.replicas);
-    reply.integer(i64::from(replicas / 2));
-    Ok(())
-}
-
-/// `WAITAOF numlocal numreplicas timeout`: as WAIT; first whether this node's disk has them too.
-pub(crate) fn wait_aof(
-    state: &mut State,
-    args: Args<'_>,
-    context: &mut Context<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    for at in [1, 2] {
-        match integer(args.at(at)) {
-            Some(0..) if at == 2 => {}
-            Some(0 | 1) => {}
-            _ => return Err(Complaint::text("ERR value is out of range, must be positive")),
-        }
-    }
-    let timeout =
-        integer(args.at(3)).ok_or(Complaint::text("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(Complaint::text("ERR timeout is negative"));
-    }
-    let durable = !context.node.unsafe_fsync_off;
-    let replicas = context.keyspaces.get(state.keyspace).map_or(0, |keyspace| keyspace.replicas);
-    reply.array(2);
-    reply.integer(i64::from(durable));
-    reply.integer(if durable { i64::from(replicas / 2) } else { 0 });
-    Ok(())
-}
-
 /// `ROLE`: clients look for a master that takes writes; every node is one.
 pub(crate) fn role(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     reply.array(3);
@@ -347,6 +347,9 @@ mod tests {
             protocol: "multipaxos",
             guarantee: Guarantee::Linearizable,
             replicas: 3,
+            durability: crate::gateway::Durability::Most,
+            copies: 1,
+            keys: None,
             leader: Some("Oregon".to_owned()),
             leaders: vec![Some("Oregon".to_owned())],
             leads: true,

@@ -30,6 +30,7 @@ mod complaint;
 mod config;
 mod connection;
 mod digest;
+mod durability;
 mod fuzz;
 mod info;
 mod login;

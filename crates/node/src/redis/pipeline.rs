@@ -3,6 +3,7 @@
 use super::blocking::Fills;
 use super::reply::Version;
 use super::shape::Shape;
+use isochrone_core::Instant;
 use std::collections::VecDeque;
 
 /// The replies that a connection still owes, oldest first. Replies that nothing stands before go straight
@@ -39,6 +40,9 @@ pub(crate) struct Waiting {
     pub(crate) ordered: bool,
     /// What it may give to those who wait for a key.
     pub(crate) fills: Fills,
+    /// The command, and when it was asked of a keyspace.
+    pub(crate) name: &'static str,
+    pub(crate) asked: Instant,
 }
 
 impl Pipeline {

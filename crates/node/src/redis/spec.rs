@@ -3,6 +3,7 @@
 use super::blocking::Patience;
 use super::complaint::Complaint;
 use super::connection::{Control, State};
+use super::durability;
 use super::reply::Reply;
 use super::request::Args;
 use super::scripts::Scripts;
@@ -55,6 +56,8 @@ pub(crate) enum Action {
     Blocking(ParseBlocking),
     /// An answer from what the connection and the node know.
     Local(Local),
+    /// How many copies have what was written before.
+    Durable(durability::Parse),
     /// A change to how the connection goes on.
     Control(Control),
     /// One of these subcommands.

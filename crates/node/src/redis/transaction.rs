@@ -8,7 +8,7 @@ use super::complaint::Complaint;
 use super::connection::{Sink, State, Step};
 use super::reply::{Reply, Version};
 use super::request::{Args, Kept};
-use super::shape::{Item, Shape};
+use super::shape::{self, Item, Shape};
 use super::spec::{Action, Spec, flag};
 use crate::gateway::{Context, Outcome};
 use isochrone_core::command::{Operation, Response};
@@ -264,6 +264,10 @@ fn understand(
         Action::Local(_) if spec.name == "publish" => {
             return Item::Publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
         }
+        Action::Durable(parse) => parse(args).map(|demand| {
+            let answer = Outcome::Done(demand.answer_at_once(state, context));
+            shape::write(Shape::Plain, answer, &mut Reply::new(&mut bytes, state.version));
+        }),
         Action::Local(answer) => answer(state, args, context, &mut Reply::new(&mut bytes, state.version)),
         // Neither is ever queued.
         Action::Control(_) | Action::Container(_) => Err(Complaint::Syntax),

@@ -22,6 +22,7 @@ fn protocols() -> Protocols {
     let mut protocols = Protocols::default();
     protocols.register::<MultiPaxos<Store>>(Registration {
         transaction: None,
+        durability: isochrone_node::gateway::Durability::Most,
         placement: Placement::of,
         request: Request::Command,
         outcome: |outcome, _| match outcome {

@@ -70,6 +70,7 @@ impl Protocol for Toy {
 pub fn registration() -> Registration<Toy> {
     Registration {
         transaction: None,
+        durability: isochrone_node::gateway::Durability::Most,
         placement: |deployment: &Deployment, keyspace: &Keyspace| -> Result<Placement, ConfigErrors> {
             Ok(Placement { keyspace: keyspace.id, nodes: deployment.nodes().len() as u16 })
         },

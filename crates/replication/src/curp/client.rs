@@ -277,7 +277,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let least = needed.saturating_sub(usize::from(self.planted(Bug::OneAcceptanceLess)));
         // A deployment has at most 7 replicas.
         let quorum = self.view.as_ref().map(|view| (view.witnesses.len() as u32, least as u32));
-        let records = self.view.as_ref().is_some_and(|view| !beside(self.me.process, view.leader))
+        let records = !self.fast.always_synced
+            && self.view.as_ref().is_some_and(|view| !beside(self.me.process, view.leader))
             && self.paths.records(needed, &self.fast, now);
         let mix = self.planted(Bug::MixReigns);
         let early = self.planted(Bug::BackupBeforeWitness);
@@ -530,6 +531,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if !near && self.view.as_ref().is_none_or(|view| view.reign <= reign) {
             self.turn_to(from, now);
         }
+        if !near && W::SYNCS_ALL && self.view.as_ref().is_some_and(|view| view.reign < reign) {
+            // What is answered from here on may rest on fewer.
+            effects.mark(Note::Fact(Fact::stands("copies", 0)));
+        }
         if self.target == from {
             self.answered = now;
         }
@@ -697,6 +702,16 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.fresh.push(sequence);
         }
         effects.mark(Note::Fact(Fact::Counted("curp_views")));
+        self.tell_copies(effects);
+    }
+
+    /// How many copies have what the leader says is safe, where it says so of all of them. None that count, while a
+    /// later list than the one that is known may hold.
+    fn tell_copies(&self, effects: &mut Effects<Self>) {
+        if W::SYNCS_ALL {
+            let copies = self.view.as_ref().map_or(0, |view| view.witnesses.len() as u64);
+            effects.mark(Note::Fact(Fact::stands("copies", copies)));
+        }
     }
 
     fn on_verdicts(&mut self, from: ProcessId, verdicts: Verdicts, effects: &mut Effects<Self>) {

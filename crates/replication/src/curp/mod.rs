@@ -111,11 +111,16 @@ pub enum Heard {
     Nothing,
 }
 
+/// Bytes of a witness' slot that hold the name of a command at most.
+const NAME_BYTES: usize = 48;
+
 /// The knobs of the fast path at the client.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct FastPath {
     /// Commands that are larger, bytes, are not recorded: witnesses have no slot for them.
     pub slot_bytes: usize,
+    /// Nothing is recorded: every command is answered once it is safe, at once if the leader is asked (7.2).
+    pub always_synced: bool,
     /// Commands with more keys are not recorded.
     pub keys_max: usize,
     /// A record's answer is waited for at least so long; else twice the witness' smoothed round trip (D-5).
@@ -131,6 +136,7 @@ impl FastPath {
     pub fn for_rtt(rtt_max: Span) -> FastPath {
         FastPath {
             slot_bytes: 2_048,
+            always_synced: false,
             keys_max: 8,
             record_floor: Span::from_millis(10),
             misses: 3,
@@ -146,6 +152,9 @@ pub trait Recording<C: Wire>: Copy + Debug + Send + Sync + 'static {
     type Message: Wire;
     /// The knobs of the order.
     type Parameters: crate::Tuning;
+
+    /// Whether a safe answer rests on every witness' node, and not on most.
+    const SYNCS_ALL: bool = false;
 
     /// The knobs of the fast path.
     fn fast_path(parameters: &Self::Parameters) -> FastPath;

@@ -116,8 +116,8 @@ pub enum Timer<T> {
 /// The notes of a client that stands on others.
 #[derive(Clone, Debug)]
 pub enum Noted<M> {
-    /// Of one it stands on.
-    Of(M),
+    /// Of one it stands on, which is a partition's.
+    Of(PartitionId, M),
     /// Its own.
     Fact(Fact),
 }
@@ -125,7 +125,10 @@ pub enum Noted<M> {
 impl<M: Mark> Mark for Noted<M> {
     fn fact(&self) -> Option<Fact> {
         match self {
-            Noted::Of(mark) => mark.fact(),
+            Noted::Of(partition, mark) => Some(match mark.fact()? {
+                Fact::Stands { what, value, .. } => Fact::Stands { what, partition: *partition, value },
+                fact => fact,
+            }),
             Noted::Fact(fact) => Some(fact.clone()),
         }
     }
@@ -155,7 +158,7 @@ where
     }
 
     fn mark(&self, mark: C::Mark) -> Noted<C::Mark> {
-        Noted::Of(mark)
+        Noted::Of(self.0, mark)
     }
 }
 

@@ -58,6 +58,13 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn mark_applied(&mut self, effects: &mut Effects<Self>) {
         let (position, digest) = (self.applied, O::TOTAL.then_some(self.digest));
         effects.mark(Note::Fact(Fact::Applied { position, digest }));
+        let keys = self.machine.keys();
+        if keys != self.told {
+            self.told = keys;
+            let (keys, expiring) = keys.unwrap_or_default();
+            effects.mark(Note::Fact(Fact::stands("keys", keys as u64)));
+            effects.mark(Note::Fact(Fact::stands("keys_with_deadline", expiring as u64)));
+        }
     }
 
     /// A number for a place of this epoch's order among those of all epochs.

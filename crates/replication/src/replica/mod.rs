@@ -85,6 +85,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     offers: Offers<View<S>>,
     taking: Option<Pull>,
     staged: Option<Box<Staged<S, O::Position>>>,
+    /// The keys that the host was last told of.
+    told: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Hash)]
@@ -432,6 +434,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             offers: Offers::default(),
             taking: None,
             staged: None,
+            told: None,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::redis::clients;
 use crate::redis::complaint::Complaint;
 use crate::redis::config;
 use crate::redis::connection::Control;
+use crate::redis::durability;
 use crate::redis::info;
 use crate::redis::login;
 use crate::redis::pubsub;
@@ -316,17 +317,22 @@ pub(crate) static SERVER: &[Spec] = &[
     .differs("deletes the keys of the selected keyspace only, as FLUSHDB does"),
     Group::Server.data("flushdb", -1, WRITE | DANGEROUS, about("1.0.0", "[ASYNC|SYNC]", "Deletes the keys of the selected keyspace"), flush).with_keys(Keys::None),
     Group::Server.local("info", -1, LOADING | STALE | DANGEROUS, about("1.0.0", "[section [section ...]]", "About this node"), info::info)
-    .differs("fewer fields, and a section `isochrone`: durability, and for each keyspace protocol, guarantee and leader"),
+    .differs("fewer fields, and a section `isochrone`: durability, and for each keyspace protocol, guarantee and leader; the \
+             time of a command is that from its request to its answer; keys are those of the replica at this node"),
     Group::Server.local("lolwut", -1, READ | FAST, about("5.0.0", "[VERSION version]", "A picture"), info::lolwut)
         .differs("another picture"),
     Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)
     .differs("always a master without replicas: every node takes reads and writes"),
     Group::Server.local("time", 1, LOADING | STALE | FAST, about("2.6.0", "", "The wall clock of this node"), info::time),
-    Group::Server.local("wait", 3, NOSCRIPT, about("3.0.0", "numreplicas timeout", "How many replicas have the writes of this connection"), info::wait)
-    .differs("at once: a write that was answered is on the disks of a majority"),
-    Group::Server.local("waitaof", 4, NOSCRIPT, about("7.2.0", "numlocal numreplicas timeout", "How many disks have the writes of this connection"), info::wait_aof)
-    .differs("at once: a write that was answered is on the disks of a majority"),
+    Group::Server.here("wait", 3, NOSCRIPT, about("3.0.0", "numreplicas timeout", "How many replicas have the writes of this connection"), Action::Durable(durability::wait))
+    .differs(SYNCED),
+    Group::Server.here("waitaof", 4, NOSCRIPT, about("7.2.0", "numlocal numreplicas timeout", "How many disks have the writes of this connection"), Action::Durable(durability::wait_aof))
+    .differs(SYNCED),
 ];
+
+const SYNCED: &str = "what was answered is on the disks of a majority, so the answer comes at once: the majority less one, \
+                      whatever number is asked for; with `curp` it comes once everything that was written before \
+                      is on the disks of all copies, and says how many those are, or 0 once the time is over";
 
 static COMMAND: &[Spec] = &[
     Group::Server.local(

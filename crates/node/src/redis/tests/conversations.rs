@@ -632,3 +632,38 @@ fn lock_scripts_are_operations() {
         assert_eq!(std::mem::take(&mut world.out), format!("{reply}\r\n").as_bytes());
     }
 }
+
+/// What monitors read, in the words of Redis.
+#[test]
+fn monitors_find_keys_commands_and_processor_time() {
+    let mut world = super::World::new(Login::Open);
+    world.keyspaces[0].keys = Some((12, 3));
+    world.keyspaces[1].keys = Some((0, 0));
+    (world.node.processor_seconds, world.node.memory_bytes) = ((1.5, 0.25), 3 << 20);
+    let script = "> GET a
+         + 2
+         < 0 nil
+         > GET a ; SET a 1
+         + 1
+         < 1 nil
+         < 2 ok
+         > INFO keyspace CPU commandstats memory ; INFO everything ; INFO";
+    let text = super::play(&mut world, script);
+    for wanted in [
+        "# Keyspace·db0:keys=12,expires=3,avg_ttl=0·",
+        "# CPU·used_cpu_sys:0.250000·used_cpu_user:1.500000·",
+        "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00·cmdstat_info:calls=",
+        "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00·",
+        "·used_memory:3145728·used_memory_human:3.00M·",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("db3:"), "nothing is said of what is empty: {text}");
+    let sections = |text: &str| text.matches('#').map(str::to_owned).count();
+    let replies: Vec<_> = text.rsplit("·$").take(2).collect();
+    assert_eq!(
+        sections(replies[1]),
+        sections(replies[0]) + 1,
+        "commands are told to who asks for everything"
+    );
+}

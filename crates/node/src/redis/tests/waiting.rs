@@ -1,7 +1,7 @@
 //! Commands that wait, and messages: what others do reaches a connection.
 
 use super::{World, play, talk};
-use crate::gateway::Login;
+use crate::gateway::{Durability, Login};
 use expect_test::{Expect, expect};
 
 #[track_caller]
@@ -353,4 +353,86 @@ fn a_read_of_streams_waits_behind_what_was_last() {
             < 5 pairs bulk s, array bulk x
         "#]],
     );
+}
+
+/// A world whose first keyspace answers what only witnesses have, and has two copies.
+fn speculative() -> World {
+    let mut world = World::new(Login::Open);
+    (world.keyspaces[0].durability, world.keyspaces[0].copies) = (Durability::AllSoon, 2);
+    world
+}
+
+#[test]
+fn whoever_asks_for_copies_waits_until_everything_is_there() {
+    let script = "> SET a 1 ; WAIT 2 0 ; GET a
+         < 0 ok
+         < 1 int 7
+         < 2 bulk 1
+         > WAITAOF 1 2 100 ; MULTI ; WAIT 1 0 ; WAITAOF 1 1 0 ; EXEC
+         < 3 int 7
+         > SET b 1 ; WAIT 1 1000
+         < 4 ok
+         + 0
+         + 2
+         < 5 int 7
+         > WAIT 1 0
+         < 6 refused overloaded
+         > WAIT 1 0
+         < 7 unknown no answer in time
+         > WAIT x 0 ; WAITAOF 2 0 0 ; SELECT 3 ; WAIT 9 0 ; WAITAOF 1 9 0";
+    expect![[r#"
+        > SET a 1 ; WAIT 2 0 ; GET a
+          ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+        < 0 ok
+          ask 1 k1 DbSize
+          +OK·
+          reads no further
+        < 1 int 7
+          ask 2 k1 Get { key: "a" }
+          :2·
+        < 2 bulk 1
+          $1·1·
+        > WAITAOF 1 2 100 ; MULTI ; WAIT 1 0 ; WAITAOF 1 1 0 ; EXEC
+          ask 3 k1 DbSize
+          reads no further
+        < 3 int 7
+          *2·:1·:2·+OK·+QUEUED·+QUEUED·*2·:0·*2·:0·:0·
+        > SET b 1 ; WAIT 1 1000
+          ask 4 k1 Set { key: "b", value: "1", condition: Always, expiry: Clear, get: false }
+        < 4 ok
+          ask 5 k1 DbSize
+          +OK·
+          reads no further
+        + 0
+          reads no further
+        + 2
+          :0·
+        < 5 int 7
+        > WAIT 1 0
+          ask 6 k1 DbSize
+          reads no further
+        < 6 refused overloaded
+          -TRYAGAIN overloaded·
+        > WAIT 1 0
+          ask 7 k1 DbSize
+          reads no further
+        < 7 unknown no answer in time
+          -UNKNOWN the outcome is not known, the command may yet take effect: no answer in time·
+        > WAIT x 0 ; WAITAOF 2 0 0 ; SELECT 3 ; WAIT 9 0 ; WAITAOF 1 9 0
+          -ERR value is not an integer or out of range·-ERR value is out of range, must be positive·+OK·:2·*2·:1·:2·
+    "#]].assert_eq(&play(&mut speculative(), script));
+}
+
+#[test]
+fn whoever_waits_for_copies_can_be_told_not_to() {
+    let mut world = speculative();
+    world.receive(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n");
+    assert!(world.hub.waits(7), "it is among those that wait");
+    for (error, end) in [(false, "  :0"), (true, "  -UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
+        world.hub.notify(7, crate::hub::Notice::Unblock { error });
+        world.deliver();
+        assert!(world.transcript().contains(end), "{error}");
+        assert!(!world.hub.waits(7));
+        world.receive(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n");
+    }
 }

@@ -60,6 +60,7 @@ impl<V: Ordered> Order<V> {
             collector.round += 1;
             collector.flight = Some((pairs.clone(), now));
             let to = ProcessId { node: *node, role: super::WITNESS, ..me };
+            effects.mark(Note::Counted("collection_rounds"));
             effects.send(to, Message::Collect { master, round: collector.round, pairs });
         }
     }
@@ -149,7 +150,7 @@ impl<V: Ordered> Order<V> {
         // A read that is to have its effect comes again as a command, by the same name.
         let commands = held.iter().flat_map(|batch| batch.iter()).filter(|value| !value.reads());
         let known: BTreeSet<CommandId> = commands.filter_map(Ordered::id).collect();
-        let mut requests = BTreeMap::new();
+        let (mut requests, held) = (BTreeMap::new(), values.len());
         for value in values {
             if let Some(id) = value.id().filter(|id| !known.contains(id)) {
                 requests.insert(id, value);
@@ -166,6 +167,8 @@ impl<V: Ordered> Order<V> {
             requests.clear();
         }
         lead.phase = Phase::Syncing;
+        effects.mark(Note::Added("replay_filtered", held - requests.len()));
+        effects.mark(Note::Added("replay_commands", requests.len()));
         if !requests.is_empty() {
             effects.mark(Note::Counted("requests_replayed"));
             self.book.append(requests.into());

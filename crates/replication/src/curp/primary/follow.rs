@@ -113,7 +113,7 @@ impl<V: Ordered> Order<V> {
         }
         let suspects = self.own.stores.turn(epoch);
         if !suspects.is_empty() {
-            effects.mark(Note::Counted("requests_suspected"));
+            effects.mark(Note::Added("requests_suspected", suspects.len()));
             effects.send(from, Message::Collected { master: epoch, round: 0, suspects });
         }
     }
@@ -176,6 +176,8 @@ impl<V: Ordered> Order<V> {
         self.dropped = true;
         effects.disarm(super::message::Timer::Beat);
         effects.disarm(super::message::Timer::Sync);
+        effects.mark(Note::Stands("unsynced_commands", 0));
+        effects.mark(Note::Stands("unsynced_age_milliseconds", 0));
         if lead.serves() {
             effects.mark(Note::Follows);
             effects.mark(Note::Counted("masters_deposed"));

@@ -149,6 +149,8 @@ pub(super) struct Lead<V> {
     due: bool,
     /// What the copies were told to be safe.
     told: Slot,
+    /// Where the log ended when a beat found something that was not safe, which is not safe yet, and when that was.
+    lagging: Option<(Slot, Instant)>,
     /// Keys of the last commands.
     recent: VecDeque<u64>,
     /// No lease of an earlier master holds from then on.
@@ -261,6 +263,7 @@ impl<V: Ordered> Order<V> {
             armed: false,
             due: false,
             told: Slot::ZERO,
+            lagging: None,
             recent: VecDeque::new(),
             waits,
             collectors: BTreeMap::new(),
@@ -428,12 +431,33 @@ impl<V: Ordered> Order<V> {
         self.check_joined(effects);
         self.give_up_handing(effects);
         self.pursue_wish(effects);
+        self.tell(effects);
         let Some(lead) = &self.lead else { return };
         if lead.phase == Phase::Fetching && now.since(lead.asked_at) >= patience {
             self.ask_witness(effects);
         }
         self.check_ready(effects);
         effects.arm(Timer::Beat, self.parameters().heartbeat);
+    }
+
+    /// What metrics show of it.
+    fn tell(&mut self, effects: &mut Effects<Self>) {
+        let (now, open, full, end) = (effects.now(), self.book.open(), self.book.full(), self.book.end());
+        let Some(lead) = &mut self.lead else { return };
+        // What is open at one beat after the other may be something else each time.
+        lead.lagging = lead.lagging.filter(|(slot, _)| full < *slot);
+        if open > 0 {
+            lead.lagging.get_or_insert((end, now));
+        }
+        let age = lead.lagging.map_or(Span::ZERO, |(_, since)| now.since(since));
+        for (what, value) in [
+            ("unsynced_commands", open as u64),
+            ("unsynced_age_milliseconds", age.as_millis_f64() as u64),
+            ("reign", lead.epoch),
+            ("list_version", lead.list),
+        ] {
+            effects.mark(Note::Stands(what, value));
+        }
     }
 
     fn speak(&mut self, effects: &mut Effects<Self>) {
@@ -626,6 +650,10 @@ impl<V: Ordered> Order<V> {
         let due = std::mem::take(&mut lead.due) || waited;
         let urgent = std::mem::take(&mut lead.hurried) || !lead.serves();
         if urgent || due || lead.unsent >= parameters.batch_max {
+            if lead.unsent > 0 {
+                effects.mark(Note::Counted("syncs"));
+                effects.mark(Note::Added("sync_commands", lead.unsent));
+            }
             (lead.sent, lead.unsent) = (end, 0);
         }
         // Once for the same: who has not said that it has it may have let it wait for company.

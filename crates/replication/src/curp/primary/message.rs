@@ -339,6 +339,10 @@ pub enum Note {
     Follows,
     /// Something worth counting.
     Counted(&'static str),
+    /// So many more of something.
+    Added(&'static str, usize),
+    /// So much there is of something now.
+    Stands(&'static str, u64),
 }
 
 impl Mark for Note {
@@ -347,6 +351,8 @@ impl Mark for Note {
             Note::Leads(epoch) => Fact::Leads { reign: *epoch },
             Note::Follows => Fact::Follows,
             Note::Counted(name) => Fact::Counted(name),
+            Note::Added(name, more) => Fact::Added(name, *more as u64),
+            Note::Stands(name, value) => Fact::stands(name, *value),
         })
     }
 }

@@ -139,7 +139,7 @@ pub use registry::{Configuration, Registry};
 pub use witness_server::WitnessServer;
 
 use crate::client;
-use crate::curp::{self, FastPath, Heard, Kept, Recording, Records, View};
+use crate::curp::{self, FastPath, Heard, Kept, NAME_BYTES, Recording, Records, View};
 use crate::family::{OrderOf, Replicated};
 use crate::message::Entry;
 use crate::order::{Ordered, Reign};
@@ -163,6 +163,7 @@ impl crate::Family for Family {
     const LED: bool = true;
     const COMMITS: bool = false;
     const SPARES_SERVE: bool = true;
+    const SYNCS_ALL: bool = true;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = curp::client::Client<S, Speaks>;
@@ -200,8 +201,12 @@ impl<C: Wire> Recording<C> for Speaks {
     type Message = Message<Entry<C>>;
     type Parameters = Parameters;
 
+    const SYNCS_ALL: bool = <Family as crate::Family>::SYNCS_ALL;
+
     fn fast_path(parameters: &Parameters) -> FastPath {
-        parameters.fast_path
+        // A witness holds a command with its name.
+        let slot_bytes = parameters.witness.slot_bytes.saturating_sub(NAME_BYTES);
+        FastPath { slot_bytes, ..parameters.fast_path }
     }
 
     fn records(records: Records<C>) -> Message<Entry<C>> {

@@ -7,7 +7,7 @@
 
 use super::message::Kept;
 use super::{Mutation, Parameters};
-use crate::curp::witness::{Stored, Witness};
+use crate::curp::witness::{Reject, Stored, Witness};
 use crate::curp::{Distant, Verdicts, key_hashes};
 use crate::order::{Knobs, Ordered, Reign};
 use isochrone_core::{CommandId, KeyspaceId, ProcessId, Wire, wire};
@@ -42,12 +42,16 @@ pub(super) struct Answer<V> {
     pub(super) fresh: Vec<Kept<V>>,
     /// Whether something was accepted because it is in the log.
     pub(super) in_log: bool,
+    /// Why each of the others was refused, as metrics have it.
+    pub(super) refused: Vec<&'static str>,
 }
 
-impl<V> Answer<V> {
-    /// Whether anything was refused.
-    pub(super) fn refuses(&self) -> bool {
-        self.verdicts.verdicts.iter().any(|(_, accepted)| !accepted)
+/// The name in metrics of a reason to refuse a request.
+fn name(why: Reject) -> &'static str {
+    match why {
+        Reject::Conflict => "records_refused_conflict",
+        Reject::NoSpace => "records_refused_space",
+        Reject::TooLarge => "records_refused_size",
     }
 }
 
@@ -147,30 +151,30 @@ impl<V: Ordered> Stores<V> {
         let known = self.instances.get(&reign.0).map(|instance| Reign(reign.0, instance.list));
         let instance = self.instances.get_mut(&reign.0);
         let mut instance = instance.filter(|known| !known.frozen && (known.list == reign.1 || any_version));
-        let (mut verdicts, mut fresh, mut in_log) = (Vec::new(), Vec::new(), false);
+        let (mut verdicts, mut fresh, mut refused, mut in_log) = (Vec::new(), Vec::new(), Vec::new(), false);
         for (keys, value) in requests {
             let Some(id) = value.id() else { continue };
-            let accepted = instance.as_deref_mut().is_some_and(|instance| {
+            let taken = instance.as_deref_mut().ok_or("records_refused_reign").and_then(|instance| {
                 if !keys.is_empty() && keys.iter().all(|hash| instance.store.holds(*hash, id)) {
-                    return true;
+                    return Ok(());
                 }
                 if logged(id) {
                     in_log = true;
-                    return true;
+                    return Ok(());
                 }
                 let bytes = wire::encoded_size(&value);
-                let taken = instance.store.record(&keys, id, value.clone(), bytes).is_ok();
-                if taken {
-                    fresh.push((keys, value));
-                } else if conflicts {
-                    instance.excess.insert(id, value);
+                match instance.store.record(&keys, id, value.clone(), bytes) {
+                    Ok(()) => fresh.push((keys, value)),
+                    Err(_) if conflicts => drop(instance.excess.insert(id, value)),
+                    Err(why) => return Err(name(why)),
                 }
-                taken || conflicts
+                Ok(())
             });
+            let accepted = taken.map_err(|why| refused.push(why)).is_ok();
             verdicts.push((id.sequence, accepted));
         }
         let reign = if any_version { reign } else { known.unwrap_or_default() };
-        Some(Answer { verdicts: Verdicts { incarnation, reign, verdicts }, fresh, in_log })
+        Some(Answer { verdicts: Verdicts { incarnation, reign, verdicts }, fresh, in_log, refused })
     }
 
     /// Whether this read commutes with everything that is kept under this reign; else why it is not known to.

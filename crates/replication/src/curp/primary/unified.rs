@@ -247,9 +247,11 @@ impl<V: Ordered> Order<V> {
         let followed = self.adopted == reign.0 && !again;
         let Own { stores, recent, .. } = &mut self.own;
         let Some(answer) = stores.keep(reign, requests, |id| followed && recent.contains(id)) else { return };
-        if answer.refuses() {
-            effects.mark(Note::Counted("records_rejected"));
+        for why in &answer.refused {
+            effects.mark(Note::Counted(why));
         }
+        let used = self.own.stores.len(reign.0).unwrap_or(0);
+        effects.mark(Note::Stands("witness_slots_used", used as u64));
         if !answer.fresh.is_empty() {
             let (master, requests) = (reign.0, answer.fresh);
             effects.record(Record::Witness(stores::Record::Kept { master, requests }));

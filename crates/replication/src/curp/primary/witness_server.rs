@@ -24,13 +24,19 @@ pub struct WitnessServer<C: Wire, R> {
     spoken: PhantomData<fn() -> R>,
 }
 
-/// It notes nothing that others understand.
+/// What it counts.
 #[derive(Clone, Eq, PartialEq, Debug)]
-pub struct Note(&'static str);
+pub struct Note(Fact);
+
+impl Note {
+    fn counted(what: &'static str) -> Note {
+        Note(Fact::Counted(what))
+    }
+}
 
 impl Mark for Note {
     fn fact(&self) -> Option<Fact> {
-        Some(Fact::Counted(self.0))
+        Some(self.0.clone())
     }
 }
 
@@ -50,7 +56,7 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
     fn on_near(&self, reign: Reign, reads: Vec<Entry<C>>, effects: &mut Effects<Self>) {
         let Some(sifted) = self.stores.sift(reign, self.me.keyspace, reads) else { return };
         for why in sifted.refused {
-            effects.mark(Note(why));
+            effects.mark(Note::counted(why));
         }
         // Ahead, both: nothing that is said here rests on a record.
         if !sifted.clear.is_empty() {
@@ -62,6 +68,12 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
         }
     }
 
+    /// How full the store for this master is.
+    fn tell(&self, master: u64, effects: &mut Effects<Self>) {
+        let used = self.stores.len(master).unwrap_or(0);
+        effects.mark(Note(Fact::stands("witness_slots_used", used as u64)));
+    }
+
     fn on_records(
         &mut self,
         from: ProcessId,
@@ -70,12 +82,13 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
         effects: &mut Effects<Self>,
     ) {
         let Some(answer) = self.stores.keep(reign, requests, |_| false) else { return };
-        if answer.refuses() {
-            effects.mark(Note("records_rejected"));
+        for why in &answer.refused {
+            effects.mark(Note::counted(why));
         }
         if !answer.fresh.is_empty() {
             effects.record(Record::Kept { master: reign.0, requests: answer.fresh });
         }
+        self.tell(reign.0, effects);
         let answer = wrapped(Message::Verdicts(answer.verdicts));
         match self.stores.mutated(Mutation::AcceptBeforeDurable) {
             true => effects.send_ahead(from, answer),
@@ -119,6 +132,7 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
                 let (is, new) = self.stores.begin(reign);
                 if new {
                     effects.record(Record::Started { reign });
+                    self.tell(reign.0, effects);
                 }
                 if is {
                     effects.send(from, wrapped(Message::Started { reign }));
@@ -134,8 +148,9 @@ impl<C: Wire + Footprint, R: Wire> Process for WitnessServer<C, R> {
                 }
                 let suspects = self.stores.turn(master);
                 if !suspects.is_empty() {
-                    effects.mark(Note("requests_suspected"));
+                    effects.mark(Note(Fact::Added("requests_suspected", suspects.len() as u64)));
                 }
+                self.tell(master, effects);
                 effects.record_lazily(Record::Collected { master, pairs });
                 effects.send(from, wrapped(Message::Collected { master, round, suspects }));
             }

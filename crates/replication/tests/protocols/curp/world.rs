@@ -306,6 +306,7 @@ impl World {
                     self.broken = Some(format!("place {position} is decided twice, at {me}"));
                 }
                 Fact::Counted(name) => *self.counted.entry(name).or_default() += 1,
+                Fact::Added(name, more) => *self.counted.entry(name).or_default() += more,
                 _ => {}
             }
         }
@@ -359,8 +360,10 @@ impl World {
                 });
                 let facts = std::mem::take(&mut self.witnesses[at].facts);
                 for fact in facts {
-                    if let Fact::Counted(name) = fact {
-                        *self.counted.entry(name).or_default() += 1;
+                    match fact {
+                        Fact::Counted(name) => *self.counted.entry(name).or_default() += 1,
+                        Fact::Added(name, more) => *self.counted.entry(name).or_default() += more,
+                        _ => {}
                     }
                 }
                 self.send(to, out);
