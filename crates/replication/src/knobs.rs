@@ -1,5 +1,6 @@
 //! Knobs that several protocols have, read alike.
 
+use crate::curp::witness;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
@@ -29,6 +30,23 @@ pub(crate) fn lease_length(reader: &mut ParameterReader<'_>, length: &mut Span, 
         let right = format!("use at most the election timeout, {election}");
         reader.reject("lease_length", "is above the election timeout", &right);
     }
+}
+
+/// How large a witness is.
+pub(crate) fn witness(reader: &mut ParameterReader<'_>, shape: &mut witness::Shape) {
+    let ways = reader.integer("witness_ways", shape.ways as u64, 1, 8) as usize;
+    if ways.is_power_of_two() {
+        shape.ways = ways;
+    } else {
+        reader.reject("witness_ways", "is not a number of slots that sets have", "use 1, 2, 4 or 8");
+    }
+    let slots = reader.integer("witness_slots", shape.slots as u64, 8, 1 << 20) as usize;
+    shape.slots = slots;
+    if !slots.is_multiple_of(shape.ways) {
+        reader.reject("witness_slots", "is not a whole number of sets", "use a multiple of witness_ways");
+        shape.slots = slots.next_multiple_of(shape.ways);
+    }
+    shape.slot_bytes = reader.bytes("witness_slot_bytes", shape.slot_bytes as u64, 128, 1 << 20) as usize;
 }
 
 /// Commands that share a place at most.

@@ -1,6 +1,6 @@
 //! Bad input at the command line: what is said, and the exit status.
 
-use super::processes::{deployment, node, nodes, outcome};
+use super::processes::{deployment, deployment_of, node, nodes, outcome};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -62,6 +62,27 @@ fn a_matrix_without_a_region() {
         isochrone: FOLDER/cluster.toml:7: region "R2" is not in the matrix m.csv
           did you mean "R0"?
     "#]],
+    );
+}
+
+#[test]
+fn witnesses_that_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = deployment_of(folder.path(), "cluster.toml", "live", &nodes(3), "curp");
+    let more = "parameters = { witness_slots = 30, witness_ways = 4, witness_slot_bytes = \"1B\", always_synced = 1 }\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + more).unwrap();
+    says(
+        folder.path(),
+        &["node", text(&file), "--name", "n0", "--data", text(&folder.path().join("n0"))],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/cluster.toml:29: keyspace "main": parameter witness_slots = 30 is not a whole number of sets
+              use a multiple of witness_ways
+            FOLDER/cluster.toml:29: keyspace "main": parameter witness_slot_bytes = "1B" is out of range
+              use "128B" to "1MiB"
+            FOLDER/cluster.toml:29: keyspace "main": parameter always_synced = 1 is not a yes or no
+              write true or false
+        "#]],
     );
 }
 

@@ -95,7 +95,7 @@ pub use order::Order;
 pub use parameters::Parameters;
 
 use super::witness::KEYS_MAX;
-use super::{FastPath, Heard, Recording, Records, View};
+use super::{FastPath, Heard, NAME_BYTES, Recording, Records, View};
 use crate::client::Setup;
 use crate::family::Replicated;
 use crate::message::Entry;
@@ -120,9 +120,6 @@ impl crate::Family for Family {
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = super::Client<S, Witnesses>;
 }
-
-/// Bytes of a slot that hold the name of a command at most.
-const NAME_BYTES: usize = 48;
 
 /// How clients speak with the members' witnesses.
 #[derive(Copy, Clone, Debug)]

@@ -3,7 +3,7 @@
 use super::Mutation;
 use crate::curp::{Bug, FastPath, witness};
 use crate::family::Tuning;
-use crate::knobs::{LEAST, MOST};
+use crate::knobs::{self, LEAST, MOST};
 use crate::multipaxos::{self, Form};
 use crate::service::Reply;
 use isochrone_core::Span;
@@ -56,16 +56,8 @@ impl Tuning for Parameters {
                 "leave it out",
             );
         }
-        let ways = [("1", 1), ("2", 2), ("4", 4), ("8", 8)];
-        self.witness.ways = reader.choice("witness_ways", self.witness.ways, &ways);
-        let slots = reader.integer("witness_slots", self.witness.slots as u64, 8, 1 << 20) as usize;
-        self.witness.slots = slots;
-        if !slots.is_multiple_of(self.witness.ways) {
-            reader.reject("witness_slots", "is not a whole number of sets", "use a multiple of witness_ways");
-            self.witness.slots = slots.next_multiple_of(self.witness.ways);
-        }
-        self.witness.slot_bytes =
-            reader.bytes("witness_slot_bytes", self.witness.slot_bytes as u64, 128, 1 << 20) as usize;
+        knobs::witness(reader, &mut self.witness);
+        self.fast.always_synced = reader.boolean("always_synced", self.fast.always_synced);
         self.round = reader.span("witness_round", self.round, LEAST, MOST);
     }
 

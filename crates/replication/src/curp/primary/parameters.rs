@@ -103,6 +103,8 @@ impl Tuning for Parameters {
         self.unified = reader.boolean("unified", self.unified);
         self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
+        knobs::witness(reader, &mut self.witness);
+        self.fast_path.always_synced = reader.boolean("always_synced", self.fast_path.always_synced);
         self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;
         knobs::window_bytes(reader, &mut self.window_bytes);
         knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);

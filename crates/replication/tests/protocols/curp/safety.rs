@@ -38,6 +38,20 @@ fn five_replicas_hold_under_all_faults() {
     println!("{counted:?}");
 }
 
+/// 7.2: nothing is recorded, and every command waits for the backups.
+#[test]
+fn a_keyspace_that_is_always_synced_asks_no_witness() {
+    fn always(placement: &mut Placement<Machine>, random: &mut Random) {
+        tune(placement, random);
+        placement.parameters.fast_path.always_synced = true;
+    }
+    let (_, counted) = hold(&Case::<Family>::new(3, FaultSet::NONE, always), 0, 10);
+    let count = |what| counted.get(what).copied().unwrap_or(0);
+    assert!(count("curp_sync") > 100, "{counted:?}");
+    assert_eq!((count("curp_fast"), count("curp_conflict")), (0, 0), "{counted:?}");
+    hold(&Case::<Family>::new(3, FaultSet::ALL, always), 100_000, 20);
+}
+
 fn unified(placement: &mut Placement<Machine>, random: &mut Random) {
     tune(placement, random);
     let parameters = &mut placement.parameters;
