@@ -4,8 +4,10 @@ use crate::family::{CLIENT, Family, OrderOf, REPLICA, Tuning};
 use crate::order::{Member, Order as _};
 use crate::partitions;
 use crate::service::Service;
-use isochrone_core::deployment::{ConfigErrors, Keyspace, Node, leader_in_turn};
-use isochrone_core::{Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, StateMachine};
+use isochrone_core::deployment::{ConfigErrors, Keyspace, leader_in_turn};
+use isochrone_core::{
+    Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, ReplicaId, StateMachine,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,8 +23,8 @@ pub struct Placement<S, F: Family> {
     /// The nodes with a client, and for each whom it may ask: the replicas' nodes, nearest first, and then those of the
     /// spares, which may be all that is left of the members one day.
     pub clients: Vec<(NodeId, Vec<NodeId>)>,
-    /// For each node with a client, which node's client measures for it, where another one of its region does.
-    pub proxies: BTreeMap<NodeId, NodeId>,
+    /// Where nodes are: what stands in one region may be lost together.
+    pub regions: BTreeMap<NodeId, RegionId>,
     /// How many partitions the keyspace has, each a group over the same nodes; at least 1.
     pub partitions: u16,
     /// Who leads the first partition first, where anybody does.
@@ -57,8 +59,10 @@ impl<S, F: Family> Placement<S, F> {
     /// The client that measures for the one on this node. Where the keyspace has several partitions each client
     /// measures for itself, since it is asked by none of them in particular.
     pub fn proxy(&self, node: NodeId) -> Option<ProcessId> {
-        let proxy = self.proxies.get(&node).filter(|_| self.partitions == 1)?;
-        Some(self.client(*proxy))
+        let region = self.regions.get(&node).filter(|_| self.partitions == 1)?;
+        let mut clients = self.clients.iter().map(|(client, _)| *client);
+        let first = clients.find(|client| self.regions.get(client) == Some(region))?;
+        (first != node).then(|| self.client(first))
     }
 
     /// Who leads a partition first: its turn goes around the replicas, beginning with [`Placement::leader`].
@@ -136,14 +140,12 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
             nearest.extend(others);
             (client, nearest)
         });
-        let first = |node: &Node| deployment.nodes().iter().find(|known| known.region == node.region);
-        let proxies = deployment.nodes().iter().filter_map(|node| Some((node.id, first(node)?.id)));
         Ok(Placement {
             keyspace: keyspace.id,
-            proxies: proxies.filter(|(node, proxy)| node != proxy).collect(),
             clients: clients.collect(),
             replicas,
             spares,
+            regions: deployment.nodes().iter().map(|node| (node.id, node.region)).collect(),
             partitions: keyspace.partitions,
             leader: keyspace.leader.unwrap_or_else(|| isochrone_plan::leader(deployment, keyspace)),
             service,

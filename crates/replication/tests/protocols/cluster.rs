@@ -2,13 +2,12 @@
 
 use crate::driver::Loops;
 use crate::machine::Machine;
-use isochrone_core::{KeyspaceId, NodeId, PartitionId, Random, Span};
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, Random, RegionId, Span};
 use isochrone_replication::service::Service;
 use isochrone_replication::{Family, Placement, Replicated, Tuning as _};
 use isochrone_sim::{
     Action, Config, FaultKind, FaultPlan, FaultSet, Jitter, Planned, Record, Report, Simulation,
 };
-use std::collections::BTreeMap;
 
 pub type Cluster<F> = Simulation<Replicated<Machine, F>>;
 
@@ -30,7 +29,7 @@ pub fn placement<S: Default, F: Family>(
         replicas: all(0, replicas),
         spares: all(replicas, replicas + spares),
         clients: (0..nodes).map(|node| (NodeId(node), near(node))).collect(),
-        proxies: BTreeMap::new(),
+        regions: (0..nodes).map(|node| (NodeId(node), RegionId(node))).collect(),
         partitions: 1,
         leader: NodeId(0),
         service: Service::for_rtt(rtt),

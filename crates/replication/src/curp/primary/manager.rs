@@ -18,7 +18,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{self, Service};
 use isochrone_core::{
     Blob, Effects, Fact, Footprint, Identity, Instant, Loan, Malformed, Mark, NodeId, Process, ProcessId,
-    ReplicaId, Snapshot, Span, Ticket, Wire, Wrap,
+    RegionId, ReplicaId, Snapshot, Span, Ticket, Wire, Wrap,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub struct Setup {
     pub nodes: Arc<[NodeId]>,
     /// Those whose managers were the first; they add the others.
     pub founders: Arc<[NodeId]>,
+    /// Where nodes are, as far as that is known: what stands in one region may be lost together.
+    pub regions: Arc<BTreeMap<NodeId, RegionId>>,
     /// The first master, if it lives.
     pub preferred: Option<NodeId>,
     /// The knobs of sessions.
@@ -60,6 +62,7 @@ struct Heard {
 pub struct Manager<C, R> {
     me: ProcessId,
     nodes: Arc<[NodeId]>,
+    regions: Arc<BTreeMap<NodeId, RegionId>>,
     preferred: Option<NodeId>,
     knobs: Knobs<Parameters>,
     group: Group,
@@ -116,6 +119,30 @@ impl Mark for Note {
             Note::Counted(what) => Some(Fact::Counted(what)),
         }
     }
+}
+
+/// The first `most` of these, in their order, of which each is in a region of its own, and not in that of the master, as
+/// far as that can be had. A node whose region is not known is taken to be apart from all others.
+fn apart(
+    master: NodeId,
+    of: &[NodeId],
+    most: usize,
+    region: impl Fn(NodeId) -> Option<RegionId>,
+) -> Vec<NodeId> {
+    let mut taken: Vec<RegionId> = region(master).into_iter().collect();
+    let (mut own, mut shared) = (Vec::new(), Vec::new());
+    for node in of {
+        match region(*node) {
+            Some(region) if taken.contains(&region) => shared.push(*node),
+            known => {
+                taken.extend(known);
+                own.push(*node);
+            }
+        }
+    }
+    let chosen: Vec<NodeId> = own.into_iter().chain(shared).take(most).collect();
+    // The order says nothing, and what stays as it was must look as it did.
+    of.iter().copied().filter(|node| chosen.contains(node)).collect()
 }
 
 struct AsGroup;
@@ -422,7 +449,8 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     }
 
     /// Copies for a master: of these those that are not lost, then others; none if there would be too few. A retired one
-    /// stays only where there would be too few otherwise, and none is taken.
+    /// stays only where there would be too few otherwise, and none is taken. No two of them, nor the master and one of
+    /// them, are in one region as long as there are regions enough (D-41).
     fn choose(&self, master: NodeId, of: &[NodeId], now: Instant, settled: bool) -> Option<Arc<[NodeId]>> {
         let (least, most) = self.copies();
         let silence = self.knobs.0.silence;
@@ -434,7 +462,8 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         let usable = |node: &&NodeId| **node != master && !self.is_lost(**node, now);
         let others = self.nodes.iter().filter(|node| !of.contains(node) && stable(node));
         let stay = of.iter().chain(others).filter(|node| !retired(node)).filter(usable);
-        let mut chosen: Vec<NodeId> = stay.take(most).copied().collect();
+        let stay: Vec<NodeId> = stay.copied().collect();
+        let mut chosen = apart(master, &stay, most, |node| self.regions.get(&node).copied());
         let lacking = least.saturating_sub(chosen.len());
         chosen.extend(of.iter().filter(retired).filter(usable).take(lacking));
         (chosen.len() >= least).then(|| chosen.into())
@@ -535,6 +564,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
         Manager {
             me,
             nodes: setup.nodes.clone(),
+            regions: setup.regions.clone(),
             preferred: setup.preferred,
             knobs: Knobs(setup.parameters),
             group: Group::open(identity, &replica),
@@ -621,5 +651,31 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
 
     fn check(&self) {
         self.group.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-41.
+    #[test]
+    fn copies_are_in_regions_of_their_own_as_long_as_there_are_enough() {
+        let region = |node: NodeId| [0, 0, 1, 1, 2].get(usize::from(node.0)).copied().map(RegionId);
+        let nodes = |numbers: &[u16]| numbers.iter().copied().map(NodeId).collect::<Vec<_>>();
+        let chosen = |master, of: &[u16], most| apart(NodeId(master), &nodes(of), most, region);
+        assert_eq!(
+            chosen(0, &[1, 2, 3, 4], 2),
+            nodes(&[2, 4]),
+            "not beside the master, and not two together"
+        );
+        assert_eq!(chosen(2, &[0, 1, 3, 4], 2), nodes(&[0, 4]));
+        assert_eq!(chosen(0, &[1, 2, 3, 4], 1), nodes(&[2]));
+        // Fewer regions than copies: what can be had, in the order that was.
+        assert_eq!(chosen(0, &[1, 2, 3], 2), nodes(&[1, 2]), "both stay where they are");
+        assert_eq!(chosen(0, &[1], 2), nodes(&[1]));
+        assert_eq!(chosen(0, &[1, 4, 2], 3), nodes(&[1, 4, 2]));
+        // Nobody knows where these are.
+        assert_eq!(chosen(7, &[8, 9], 2), nodes(&[8, 9]));
     }
 }

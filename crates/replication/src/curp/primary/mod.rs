@@ -17,7 +17,8 @@
 //! backups `rtt(client, master)`; one at a copy with a lease, next to which nothing conflicts with it, `rtt(client, copy)`.
 //!
 //! **Who stands where.** On each node listed a server, which is the master, a backup or a spare; a witness; and a
-//! manager. A client on every node. Backup and witness of a copy share a node (D-41), so one list says where both are.
+//! manager. A client on every node. Backup and witness of a copy share a node (D-41), so one list says where both are. No two
+//! copies, nor the master and a copy, are in one region as long as there are regions enough for that.
 //! In the unified form the server is the witness of its node itself, and there is no other.
 //!
 //! | message | from | to | in |
@@ -174,6 +175,7 @@ impl crate::Family for Family {
         host: &mut impl Assemble<Replicated<S, Family>>,
     ) {
         let nodes: Arc<[NodeId]> = placement.servers().collect();
+        let regions = Arc::new(placement.regions.clone());
         for node in nodes.iter() {
             let replica = placement.replica(partition, *node);
             if !placement.parameters.unified {
@@ -183,6 +185,7 @@ impl crate::Family for Family {
             let setup = ManagerSetup {
                 nodes: nodes.clone(),
                 founders: placement.replicas.as_slice().into(),
+                regions: regions.clone(),
                 preferred: Some(placement.leader(partition)),
                 service: placement.service,
                 parameters: placement.parameters,

@@ -15,7 +15,7 @@ mod status;
 mod timing;
 
 use crate::machine::Machine;
-use isochrone_core::{NodeId, Random, Span};
+use isochrone_core::{NodeId, Random, RegionId, Span};
 use isochrone_replication::domino::{Extra, Learners, Placement, Way};
 
 /// Draws the knobs.
@@ -38,6 +38,6 @@ fn tune(placement: &mut Placement<Machine>, random: &mut Random) {
     if parameters.batch_commands == 4 {
         // Not drawn for itself, so that what else a seed stands for stays. However far away, it does no harm.
         let last = placement.clients.len() as u16 - 1;
-        placement.proxies.insert(NodeId(last), NodeId(0));
+        placement.regions.insert(NodeId(last), RegionId(0));
     }
 }

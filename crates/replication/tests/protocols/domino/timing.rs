@@ -3,7 +3,7 @@
 use super::lab::{Done, Plan, mean};
 use crate::machine::Machine;
 use crate::talk::set;
-use isochrone_core::{NodeId, Path, Random, Span};
+use isochrone_core::{NodeId, Path, Random, RegionId, Span};
 use isochrone_replication::domino::{Estimate, Extra, Learners, Placement, Way};
 use isochrone_replication::service::Reply;
 use isochrone_sim::Jitter;
@@ -212,7 +212,7 @@ fn one_client_measures_for_its_region_while_it_lives() {
         let hook: Option<isochrone_sim::DelayHook> = Some(Box::new(hook.clone()));
         let mut lab = Plan { hook, ..Plan::new(delays.clone(), 3) }.open(|placement| {
             at_commit(0)(placement);
-            placement.proxies.insert(NodeId(4), NodeId(3));
+            placement.regions.insert(NodeId(4), RegionId(3));
         });
         lab.cluster.step_wall_clock(NodeId(3), nanos);
         lab.pass(MS(3_000));
