@@ -202,6 +202,8 @@ pub enum Bug {
     OneAcceptanceLess,
     /// Keys that a command only reads are not recorded and conflict with nothing (D-11).
     ForgetReadKeys,
+    /// What fails is answered without a place in the log, and nothing remembers it (D-51).
+    ForgetFailures,
     /// What was acknowledged, or whose client's session is over, is executed when it comes again (3.11).
     ExecuteForgotten,
     /// The client reads at a backup first and asks its witness afterwards (D-20).
@@ -219,6 +221,7 @@ impl Bug {
             "mix-reigns" => Bug::MixReigns,
             "one-acceptance-less" => Bug::OneAcceptanceLess,
             "forget-read-keys" => Bug::ForgetReadKeys,
+            "forget-failures" => Bug::ForgetFailures,
             "execute-forgotten" => Bug::ExecuteForgotten,
             "backup-before-witness" => Bug::BackupBeforeWitness,
             _ => return None,

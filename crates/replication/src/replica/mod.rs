@@ -236,6 +236,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
         match self.once.look(id) {
             Seen::Fresh => {
+                if reads && let Some(reply) = self.forgotten_failure(&command) {
+                    return Some(Told::Done(reply));
+                }
                 let refused = self.propose(id, Entry::Command { id, below, command }, now);
                 if synced && refused.is_none() {
                     return self.await_decision(id, now);
@@ -568,5 +571,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
 
     fn check(&self) {
         self.order.check();
+        if O::SPECULATES {
+            self.assert_told_apart();
+        }
     }
 }

@@ -26,6 +26,7 @@ use isochrone_core::{
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// A value where it came in.
@@ -119,6 +120,33 @@ impl<S: StateMachine> Speculation<S> {
     /// Whether the machine holds anything that is not decided.
     fn ahead(&self) -> bool {
         self.executed > 0
+    }
+
+    /// Whether the last of what is tentative that was told commutes with what is tentative before it.
+    pub(super) fn told_apart(&self) -> bool {
+        const LAST: usize = 4;
+        const BEFORE: usize = 64;
+        let keys = |at: usize| {
+            let Pending { place: (values, at), .. } = &self.pending[at];
+            let mut keys = Vec::new();
+            let mut all = false;
+            values[*at].visit(&mut |touch| match touch {
+                Touch::Key(key, access) => keys.push((key.clone(), access)),
+                Touch::All(_) => all = true,
+            });
+            (all, keys)
+        };
+        (self.ran.saturating_sub(LAST)..self.ran).filter(|at| self.pending[*at].told).all(|at| {
+            let (_, own) = keys(at);
+            let executed = |at: &usize| matches!(self.pending[*at].ran, Some(Ran::Executed(_)));
+            (at.saturating_sub(BEFORE)..at).filter(executed).all(|before| {
+                let (all, others) = keys(before);
+                let meets = |(key, access): &(_, Access)| {
+                    own.iter().any(|(own, how)| own == key && (access.writes() || how.writes()))
+                };
+                !all && !others.iter().any(meets)
+            })
+        })
     }
 
     /// Takes everything tentative back from a machine.
@@ -365,6 +393,30 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn hurry(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.speculation.hurried, true) {
             self.order.hurry(now);
+        }
+    }
+
+    /// By a planted bug, what a command is told that would change nothing: it has no place in the log then, and no
+    /// record that it is over.
+    pub(super) fn forgotten_failure(&self, command: &S::Command) -> Option<S::Reply> {
+        let keyspace = self.identity.process.keyspace;
+        if !self.planted(Bug::ForgetFailures)
+            || self.speculation.unsynced.conflict(keyspace, |visit| command.visit(visit)).is_some()
+        {
+            return None;
+        }
+        let digest = |machine: &S| rustc_hash::FxBuildHasher.hash_one(machine);
+        let mut machine = self.machine.clone();
+        let reply = machine.apply(command);
+        (digest(&machine) == digest(&self.machine)).then_some(reply)
+    }
+
+    /// Rule 2, I2: no command whose client has a speculative answer meets anything that is tentative before it. Looked up by
+    /// the keys themselves, among the last of what is tentative.
+    pub(super) fn assert_told_apart(&self) {
+        // What these bugs do is to be seen by who asks.
+        if !self.planted(Bug::SpeculateOnConflict) && !self.planted(Bug::ForgetReadKeys) {
+            assert!(self.speculation.told_apart(), "I2: a speculative answer rests on what is tentative");
         }
     }
 

@@ -370,10 +370,13 @@ fn who_conflicts_waits_for_the_decision() {
     assert_eq!(bench.run(Append(1, 'e')), speculative("abde"));
     let mut broken = Bench::new(Some(Bug::SpeculateOnConflict));
     broken.run(Append(1, 'a'));
+    assert!(broken.replica.speculation.told_apart());
     assert_eq!(broken.run(Append(1, 'b')), speculative("ab"));
+    assert!(!broken.replica.speculation.told_apart(), "the invariant sees it");
     let mut broken = Bench::new(Some(Bug::ForgetReadKeys));
     broken.run(Append(1, 'a'));
     assert_eq!(broken.run(Copy(1, 2)), speculative("a"));
+    assert!(!broken.replica.speculation.told_apart(), "the invariant sees it");
 }
 
 /// T19, D-15: a failure is a result, and its key is not safe before it is.

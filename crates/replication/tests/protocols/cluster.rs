@@ -83,6 +83,8 @@ pub struct Case<F: Family> {
     pub mute: bool,
     /// Few keys and little thought: what is stale shows.
     pub hot: bool,
+    /// Commands on two keys, and such as have an effect only under a condition.
+    pub mixed: bool,
 }
 
 impl<F: Family> Case<F> {
@@ -105,6 +107,7 @@ impl<F: Family> Case<F> {
             deaf: false,
             mute: false,
             hot: false,
+            mixed: false,
         }
     }
 
@@ -239,8 +242,16 @@ impl<F: Family> Case<F> {
         loops.think = Span::from_millis(if self.hot { 40 } else { 400 });
         // Where answers outlive their leaders, they tell what was there before.
         loops.sets = self.hot && !self.mute;
+        loops.mixed = self.mixed;
         loops.heir = self.usurped.then_some(NodeId(1));
-        loops.keys = if self.hot { 2 } else { 8 };
+        // Pairs of keys are checked together: with more of them that takes less.
+        loops.keys = if !self.hot {
+            8
+        } else if self.mixed {
+            4
+        } else {
+            2
+        };
         // Of the first partition, where there are several.
         loops.replicas = (0..nodes).map(|node| placement.replica(PartitionId(0), NodeId(node))).collect();
         loops.members = placement.replicas.clone();

@@ -16,6 +16,8 @@ pub struct Loops {
     pub keys: u64,
     /// Whether all writes set, half the sessions only read and the others only write.
     pub sets: bool,
+    /// Whether half the writes touch two keys or have an effect only under a condition.
+    pub mixed: bool,
     /// Whether nothing is kept for the checker.
     pub quiet: bool,
     /// The longest pause between operations.
@@ -41,6 +43,7 @@ impl Loops {
             reads: 40,
             keys: 8,
             sets: false,
+            mixed: false,
             quiet: false,
             think: Span::from_millis(200),
             random: Random::seeded(seed ^ 0x6472_6976),
@@ -88,7 +91,17 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
         }
         *count += 1;
         let text = format!("{}.{count} ", session.number);
+        let mixed = self.mixed && !reads && self.random.chance(0.5);
         let command = match (reads, writes) {
+            _ if mixed => match self.random.below(4) {
+                0 | 1 => {
+                    // Neighbours, so that a history falls into small parts.
+                    let other = key((chosen[0] ^ 1) % self.keys as u8);
+                    Command::Copy(chosen, other)
+                }
+                2 => Command::Claim(chosen, text),
+                _ => Command::Delete(chosen),
+            },
             (true, _) => Command::Get(chosen),
             (false, writes) if writes || self.sets => Command::Set(chosen, text),
             (false, _) => Command::Append(chosen, text),
@@ -102,17 +115,20 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
             return;
         }
         let Some((count, Some(command))) = self.asked.get(&session.number).cloned() else { return };
-        let (key, op, args) = match command {
-            Command::Get(key) => (key, "get", vec![]),
-            Command::Set(key, text) => (key, "set", vec![text]),
-            Command::Append(key, text) => (key, "append", vec![text]),
+        let (keys, op, args) = match command {
+            Command::Get(key) => (vec![key], "get", vec![]),
+            Command::Set(key, text) => (vec![key], "set", vec![text]),
+            Command::Append(key, text) => (vec![key], "append", vec![text]),
+            Command::Copy(from, to) => (vec![from, to], "copy", vec!["replace".to_owned()]),
+            Command::Claim(key, text) => (vec![key], "setnx", vec![text]),
+            Command::Delete(key) => (vec![key], "del", vec![]),
         };
         self.open.insert(ticket, self.history.len());
         self.history.push(Operation {
             client: session.client.to_u64(),
             session: u64::from(session.number),
             sequence: count,
-            keys: vec![Arc::from(format!("k{}", key[0]))],
+            keys: keys.iter().map(|key| Arc::from(format!("k{}", key[0]))).collect(),
             op: Arc::from(op),
             args,
             stamp: None,
@@ -135,6 +151,7 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
                     Reply::Text(Some(text)) => Value::Text(text),
                     Reply::Ok => Value::Text("OK".to_owned()),
                     Reply::Length(length) => Value::Integer(length as i64),
+                    Reply::Did(did) => Value::Integer(i64::from(did)),
                 });
                 let invoked = Instant::from_nanos(operation.invoked);
                 self.latencies.push((session.client, now.since(invoked)));

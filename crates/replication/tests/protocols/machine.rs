@@ -1,4 +1,5 @@
-//! A small state machine whose replies tell much: strings that are set, appended to, counted and read.
+//! A small state machine whose replies tell much: strings that are set, appended to,
+//! counted, copied, claimed and read.
 
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, Export, Footprint, Malformed, StateMachine, wire};
@@ -11,6 +12,11 @@ pub enum Command {
     Get(Blob),
     Set(Blob, String),
     Append(Blob, String),
+    /// Reads the first and writes the second; nothing where there is no first.
+    Copy(Blob, Blob),
+    /// Writes only where there is nothing.
+    Claim(Blob, String),
+    Delete(Blob),
 }
 
 /// Key number `number`.
@@ -23,7 +29,13 @@ impl Footprint for Command {
         match self {
             Command::Get(key) => visit(Touch::Key(key, Access::Read)),
             Command::Set(key, _) => visit(Touch::Key(key, Access::Write)),
-            Command::Append(key, _) => visit(Touch::Key(key, Access::Update)),
+            Command::Append(key, _) | Command::Claim(key, _) | Command::Delete(key) => {
+                visit(Touch::Key(key, Access::Update));
+            }
+            Command::Copy(from, to) => {
+                visit(Touch::Key(from, Access::Read));
+                visit(Touch::Key(to, Access::Write));
+            }
         }
     }
 }
@@ -33,6 +45,8 @@ pub enum Reply {
     Text(Option<String>),
     Ok,
     Length(u64),
+    /// Whether it had an effect.
+    Did(bool),
 }
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
@@ -51,7 +65,7 @@ impl StateMachine for Machine {
     type Command = Command;
     type Reply = Reply;
     type View = View;
-    type Before = Self;
+    type Before = Vec<(Blob, Option<String>)>;
 
     fn apply(&mut self, command: &Command) -> Reply {
         match command {
@@ -65,15 +79,39 @@ impl StateMachine for Machine {
                 value.push_str(text);
                 Reply::Length(value.len() as u64)
             }
+            Command::Copy(from, to) => {
+                let Some(text) = self.0.get(from).cloned() else { return Reply::Did(false) };
+                self.0.insert(to.clone(), text);
+                Reply::Did(true)
+            }
+            Command::Claim(key, text) => {
+                let free = !self.0.contains_key(key);
+                self.0.entry(key.clone()).or_insert_with(|| text.clone());
+                Reply::Did(free)
+            }
+            Command::Delete(key) => Reply::Did(self.0.remove(key).is_some()),
         }
     }
 
-    fn before(&self, _: &Self::Command) -> Self {
-        self.clone()
+    fn before(&self, command: &Self::Command) -> Self::Before {
+        let mut before = Vec::new();
+        command.visit(&mut |touch| {
+            if let Touch::Key(key, access) = touch
+                && access.writes()
+            {
+                before.push((key.clone(), self.0.get(key).cloned()));
+            }
+        });
+        before
     }
 
-    fn revert(&mut self, before: Self) {
-        *self = before;
+    fn revert(&mut self, before: Self::Before) {
+        for (key, value) in before {
+            match value {
+                Some(value) => drop(self.0.insert(key, value)),
+                None => drop(self.0.remove(&key)),
+            }
+        }
     }
 
     fn reads_only(command: &Command) -> bool {

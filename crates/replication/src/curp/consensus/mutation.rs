@@ -34,6 +34,10 @@ mutations! {
     KeepTentative = "keep-tentative",
     /// Clients count acceptances of other terms.
     MixReigns = "mix-reigns",
+    /// Keys that a command only reads conflict with nothing.
+    ForgetReadKeys = "forget-read-keys",
+    /// What fails has no place in the log, and nothing remembers it.
+    ForgetFailures = "forget-failures",
     /// Clients are content with one acceptance less than needed.
     OneAcceptanceLess = "one-acceptance-less",
 }

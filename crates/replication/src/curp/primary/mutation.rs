@@ -63,6 +63,8 @@ mutations! {
     OneAcceptanceLess = "one-acceptance-less",
     /// Shared: keys that a command only reads conflict with nothing.
     ForgetReadKeys = "forget-read-keys",
+    /// Shared: what fails has no place in the log, and nothing remembers it.
+    ForgetFailures = "forget-failures",
     /// Shared: a command that was acknowledged, or whose client's session is over, is executed when it comes again.
     ExecuteForgotten = "execute-forgotten",
     /// Shared: a client reads at a backup first and asks its witness afterwards.

@@ -16,11 +16,19 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-/// Adds one to a key, or reads it; both answer with the count. Or a step of a move of the key.
+/// Adds one to a key, or reads it; both answer with the count. Or the same of two keys, which answers with both counts. Or
+/// a step of a move of the key.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Count {
     Add(Blob),
     Read(Blob),
+    /// Adds one to each.
+    AddBoth(Blob, Blob),
+    /// Reads one key, and adds one to another where the first is even: elsewise it fails, and changes nothing.
+    AddIf {
+        read: Blob,
+        add: Blob,
+    },
     /// The key goes, and its count is the answer. By a planted bug it is served as before all the same.
     Release {
         key: Blob,
@@ -45,15 +53,53 @@ impl Count {
         Count::Read(Blob::from(vec![key]))
     }
 
+    pub fn add_both(first: u8, second: u8) -> Count {
+        Count::AddBoth(Blob::from(vec![first]), Blob::from(vec![second]))
+    }
+
+    pub fn add_if(read: u8, add: u8) -> Count {
+        Count::AddIf { read: Blob::from(vec![read]), add: Blob::from(vec![add]) }
+    }
+
+    /// The first of its keys, or the only one.
     pub fn key(&self) -> u8 {
         match self {
-            Count::Add(key) | Count::Read(key) => key[0],
-            Count::Release { key, .. } | Count::Install { key, .. } => key[0],
+            Count::Add(key) | Count::Read(key) | Count::AddBoth(key, _) => key[0],
+            Count::AddIf { read: key, .. } | Count::Release { key, .. } | Count::Install { key, .. } => {
+                key[0]
+            }
         }
     }
 
-    pub fn adds(&self) -> bool {
-        matches!(self, Count::Add(_))
+    /// The other, if there is one.
+    fn other(&self) -> Option<u8> {
+        match self {
+            Count::AddBoth(_, key) | Count::AddIf { add: key, .. } => Some(key[0]),
+            _ => None,
+        }
+    }
+
+    /// The keys that it may add one to.
+    pub fn adds(&self) -> impl Iterator<Item = u8> {
+        let (first, second) = match self {
+            Count::Add(_) => (Some(self.key()), None),
+            Count::AddBoth(..) => (Some(self.key()), self.other()),
+            Count::AddIf { .. } => (None, self.other()),
+            Count::Read(_) | Count::Release { .. } | Count::Install { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// What an answer says: of each key whether one was added, and the count then.
+    pub fn says(&self, reply: u64) -> Vec<(u8, bool, u64)> {
+        let (first, second) = (reply >> 32, reply & u64::from(u32::MAX));
+        match (self, self.other()) {
+            (Count::AddBoth(..), Some(other)) => vec![(self.key(), true, first), (other, true, second)],
+            (Count::AddIf { .. }, Some(other)) => {
+                vec![(self.key(), false, first), (other, first % 2 == 0, second)]
+            }
+            _ => vec![(self.key(), matches!(self, Count::Add(_)), reply)],
+        }
     }
 
     /// Whether it is a step of a move: no witness is asked, and only a safe answer will do.
@@ -67,6 +113,14 @@ impl Footprint for Count {
         match self {
             Count::Add(key) => visit(Touch::Key(key, Access::Update)),
             Count::Read(key) => visit(Touch::Key(key, Access::Read)),
+            Count::AddBoth(first, second) => {
+                visit(Touch::Key(first, Access::Update));
+                visit(Touch::Key(second, Access::Update));
+            }
+            Count::AddIf { read, add } => {
+                visit(Touch::Key(read, Access::Read));
+                visit(Touch::Key(add, Access::Update));
+            }
             Count::Release { .. } | Count::Install { .. } => visit(Touch::All(Access::Update)),
         }
     }
@@ -93,7 +147,22 @@ impl StateMachine for Counts {
 
     fn apply(&mut self, command: &Count) -> u64 {
         let key = command.key();
+        let mut add = |key: u8, by: u64| {
+            let count = self.0.get(&key).copied().unwrap_or(0) + by;
+            if by > 0 {
+                self.0.insert(key, count);
+            }
+            count
+        };
         match command {
+            Count::AddBoth(..) => {
+                let first = add(key, 1);
+                first << 32 | command.other().map_or(0, |key| add(key, 1))
+            }
+            Count::AddIf { .. } => {
+                let read = add(key, 0);
+                read << 32 | command.other().map_or(0, |key| add(key, u64::from(read % 2 == 0)))
+            }
             Count::Release { serves, .. } => {
                 if !serves {
                     self.1.insert(key);
@@ -108,7 +177,7 @@ impl StateMachine for Counts {
             Count::Add(_) | Count::Read(_) if self.1.contains(&key) => ELSEWHERE,
             Count::Add(_) | Count::Read(_) => {
                 let count = self.0.entry(key).or_default();
-                *count += u64::from(command.adds());
+                *count += u64::from(matches!(command, Count::Add(_)));
                 *count
             }
         }

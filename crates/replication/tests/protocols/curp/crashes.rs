@@ -9,13 +9,13 @@ use isochrone_replication::curp::primary::{MANAGER, Message as Spoken, WITNESS};
 use isochrone_replication::message::Message;
 use isochrone_replication::{CLIENT, REPLICA};
 
-/// Three clients on three keys: what conflicts, what does not, and reads.
+/// Three clients: what conflicts, what does not, and reads; on one key and on two, and what fails where a count is odd.
 fn plans() -> Vec<Vec<Count>> {
-    let (add, read) = (Count::add, Count::read);
+    let (add, read, both, add_if) = (Count::add, Count::read, Count::add_both, Count::add_if);
     vec![
-        vec![add(1), add(2), add(1), add(3), read(2), add(2)],
-        vec![add(3), read(1), add(2), add(4), add(4)],
-        vec![add(5), add(6), add(1), add(5)],
+        vec![add(1), both(1, 2), add_if(3, 1), add(3), read(2), add_if(1, 2)],
+        vec![add(3), read(1), add_if(2, 4), both(4, 3), add(4)],
+        vec![both(5, 6), add_if(5, 6), add(1), add_if(6, 5)],
     ]
 }
 

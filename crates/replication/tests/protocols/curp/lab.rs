@@ -1,6 +1,6 @@
 //! Servers and witnesses in the hands of an adversary who is also their configuration manager: any message may be
 //! lost, doubled or late, any process may lose what is not durable, masters are given up while they live, lists change
-//! at any moment. Clients count; counts must be exact (T20, T24, T25, T28 to T31, T35, T36).
+//! at any moment. Clients count; counts must be exact (T18 to T20, T24, T25, T28 to T31, T35, T36).
 
 use super::actor::Count;
 use super::world::{World, parameters, service};
@@ -15,6 +15,8 @@ pub struct Lab {
     /// What the adversary no longer does.
     quiet: bool,
     keys: u64,
+    /// Whether some commands touch two keys, or may fail.
+    mixed: bool,
 }
 
 impl Deref for Lab {
@@ -51,6 +53,7 @@ impl Lab {
             quiet: false,
             // With few much conflicts; with many, reads are not held up.
             keys: [3, 12][(seed % 2) as usize],
+            mixed: seed % 4 > 1,
         }
     }
 
@@ -60,7 +63,18 @@ impl Lab {
             let name = Blob::from(vec![self.random.below(self.keys) as u8]);
             // The last one only reads, and looks for another master late.
             let adds = index + 1 < self.clients.len() && self.random.chance(0.8);
-            self.begin(index, if adds { Count::Add(name) } else { Count::Read(name) });
+            let command = match (adds, self.mixed && self.random.chance(0.5)) {
+                (false, _) => Count::Read(name),
+                (true, false) => Count::Add(name),
+                (true, true) => {
+                    let other = Blob::from(vec![((u64::from(name[0]) + 1) % self.keys) as u8]);
+                    match self.random.chance(0.3) {
+                        true => Count::AddBoth(name, other),
+                        false => Count::AddIf { read: name, add: other },
+                    }
+                }
+            };
+            self.begin(index, command);
         }
         let patience = Span::from_millis(20 + self.random.below(60));
         let last = index + 1 == self.clients.len();
@@ -180,7 +194,7 @@ impl Lab {
                 return self.broken.take();
             }
             if self.answered() >= served + target {
-                return None;
+                return self.explained().err();
             }
             // Whoever was to lead may have lost what it had begun.
             if step % 20_000 == 19_999 {

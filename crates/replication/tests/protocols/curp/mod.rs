@@ -14,6 +14,7 @@ mod paths;
 mod recovery;
 mod safety;
 mod script;
+mod shape;
 mod small;
 mod unified;
 mod world;

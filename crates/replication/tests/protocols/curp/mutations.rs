@@ -35,8 +35,11 @@ fn every_bug_of_servers_and_witnesses_is_caught() {
         "near-unsynced",
         "backup-before-witness",
         "speculate-on-conflict",
+        "speculate-on-duplicate",
         "read-tentative",
         "keep-tentative",
+        "forget-read-keys",
+        "forget-failures",
     ];
     all_are_caught(&bugs, false);
 }
@@ -81,12 +84,14 @@ fn case(bug: &str) -> Case<Family> {
     };
     match bug {
         "one-acceptance-less" => with(3, "loss", 0),
+        // T18, T19: what reads one key and writes another, what fails.
+        "forget-read-keys" | "forget-failures" => Case { mixed: true, ..with(3, "crash", 4) },
         _ => with(3, "crash", 4),
     }
 }
 
 #[test]
 fn every_bug_of_clients_and_snapshots_is_caught() {
-    let bugs = ["one-acceptance-less", "drop-session"];
+    let bugs = ["one-acceptance-less", "drop-session", "forget-read-keys", "forget-failures"];
     every_bug_is_caught(bugs.into_iter().map(|bug| (bug, case(bug))));
 }

@@ -2,11 +2,13 @@
 
 use crate::cluster::placement;
 use crate::machine::{Command, Machine, Reply, key};
-use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, Span, Ticket};
+use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, RegionId, Span, Ticket};
 use isochrone_replication::curp::primary::{Family, Placement};
 use isochrone_replication::{Outcome, Replicated, Request};
-use isochrone_sim::{Config, Driver, FaultSet, Next, Session, Simulation};
-use std::collections::{BTreeMap, VecDeque};
+use isochrone_sim::{
+    Action, Config, Driver, FaultKind, FaultPlan, FaultSet, Next, Planned, Session, Simulation,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What each client asks, and when.
 #[derive(Default)]
@@ -155,37 +157,49 @@ fn an_idle_tail_is_synced_in_time() {
     }
 }
 
-/// T22: beside the commands, a master with one copy sends two messages in fifty of them, and one where it is a witness.
+/// T22, D-53: a master with `f` copies has `1 + f / batch` messages to handle for a command, which is 1.3 with three and
+/// ten, and `1 + 2 f / batch` with those that let witnesses forget; none of those where a copy is a witness.
 #[test]
 fn few_messages_beside_the_commands() {
-    for (unified, messages) in [(false, 2.0), (true, 1.0)] {
-        beside_the_commands(unified, messages);
+    for (f, batch, unified) in [(1, 50, false), (1, 50, true), (3, 10, false), (3, 10, true), (3, 50, false)]
+    {
+        beside_the_commands(f, batch, unified);
     }
 }
 
-fn beside_the_commands(unified: bool, messages: f64) {
+fn beside_the_commands(f: u16, batch: usize, unified: bool) {
     const COUNT: u64 = 500;
     let asks = (0..COUNT).map(|number| (ms(10_000), set((number % 100) as u8))).collect();
-    let mut placement: Placement<Machine> = placement(3, 2, 0, ms(2));
-    (placement.parameters.hot_window, placement.parameters.batch_max) = (0, 50);
+    let nodes = f + 2;
+    let mut placement: Placement<Machine> = placement(nodes, f + 1, 0, ms(2));
+    (placement.parameters.hot_window, placement.parameters.batch_max) = (0, batch);
+    placement.parameters.f = usize::from(f);
     idle(&mut placement);
     placement.parameters.unified = unified;
-    let delays = (0..3).map(|_| (0..3).map(|_| ms(1)).collect()).collect();
-    let mut config = Config::new(7, &["a", "b", "c"], delays);
+    let delays = (0..nodes).map(|_| (0..nodes).map(|_| ms(1)).collect()).collect();
+    let regions = &["a", "b", "c", "d", "e"][..usize::from(nodes)];
+    let mut config = Config::new(7, regions, delays);
     config.faults.kinds = FaultSet::NONE;
     config.horizon = Span::from_secs(40);
     config.record = isochrone_sim::Record::Flow;
-    let mut script = Script { asks: BTreeMap::from([(NodeId(2), asks)]), ..Script::default() };
+    let mut script = Script { asks: BTreeMap::from([(NodeId(f + 1), asks)]), ..Script::default() };
     let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
     assert_eq!(simulation.run(&mut script).violations, []);
     assert_eq!(script.waits.len() as u64, COUNT);
     let trace = simulation.trace();
     let count = |what: &str| trace.lines().filter(|line| line.contains(what)).count() as f64;
-    let beside = count("message: Replicate(") + count("message: Collect {");
-    let per_command = beside / COUNT as f64;
-    let expected = 1.0 + messages / 50.0;
-    let off = (1.0 + per_command - expected).abs() / expected;
-    assert!(off <= 0.05 && per_command > messages * 0.015, "{per_command} messages beside a command");
+    let (syncs, collections) = (count("message: Replicate("), count("message: Collect {"));
+    let (copies, batch) = (f64::from(f), batch as f64);
+    let what = format!("f {f}, batch {batch}, unified {unified}: {syncs} syncs, {collections} collections");
+    let holds = |messages: f64, expected: f64| {
+        let found = 1.0 + messages / COUNT as f64;
+        assert!((found - expected).abs() <= 0.05 * expected, "{what}: {found}, not {expected}");
+    };
+    holds(syncs, 1.0 + copies / batch);
+    holds(syncs + collections, 1.0 + if unified { 1.0 } else { 2.0 } * copies / batch);
+    // None at all would be within the twentieth of one copy and fifty.
+    assert!(syncs >= 0.7 * copies * COUNT as f64 / batch, "{what}");
+    assert_eq!(collections > 0.7 * copies * COUNT as f64 / batch, !unified, "{what}");
     let fast = script.paths.iter().filter(|(_, path)| *path == Path::Fast).count() as u64;
     assert!(fast + 2 >= COUNT, "{fast} of {COUNT} by the witness");
 }
@@ -213,4 +227,48 @@ fn beside_the_master_nothing_is_recorded() {
         let fast = script.paths.iter().filter(|(_, path)| *path == Path::Fast).count();
         assert_eq!(fast > 0, records, "{fast} by the witness");
     }
+}
+
+/// 7.2: what is always synced takes the way through the master and its copy, and nothing holds it up.
+#[test]
+fn what_no_witness_is_given_takes_two_round_trips() {
+    let always = |placement: &mut Placement<Machine>| {
+        idle(placement);
+        placement.parameters.fast_path.keys_max = 0;
+    };
+    let script = run(always, [(1, vec![(10_000, set(1)), (12_000, set(1))]), (2, vec![(12_010, set(1))])]);
+    [(1, 10_000), (1, 12_000), (2, 12_010)].map(|(node, at)| near(script.wait(node, at), 400));
+    assert!(script.paths.iter().all(|(_, path)| *path != Path::Fast), "{:?}", script.paths);
+}
+
+/// D-41: the master is in the first region, as is the next node, and the two after it are in the second. Its copies are in
+/// the second and the third; when one is lost, the other node of its region has its place.
+#[test]
+fn copies_stand_in_regions_of_their_own() {
+    const REGIONS: [u16; 6] = [0, 0, 1, 1, 2, 3];
+    let copies = |regions: [u16; 6]| {
+        let mut placement: Placement<Machine> = placement(6, 5, 0, ms(2));
+        placement.parameters.f = 2;
+        placement.regions = (0..).map(NodeId).zip(regions.map(RegionId)).collect();
+        let delays = (0..6).map(|_| (0..6).map(|_| ms(1)).collect()).collect();
+        let mut config = Config::new(7, &["a", "b", "c", "d", "e", "f"], delays);
+        config.horizon = Span::from_secs(20);
+        let asks = (0..100_u64).map(|number| (ms(5_000 + 100 * number), set(number as u8))).collect();
+        let mut script = Script { asks: BTreeMap::from([(NodeId(5), asks)]), ..Script::default() };
+        let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
+        let lost = Action::Crash { node: 2, effects: 0, down: Span::from_secs(60) };
+        let crash = Planned { at: ms(10_000), length: Span::ZERO, kind: FaultKind::Crash, action: lost };
+        let kinds = FaultSet::NONE.with(FaultKind::Crash);
+        simulation.set_faults(FaultPlan { kinds, faults: vec![crash] });
+        assert_eq!(simulation.run(&mut script).violations, []);
+        // What copies hand out, and spares do not.
+        let between = |from: u64, until: u64| {
+            let within = |at: &Instant| (ms(from)..ms(until)).contains(&at.since(Instant::ZERO));
+            let who = script.decided.iter().filter(|(_, at)| within(at)).map(|(node, _)| node.0);
+            who.filter(|node| *node != 0).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        };
+        (between(6_000, 9_900), between(14_000, 15_000))
+    };
+    assert_eq!(copies(REGIONS), (vec![2, 4], vec![3, 4]));
+    assert_eq!(copies([0, 1, 2, 3, 4, 5]).0, [1, 2], "all are apart");
 }

@@ -52,6 +52,18 @@ fn a_keyspace_that_is_always_synced_asks_no_witness() {
     hold(&Case::<Family>::new(3, FaultSet::ALL, always), 100_000, 20);
 }
 
+/// T18, T19: commands that read one key and write another, and such as fail.
+#[test]
+fn commands_on_two_keys_and_such_as_fail_hold_under_all_faults() {
+    for (form, first) in [(tune as fn(&mut _, &mut _), 3_000_000), (unified, 3_100_000)] {
+        let case = |replicas| Case::<Family> { mixed: true, ..Case::new(replicas, FaultSet::ALL, form) };
+        let (_, counted) = hold(&case(3), first, 60);
+        println!("{counted:?}");
+        hold(&Case { hot: true, crashes: 4, rounds: 14, ..case(3) }, first + 10_000, 40);
+        hold(&case(5), first + 20_000, 20);
+    }
+}
+
 fn unified(placement: &mut Placement<Machine>, random: &mut Random) {
     tune(placement, random);
     let parameters = &mut placement.parameters;

@@ -257,13 +257,14 @@ impl Play {
     }
 
     /// Goes on until all are answered, and looks whether every copy counts what was asked for: each command was
-    /// executed, once.
+    /// executed, once; and whether some order explains what was answered.
     pub fn ends_well(&mut self) -> Result<(), String> {
         self.comes(Play::is_done)?;
         self.pass(Span::from_millis(400));
         if let Some(text) = self.world.broken.take() {
             return Err(text);
         }
+        self.explained()?;
         let now = self.registry.committed.clone().unwrap();
         for node in now.copies.iter().chain([&now.master]).filter(|node| !self.is_lost(node.0)) {
             let counts = &self.servers[usize::from(node.0)].process.machine().0;

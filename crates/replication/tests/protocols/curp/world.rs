@@ -2,13 +2,14 @@
 //! network, the disks, the clocks and the configuration manager.
 
 use super::actor::{Actor, Count, Counts, ELSEWHERE, Shared, Wired, process};
+use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
-    ClientId, CommandId, Effects, Fact, Instant, KeyspaceId, NodeId, Process, ProcessId, ReplicaId, Slot,
-    Span, StateMachine, key_hash,
+    ClientId, CommandId, Effects, Fact, Footprint as _, Instant, KeyspaceId, NodeId, Process, ProcessId,
+    ReplicaId, Slot, Span, StateMachine, key_hash,
 };
 use isochrone_replication::curp::primary::registry::{Command as Decree, Reply as Answer};
 use isochrone_replication::curp::primary::{
-    MANAGER, Message as Spoken, Parameters, Part, Registry, Server, WITNESS, WitnessServer,
+    MANAGER, Message as Spoken, Mutation, Parameters, Part, Registry, Server, WITNESS, WitnessServer,
 };
 use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
@@ -58,14 +59,25 @@ pub type Kept<V> = (Vec<u64>, V);
 /// A reign, its master and its copies.
 pub type Known = (Reign, NodeId, Arc<[NodeId]>);
 
-/// What was answered, on which key, when.
+/// What was answered: of which keys, whether one was added, and the count; and when.
 #[derive(Clone, Hash)]
 struct Seen {
-    key: u8,
-    adds: bool,
-    count: u64,
+    parts: Vec<(u8, bool, u64)>,
     invoked: u64,
     returned: u64,
+}
+
+impl Seen {
+    /// Whether this one took effect before the other, as far as the two show it.
+    fn precedes(&self, other: &Seen) -> bool {
+        self.returned < other.invoked
+            || self.parts.iter().any(|(key, adds, count)| {
+                let later = |(seen, also, more): &(u8, bool, u64)| {
+                    seen == key && (count < more || count == more && *adds && !also)
+                };
+                other.parts.iter().any(later)
+            })
+    }
 }
 
 #[derive(Clone)]
@@ -108,6 +120,8 @@ pub struct World {
     pub near_at: Option<usize>,
     /// Clients read at a backup before they ask its witness.
     pub early: bool,
+    /// Clients do not tell witnesses of keys that are only read.
+    pub forgets: bool,
     /// Reads that copies answered.
     pub near: u64,
     pub fast: u64,
@@ -140,15 +154,22 @@ pub fn service() -> Service {
     Service { resend: Span::from_millis(60), ..Service::for_rtt(Span::from_millis(4)) }
 }
 
-fn request_of(client: ClientId, sequence: u64, command: Count) -> Kept<Entry<Count>> {
-    let keys = vec![key_hash(KeyspaceId(1), &[command.key()])];
+fn request_of(client: ClientId, sequence: u64, command: Count, forgets: bool) -> Kept<Entry<Count>> {
+    let mut keys = Vec::new();
+    command.visit(&mut |touch| match touch {
+        Touch::Key(_, Access::Read) if forgets => {}
+        Touch::Key(key, _) => keys.push(key_hash(KeyspaceId(1), key)),
+        Touch::All(_) => panic!("no witness keeps {command:?}"),
+    });
+    keys.sort_unstable();
+    keys.dedup();
     let id = CommandId { client, sequence };
     (keys, Entry::Command { id, below: sequence, command })
 }
 
 /// What a client has asked witnesses to keep last: an addition to this key.
 pub fn request(client: &Client, key: u8) -> Kept<Entry<Count>> {
-    request_of(client.id, client.sequence, Count::add(key))
+    request_of(client.id, client.sequence, Count::add(key), false)
 }
 
 impl World {
@@ -221,6 +242,7 @@ impl World {
             told_twice: None,
             near_at: None,
             early: false,
+            forgets: parameters.mutation == Some(Mutation::ForgetReadKeys),
             near: 0,
             fast: 0,
             counted: BTreeMap::new(),
@@ -492,35 +514,51 @@ impl World {
         let Some(asked) = self.clients[index].asked.take() else { return };
         self.step += 1;
         self.clients[index].last = Some((count, fast));
-        if count == ELSEWHERE {
-            if let Some(added) = self.added.get_mut(&asked.command.key()) {
-                *added -= u64::from(asked.command.adds());
+        let parts = if count == ELSEWHERE { Vec::new() } else { asked.command.says(count) };
+        for key in asked.command.adds().filter(|key| !parts.iter().any(|(of, adds, _)| of == key && *adds)) {
+            if let Some(added) = self.added.get_mut(&key) {
+                *added -= 1;
             }
+        }
+        if count == ELSEWHERE {
             return;
         }
-        let adds = asked.command.adds();
-        let seen =
-            Seen { key: asked.command.key(), adds, count, invoked: asked.invoked, returned: self.step };
-        for other in self.seen.iter().filter(|other| other.key == seen.key) {
-            let twice = other.adds && adds && other.count == count;
-            let stale = other.returned < seen.invoked
-                && (count < other.count || adds && count == other.count && other.adds);
-            let behind = other.returned < seen.invoked && adds && count <= other.count;
-            if twice || stale || behind {
-                self.broken = Some(format!(
-                    "k{} counts {count} at step {} ({}), and had {} at step {}",
-                    seen.key,
-                    self.step,
-                    if adds { "add" } else { "read" },
-                    other.count,
-                    other.returned
-                ));
+        let seen = Seen { parts, invoked: asked.invoked, returned: self.step };
+        for &(key, adds, count) in &seen.parts {
+            for other in &self.seen {
+                let Some((_, added, had)) = other.parts.iter().find(|(of, ..)| *of == key) else { continue };
+                let twice = *added && adds && *had == count;
+                let before = other.returned < seen.invoked;
+                if twice || before && (count < *had || adds && count == *had) {
+                    self.broken = Some(format!(
+                        "k{key} counts {count} at step {} ({}), and had {had} at step {}",
+                        self.step,
+                        if adds { "add" } else { "read" },
+                        other.returned
+                    ));
+                }
+            }
+            if count > self.added.get(&key).copied().unwrap_or(0) {
+                self.broken = Some(format!("k{key} counts {count}, more than was ever added"));
             }
         }
-        if count > self.added.get(&seen.key).copied().unwrap_or(0) {
-            self.broken = Some(format!("k{} counts {count}, more than was ever added", seen.key));
-        }
         self.seen.push(seen);
+    }
+
+    /// Whether some order explains all answers: counts only grow, so each pair of answers that share a key has its order.
+    pub fn explained(&self) -> Result<(), String> {
+        let mut open: Vec<&Seen> = self.seen.iter().collect();
+        while !open.is_empty() {
+            let first =
+                |at: &usize| open.iter().enumerate().all(|(by, one)| by == *at || !one.precedes(open[*at]));
+            let Some(at) = (0..open.len()).find(first) else {
+                let text = |seen: &&Seen| format!("{:?} at {}..{}", seen.parts, seen.invoked, seen.returned);
+                let circle: Vec<String> = open.iter().map(text).collect();
+                return Err(format!("no order explains the counts {}", circle.join(", ")));
+            };
+            open.remove(at);
+        }
+        Ok(())
     }
 
     /// How many commands were answered.
@@ -531,8 +569,8 @@ impl World {
     /// A client begins a command, under what it knows.
     pub fn begin(&mut self, index: usize, command: Count) {
         self.step += 1;
-        if command.adds() {
-            *self.added.entry(command.key()).or_default() += 1;
+        for key in command.adds() {
+            *self.added.entry(key).or_default() += 1;
         }
         if let Count::Install { count, .. } = command {
             *self.added.entry(command.key()).or_default() += count;
@@ -587,7 +625,7 @@ impl World {
         let lost = !std::mem::replace(&mut asked.again, true) && self.muted.contains(&index);
         let mut out = if lost { Vec::new() } else { vec![(process(master.0, REPLICA), requests)] };
         if records {
-            let requests = vec![request_of(id, sequence, command)];
+            let requests = vec![request_of(id, sequence, command, self.forgets)];
             for node in copies.iter() {
                 let message = Spoken::Records { reign, requests: requests.clone() };
                 let (to, message) = (self.witness(*node), Message::Order { epoch: 0, message });

@@ -28,3 +28,16 @@ fn it_holds_where_all_want_the_same_keys() {
         assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
     }
 }
+
+/// T18, T19: commands that read one key and write another, and such as fail.
+#[test]
+fn it_holds_with_commands_on_two_keys_and_such_as_fail() {
+    let case = |replicas| Case::<Family> { mixed: true, ..Case::new(replicas, FaultSet::ALL, tune) };
+    let (_, counted) = hold(&case(3), 6_000_000, 60);
+    println!("{counted:?}");
+    hold(&Case { hot: true, crashes: 4, rounds: 14, ..case(3) }, 6_100_000, 40);
+    hold(&case(5), 6_200_000, 20);
+    // T45: seven replicas, of which three may fail.
+    hold(&case(7), 6_300_000, 16);
+    hold(&Case { hot: true, crashes: 8, isolated: 3, rounds: 14, ..case(7) }, 6_400_000, 16);
+}
