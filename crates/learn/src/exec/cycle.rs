@@ -2,18 +2,17 @@
 //!
 //! Stitched behind itself, a plan changes at first touches only, and always by the same: what was "version 0" is the last
 //! writer of the lap before. Written relative to the lap's base that is one plan for all laps but the first; and the first
-//! is like the others if cells begin as a lap would have left them.
+//! is like the others if cells begin as a lap would have left them. It is not written down, but told from the parameter of a
+//! first touch: four bytes for each parameter (eight where plans count readers), and none for an entry.
 
 use super::source::NEVER;
 use crate::data::Rows;
 use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
 
-/// A plan for every lap of a cycle.
+/// How a lap of a cycle leaves each parameter, and so what the first touches of the next one find.
 #[derive(Debug)]
 pub(crate) struct Cycle {
-    /// Relative to the base of the lap.
-    pub(crate) annotations: Annotations,
     transactions: u32,
     /// The last transaction that writes each parameter; 0 where none does.
     writers: Vec<u32>,
@@ -25,25 +24,17 @@ pub(crate) struct Cycle {
 pub(crate) const MOST: u32 = (1 << 31) - 1;
 
 impl Cycle {
-    /// Stitches a plan behind itself.
+    /// Of a plan.
     pub(crate) fn of<V: crate::data::Value>(plan: &Plan, rows: &Rows<'_, V>) -> Cycle {
         let transactions = plan.transactions;
-        let mut annotations = plan.annotations.clone();
         let mut writers = zeros(plan.parameters as usize);
         let mut readers = Vec::new();
-        // What is meant by version 0 in a lap.
-        let before = |writer: u32| if writer == 0 { NEVER } else { writer.wrapping_sub(transactions) };
-        match &mut annotations {
-            Annotations::Compact(versions) => {
+        match &plan.annotations {
+            Annotations::Compact(_) => {
                 for position in 0..transactions {
                     let row = plan.order.as_ref().map_or(position, |order| order[position as usize]);
                     for &feature in &rows.features[rows.range(row as usize)] {
                         writers[feature as usize] = position + 1;
-                    }
-                }
-                for (version, &feature) in versions.iter_mut().zip(rows.features) {
-                    if *version == 0 {
-                        *version = before(writers[feature as usize]);
                     }
                 }
             }
@@ -58,16 +49,24 @@ impl Cycle {
                         readers[op.parameter as usize] = 0;
                     }
                 }
-                for op in reads.iter_mut().filter(|op| op.version == 0) {
-                    op.version = before(writers[op.parameter as usize]);
-                }
-                for op in writes.iter_mut().filter(|op| op.writer == 0) {
-                    op.writer = before(writers[op.parameter as usize]);
-                    op.readers += readers[op.parameter as usize];
-                }
             }
         }
-        Cycle { annotations, transactions, writers, readers }
+        Cycle { transactions, writers, readers }
+    }
+
+    /// What is meant by version 0 of a parameter, relative to the base of the lap.
+    #[inline(always)]
+    pub(crate) fn before(&self, parameter: u32) -> u32 {
+        match self.writers[parameter as usize] {
+            0 => NEVER,
+            writer => writer.wrapping_sub(self.transactions),
+        }
+    }
+
+    /// How many of the lap before read that version.
+    #[inline(always)]
+    pub(crate) fn read_before(&self, parameter: u32) -> u32 {
+        self.readers.get(parameter as usize).copied().unwrap_or(0)
     }
 
     /// Version and count of a parameter before the lap of this base.
@@ -76,6 +75,6 @@ impl Cycle {
             0 => 0,
             writer => base.wrapping_add(writer).wrapping_sub(self.transactions),
         };
-        (version, self.readers.get(parameter).copied().unwrap_or(0))
+        (version, self.read_before(parameter as u32))
     }
 }

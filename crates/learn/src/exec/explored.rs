@@ -137,7 +137,7 @@ impl Case {
 
     /// What one thread makes of them: all values read, and the values in the end.
     fn serially(&self) -> (Vec<Vec<f64>>, Vec<f64>) {
-        let source = GeneralSource::of(&self.annotations, None, false).unwrap();
+        let source = GeneralSource::of(&self.annotations, None, None).unwrap();
         let mut values = vec![1.0; 2];
         let mut all = Vec::new();
         for row in 0..self.data.len() {
@@ -156,8 +156,8 @@ impl Case {
 
     /// One transaction, as a worker would carry it out; what it read.
     fn carry_out<P: Planted>(&self, cells: &Cells, row: usize) -> Vec<f64> {
-        let alone = self.elide.then(|| Alone::of(&self.annotations, 2));
-        let source = GeneralSource::of(&self.annotations, alone.as_ref(), false).unwrap();
+        let alone = self.elide.then(|| Alone::of(&self.annotations, 2, None));
+        let source = GeneralSource::of(&self.annotations, alone.as_ref(), None).unwrap();
         let place = Source::place::<f64>(&source, &rows_of(&self.data), row as u32, row);
         let ops = source.ops(&place, &[], 0);
         let mut read = vec![0.0; place.reads.len()];
@@ -395,7 +395,7 @@ impl Rostered {
         let entries: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|&x| (x, BOTH)).collect()).collect();
         let data = mixed::data(&entries);
         let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
-        let roster = Arc::new(Roster::reaching(reach, &versions, &rows_of(&data), None, threads, 1));
+        let roster = Arc::new(Roster::reaching(reach, (&versions, None), &rows_of(&data), None, threads, 1));
         Rostered { rows, roster, threads, tells: Tells::Then }
     }
 

@@ -232,7 +232,7 @@ proptest! {
     fn conflicts_happen_in_planned_order(rows in mixed::rows(), threads in 2..4_usize) {
         let data = mixed::data(&rows);
         let plan = Plan::general(&Mixed(Rule::Own(7)), &data);
-        let source = GeneralSource::of(&plan.annotations, None, false).unwrap();
+        let source = GeneralSource::of(&plan.annotations, None, None).unwrap();
         let cells = Wide::new(&[0.0; mixed::WIDTH as usize], 1, &[]);
         let log = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -261,7 +261,7 @@ proptest! {
         let data = mixed::data(&rows);
         let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
         let all = Rows::of(&data, &[0.0]);
-        let roster = Roster::new(&versions, &all, None, threads, chunk);
+        let roster = Roster::new((&versions, None), &all, None, threads, chunk);
         let (cells, log) = (Wide::new(&[0.0; mixed::WIDTH as usize], 1, &[]), Mutex::new(Vec::new()));
         let pool = Pool::new(threads, Duration::from_secs(30));
         std::thread::scope(|scope| {
@@ -342,7 +342,7 @@ fn a_worker_that_does_not_ascend_is_reported() {
     let pool = Pool::new(2, IMPATIENT);
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
-    let roster = &Roster::new(planned, &rows(&data), None, 2, 1);
+    let roster = &Roster::new((planned, None), &rows(&data), None, 2, 1);
     let executor = Ordered { cells: &Bare::new(&[0.0; 5]), roster, shares: &[] };
     let lap = Lap::new(steps.epoch(0), 0, 0);
     let mut worker = Worker::new(1);
@@ -369,7 +369,7 @@ fn an_epoch_without_a_reset_is_refused() {
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
     let cells = &Wide::new(&[0.0; 5], 1, &[]);
-    let source = GeneralSource::of(&plan.annotations, None, false).unwrap();
+    let source = GeneralSource::of(&plan.annotations, None, None).unwrap();
     let executor = Cop { cells, source, shares: &[] };
     let versions = PlannedVersions::new(cells, 2, false, 0);
     let epoch = || run.segment(&executor, 2, &[Lap::new(steps.epoch(0), 0, 0)]).map(|_| ());

@@ -13,6 +13,8 @@
 //! choice is right, and the model is the same with all of them: each thread carries out its own in ascending order, so the
 //! first that is not finished never waits (specs/cop.md 4.3).
 
+use super::cycle::Cycle;
+use super::source::within;
 use crate::data::{Rows, Value};
 
 /// Transactions before its own that a word tells apart. Its last bit, which is always set, stands for all older ones.
@@ -28,10 +30,10 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// For the versions of a compact plan, or of one that is stitched: relative to the lap. A `chunk` other than 0 gives the
-    /// threads so many consecutive transactions each, by turns.
+    /// For the versions of a compact plan, or of one that is stitched: relative to the lap. In a cycle, first touches are those
+    /// of the lap before. A `chunk` other than 0 gives the threads so many consecutive transactions each, by turns.
     pub(crate) fn new<V: Value>(
-        versions: &[u32],
+        versions: (&[u32], Option<&Cycle>),
         rows: &Rows<'_, V>,
         order: Option<&[u32]>,
         threads: usize,
@@ -43,7 +45,7 @@ impl Roster {
     /// The same, with fewer transactions told apart.
     pub(crate) fn reaching<V: Value>(
         reach: u32,
-        versions: &[u32],
+        (versions, cycle): (&[u32], Option<&Cycle>),
         rows: &Rows<'_, V>,
         order: Option<&[u32]>,
         threads: usize,
@@ -59,7 +61,7 @@ impl Roster {
         let parts = roster.owners.chunks_mut(part).zip(roster.waits.chunks_mut(part)).enumerate();
         let fill = |(number, (owners, waits)): (usize, (&mut [u8], &mut [u64]))| {
             let first = number * part;
-            Fill { reach, versions, rows, order, threads: threads.min(256), chunk, first }
+            Fill { reach, versions, cycle, rows, order, threads: threads.min(256), chunk, first }
                 .fill(owners, waits);
         };
         if samples <= part {
@@ -102,6 +104,7 @@ const BITS: [u64; 64] = {
 struct Fill<'a, V> {
     reach: u32,
     versions: &'a [u32],
+    cycle: Option<&'a Cycle>,
     rows: &'a Rows<'a, V>,
     order: Option<&'a [u32]>,
     threads: usize,
@@ -120,9 +123,16 @@ impl<V: Value> Fill<'_, V> {
             let entries = self.rows.range(row);
             let length = entries.len() as u64;
             let mut near = 0_u64;
-            for &version in &self.versions[entries] {
-                // A bit looked up, since what shifts by any number takes three steps on most processors of this kind.
-                near |= BITS[(position as u32).wrapping_sub(version).min(REACH) as usize];
+            // A bit looked up, since what shifts by any number takes three steps on most processors of this kind.
+            let back = |version: u32| BITS[(position as u32).wrapping_sub(version).min(REACH) as usize];
+            let versions = &self.versions[entries.clone()];
+            if self.cycle.is_some() && position < REACH as usize {
+                // The last transactions of the lap before are near.
+                for (&version, &feature) in versions.iter().zip(&self.rows.features[entries]) {
+                    near |= back(within(self.cycle, version, feature));
+                }
+            } else {
+                versions.iter().for_each(|&version| near |= back(version));
             }
             near &= older - 1;
             // Whose those before the part are is not known yet.

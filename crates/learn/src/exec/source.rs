@@ -1,5 +1,6 @@
 //! Where a transaction finds its annotations: plans of both forms, with or without counted readers.
 
+use super::cycle::Cycle;
 use super::transaction::{Ops, Read, Write};
 use crate::data::{Rows, Value};
 use crate::plan::{Annotations, ReadOp, WriteOp};
@@ -35,6 +36,8 @@ pub(crate) trait Source: Sync {
 pub(crate) struct CompactSource<'a> {
     pub(crate) versions: &'a [u32],
     pub(crate) elide: bool,
+    /// What version 0 means, where laps follow one another.
+    pub(crate) cycle: Option<&'a Cycle>,
 }
 
 /// Of a compact plan.
@@ -43,6 +46,7 @@ pub(crate) struct CompactOps<'a> {
     versions: &'a [u32],
     base: u32,
     elide: bool,
+    cycle: Option<&'a Cycle>,
 }
 
 impl Source for CompactSource<'_> {
@@ -58,11 +62,21 @@ impl Source for CompactSource<'_> {
 
     #[inline(always)]
     fn ops<'o>(&'o self, place: &Place, features: &'o [u32], base: u32) -> CompactOps<'o> {
-        CompactOps { features, versions: &self.versions[place.reads.clone()], base, elide: self.elide }
+        let CompactSource { versions, elide, cycle } = *self;
+        CompactOps { features, versions: &versions[place.reads.clone()], base, elide, cycle }
     }
 
     fn writes_differ(&self) -> bool {
         false
+    }
+}
+
+/// A version as it is in a lap, where there are laps.
+#[inline(always)]
+pub(crate) fn within(cycle: Option<&Cycle>, version: u32, parameter: u32) -> u32 {
+    match cycle {
+        Some(cycle) if version == 0 => cycle.before(parameter),
+        _ => version,
     }
 }
 
@@ -71,7 +85,7 @@ impl Ops for CompactOps<'_> {
     fn reads(&self) -> impl ExactSizeIterator<Item = Read> {
         self.features.iter().zip(self.versions).map(|(&parameter, &version)| Read {
             parameter,
-            version: Some(self.base.wrapping_add(version)),
+            version: Some(self.base.wrapping_add(within(self.cycle, version, parameter))),
             counted: !self.elide,
         })
     }
@@ -80,7 +94,7 @@ impl Ops for CompactOps<'_> {
     fn writes(&self) -> impl ExactSizeIterator<Item = Write> {
         self.features.iter().zip(self.versions).map(|(&parameter, &version)| Write {
             parameter,
-            writer: self.base.wrapping_add(version),
+            writer: self.base.wrapping_add(within(self.cycle, version, parameter)),
             readers: if self.elide { None } else { Some(1) },
         })
     }
@@ -94,8 +108,8 @@ pub(crate) struct GeneralSource<'a> {
     pub(crate) writes: &'a [WriteOp],
     /// Which reads and writes need no counter.
     pub(crate) alone: Option<&'a Alone>,
-    /// Whether reads of [`NEVER`] are of parameters that nobody writes.
-    pub(crate) cyclic: bool,
+    /// What version 0 means, where laps follow one another; reads of [`NEVER`] are of parameters that nobody writes.
+    pub(crate) cycle: Option<&'a Cycle>,
 }
 
 /// In the plan of a cycle, the version of a parameter that nobody writes: no difference of two transactions of neighbouring
@@ -107,12 +121,12 @@ impl<'a> GeneralSource<'a> {
     pub(crate) fn of(
         annotations: &'a Annotations,
         alone: Option<&'a Alone>,
-        cyclic: bool,
+        cycle: Option<&'a Cycle>,
     ) -> Option<GeneralSource<'a>> {
         match annotations {
             Annotations::Compact(_) => None,
             Annotations::General { reads_at, reads, writes_at, writes } => {
-                Some(GeneralSource { reads_at, reads, writes_at, writes, alone, cyclic })
+                Some(GeneralSource { reads_at, reads, writes_at, writes, alone, cycle })
             }
         }
     }
@@ -126,7 +140,7 @@ pub(crate) struct GeneralOps<'a> {
     first_write: usize,
     base: u32,
     alone: Option<&'a Alone>,
-    cyclic: bool,
+    cycle: Option<&'a Cycle>,
 }
 
 impl Source for GeneralSource<'_> {
@@ -153,7 +167,7 @@ impl Source for GeneralSource<'_> {
             first_write: place.writes.start,
             base,
             alone: self.alone,
-            cyclic: self.cyclic,
+            cycle: self.cycle,
         }
     }
 
@@ -167,10 +181,9 @@ impl Ops for GeneralOps<'_> {
     fn reads(&self) -> impl ExactSizeIterator<Item = Read> {
         self.reads.iter().enumerate().map(|(at, op)| Read {
             parameter: op.parameter,
-            version: if self.cyclic && op.version == NEVER {
-                None
-            } else {
-                Some(self.base.wrapping_add(op.version))
+            version: match within(self.cycle, op.version, op.parameter) {
+                NEVER if self.cycle.is_some() => None,
+                version => Some(self.base.wrapping_add(version)),
             },
             counted: !self.alone.is_some_and(|alone| alone.reads.has(self.first_read + at)),
         })
@@ -180,13 +193,22 @@ impl Ops for GeneralOps<'_> {
     fn writes(&self) -> impl ExactSizeIterator<Item = Write> {
         self.writes.iter().enumerate().map(|(at, op)| Write {
             parameter: op.parameter,
-            writer: self.base.wrapping_add(op.writer),
+            writer: self.base.wrapping_add(within(self.cycle, op.writer, op.parameter)),
             readers: if self.alone.is_some_and(|alone| alone.writes.has(self.first_write + at)) {
                 None
             } else {
-                Some(op.readers)
+                Some(readers(self.cycle, op))
             },
         })
+    }
+}
+
+/// How many read what a write replaces, those of the lap before among them.
+#[inline(always)]
+fn readers(cycle: Option<&Cycle>, op: &WriteOp) -> u32 {
+    match cycle {
+        Some(cycle) if op.writer == 0 => op.readers + cycle.read_before(op.parameter),
+        _ => op.readers,
     }
 }
 
@@ -199,8 +221,9 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Of annotations as they are executed: after stitching, since a first writer may get readers of earlier batches.
-    pub(crate) fn of(annotations: &Annotations, parameters: u32) -> Alone {
+    /// Of annotations as they are executed: after stitching, or in a cycle, since a first writer may get readers of earlier
+    /// batches and laps.
+    pub(crate) fn of(annotations: &Annotations, parameters: u32, cycle: Option<&Cycle>) -> Alone {
         let Annotations::General { reads_at, reads, writes_at, writes } = annotations else {
             return Alone::default();
         };
@@ -214,7 +237,7 @@ impl Alone {
             for at in write[0]..write[1] {
                 let op = &writes[at as usize];
                 let own = last[op.parameter as usize];
-                if op.readers == 1 && own > read[0] {
+                if readers(cycle, op) == 1 && own > read[0] {
                     alone.reads.set(own as usize - 1);
                     alone.writes.set(at as usize);
                 }

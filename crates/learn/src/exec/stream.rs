@@ -117,11 +117,11 @@ impl Stream {
             let Options { threads, chunk, elide, .. } = self.options;
             let roster = match (&self.lanes, annotations) {
                 (Lanes::Single(_), Annotations::Compact(versions)) => with_rows!(data, rows => {
-                    Roster::new(versions, &rows, order.as_deref(), threads.get(), chunk)
+                    Roster::new((versions, None), &rows, order.as_deref(), threads.get(), chunk)
                 }),
                 _ => Roster::default(),
             };
-            prepared.push((elide.then(|| Alone::of(annotations, *parameters)), roster));
+            prepared.push((elide.then(|| Alone::of(annotations, *parameters, None)), roster));
             base = base.wrapping_add(data.len() as u32);
             place += data.len() as u64;
         }
@@ -234,9 +234,9 @@ fn planned<T: Task, V: Value, C: Heads>(
     worker: &mut Worker,
     lap: &Lap,
 ) -> Result<(), Stopped> {
-    match (annotations, GeneralSource::of(annotations, alone, false)) {
+    match (annotations, GeneralSource::of(annotations, alone, None)) {
         (Annotations::Compact(versions), _) => {
-            let source = CompactSource { versions, elide };
+            let source = CompactSource { versions, elide, cycle: None };
             run_lap(run, &Cop { cells, source, shares }, worker, lap)
         }
         (_, Some(source)) => run_lap(run, &Cop { cells, source, shares }, worker, lap),

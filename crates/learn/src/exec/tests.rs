@@ -1,5 +1,6 @@
 //! Every scheme against the serial one.
 
+use super::intercept::BLOCK;
 use super::options::Steps;
 use super::*;
 use crate::data::Values;
@@ -334,7 +335,38 @@ fn check_replay<T: Task>(task: &T, data: &Dataset<'_>, scheme: Scheme, threads: 
     assert_eq!(again, model);
 }
 
-/// T-COP-15, on tasks with an intercept (under locks: optimistic execution has it by place in the data) and with weights.
+/// The same of an intercept, which optimistic execution has by place in the data and not in the order of commits: a sample of
+/// block m sees what those of the blocks up to m - 2 move it by. All of them were committed before.
+fn check_replay_by_place(task: &Linear, data: &Dataset<'_>, threads: usize) {
+    let options = Options { record: true, chunk: 2, epochs: 3, ..options(Scheme::Occ, threads) };
+    let (model, report) = run(task, data, None, &options);
+    let steps = Steps::new(&options, data.len() as u32);
+    let mut again = begin(task, data);
+    crate::with_rows!(data, rows => for (epoch, order) in report.commits.into_iter().enumerate() {
+        let epoch = steps.epoch(epoch as u32);
+        let mut moves = vec![None; data.len()];
+        let start = again.intercept;
+        let after = |moves: &[Option<f64>], places: usize| {
+            moves[..places].iter().fold(start, |sum, by| sum - by.expect("committed before"))
+        };
+        for row in order {
+            let row = row as usize;
+            let seen = (row / BLOCK as usize).saturating_sub(1) * BLOCK as usize;
+            let (sample, size) = (rows.sample(row), steps.size(&epoch, row as u32));
+            let read: Vec<f64> = sample.features.iter().map(|&u| again.parameters[u as usize]).collect();
+            let mut write = vec![0.0; read.len()];
+            let step = crate::Step { size, intercept: after(&moves, seen), weights: &[], scale: [1.0; 2] };
+            moves[row] = Some(size * task.compute(&sample, &step, &read, &mut write));
+            for (&u, new) in sample.features.iter().zip(write) {
+                again.parameters[u as usize] = new;
+            }
+        }
+        again.intercept = after(&moves, data.len());
+    });
+    assert_eq!(again, model);
+}
+
+/// T-COP-15, on tasks with an intercept and with weights.
 #[test]
 fn commits_replay_to_the_same_model() {
     let data = samples(300, 60, 6, 3);
@@ -343,6 +375,7 @@ fn commits_replay_to_the_same_model() {
         check_replay(&Linear::published_svm(1.0), &data, Scheme::Occ, threads);
         let logistic = Linear { intercept: true, ..Linear::new(Loss::Logistic) };
         check_replay(&logistic, &data, Scheme::Locking, threads);
+        check_replay_by_place(&logistic, &data, threads);
         check_replay(&Factorisation::new(4), &cells(300, 20, 20, 5), Scheme::Occ, threads);
     }
 }

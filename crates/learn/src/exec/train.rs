@@ -342,17 +342,17 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         let begun = Instant::now();
         let carry = self.options.mode == Mode::Carry;
         let cycle = carry.then(|| Cycle::of(plan, &self.rows));
-        let annotations = cycle.as_ref().map_or(&plan.annotations, |cycle| &cycle.annotations);
+        let (annotations, cycle) = (&plan.annotations, cycle.as_ref());
         let (width, elide) = (self.task.width(), self.options.elide);
         let part = Part { order: plan.order.as_deref(), epochs, carry };
-        let alone = elide.then(|| Alone::of(annotations, plan.parameters));
-        let source = GeneralSource::of(annotations, alone.as_ref(), carry);
+        let alone = elide.then(|| Alone::of(annotations, plan.parameters, cycle));
+        let source = GeneralSource::of(annotations, alone.as_ref(), cycle);
         self.report.planning += begun.elapsed();
         match (annotations, source) {
             (Annotations::Compact(versions), _) if width == 1 && elide => {
                 let begun = Instant::now();
                 let Options { threads, chunk, .. } = *self.options;
-                let roster = &Roster::new(versions, &self.rows, part.order, threads.get(), chunk);
+                let roster = &Roster::new((versions, cycle), &self.rows, part.order, threads.get(), chunk);
                 self.report.planning += begun.elapsed();
                 if self.weights.is_empty() {
                     self.ordered(part, roster, &Bare::new(values), state)
@@ -361,22 +361,22 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 }
             }
             (Annotations::Compact(versions), _) => {
-                let source = CompactSource { versions, elide };
+                let source = CompactSource { versions, elide, cycle };
                 if width == 1 {
                     let cells = &Counted::new(values, self.weights);
-                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle, state)
                 } else {
                     let cells = &Wide::new(values, width, self.weights);
-                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                    self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle, state)
                 }
             }
             (_, Some(source)) if width == 1 => {
                 let cells = &Counted::new(values, self.weights);
-                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle, state)
             }
             (_, Some(source)) => {
                 let cells = &Wide::new(values, width, self.weights);
-                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle.as_ref(), state)
+                self.cop_part(part, &Cop { cells, source, shares: &[] }, cells, cycle, state)
             }
             (_, None) => unreachable!("what is not compact is general"),
         }
