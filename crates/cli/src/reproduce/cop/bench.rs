@@ -1,13 +1,16 @@
 //! Data, plans and timed runs for `reproduce cop`, each made once.
 
 use anyhow::Context;
+use isochrone_core::topology::Cells;
+use isochrone_core::{Matrix, Span};
 use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
 use isochrone_learn::global::{Batch, Center, CenterOptions, Ingest, Memory};
 use isochrone_learn::plan::{BatchPlanner, Plan, Statistics as PlanStatistics, Stitcher};
 use isochrone_learn::read::{self, Reader};
 use isochrone_learn::tasks::Linear;
 use isochrone_learn::{Dataset, Model, Options, Rule, Scheme, train};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::BufWriter;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -66,7 +69,7 @@ const ROUNDS: usize = 3;
 pub(super) const EPOCHS: u32 = 2;
 
 /// Samples of a batch of the pipeline.
-const BATCH: usize = 1 << 14;
+const BATCH: usize = 1 << 12;
 
 /// The schemes, in the order of the source's table. Its Ideal is called Hogwild here.
 pub(super) const SCHEMES: [Scheme; 4] = [Scheme::Hogwild, Scheme::Cop, Scheme::Locking, Scheme::Occ];
@@ -108,6 +111,9 @@ pub(super) struct Load {
 pub(super) struct Pipeline {
     pub(super) planned_at_collectors: f64,
     pub(super) planned_at_center: f64,
+    /// The same with the delays of a wide area between collectors and centre.
+    pub(super) over_the_wan: f64,
+    pub(super) over_the_wan_unplanned: f64,
     pub(super) locking: f64,
     /// Stitching by itself.
     pub(super) stitching: f64,
@@ -274,22 +280,26 @@ impl Bench {
         Ok(load)
     }
 
-    /// E6: four collectors and a centre. Delays between them do not matter to what the centre can do: its batches are there.
+    /// E6: four collectors and a centre, with all batches there, and with the delays of a wide area.
     pub(super) fn pipeline(&mut self) -> anyhow::Result<Pipeline> {
         if let Some(pipeline) = self.pipeline {
             return Ok(pipeline);
         }
-        let data = Generator::new(Recipe::kdda().scaled(64))?.all(threads(cores()));
+        let data = Generator::new(Recipe::kdda().scaled(32))?.all(threads(cores()));
         let rows: Vec<usize> = (0..data.len()).collect();
         let parts: Vec<Dataset<'static>> = rows.chunks(BATCH).map(|rows| data.select(rows)).collect();
         let features = data.width();
         let (mut with, mut without, mut locking) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut far, mut far_unplanned) = (Vec::new(), Vec::new());
+        let (near, wan) = ([Duration::ZERO; 4], wan()?);
         let (mut stitching, mut learning) = (Vec::new(), Vec::new());
         let task = task();
         let mut model = Model::zeros(&task, features);
         for _ in 0..ROUNDS {
-            with.push(center(&task, &parts, features, true)?);
-            without.push(center(&task, &parts, features, false)?);
+            with.push(center(&task, &parts, features, true, near)?);
+            without.push(center(&task, &parts, features, false, near)?);
+            far.push(center(&task, &parts, features, true, wan)?);
+            far_unplanned.push(center(&task, &parts, features, false, wan)?);
             for (scheme, times) in [(Scheme::Locking, &mut locking), (Scheme::Cop, &mut learning)] {
                 let options = Options { scheme, threads: threads(many()), epochs: 1, ..Options::default() };
                 times.push(train_once(&task, &data, &mut model, &options)?);
@@ -308,6 +318,8 @@ impl Bench {
         let pipeline = Pipeline {
             planned_at_collectors: rate(with),
             planned_at_center: rate(without),
+            over_the_wan: rate(far),
+            over_the_wan_unplanned: rate(far_unplanned),
             locking: rate(locking),
             stitching: rate(stitching),
             learning: rate(learning),
@@ -328,16 +340,40 @@ fn train_once(
     Ok(train(task, data, None, model, options, &mut |_| ControlFlow::Continue(()))?.elapsed.as_secs_f64())
 }
 
-/// Seconds in which a centre takes, orders, stitches and learns all batches, in memory, of four collectors by turns.
-fn center(task: &Linear, parts: &[Dataset<'static>], features: u32, planned: bool) -> anyhow::Result<f64> {
+/// Batches that a collector has under way at most.
+const WINDOW: usize = 16;
+
+/// How long a batch takes to a centre in Virginia from four other regions, and an answer back.
+fn wan() -> anyhow::Result<[Duration; 4]> {
+    let text = include_str!("../../../../../reference/rtt/helios-ec2.csv");
+    let matrix = Matrix::parse(text, "reference/rtt/helios-ec2.csv", Cells::RoundTrip, Span::ZERO)
+        .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+    let center = matrix.region("Virginia").context("the file has Virginia")?;
+    let others = matrix.regions().filter(|region| *region != center);
+    let delays: Vec<_> = others.map(|region| matrix.one_way(region, center)).collect();
+    let delays: Vec<_> = delays.iter().map(|span| Duration::from_nanos(span.as_nanos())).collect();
+    delays.try_into().map_err(|_| anyhow::anyhow!("the file has five regions"))
+}
+
+/// Seconds in which a centre takes, orders, stitches and learns all batches, in memory, of four collectors by turns, from when
+/// the first is there. A batch arrives so long after it was sent, and its answer so long after it was taken; so many of each
+/// collector are under way.
+fn center(
+    task: &Linear,
+    parts: &[Dataset<'static>],
+    features: u32,
+    planned: bool,
+    delays: [Duration; 4],
+) -> anyhow::Result<f64> {
     let mut planner = BatchPlanner::new();
-    let (mut sent, mut next) = (Vec::new(), [(0_u64, 0_u64); 4]);
+    let (mut sources, mut next) = ([const { VecDeque::new() }; 4], [(0_u64, 0_u64); 4]);
     for (at, part) in parts.iter().enumerate() {
         let source = at % 4;
         let (seq, sample) = next[source];
         next[source] = (seq + 1, sample + part.len() as u64);
         let plan = if planned { Some(planner.compact(part)?) } else { None };
-        sent.push(Batch { source: source as u32, seq, sample, data: part.clone(), plan }.encode());
+        let batch = Batch { source: source as u32, seq, sample, data: part.clone(), plan };
+        sources[source].push_back(batch.encode());
     }
     let options = CenterOptions {
         threads: threads(many()),
@@ -347,10 +383,26 @@ fn center(task: &Linear, parts: &[Dataset<'static>], features: u32, planned: boo
     };
     let mut center = Center::on(Memory::default(), *task, options)?;
     let begun = Instant::now();
-    for bytes in sent {
+    // When the next batch of each collector is there, in order; those behind the window come as answers do.
+    let mut arriving = BinaryHeap::new();
+    for (source, batches) in sources.iter().enumerate() {
+        arriving.extend((0..batches.len().min(WINDOW)).map(|_| Reverse((begun + delays[source], source))));
+    }
+    while let Some(Reverse((at, source))) = arriving.pop() {
+        let wait = at.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            // Nothing has arrived: learn from what has.
+            center.work()?;
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        }
+        let Some(bytes) = sources[source].pop_front() else { continue };
         let taken = center.ingest(bytes)?;
         anyhow::ensure!(matches!(taken, Ingest::Accepted { .. }), "a batch was not taken: {taken:?}");
+        if sources[source].len() >= WINDOW {
+            arriving.push(Reverse((Instant::now() + 2 * delays[source], source)));
+        }
     }
     center.work()?;
-    Ok(begun.elapsed().as_secs_f64())
+    let first = delays.into_iter().min().unwrap_or_default();
+    Ok(begun.elapsed().saturating_sub(first).as_secs_f64())
 }

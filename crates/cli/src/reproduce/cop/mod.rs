@@ -1,6 +1,7 @@
 //! COP: chapter 6 of Nawab's dissertation. Settings and experiments: `specs/cop.md` 7.
 
 mod bench;
+mod verdicts;
 
 pub(crate) use bench::Bench;
 
@@ -11,11 +12,12 @@ use crate::chart::Bars;
 use bench::{EPOCHS, SCHEMES, Set, cores, many};
 use isochrone_learn::Scheme;
 
-/// All rows: those of the published file, then our own (`COP-E…`).
+/// All rows: those of the published file, our own (`COP-E…`), and the verdicts (`T-COP-…`).
 pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
     let text = include_str!("../../../../../reference/published/cop.csv");
     let mut rows = published::rows("reference/published/cop.csv", text, MEASURES, wanted, lab)?;
     rows.extend(own(wanted, lab)?);
+    rows.extend(verdicts::rows(wanted, lab)?);
     Ok(rows)
 }
 
@@ -24,7 +26,7 @@ pub(super) fn draw(_: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     Ok(Vec::new())
 }
 
-/// Throughput by threads of each data set, and of the hot spots by their size.
+/// A drawing for each of the experiments E1 to E6.
 pub(super) fn bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
     let mut drawn = Vec::new();
     let names = ["Hogwild (Ideal)", "COP", "Locking", "OCC"];
@@ -50,8 +52,61 @@ pub(super) fn bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
         groups.push((set.name(), lab.learning.rates(set, many())?));
     }
     draw("hotspots".to_owned(), format!("Throughput by hot spot, {} threads", many()), groups);
+    let mut groups = Vec::new();
+    for set in Set::PUBLISHED {
+        groups.push((set.name(), lab.learning.rates(set, many())?));
+    }
+    draw("schemes".to_owned(), format!("Throughput by data, {} threads", many()), groups);
+    drawn.extend(planning_bars(lab)?);
     Ok(drawn)
 }
+
+/// What planning costs where it is done on the way (E4, E5), and what a centre does (E6).
+fn planning_bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
+    let (mut loads, mut firsts) = (Vec::new(), Vec::new());
+    for set in Set::PUBLISHED {
+        let load = lab.learning.load(set)?;
+        loads.push([load.plain, load.planned].map(|seconds| load.megabytes / seconds));
+        let (samples, first) =
+            (lab.learning.prepared(set)?.data.len() as f64 / 1e6, lab.learning.first(set)?);
+        firsts.push(
+            [first.locking, first.planned_first, first.later, first.offline].map(|time| samples / time),
+        );
+    }
+    let sets = || Set::PUBLISHED.map(Set::name).to_vec();
+    let bars = |file: &str, title: String, unit, groups, series| {
+        (file.to_owned(), Bars { title, unit, groups, series, floor: Vec::new() })
+    };
+    let series = |names: &[&str], of: &dyn Fn(usize) -> Vec<f64>| -> Vec<(String, Vec<f64>)> {
+        names.iter().enumerate().map(|(at, name)| ((*name).to_owned(), of(at))).collect()
+    };
+    let loading = series(&["read", "read and planned"], &|at| loads.iter().map(|load| load[at]).collect());
+    let names = ["Locking", "first epoch, planned under locks", "later epochs", "plan of the data's order"];
+    let epochs = series(&names, &|at| firsts.iter().map(|first| first[at]).collect());
+    let p = lab.learning.pipeline()?;
+    let rates = [p.planned_at_collectors, p.over_the_wan, p.planned_at_center, p.locking, p.learning];
+    let names = [
+        "planned at collectors",
+        "the same, over the WAN",
+        "planned at the centre",
+        "Locking",
+        "COP, one plan",
+    ];
+    let center = series(&names, &|at| vec![rates[at] / 1e6]);
+    Ok(vec![
+        bars("loading", "Loading text, with planning and without".to_owned(), "MB/s", sets(), loading),
+        bars("first-epoch", format!("Epochs, {} threads", many()), "M samples/s", sets(), epochs),
+        bars(
+            "pipeline",
+            format!("{SETTING_E6}, {} threads", many()),
+            "M samples/s",
+            vec![String::new()],
+            center,
+        ),
+    ])
+}
+
+const SETTING_E6: &str = "KDDA 1/32; 4 collectors, 1 centre";
 
 /// Numbers of threads: 1, 2, 4, 8, 16, up to the machine's cores.
 fn sweep() -> Vec<usize> {
@@ -137,8 +192,12 @@ fn scaling(lab: &mut Lab, set: Set, scheme: Scheme) -> anyhow::Result<Finding> {
     if many() < 2 {
         return Ok(Finding::Not("this machine has one core"));
     }
-    let ratio = lab.learning.rate(set, many(), scheme)? / lab.learning.rate(set, 1, scheme)?;
-    Ok(Finding::Told(ratio, about(lab, set, many())?))
+    Ok(Finding::Told(scaling_ratio(lab, set, scheme)?, about(lab, set, many())?))
+}
+
+/// Throughput of all threads over that of one.
+fn scaling_ratio(lab: &mut Lab, set: Set, scheme: Scheme) -> anyhow::Result<f64> {
+    Ok(lab.learning.rate(set, many(), scheme)? / lab.learning.rate(set, 1, scheme)?)
 }
 
 /// The least and the largest over all schemes stand in the note.
@@ -405,8 +464,7 @@ fn own(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
             rows.push(row(id, set.name(), "COP", "planning_alone", each, "ns a value", note));
         }
     }
-    let setting = "KDDA 1/64; 4 collectors, 1 centre";
-    let of: [OfPipeline; 5] = [
+    let of: [OfPipeline; 7] = [
         (
             "COP-E6-a",
             "planned_at_collectors",
@@ -422,12 +480,33 @@ fn own(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
             |p| p.stitching,
             "stitching alone: at least 5 times learning is wanted (T-COP-37)",
         ),
+        (
+            "COP-E6-f",
+            "over_the_wan",
+            |p| p.over_the_wan,
+            "planned at collectors in Oregon, California, Ireland and Singapore, the centre in Virginia: batches take half a \
+             published round trip (reference/rtt/helios-ec2.csv), and each collector has sixteen under way",
+        ),
+        (
+            "COP-E6-g",
+            "over_the_wan_planned_at_center",
+            |p| p.over_the_wan_unplanned,
+            "the same, planned at the centre",
+        ),
     ];
     for (id, metric, value, note) in of {
         if wanted(id) {
             let value = value(&lab.learning.pipeline()?) / 1e6;
             let note = format!("{} threads; {note}", many());
-            rows.push(row(id.to_owned(), setting.to_owned(), "COP", metric, value, "M transactions/s", note));
+            rows.push(row(
+                id.to_owned(),
+                SETTING_E6.to_owned(),
+                "COP",
+                metric,
+                value,
+                "M transactions/s",
+                note,
+            ));
         }
     }
     Ok(rows)
