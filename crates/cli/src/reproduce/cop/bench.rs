@@ -69,7 +69,7 @@ const ROUNDS: usize = 3;
 pub(super) const EPOCHS: u32 = 2;
 
 /// Samples of a batch of the pipeline.
-const BATCH: usize = 1 << 12;
+const BATCH: usize = 1 << 14;
 
 /// The schemes, in the order of the source's table. Its Ideal is called Hogwild here.
 pub(super) const SCHEMES: [Scheme; 4] = [Scheme::Hogwild, Scheme::Cop, Scheme::Locking, Scheme::Occ];
@@ -285,7 +285,7 @@ impl Bench {
         if let Some(pipeline) = self.pipeline {
             return Ok(pipeline);
         }
-        let data = Generator::new(Recipe::kdda().scaled(32))?.all(threads(cores()));
+        let data = Generator::new(Recipe::kdda().scaled(64))?.all(threads(cores()));
         let rows: Vec<usize> = (0..data.len()).collect();
         let parts: Vec<Dataset<'static>> = rows.chunks(BATCH).map(|rows| data.select(rows)).collect();
         let features = data.width();

@@ -106,7 +106,7 @@ fn planning_bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
     ])
 }
 
-const SETTING_E6: &str = "KDDA 1/32; 4 collectors, 1 centre";
+const SETTING_E6: &str = "KDDA 1/64; 4 collectors, 1 centre";
 
 /// Numbers of threads: 1, 2, 4, 8, 16, up to the machine's cores.
 fn sweep() -> Vec<usize> {
