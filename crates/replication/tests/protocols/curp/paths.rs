@@ -237,7 +237,9 @@ fn what_no_witness_is_given_takes_two_round_trips() {
         placement.parameters.fast_path.keys_max = 0;
     };
     let script = run(always, [(1, vec![(10_000, set(1)), (12_000, set(1))]), (2, vec![(12_010, set(1))])]);
-    [(1, 10_000), (1, 12_000), (2, 12_010)].map(|(node, at)| near(script.wait(node, at), 400));
+    for (node, at) in [(1, 10_000), (1, 12_000), (2, 12_010)] {
+        near(script.wait(node, at), 400);
+    }
     assert!(script.paths.iter().all(|(_, path)| *path != Path::Fast), "{:?}", script.paths);
 }
 
