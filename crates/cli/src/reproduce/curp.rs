@@ -48,6 +48,43 @@ fn trips(lab: &mut Lab, protocol: &'static str, reads: u8) -> anyhow::Result<Fin
     Ok(lab.mean(&even(protocol, reads), "R4")?.map(|millis| millis / 100.0).into())
 }
 
+/// Two clients far from all replicas that want one key, and a master that sends its log so long after a write, if nobody
+/// asks for it before.
+fn contended(delay: &'static str) -> Experiment {
+    Experiment {
+        clients: vec![("R4", 1), ("R5", 1)],
+        mix: Mix { conflict: 100, ..even("curp", 0).mix },
+        set: vec![("f", "2"), ("hot_window", "0"), ("sync_delay", delay)],
+        duration: Span::from_secs(64),
+        ..even("curp", 0)
+    }
+}
+
+/// Round trips of the slowest of these writes.
+fn slowest(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<Finding> {
+    Ok(lab.quantile(experiment, 1.0)?.map(|millis| millis / 100.0).into())
+}
+
+/// Two clients beside copies that read there.
+fn beside_copies() -> Experiment {
+    Experiment {
+        clients: vec![("R2", 1), ("R3", 1)],
+        set: vec![("f", "2"), ("nearby_reads", "true"), ("lease_length", "2s")],
+        ..even("curp", 100)
+    }
+}
+
+/// Commands that the master is asked, for each that is answered.
+fn asked(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<Finding> {
+    let outcome = lab.count(experiment)?;
+    Ok(outcome
+        .map(|outcome| {
+            let requests = outcome.report.traffic.iter().find(|(name, _)| *name == "Requests");
+            requests.map_or(0.0, |(_, load)| load.messages as f64) / outcome.report.operations as f64
+        })
+        .into())
+}
+
 /// Ten clients in a local cluster with a fixed load of YCSB-A, skewed.
 fn skewed(protocol: &'static str) -> Experiment {
     Experiment {
@@ -187,11 +224,15 @@ fn analytical(_: &mut Lab) -> anyhow::Result<Finding> {
 }
 
 const MEASURES: &[Measure] = &[
-    not("curp-001", |_| {
-        Ok(Finding::Not(
-            "primary-backup without witnesses is not among these protocols; curp-007 has its cost",
-        ))
-    }),
+    Measure {
+        id: "curp-001",
+        find: |lab| {
+            let set = vec![("f", "2"), ("always_synced", "true")];
+            let experiment = Experiment { set, ..even("curp", 0) };
+            Ok(lab.mean(&experiment, "R4")?.map(|millis| millis / 100.0).into())
+        },
+        note: "curp with `always_synced`",
+    },
     not("curp-002", |lab| trips(lab, "multipaxos", 0)),
     Measure {
         id: "curp-003",
@@ -199,8 +240,16 @@ const MEASURES: &[Measure] = &[
         note: "Fast Paxos, whose replicas answer the client when they have executed: they too hear of the quorum after 1.5",
     },
     not("curp-004", |lab| trips(lab, curp(), 0)),
-    not("curp-005", scripted),
-    not("curp-006", scripted),
+    Measure {
+        id: "curp-005",
+        find: |lab| slowest(lab, &contended("0ms")),
+        note: "the slowest of two clients' writes to one key; the log is sent at once",
+    },
+    Measure {
+        id: "curp-006",
+        find: |lab| slowest(lab, &contended("10s")),
+        note: "the same; the log is sent when somebody asks",
+    },
     not("curp-007", scripted),
     not("curp-008", scripted),
     not("curp-009", sizes),
@@ -300,9 +349,17 @@ const MEASURES: &[Measure] = &[
     not("curp-099", read_off),
     not("curp-100", |lab| trips(lab, curp(), 100)),
     not("curp-101", |lab| trips(lab, curp(), 0)),
-    not("curp-102", |_| Ok(Finding::Not("exact in the tests of the family: no time beside a copy"))),
+    Measure {
+        id: "curp-102",
+        find: |lab| Ok(lab.mean(&beside_copies(), "R2")?.map(|millis| millis / 100.0).into()),
+        note: "from a client beside a copy",
+    },
     not("curp-103", |lab| trips(lab, curp(), 0)),
-    not("curp-104", analytical),
+    Measure {
+        id: "curp-104",
+        find: |lab| asked(lab, &beside_copies()),
+        note: "clients beside copies, which read there",
+    },
     not("curp-105", analytical),
     not("curp-106", elsewhere),
     not("curp-107", elsewhere),

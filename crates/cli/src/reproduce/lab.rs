@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use isochrone_core::topology::Cells;
 use isochrone_core::{Deployment, Instant, KeyspaceId, Matrix, NodeId, RegionId, Span};
-use isochrone_sim::{Jitter, Planned};
+use isochrone_sim::{Jitter, Planned, Record};
 use isochrone_workload::trial::{Outcome, Terms};
 use isochrone_workload::{Recorder, Window, Workload};
 use std::collections::BTreeMap;
@@ -147,14 +147,28 @@ impl Lab {
 
     /// What came of an experiment; nothing where its protocol is not in this program.
     pub(super) fn run(&mut self, experiment: &Experiment) -> anyhow::Result<Option<Rc<Outcome>>> {
+        self.run_recording(experiment, Record::Nothing)
+    }
+
+    /// The same, with what crosses the network counted.
+    pub(super) fn count(&mut self, experiment: &Experiment) -> anyhow::Result<Option<Rc<Outcome>>> {
+        self.run_recording(experiment, Record::Traffic)
+    }
+
+    fn run_recording(
+        &mut self,
+        experiment: &Experiment,
+        record: Record,
+    ) -> anyhow::Result<Option<Rc<Outcome>>> {
         let known = protocols::known();
         let found = protocols::ALL.iter().find(|entry| entry.name == experiment.protocol);
         let Some(Runs::Commands { trial, .. }) = found.map(|entry| &entry.runs) else { return Ok(None) };
-        let key = format!("{experiment:?}");
+        let key = format!("{record:?} {experiment:?}");
         if let Some(outcome) = self.done.get(&key) {
             return Ok(Some(outcome.clone()));
         }
-        let (deployment, terms) = experiment.prepare(&known)?;
+        let (deployment, mut terms) = experiment.prepare(&known)?;
+        terms.record = record;
         let outcome = trial(&deployment, KeyspaceId(1), &terms, 1)
             .with_context(|| format!("{} on {:?}", experiment.protocol, experiment.topology))?;
         let broken = outcome.report.violations.iter().find(|violation| {
