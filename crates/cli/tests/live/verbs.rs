@@ -176,6 +176,21 @@ fn sdpaxos_is_reproduced_in_round_trips() {
     }
 }
 
+/// The headlines of CURP: one round trip, two where a command conflicts or all copies are waited for, three where nobody has
+/// begun to send the log; nothing for a read beside a copy, and for most of them no question to the master.
+#[test]
+fn curp_is_reproduced_in_round_trips() {
+    let mut rows = reproduced("curp", "curp-00*");
+    rows.extend(reproduced("curp", "curp-10*"));
+    let trips = [("001", 2.0), ("002", 2.0), ("003", 1.5), ("004", 1.0), ("005", 2.0), ("006", 3.0)];
+    for (row, trips) in trips.into_iter().chain([("100", 1.0), ("101", 1.0), ("103", 1.0)]) {
+        let [published, measured] = rows[&format!("curp-{row}")];
+        assert!(published == trips && (measured - trips).abs() < 0.01, "{row}: {measured} for {published}");
+    }
+    assert!(rows["curp-102"][1] < 0.01, "a read beside a copy: {}", rows["curp-102"][1]);
+    assert!(rows["curp-104"][1] < 0.5, "questions to the master: {}", rows["curp-104"][1]);
+}
+
 #[test]
 fn a_reader_that_stops_early_is_no_failure() {
     let mut child = isochrone(["sim", THREE, "--seed", "1", "--faults", "all", "--trace"])
