@@ -1,7 +1,9 @@
 //! What `curp` says of itself: WAIT and WAITAOF answer once all copies have everything; and what `specs/curp.md` 8 wants
 //! told is on the page of metrics.
 
-use super::processes::{Addresses, Process, client, deployment_of, leader, node, nodes, page, until};
+use super::processes::{
+    Addresses, Process, client, deployment_of, figure, leader, node, nodes, until, writes,
+};
 use super::resp::{Client, Reply};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -41,9 +43,7 @@ impl Cluster {
     /// A client of a node, once something was served there, and how many copies there are is known.
     fn client(&self, node: usize) -> Client {
         let mut client = client(self.addresses[node].redis);
-        until("a write", || {
-            matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-        });
+        until("a write", || writes(&mut client));
         until("two copies", || (ask(&mut client, &["WAIT", "2", "1000"]) == Reply::Number(2)).then_some(()));
         client
     }
@@ -51,16 +51,6 @@ impl Cluster {
 
 fn ask(client: &mut Client, words: &[&str]) -> Reply {
     client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
-}
-
-/// A figure on the page of metrics, of all partitions.
-fn figure(http: SocketAddr, name: &str, what: &str) -> Option<u64> {
-    let (name, label) = (format!("isochrone_protocol_{name}{{"), format!("what=\"{what}\"}} "));
-    let page = page(http, "/metrics")?;
-    let values = page.lines().filter(|line| line.starts_with(&name));
-    values
-        .filter_map(|line| line.split_once(&label)?.1.trim().parse::<u64>().ok())
-        .reduce(|sum, value| sum + value)
 }
 
 /// Who writes a million keys an hour would wait for backups for half an hour, if nobody asked for more.

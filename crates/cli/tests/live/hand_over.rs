@@ -1,6 +1,6 @@
 //! Operators move the leader while clients count, and then a leader that was moved to is killed: totals are exact.
 
-use super::processes::{deployment_of, leader, node, nodes, until};
+use super::processes::{deployment_of, leader, node, nodes, serves, until};
 use super::replace::order;
 use super::resp::{Client, Reply};
 use std::sync::Arc;
@@ -44,10 +44,7 @@ fn moved(protocol: &str) {
     let addresses = nodes(3);
     let file = deployment_of(path, "cluster.toml", "moved", &addresses, protocol);
     let mut processes: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
-    until("a write", || {
-        let mut client = Client::connect(addresses[0].redis).ok()?;
-        matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-    });
+    serves(addresses[0].redis);
     let refused = order(addresses[0].http, "move-leader", "n9").unwrap_err();
     assert!(refused.contains("there is no node"), "{refused}");
     let shared = Arc::new(Shared::default());

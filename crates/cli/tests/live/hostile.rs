@@ -5,7 +5,7 @@
 //! What goes through a protocol is asked twice: of one node that is alone, and of a copy of three of `curp`, where
 //! witnesses and the master are on other nodes.
 
-use super::processes::{self, Process, addresses, client, isochrone, leader, nodes, until};
+use super::processes::{self, Process, addresses, client, isochrone, leader, nodes, until, writes};
 use super::resp::{Client, Reply};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -51,9 +51,7 @@ fn copies(folder: &Path, more: &str) -> (Vec<Process>, [SocketAddr; 2]) {
 /// A client of a node that has elected itself.
 fn served(address: SocketAddr) -> Client {
     let mut client = client(address);
-    until("a node that serves", || {
-        matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-    });
+    until("a node that serves", || writes(&mut client));
     client
 }
 
@@ -231,9 +229,7 @@ fn idle_clients() {
 fn ten_thousand_idle_connections(process: &Process, address: SocketAddr) {
     let mut other = client(address);
     assert_eq!(ask(&mut other, &["AUTH", "root", "toor"]), Reply::Text("OK".to_owned()));
-    until("a node that serves", || {
-        matches!(other.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-    });
+    until("a node that serves", || writes(&mut other));
     let before = process.memory_mib();
     let mut holder = with_all_files(&std::env::current_exe().unwrap());
     holder.args(["--exact", "hostile::idle_clients", "--ignored", "--nocapture"]);

@@ -9,7 +9,9 @@
 //! has a key of its own beside the common one, so that one whose answer was lost is seen to have been done once or
 //! not at all; and a common counter and list change in one transaction, so that the list says what the counter is.
 
-use super::processes::{Addresses, Process, client, deployment_of, leader, node, nodes, page, until};
+use super::processes::{
+    Addresses, Process, client, deployment_of, figure, leader, node, nodes, page, serves, until,
+};
 use super::resp::{Client, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -76,8 +78,9 @@ impl Cluster {
     fn kill(&mut self, victims: &[usize]) {
         println!("{:?}: killed {victims:?}", self.start.elapsed());
         for victim in victims {
-            self.fast += counted(self.addresses[*victim].http, "curp_fast");
-            self.replayed += counted(self.addresses[*victim].http, "requests_replayed");
+            self.fast += figure(self.addresses[*victim].http, "events_total", "curp_fast").unwrap_or(0);
+            self.replayed +=
+                figure(self.addresses[*victim].http, "events_total", "requests_replayed").unwrap_or(0);
         }
         for victim in victims {
             self.processes[*victim].signal("KILL");
@@ -87,22 +90,14 @@ impl Cluster {
         }
         let living = (0..NODES).find(|index| !victims.contains(index));
         if let (1, Some(living)) = (victims.len(), living) {
-            self.serves(living);
+            serves(self.addresses[living].redis);
         }
         for victim in victims {
             self.processes[*victim] = node(&self.file, *victim, &self.folder);
         }
         for victim in victims {
-            self.serves(*victim);
+            serves(self.addresses[*victim].redis);
         }
-    }
-
-    /// A write goes through at this node.
-    fn serves(&self, index: usize) {
-        until("a write", || {
-            let mut client = Client::connect(self.addresses[index].redis).ok()?;
-            matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-        });
     }
 }
 
@@ -119,13 +114,6 @@ impl Drop for Cluster {
             println!("n{index}:\n{last}\n{status}\n{}", events.join("\n"));
         }
     }
-}
-
-/// What a node's protocols have counted under this name.
-fn counted(http: SocketAddr, what: &str) -> u64 {
-    let label = format!("what=\"{what}\"}} ");
-    let page = page(http, "/metrics").unwrap_or_default();
-    page.lines().filter_map(|line| line.split_once(&label)?.1.trim().parse::<u64>().ok()).sum()
 }
 
 /// Values that were appended, with the place that each was told; and those of which nobody knows.
@@ -353,7 +341,7 @@ fn check(cluster: &Cluster, told: Vec<Told>) {
     let mut before = None;
     for index in 0..NODES {
         let client = &mut client(cluster.addresses[index].redis);
-        cluster.serves(index);
+        serves(cluster.addresses[index].redis);
         let (list, pairs) = (whole(client, "list"), whole(client, "{pair}list"));
         let (number, paired) = (count(client, "count"), count(client, "{pair}count"));
         let doubtful = all.list.check("list", &list);
@@ -394,7 +382,7 @@ fn check(cluster: &Cluster, told: Vec<Told>) {
 fn survive(unified: bool) {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(folder.path(), unified);
-    cluster.serves(0);
+    serves(cluster.addresses[0].redis);
     let (start, shared) = (Instant::now(), Arc::new(Shared::default()));
     let counters: Vec<_> = (0..2 * NODES)
         .map(|number| counter(number, cluster.addresses[number % NODES].redis, Arc::clone(&shared)))

@@ -1,6 +1,6 @@
 //! Processes of the program, and what tests need of the machine: ports, files, signals, waiting.
 
-use super::resp::Client;
+use super::resp::{Client, Reply};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -246,4 +246,24 @@ pub fn leader(http: SocketAddr) -> Option<String> {
 /// A connection to a node that serves.
 pub fn client(address: SocketAddr) -> Client {
     until("a connection", || Client::connect(address).ok())
+}
+
+/// A write through this connection is done.
+pub fn writes(client: &mut Client) -> Option<()> {
+    matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
+}
+
+/// A write goes through at this node.
+pub fn serves(address: SocketAddr) {
+    until("a write", || writes(&mut Client::connect(address).ok()?));
+}
+
+/// A figure on the page of metrics, of all partitions.
+pub fn figure(http: SocketAddr, name: &str, what: &str) -> Option<u64> {
+    let (name, label) = (format!("isochrone_protocol_{name}{{"), format!("what=\"{what}\"}} "));
+    let page = page(http, "/metrics")?;
+    let values = page.lines().filter(|line| line.starts_with(&name));
+    values
+        .filter_map(|line| line.split_once(&label)?.1.trim().parse::<u64>().ok())
+        .reduce(|sum, value| sum + value)
 }

@@ -6,7 +6,8 @@
 //! so slow that too little has been done by then.
 
 use super::processes::{
-    Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, page, until,
+    Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, page,
+    serves, until,
 };
 use super::proxy::{Proxy, Wire};
 use super::resp::{Client, Reply};
@@ -105,7 +106,7 @@ impl Cluster {
             Fault::Silence => self.wire(victim, Wire::Silent),
         }
         let next = self.leader(Some(victim));
-        self.serves(next);
+        serves(self.addresses[next].redis);
         match fault {
             Fault::Kill => {
                 assert_eq!(self.processes[victim].end(), None, "a signal has ended it");
@@ -114,15 +115,7 @@ impl Cluster {
             Fault::Pause => self.processes[victim].signal("CONT"),
             Fault::Break | Fault::Silence => self.wire(victim, Wire::Whole),
         }
-        self.serves(victim);
-    }
-
-    /// A write goes through at this node.
-    fn serves(&self, index: usize) {
-        until("a write", || {
-            let mut client = Client::connect(self.addresses[index].redis).ok()?;
-            matches!(client.ask(&["SET", "pulse", "beats"]), Ok(Reply::Text(_))).then_some(())
-        });
+        serves(self.addresses[victim].redis);
     }
 }
 
@@ -263,7 +256,7 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
     let seconds = given.map_or(seconds, |text| text.parse().expect("ISOCHRONE_LIVE_SECONDS is a number"));
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(folder.path(), protocol, led);
-    cluster.serves(0);
+    serves(cluster.addresses[0].redis);
 
     let all = deployment_of(folder.path(), "all.toml", "live", &cluster.addresses, protocol);
     let stop = Arc::new(AtomicBool::new(false));
