@@ -1,12 +1,13 @@
 //! The keys that have a deadline, earliest first.
 
+use crate::key::Key;
 use crate::sequence::{Place, Sequence};
-use isochrone_core::{Blob, Stamp};
+use isochrone_core::Stamp;
 
 /// Deadlines with their keys, each once, in order. A clone costs as little as that of a [`Sequence`]: whoever
 /// executes ahead of what is decided clones the store often.
 #[derive(Clone, Default)]
-pub(crate) struct Deadlines(Sequence<(Stamp, Blob)>);
+pub(crate) struct Deadlines(Sequence<(Stamp, Key)>);
 
 impl Deadlines {
     /// How many there are.
@@ -15,26 +16,27 @@ impl Deadlines {
     }
 
     /// The earliest, and its key.
-    pub fn first(&self) -> Option<&(Stamp, Blob)> {
+    pub fn first(&self) -> Option<&(Stamp, Key)> {
         self.0.get(0)
     }
 
     /// Those from a deadline on, in order.
-    pub fn from(&self, deadline: Stamp) -> impl Iterator<Item = &(Stamp, Blob)> {
+    pub fn from(&self, deadline: Stamp) -> impl Iterator<Item = &(Stamp, Key)> {
         let place = self.0.seek(|(held, _)| *held < deadline);
         self.0.range(self.0.index(place)..self.0.len())
     }
 
     /// Notes a deadline of a key, once.
-    pub fn insert(&mut self, deadline: Stamp, key: &Blob) {
-        let (place, held) = self.find(deadline, key);
+    pub fn insert(&mut self, deadline: Stamp, key: impl Into<Key>) {
+        let key = key.into();
+        let (place, held) = self.find(deadline, &key);
         if !held {
-            self.0.insert(place, (deadline, key.clone()));
+            self.0.insert(place, (deadline, key));
         }
     }
 
     /// Forgets it, where it was noted.
-    pub fn remove(&mut self, deadline: Stamp, key: &Blob) {
+    pub fn remove(&mut self, deadline: Stamp, key: &[u8]) {
         let (place, held) = self.find(deadline, key);
         if held {
             self.0.remove(place);
@@ -42,15 +44,16 @@ impl Deadlines {
     }
 
     /// Where it is, or would be; and whether it is there.
-    fn find(&self, deadline: Stamp, key: &Blob) -> (Place, bool) {
-        let place = self.0.seek(|(held, name)| (*held, name) < (deadline, key));
-        (place, self.0.at(place).is_some_and(|(held, name)| (*held, name) == (deadline, key)))
+    fn find(&self, deadline: Stamp, key: &[u8]) -> (Place, bool) {
+        let place = self.0.seek(|(held, name)| (*held, &name[..]) < (deadline, key));
+        (place, self.0.at(place).is_some_and(|(held, name)| (*held, &name[..]) == (deadline, key)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isochrone_core::Blob;
     use std::collections::BTreeSet;
 
     #[test]
@@ -60,10 +63,10 @@ mod tests {
         for _ in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (deadline, key) = (Stamp::from_nanos(seed >> 58), Blob::from(vec![(seed >> 50) as u8]));
-            if twin.insert((deadline, key.clone())) {
+            if twin.insert((deadline, Key::from(&key))) {
                 deadlines.insert(deadline, &key);
             } else {
-                twin.remove(&(deadline, key.clone()));
+                twin.remove(&(deadline, Key::from(&key)));
                 deadlines.remove(deadline, &key);
             }
             assert_eq!(deadlines.first(), twin.first());

@@ -153,7 +153,7 @@ fn pieces(keys: &Trie<Entry>, start: Cursor) -> (Vec<Piece>, Cursor) {
             break;
         }
         let (deadline, version) = (entry.deadline, entry.version);
-        pieces.push(Piece { key: listed.key.clone(), deadline, version, part });
+        pieces.push(Piece { key: listed.key.blob(), deadline, version, part });
         if !whole {
             at.element += taken as u64;
             break;
@@ -173,7 +173,7 @@ pub(crate) fn piece(keys: &Trie<Entry>, from: Cursor) -> migration::Piece {
 }
 
 /// About how many bytes a key takes in a chunk; none where it does not fit into this many.
-pub(crate) fn weigh(key: &Blob, entry: &Entry, left: usize) -> Option<usize> {
+pub(crate) fn weigh(key: &[u8], entry: &Entry, left: usize) -> Option<usize> {
     let head = key.len() + 4 * OVERHEAD;
     let mut room = Room { left: left.checked_sub(head)?, used: true };
     let before = room.left;
@@ -184,7 +184,7 @@ pub(crate) fn weigh(key: &Blob, entry: &Entry, left: usize) -> Option<usize> {
 /// As much of a value behind its first `from` elements as there is room for, how many elements that is, and
 /// whether they are the last.
 pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
-    let one = |bytes: &Blob| bytes.len() + OVERHEAD;
+    let one = |bytes: &[u8]| bytes.len() + OVERHEAD;
     match value {
         Value::String(bytes) => {
             let taken = usize::from(room.admit(one(bytes)));
@@ -195,14 +195,14 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
             let (taken, whole) = room.take(
                 hash.iter_at(from),
                 |entry| one(entry.key) + one(entry.value),
-                |entry| (entry.key.clone(), entry.value.clone()),
+                |entry| (entry.key.blob(), entry.value.clone()),
             );
             let count = taken.len();
             (Part::Hash(taken), count, whole)
         }
         Value::Set(set) => {
             let (taken, whole) =
-                room.take(set.iter_at(from), |entry| one(entry.key), |entry| entry.key.clone());
+                room.take(set.iter_at(from), |entry| one(entry.key), |entry| entry.key.blob());
             let count = taken.len();
             (Part::Set(taken), count, whole)
         }
@@ -216,7 +216,7 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
             let (taken, whole) = room.take(
                 set.order().range(from..set.len()),
                 |(_, member)| one(member) + OVERHEAD,
-                |pair| pair.clone(),
+                |(score, member)| (*score, member.blob()),
             );
             let count = taken.len();
             (Part::Sorted(taken), count, whole)

@@ -1,5 +1,6 @@
 //! Hashes: fields with values.
 
+use crate::key::Key;
 use crate::keys::scanned;
 use crate::turn::{Changed, Mark, Turn};
 use crate::value::Hashes;
@@ -23,13 +24,13 @@ impl Store {
 
     pub(crate) fn hgetall(&self, key: &[u8]) -> Result<Response, Refusal> {
         let entries = self.view::<Hashes>(key)?.into_iter().flat_map(|hash| hash.iter());
-        let bulk = |bytes: &Blob| Response::Bulk(bytes.clone());
-        Ok(Response::Map(entries.map(|entry| (bulk(entry.key), bulk(entry.value))).collect()))
+        let bulk = Response::Bulk;
+        Ok(Response::Map(entries.map(|entry| (bulk(entry.key.blob()), bulk(entry.value.clone()))).collect()))
     }
 
     pub(crate) fn hkeys(&self, key: &[u8]) -> Result<Response, Refusal> {
         let entries = self.view::<Hashes>(key)?.into_iter().flat_map(|hash| hash.iter());
-        Ok(Response::Array(entries.map(|entry| Response::Bulk(entry.key.clone())).collect()))
+        Ok(Response::Array(entries.map(|entry| Response::Bulk(entry.key.blob())).collect()))
     }
 
     pub(crate) fn hvals(&self, key: &[u8]) -> Result<Response, Refusal> {
@@ -58,7 +59,7 @@ impl Store {
         with_values: bool,
     ) -> Result<Response, Refusal> {
         let hash = self.view::<Hashes>(key)?;
-        let bulk = |bytes: &Blob| Response::Bulk(bytes.clone());
+        let bulk = |field: &Key| Response::Bulk(field.blob());
         let len = hash.map_or(0, |hash| hash.len());
         let nth = |at| hash.and_then(|hash| hash.nth(at));
         Ok(random::answer(
@@ -68,9 +69,12 @@ impl Store {
             nth,
             |(field, _)| bulk(field),
             |chosen| match with_values && len > 0 {
-                true => {
-                    Response::Pairs(chosen.iter().map(|(field, value)| (bulk(field), bulk(value))).collect())
-                }
+                true => Response::Pairs(
+                    chosen
+                        .iter()
+                        .map(|(field, value)| (bulk(field), Response::Bulk((*value).clone())))
+                        .collect(),
+                ),
                 false => Response::Array(chosen.iter().map(|(field, _)| bulk(field)).collect()),
             },
         ))
@@ -84,7 +88,7 @@ impl Store {
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
         Ok(scanned(self.view::<Hashes>(key)?, cursor, count, pattern, |entry, items| {
-            items.extend([entry.key.clone(), entry.value.clone()]);
+            items.extend([entry.key.blob(), entry.value.clone()]);
         }))
     }
 }

@@ -38,7 +38,7 @@ impl Store {
     pub(crate) fn list(&self, pattern: &[u8]) -> Response {
         let glob = Glob::new(pattern);
         let matching = self.keys.iter().filter(|entry| glob.matches(entry.key));
-        Response::Array(matching.map(|entry| Response::Bulk(entry.key.clone())).collect())
+        Response::Array(matching.map(|entry| Response::Bulk(entry.key.blob())).collect())
     }
 
     pub(crate) fn random_key(&self, seed: u64) -> Response {
@@ -46,7 +46,7 @@ impl Store {
             return Response::Nil;
         }
         match self.keys.nth(random::one(seed, self.keys.len())) {
-            Some((key, _)) => Response::Bulk(key.clone()),
+            Some((key, _)) => Response::Bulk(key.blob()),
             None => Response::Nil,
         }
     }
@@ -60,7 +60,7 @@ impl Store {
     ) -> Response {
         scanned(Some(&self.keys), cursor, count, pattern, |entry, items| {
             if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
-                items.push(entry.key.clone());
+                items.push(entry.key.blob());
             }
         })
     }

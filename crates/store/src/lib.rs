@@ -27,6 +27,7 @@ mod entry;
 mod export;
 mod hash;
 mod hashes;
+mod key;
 mod keys;
 mod lists;
 mod locks;

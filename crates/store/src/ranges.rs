@@ -9,13 +9,14 @@
 use crate::Store;
 use crate::deadlines::Deadlines;
 use crate::export::{piece, weigh};
+use crate::key::Key;
 use crate::trie::Trie;
 use crate::turn::Turn;
 use crate::value::Entry;
 use isochrone_core::command::{Operation, Response, Touch};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told};
-use isochrone_core::{Blob, IntervalMap, PartitionId, Stamp, StateMachine};
+use isochrone_core::{IntervalMap, PartitionId, Stamp, StateMachine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,7 +199,7 @@ pub(crate) struct Index {
 impl Index {
     fn new(ring: Ring, stretch: Stretch, store: &Store) -> Index {
         let mut index = Index { ring, stretch, keys: Deadlines::default() };
-        store.keys.iter().for_each(|listed| index.insert(listed.key));
+        store.keys.iter().for_each(|listed| index.insert(listed.key.clone()));
         index
     }
 
@@ -207,14 +208,14 @@ impl Index {
         Index { keys: Deadlines::default(), ..self }
     }
 
-    pub fn insert(&mut self, key: &Blob) {
-        let place = self.ring.place(key);
+    pub fn insert(&mut self, key: Key) {
+        let place = self.ring.place(&key);
         if self.stretch.contains(place) {
             self.keys.insert(Stamp::from_nanos(place), key);
         }
     }
 
-    pub fn remove(&mut self, key: &Blob) {
+    pub fn remove(&mut self, key: &[u8]) {
         let place = self.ring.place(key);
         if self.stretch.contains(place) {
             self.keys.remove(Stamp::from_nanos(place), key);
@@ -222,7 +223,7 @@ impl Index {
     }
 
     /// Keys from a place on, with their places, ascending.
-    fn from(&self, place: u64) -> impl Iterator<Item = (u64, &Blob)> {
+    fn from(&self, place: u64) -> impl Iterator<Item = (u64, &Key)> {
         self.keys.from(Stamp::from_nanos(place)).map(|(place, key)| (place.as_nanos(), key))
     }
 }
@@ -323,7 +324,7 @@ impl Turn<'_> {
             }
             let weight = weight.unwrap_or(left);
             (left, bytes, within) = (left - weight, bytes + weight as u64, place);
-            keys.push(key.clone());
+            keys.push(key.blob());
         }
         let mut data = Store::default();
         for key in &keys {
@@ -383,7 +384,7 @@ impl Turn<'_> {
         let staged = arrival.staged.take().unwrap_or_default();
         ranges.places.set(of.stretch.range(), Place::Here { version: of.version });
         for listed in staged.keys.iter() {
-            store.replace(listed.key, Some(listed.value.clone()));
+            store.replace(&listed.key.blob(), Some(listed.value.clone()));
         }
         Told::Installed
     }

@@ -1,5 +1,6 @@
 //! Sets: distinct members.
 
+use crate::key::Key;
 use crate::keys::scanned;
 use crate::turn::{Changed, Mark, Turn};
 use crate::value::{Collection, Members};
@@ -8,7 +9,7 @@ use isochrone_core::command::{Combine, Refusal, Response};
 use isochrone_core::{Blob, Random, Stamp};
 
 fn listed(set: &Members) -> Vec<Response> {
-    set.iter().map(|entry| Response::Bulk(entry.key.clone())).collect()
+    set.iter().map(|entry| Response::Bulk(entry.key.blob())).collect()
 }
 
 impl Store {
@@ -32,7 +33,7 @@ impl Store {
 
     pub(crate) fn srandmember(&self, key: &[u8], count: Option<i64>, seed: u64) -> Result<Response, Refusal> {
         let set = self.view::<Members>(key)?;
-        let nth = |at| set?.nth(at).map(|(member, ())| Response::Bulk(member.clone()));
+        let nth = |at| set?.nth(at).map(|(member, ())| Response::Bulk(member.blob()));
         let len = set.map_or(0, |set| set.len());
         Ok(random::answer(seed, len, count, nth, |member| member, Response::Array))
     }
@@ -54,7 +55,7 @@ impl Store {
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
         let set = self.view::<Members>(key)?;
-        Ok(scanned(set, cursor, count, pattern, |entry, items| items.push(entry.key.clone())))
+        Ok(scanned(set, cursor, count, pattern, |entry, items| items.push(entry.key.blob())))
     }
 
     /// The sets under these keys. All are looked at, so that a wrong type is refused wherever it stands.
@@ -62,7 +63,7 @@ impl Store {
         keys.iter().map(|key| self.view::<Members>(key)).collect()
     }
 
-    fn intersection(&self, keys: &[Blob]) -> Result<impl Iterator<Item = &Blob>, Refusal> {
+    fn intersection(&self, keys: &[Blob]) -> Result<impl Iterator<Item = &Key>, Refusal> {
         let sets: Option<Vec<&Members>> = self.sets(keys)?.into_iter().collect();
         let sets = sets.unwrap_or_default();
         // The smallest leads: the others are only asked.
@@ -91,7 +92,7 @@ impl Store {
             }
             Combine::Difference => {
                 let others = sets.get(1..).unwrap_or_default();
-                let lacking = |member: &Blob| !others.iter().flatten().any(|set| set.contains(member));
+                let lacking = |member: &Key| !others.iter().flatten().any(|set| set.contains(member));
                 for entry in sets.first().copied().flatten().into_iter().flat_map(|set| set.iter()) {
                     if lacking(entry.key) {
                         result.insert(entry.key, ());
@@ -111,7 +112,7 @@ impl Turn<'_> {
         members: &[Blob],
     ) -> Result<Response, Refusal> {
         let fresh = self.update(mark, key, |set: &mut Members| {
-            let fresh = members.iter().filter(|member| set.insert(member, ()).is_none()).count();
+            let fresh = members.iter().filter(|member| set.insert(*member, ()).is_none()).count();
             (fresh, Changed::from(fresh > 0))
         })?;
         Ok(Response::count(fresh))
@@ -140,7 +141,7 @@ impl Turn<'_> {
         let popped = self.update_held(mark, key, |set: &mut Members| {
             let chosen = random::different(&mut Random::seeded(seed), set.len(), count.unwrap_or(1));
             let popped: Vec<Blob> =
-                chosen.into_iter().filter_map(|at| set.nth(at)).map(|(member, ())| member.clone()).collect();
+                chosen.into_iter().filter_map(|at| set.nth(at)).map(|(member, ())| member.blob()).collect();
             for member in &popped {
                 set.remove(member);
             }

@@ -1,8 +1,8 @@
 //! Members in the order of their scores.
 
+use crate::key::Key;
 use crate::sequence::Sequence;
 use crate::trie::Trie;
-use isochrone_core::Blob;
 use isochrone_core::command::{LexBound, Score, ScoreBound, Selection};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Clone, Default)]
 pub(crate) struct SortedSet {
     scores: Trie<Score>,
-    order: Sequence<(Score, Blob)>,
+    order: Sequence<(Score, Key)>,
 }
 
 impl SortedSet {
@@ -30,20 +30,21 @@ impl SortedSet {
     }
 
     /// The members in order.
-    pub fn order(&self) -> &Sequence<(Score, Blob)> {
+    pub fn order(&self) -> &Sequence<(Score, Key)> {
         &self.order
     }
 
     /// Gives a member this score and tells the former one.
-    pub fn set(&mut self, member: &Blob, score: Score) -> Option<Score> {
-        let former = self.scores.insert(member, score);
+    pub fn set(&mut self, member: impl Into<Key>, score: Score) -> Option<Score> {
+        let member = member.into();
+        let former = self.scores.insert(&member, score);
         match former {
             Some(former) if former == score => return Some(former),
-            Some(former) => self.forget(member, former),
+            Some(former) => self.forget(&member, former),
             None => {}
         }
-        let place = self.order.seek(|(held, name)| (*held, name) < (score, member));
-        self.order.insert(place, (score, member.clone()));
+        let place = self.order.seek(|(held, name)| (*held, &name[..]) < (score, &member[..]));
+        self.order.insert(place, (score, member));
         former
     }
 
@@ -55,7 +56,7 @@ impl SortedSet {
     }
 
     /// Removes the members at these positions.
-    pub fn remove_range(&mut self, range: Range<usize>) -> Vec<(Score, Blob)> {
+    pub fn remove_range(&mut self, range: Range<usize>) -> Vec<(Score, Key)> {
         let removed: Vec<_> = self.order.range(range.clone()).cloned().collect();
         for (_, member) in &removed {
             self.scores.remove(member);
@@ -142,11 +143,11 @@ pub(crate) fn positions(start: i64, stop: i64, len: usize) -> Range<usize> {
     if start > stop || start >= len { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
-impl FromIterator<(Score, Blob)> for SortedSet {
-    fn from_iter<I: IntoIterator<Item = (Score, Blob)>>(members: I) -> SortedSet {
+impl<K: Into<Key>> FromIterator<(Score, K)> for SortedSet {
+    fn from_iter<I: IntoIterator<Item = (Score, K)>>(members: I) -> SortedSet {
         let mut set = SortedSet::default();
         for (score, member) in members {
-            set.set(&member, score);
+            set.set(member, score);
         }
         set
     }

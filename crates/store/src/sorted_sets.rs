@@ -1,5 +1,6 @@
 //! Sorted sets: distinct members in the order of their scores.
 
+use crate::key::Key;
 use crate::keys::scanned;
 use crate::sorted::SortedSet;
 use crate::turn::{Changed, Mark, Turn};
@@ -18,8 +19,8 @@ fn score(score: Option<Score>) -> Response {
 }
 
 /// Members, each with its score where it is wanted.
-fn members<'a>(members: impl Iterator<Item = &'a (Score, Blob)>, with_scores: bool) -> Response {
-    let bulk = |member: &Blob| Response::Bulk(member.clone());
+fn members<'a>(members: impl Iterator<Item = &'a (Score, Key)>, with_scores: bool) -> Response {
+    let bulk = |member: &Key| Response::Bulk(member.blob());
     if with_scores {
         Response::Pairs(members.map(|(score, member)| (bulk(member), Response::Double(*score))).collect())
     } else {
@@ -115,7 +116,7 @@ impl Store {
         let set = self.view::<SortedSet>(key)?;
         let len = set.map_or(0, |set| set.len());
         let nth = |at| set?.order().get(at);
-        let alone = |(_, member): &(Score, Blob)| Response::Bulk(member.clone());
+        let alone = |(_, member): &(Score, Key)| Response::Bulk(member.blob());
         Ok(random::answer(seed, len, count, nth, alone, |chosen| members(chosen.into_iter(), with_scores)))
     }
 
@@ -128,7 +129,7 @@ impl Store {
     ) -> Result<Response, Refusal> {
         let scores = self.view::<SortedSet>(key)?.map(SortedSet::by_hash);
         Ok(scanned(scores, cursor, count, pattern, |entry, items| {
-            items.extend([entry.key.clone(), Blob::from(entry.value.to_string())]);
+            items.extend([entry.key.blob(), Blob::from(entry.value.to_string())]);
         }))
     }
 
@@ -158,7 +159,7 @@ impl Store {
         let Some(((first, first_weight), others)) = sources.split_first() else {
             return Ok(SortedSet::default());
         };
-        let mut result: BTreeMap<Blob, f64> = BTreeMap::new();
+        let mut result: BTreeMap<Key, f64> = BTreeMap::new();
         match inputs.combine {
             Combine::Union => {
                 for (source, weight) in &sources {
@@ -224,7 +225,7 @@ impl Source<'_> {
         }
     }
 
-    fn each(&self, mut visit: impl FnMut(&Blob, Score)) {
+    fn each(&self, mut visit: impl FnMut(&Key, Score)) {
         match self {
             Source::Nothing => {}
             Source::Sorted(set) => set.order().iter().for_each(|(score, member)| visit(member, *score)),
@@ -343,8 +344,9 @@ impl Turn<'_> {
         if count.is_some() {
             return Ok(members(popped.iter(), true));
         }
-        let flat =
-            popped.into_iter().flat_map(|(score, member)| [Response::Bulk(member), Response::Double(score)]);
+        let flat = popped
+            .into_iter()
+            .flat_map(|(score, member)| [Response::Bulk(member.blob()), Response::Double(score)]);
         Ok(Response::Array(flat.collect()))
     }
 
@@ -359,7 +361,7 @@ impl Turn<'_> {
             let Some(popped) = self.pop_end(mark, key, end, count)? else { continue };
             // Nested under RESP2 too, unlike all other pairs.
             let pairs = popped.into_iter().map(|(score, member)| {
-                Response::Array(vec![Response::Bulk(member), Response::Double(score)])
+                Response::Array(vec![Response::Bulk(member.blob()), Response::Double(score)])
             });
             return Ok(Response::Array(vec![Response::Bulk(key.clone()), Response::Array(pairs.collect())]));
         }
@@ -398,7 +400,7 @@ impl Turn<'_> {
         key: &Blob,
         end: End,
         count: u64,
-    ) -> Result<Option<Vec<(Score, Blob)>>, Refusal> {
+    ) -> Result<Option<Vec<(Score, Key)>>, Refusal> {
         self.update_held(mark, key, |set: &mut SortedSet| {
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
             let popped = match end {

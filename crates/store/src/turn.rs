@@ -3,6 +3,7 @@
 use crate::Store;
 use crate::deadlines::Deadlines;
 use crate::hash;
+use crate::key::Key;
 use crate::ranges::Index;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
@@ -198,7 +199,7 @@ impl<'a> Turn<'a> {
             && let Some((deadline, key)) = self.store.deadlines.first()
             && *deadline <= self.stamp
         {
-            let key = key.clone();
+            let key = key.blob();
             self.delete(&key);
             deleted += 1;
         }
@@ -345,9 +346,9 @@ impl Books<'_> {
             self.deadlines.insert(entry.deadline, self.key);
         }
         if let Some(index) = &mut self.index {
-            index.insert(self.key);
+            index.insert(Key::from(self.key));
         }
-        slot.insert(self.key.clone(), entry);
+        slot.insert(Key::from(self.key), entry);
     }
 
     /// Changes a deadline; the caller touches the entry.

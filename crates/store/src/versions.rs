@@ -15,6 +15,7 @@
 //! deletion, and the other way round.
 
 use crate::hash;
+use crate::key::Key;
 use crate::sequence::Sequence;
 use crate::trie::Trie;
 use isochrone_core::machine::CHUNK_MAX;
@@ -127,10 +128,10 @@ impl Versions {
     }
 
     /// All keys that have a value, each with its latest version, in an order that depends on nothing but the keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&Blob, Version, &Blob)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Version, &Blob)> {
         self.keys
             .iter()
-            .filter_map(|entry| Some((entry.key, entry.value.version, entry.value.value.as_ref()?)))
+            .filter_map(|entry| Some((&entry.key[..], entry.value.version, entry.value.value.as_ref()?)))
     }
 
     /// The keys that have a value among `most` entries from a place of that order on, and the place where the next ones
@@ -144,7 +145,7 @@ impl Versions {
             }
             last = Some(entry.hash);
             if entry.value.value.is_some() {
-                keys.push(entry.key.clone());
+                keys.push(entry.key.blob());
             }
         }
         (keys, None)
@@ -192,7 +193,7 @@ impl Versions {
                 false
             }
             None => {
-                slot.insert(key.clone(), Entry { version, value, older: None });
+                slot.insert(Key::from(key), Entry { version, value, older: None });
                 true
             }
         });
@@ -381,7 +382,7 @@ impl View {
             }
             left = room;
             at.version += versions.len();
-            pieces.push(Piece { key: listed.key.clone(), versions });
+            pieces.push(Piece { key: listed.key.blob(), versions });
             if at.version < listed.value.count() {
                 break;
             }

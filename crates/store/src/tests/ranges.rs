@@ -125,7 +125,7 @@ fn every_type_goes_there_and_back_unchanged() {
     let before = stores[0].clone();
     let (moves, keys) = carry(&mut stores, 0, Stretch::ALL);
     // What the first partition does not own stays: the harness filled it in nevertheless.
-    let gone = |key: &Blob| RINGS[0].owner(RINGS[0].place(key)) == PartitionId(0);
+    let gone = |key: &[u8]| RINGS[0].owner(RINGS[0].place(key)) == PartitionId(0);
     let expected = before.keys.iter().filter(|listed| gone(listed.key)).count();
     assert_eq!((keys, stores[1].len()), (expected as u64, expected));
     assert!(expected > 100 && moves > 3, "{expected} keys in {moves} moves");

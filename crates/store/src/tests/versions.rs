@@ -110,16 +110,16 @@ proptest! {
         while versions.superseded() > 0 {
             versions.trim(twin.trimmed);
         }
-        let mut left: Vec<_> = versions.iter().collect();
+        let mut left: Vec<_> = versions.iter().map(|(key, version, value)| (Blob::from(key), version, value)).collect();
         left.sort();
         let right: Vec<_> = twin.keys.keys().filter_map(|key| {
             let (version, value) = twin.below(key, Version(u64::MAX));
-            Some((key, version, value?))
+            Some((key.clone(), version, value?))
         }).collect();
         prop_assert_eq!(&left, &right);
         prop_assert_eq!(versions.len(), right.len());
         let mut fresh = Versions::default();
-        right.into_iter().for_each(|(key, version, value)| fresh.put(key, version, Some(value.clone())));
+        right.into_iter().for_each(|(key, version, value)| fresh.put(&key, version, Some(value.clone())));
         prop_assert_eq!(fresh.digest(), versions.digest());
         for (held, hash) in kept {
             prop_assert_eq!(fingerprint(&held), hash, "a clone changed behind its back");
