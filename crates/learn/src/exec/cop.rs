@@ -4,7 +4,7 @@
 
 use super::TrainError;
 use super::cells::Heads;
-use super::pool::{Pool, Stopped, WorkerReport};
+use super::pool::{Halt, Pool, WorkerReport};
 use super::run::{AHEAD_MAX, Executor, Run, Turn, Worker, room};
 use super::source::Source;
 use super::transaction::{Awaited, Ops, Sound, Waiting, transact};
@@ -23,10 +23,10 @@ impl<T: Task, V: Value, C: Heads, S: Source> Executor<T, V> for Cop<'_, C, S> {
     const STRIDES: bool = true;
 
     #[inline(always)]
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
         let Worker { read, write, weights, lag, report, .. } = worker;
         let sample = run.rows.sample(turn.row);
-        let intercept = run.intercept(turn.place(), lag, report)?;
+        let intercept = run.intercept(turn.place(), lag, report, None)?;
         let place = self.source.place(&run.rows, turn.position, turn.row);
         let ops = self.source.ops(&place, sample.features, turn.lap.base);
         let weights = match self.shares {
@@ -70,7 +70,7 @@ impl Waiting for Patient<'_> {
         parameter: u32,
         expected: u32,
         mut observe: impl FnMut() -> u32,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         if observe() == expected { Ok(()) } else { self.poll(awaited, parameter, expected, observe) }
     }
 }
@@ -83,7 +83,7 @@ impl Patient<'_> {
         parameter: u32,
         expected: u32,
         mut observe: impl FnMut() -> u32,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         let mut wait = self.pool.wait();
         let ended = loop {
             let observed = observe();

@@ -2,9 +2,11 @@
 //! planted to show that they would be seen. What runs is the very code that threads run ([`transact`] and [`carry_out`]), on
 //! cells of the model checker.
 
+use super::TrainError;
 use super::cells::{self, Planned};
+use super::lanes::{Held, Lanes};
 use super::ordered::{self, At, Others, Slips, carry_out};
-use super::pool::Stopped;
+use super::pool::Halt;
 use super::roster::{REACH, Roster};
 use super::source::{Alone, GeneralSource, Source};
 use super::transaction::{Awaited, Planted, Sound, Waiting, transact};
@@ -12,7 +14,7 @@ use crate::data::Dataset;
 use crate::plan::mixed::{self, BOTH, Mixed, READ, WRITE};
 use crate::plan::{Annotations, BatchPlanner, Plan, Stitcher};
 use crate::task::Rule;
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 
@@ -98,7 +100,7 @@ impl Waiting for Listening<'_> {
         _: u32,
         expected: u32,
         mut observe: impl FnMut() -> u32,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         if observe() == expected {
             return Ok(());
         }
@@ -278,6 +280,10 @@ fn planted_mistakes_are_caught() {
         assert!(Rostered { tells, ..fork.clone() }.catches::<ordered::Sound>());
     }
     assert!(!far.catches::<ordered::Sound>() && !fork.catches::<ordered::Sound>());
+    for slip in [Relay::Unreleased, Relay::Repeated] {
+        assert!(Relayed::new(&CHAIN, slip).catches());
+    }
+    assert!(!Relayed::new(&CHAIN, Relay::Returned).catches());
     assert!(stitched(false).catches::<Sound>());
     assert!(!stitched(true).catches::<Sound>());
 }
@@ -357,7 +363,7 @@ impl Others for Watching<'_> {
         self.places.next[thread].load(Acquire)
     }
 
-    fn until(&mut self, thread: usize, least: u64, _: u64) -> Result<(), Stopped> {
+    fn until(&mut self, thread: usize, least: u64, _: u64) -> Result<(), Halt> {
         if self.next(thread) >= least {
             return Ok(());
         }
@@ -486,6 +492,185 @@ slips!(ReadEarly, READ_EARLY);
 slips!(NoneOlder, NONE_OLDER);
 slips!(NearestOnly, NEAREST_ONLY);
 slips!(OneShort, ONE_SHORT);
+
+/// How lanes are passed on.
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Relay {
+    /// Kept until the end once taken.
+    Kept,
+    /// Given back after one transaction of one's own.
+    Returned,
+    /// A mistake: as that, but who goes on begins where it took them.
+    Repeated,
+    /// A mistake: given away without releasing what was done.
+    Unreleased,
+}
+
+/// Lanes that two threads give away as soon as they would have to wait.
+struct Passed {
+    places: Places,
+    free: Vec<AtomicBool>,
+    relay: Relay,
+}
+
+impl Lanes for Passed {
+    fn next(&self, lane: usize) -> u64 {
+        self.places.next[lane].load(Acquire)
+    }
+
+    fn advance(&self, lane: usize, place: u64) {
+        // The release of a lane alone is to be seen to do its part.
+        let alone = self.relay == Relay::Unreleased;
+        self.places.next[lane].store(place, if alone { Relaxed } else { Release });
+        self.places.cells.ring();
+    }
+
+    fn take(&self, lane: usize) -> bool {
+        self.free[lane].compare_exchange(true, false, Acquire, Relaxed).is_ok()
+    }
+
+    fn release(&self, lane: usize) {
+        self.free[lane].store(true, if self.relay == Relay::Unreleased { Relaxed } else { Release });
+        self.places.cells.ring();
+    }
+}
+
+/// Of those, as one thread sees them: it does not wait, but tells for whom and until when it would.
+struct Passing<'a> {
+    passed: &'a Passed,
+    own: usize,
+    awaits: Option<(usize, u64)>,
+}
+
+impl Others for Passing<'_> {
+    fn threads(&self) -> (usize, usize) {
+        (2, self.own)
+    }
+
+    fn next(&self, thread: usize) -> u64 {
+        self.passed.next(thread)
+    }
+
+    fn until(&mut self, thread: usize, least: u64, _: u64) -> Result<(), Halt> {
+        if self.next(thread) >= least {
+            return Ok(());
+        }
+        self.awaits = Some((thread, least));
+        Err(Halt::Blocked(Box::new(TrainError::NotReset)))
+    }
+}
+
+impl Passed {
+    /// Sleeps until this holds: it can come to hold only when the bell rings.
+    fn nap(&self, mut until: impl FnMut() -> bool) {
+        let mut gate = self.places.cells.gate.lock().unwrap();
+        while !until() {
+            gate = self.places.cells.bell.wait(gate).unwrap();
+        }
+    }
+}
+
+/// Transactions of two threads that pass their lanes on.
+#[derive(Clone)]
+struct Relayed {
+    rostered: Rostered,
+    relay: Relay,
+}
+
+impl Relayed {
+    fn new(rows: &[&[u32]], relay: Relay) -> Relayed {
+        Relayed { rostered: Rostered::new(rows, 2, REACH), relay }
+    }
+
+    /// All that one thread does; what each of its transactions read.
+    fn work(&self, passed: &Passed, thread: usize) -> Vec<(usize, Vec<f64>)> {
+        let Rostered { rows, roster, .. } = &self.rostered;
+        let end = rows.len() as u64;
+        let (mut held, mut floor, mut seen) = (Held::own(thread), 0, Vec::new());
+        'again: loop {
+            let own = |row: &usize| held.has(usize::from(roster.owners()[*row]), *row as u64);
+            let mine: Vec<usize> = (0..rows.len()).filter(own).collect();
+            held.advance(passed, mine.first().map_or(end, |row| *row as u64));
+            for (at, &row) in mine.iter().enumerate() {
+                let features = &rows[row];
+                let (mut read, mut write) = (vec![0.0; features.len()], vec![0.0; features.len()]);
+                let compute = |read: &[f64], _: &[f32], write: &mut [f64]| {
+                    seen.push((row, read.to_vec()));
+                    computed(row, false, read, write);
+                };
+                let mut others = Passing { passed, own: thread, awaits: None };
+                let buffers = (&mut read[..], &mut [][..], &mut write[..]);
+                let shared = (&mut others, &mut floor);
+                let place = row as u64;
+                let at_its = At { position: row as u32, place };
+                let cells = &passed.places.cells;
+                let done = carry_out::<_, _, ordered::Sound>(
+                    cells, roster, at_its, shared, features, buffers, compute,
+                );
+                if done.is_ok() {
+                    let next = mine.get(at + 1).map_or(end, |row| *row as u64);
+                    held.advance(passed, next);
+                    let goes_on = if self.relay == Relay::Repeated { 0 } else { next };
+                    let returns = self.relay != Relay::Kept && usize::from(roster.owners()[row]) == thread;
+                    if returns && held.give_back(passed, goes_on, |_| true) {
+                        continue 'again;
+                    }
+                    continue;
+                }
+                if !held.take_over(passed, 2, 0..place) {
+                    let Some((lane, least)) = others.awaits else { unreachable!("it waits for one") };
+                    held.give_away(passed, place);
+                    passed.nap(|| passed.next(lane) >= least || passed.free[lane].load(Relaxed));
+                    let mut next = None;
+                    passed.nap(|| {
+                        next = held.take_own(passed);
+                        next.is_some()
+                    });
+                }
+                continue 'again;
+            }
+            held.give_back(passed, end, |_| true);
+            return seen;
+        }
+    }
+
+    fn explore(self, preemptions: usize) {
+        let rows = self.rostered.rows.len();
+        let mut values = vec![1.0; 2];
+        let read: Vec<_> = (0..rows).map(|row| (row, self.rostered.compute(row, &mut values))).collect();
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let next = (0..2).map(|_| AtomicU64::new(0)).collect();
+            let places = Places { cells: Cells::new(2), next };
+            let free = (0..2).map(|_| AtomicBool::new(false)).collect();
+            let passed = Arc::new(Passed { places, free, relay: self.relay });
+            let other = {
+                let (case, passed) = (self.clone(), passed.clone());
+                loom::thread::spawn(move || case.work(&passed, 1))
+            };
+            let mut seen = self.work(&passed, 0);
+            seen.extend(other.join().unwrap());
+            seen.sort_unstable_by_key(|(row, _)| *row);
+            let cells = &passed.places.cells.cells;
+            let left: Vec<_> = cells.iter().map(|cell| f64::from_bits(cell.value.load(SeqCst))).collect();
+            assert_eq!((seen, left), (read.clone(), values.clone()));
+        });
+    }
+
+    fn catches(&self) -> bool {
+        caught(|| self.clone().explore(2))
+    }
+}
+
+#[test]
+fn no_interleaving_of_lanes_that_are_passed_on_gives_anything_else() {
+    for relay in [Relay::Kept, Relay::Returned] {
+        for rows in [&CHAIN, &FAR] {
+            Relayed::new(rows, relay).explore(2);
+        }
+    }
+}
 
 const CHAIN: [&[u32]; 4] = [&[0], &[0, 1], &[1], &[0]];
 /// The last one waits for the first; what is between does not.

@@ -2,7 +2,7 @@
 //! serializable; an upper bound on speed. Specification: `specs/cop.md` 6.2.
 
 use super::cells::Cells;
-use super::pool::Stopped;
+use super::pool::Halt;
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
 use crate::task::{Sets, Task};
@@ -12,11 +12,11 @@ pub(crate) struct Hogwild<'a, C>(pub(crate) &'a C);
 
 impl<T: Task, V: Value, C: Cells> Executor<T, V> for Hogwild<'_, C> {
     #[inline(always)]
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
         let sets = worker.take_sets(turn);
         let Worker { read, write, weights, lag, report, .. } = worker;
         let sample = run.rows.sample(turn.row);
-        let intercept = run.intercept(turn.place(), lag, report)?;
+        let intercept = run.intercept(turn.place(), lag, report, None)?;
         let (reads, writes) = run.sets(&sample, &sets);
         let read = room(read, reads.len() * run.width);
         let weights = run.gather(self.0, reads, read, weights);

@@ -6,9 +6,10 @@
 //! every scheme and with any number of threads, and only a thread that is two blocks behind makes others wait.
 
 use super::TrainError;
-use super::pool::{Pool, Stopped};
+use super::pool::{Halt, Pool};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 /// Samples of a block. Blocks of the size of a few chunks of work keep threads from waiting; much larger ones would have
 /// the intercept of small data learnt late.
@@ -57,8 +58,15 @@ impl Intercept {
         }
     }
 
-    /// The intercept for the sample at this place (from 0) of the planned order; waits until it is known. Returns polls too.
-    pub(crate) fn at(&self, place: u64, lag: &mut Lag, pool: &Pool) -> Result<(f64, u64), Stopped> {
+    /// The intercept for the sample at this place (from 0) of the planned order; waits until it is known, at most so long. Returns
+    /// polls too.
+    pub(crate) fn at(
+        &self,
+        place: u64,
+        lag: &mut Lag,
+        pool: &Pool,
+        most: Option<Duration>,
+    ) -> Result<(f64, u64), Halt> {
         let block = place / BLOCK;
         if lag.block == block {
             return Ok((lag.value, 0));
@@ -69,7 +77,7 @@ impl Intercept {
         let value = if block < 2 {
             self.start
         } else {
-            let mut wait = pool.wait();
+            let mut wait = pool.wait_for(place, most);
             while self.summed.load(Acquire) < block - 1 {
                 self.sum();
                 if self.summed.load(Acquire) >= block - 1 {

@@ -4,7 +4,7 @@
 use super::TrainError;
 use super::cells::Words;
 use super::first::FirstEpoch;
-use super::pool::{Stopped, WorkerReport};
+use super::pool::{Halt, WorkerReport};
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
 use crate::task::{Sets, Task};
@@ -28,7 +28,7 @@ pub(crate) struct Locking<'a, C> {
 
 impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
     #[inline(always)]
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
         let sets = worker.take_sets(turn);
         let Worker { read, write, weights, lag, report, locks, versions, commits, planned, .. } = worker;
         let sample = run.rows.sample(turn.row);
@@ -37,7 +37,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
         let mut intercept = 0.0;
         if !self.record {
             // Before any lock is held: nobody waits for somebody who waits here.
-            intercept = run.intercept(turn.lap.place + u64::from(position), lag, report)?;
+            intercept = run.intercept(turn.lap.place + u64::from(position), lag, report, None)?;
         }
         let locks = ascending(reads, writes, locks);
         let holders = room(versions, if self.first.is_some() { locks.len() } else { 0 });
@@ -55,7 +55,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Locking<'_, C> {
             position = number as u32;
             commits.push((number, turn.row as u32));
             // Every transaction before this one holds all its locks too, and so needs nothing of this one.
-            intercept = run.intercept(turn.lap.place + number, lag, report)?;
+            intercept = run.intercept(turn.lap.place + number, lag, report, None)?;
         }
         let mut number = 0;
         if let Some(first) = self.first {
@@ -105,7 +105,7 @@ impl<C: Words> Locking<'_, C> {
         turn: &Turn<'_>,
         parameter: u32,
         report: &mut WorkerReport,
-    ) -> Result<u32, Stopped> {
+    ) -> Result<u32, Halt> {
         let mut wait = run.pool.wait();
         let holder = loop {
             if let Some(holder) = self.try_lock(parameter) {

@@ -15,6 +15,7 @@ mod explored;
 mod first;
 mod hogwild;
 mod intercept;
+mod lanes;
 mod locking;
 mod occ;
 mod options;

@@ -4,7 +4,7 @@
 use super::TrainError;
 use super::cells::Words;
 use super::locking::ascending;
-use super::pool::{Pool, Stopped, WorkerReport};
+use super::pool::{Halt, Pool, WorkerReport};
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
 use crate::task::{Sets, Task};
@@ -25,12 +25,12 @@ pub(crate) struct Occ<'a, C> {
 
 impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
     #[inline(always)]
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
         let sets = worker.take_sets(turn);
         let Worker { read, write, weights, lag, report, locks, versions, commits, .. } = worker;
         let sample = run.rows.sample(turn.row);
         let (reads, writes) = run.sets(&sample, &sets);
-        let intercept = run.intercept(turn.place(), lag, report)?;
+        let intercept = run.intercept(turn.place(), lag, report, None)?;
         let read = room(read, reads.len() * run.width);
         let write = room(write, writes.len() * run.width);
         let versions = room(versions, reads.len());
@@ -63,7 +63,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
             }
             report.restarts += 1;
             if run.pool.is_stopped() {
-                return Err(Stopped);
+                return Err(Halt::Stopped);
             }
         };
         self.cells.scatter(writes, write);
@@ -97,7 +97,7 @@ impl<C: Words> Attempt<'_, C> {
         out: &mut [f64],
         at: usize,
         report: &mut WorkerReport,
-    ) -> Result<u32, Stopped> {
+    ) -> Result<u32, Halt> {
         let word = self.cells.word(parameter);
         loop {
             let before = word.load(Acquire);
@@ -114,7 +114,7 @@ impl<C: Words> Attempt<'_, C> {
     }
 
     #[inline(always)]
-    fn lock(&self, parameter: u32, report: &mut WorkerReport) -> Result<(), Stopped> {
+    fn lock(&self, parameter: u32, report: &mut WorkerReport) -> Result<(), Halt> {
         let word = self.cells.word(parameter);
         loop {
             let free = word.load(Relaxed) & !1;
@@ -137,7 +137,7 @@ impl<C: Words> Attempt<'_, C> {
     }
 
     #[cold]
-    fn wait_unlocked(&self, parameter: u32) -> Result<u64, Stopped> {
+    fn wait_unlocked(&self, parameter: u32) -> Result<u64, Halt> {
         let word = self.cells.word(parameter);
         let mut wait = self.pool.wait();
         while word.load(Relaxed) & 1 == 1 {

@@ -11,7 +11,8 @@
 //!   before the release of its thread's place, and t has acquired that place, or is of the same thread.
 //! - *And nobody has replaced it.* The next writer of x after w is t itself. The one after t has t for its planned writer, and
 //!   waits until t is finished, by when t has read. All later ones wait for that one, and so on.
-//! - *No two wait for each other*: threads take transactions in ascending order, and wait for earlier ones only.
+//! - *No two wait for each other*: threads take transactions in ascending order, and wait for earlier ones only. A thread that
+//!   waits for long does so without having begun: others may carry out what is its own ([`super::lanes`]).
 //!
 //! A transaction does not begin before all that it waits for are finished, where with versions it could read the rest of
 //! its parameters meanwhile. What it costs to wait for more than necessary is less than to look at a version in every cell; and
@@ -19,11 +20,13 @@
 
 use super::TrainError;
 use super::cells::Cells;
-use super::pool::{Pool, Stopped, WorkerReport};
+use super::lanes::Lanes as _;
+use super::pool::{Halt, Pool, WorkerReport};
 use super::roster::Roster;
 use super::run::{Executor, Run, Turn, Worker, room};
 use crate::data::Value;
 use crate::task::{Sets, Task};
+use std::time::Duration;
 
 /// Over cells of any layout.
 pub(crate) struct Ordered<'a, C> {
@@ -35,14 +38,15 @@ pub(crate) struct Ordered<'a, C> {
 
 impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
     #[inline(always)]
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped> {
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
         let sample = run.rows.sample(turn.row);
-        let intercept = run.intercept(turn.place(), &mut worker.lag, &mut worker.report)?;
+        let most = Some(worker.crowd.spin());
+        let intercept = run.intercept(turn.place(), &mut worker.lag, &mut worker.report, most)?;
         let Worker { number, read, write, weights, floor, lag, report, .. } = worker;
         let length = sample.features.len();
         let own = if run.weighted && self.shares.is_empty() { length } else { 0 };
         let buffers = (room(read, length), room(weights, own), room(write, length));
-        let mut others = Pooled { pool: run.pool, own: *number, report };
+        let mut others = Pooled { pool: run.pool, own: *number, most, report };
         let compute = |read: &[f64], weights: &[f32], write: &mut [f64]| {
             let weights =
                 if self.shares.is_empty() { weights } else { &self.shares[run.rows.range(turn.row)] };
@@ -87,7 +91,7 @@ pub(crate) trait Others {
     fn next(&self, thread: usize) -> u64;
 
     /// Waits until that is `least`, for the transaction at this place.
-    fn until(&mut self, thread: usize, least: u64, place: u64) -> Result<(), Stopped>;
+    fn until(&mut self, thread: usize, least: u64, place: u64) -> Result<(), Halt>;
 }
 
 /// Mistakes planted by the tests that show that they would be noticed; none by default.
@@ -117,7 +121,7 @@ pub(crate) fn carry_out<C: Cells, O: Others, S: Slips>(
     features: &[u32],
     (read, weights, write): (&mut [f64], &mut [f32], &mut [f64]),
     compute: impl FnOnce(&[f64], &[f32], &mut [f64]),
-) -> Result<(), Stopped> {
+) -> Result<(), Halt> {
     if S::READ_EARLY {
         cells.gather(features, read, weights);
     }
@@ -135,12 +139,7 @@ pub(crate) fn carry_out<C: Cells, O: Others, S: Slips>(
 }
 
 #[cold]
-fn wait<O: Others, S: Slips>(
-    roster: &Roster,
-    at: At,
-    others: &mut O,
-    floor: &mut u64,
-) -> Result<(), Stopped> {
+fn wait<O: Others, S: Slips>(roster: &Roster, at: At, others: &mut O, floor: &mut u64) -> Result<(), Halt> {
     let place = at.place;
     let (threads, own) = others.threads();
     let all = (0..threads).filter(move |&other| other != own);
@@ -176,6 +175,8 @@ fn wait<O: Others, S: Slips>(
 pub(crate) struct Pooled<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) own: usize,
+    /// How long it waits before it gives way; `None` for as long as it takes.
+    pub(crate) most: Option<Duration>,
     pub(crate) report: &'a mut WorkerReport,
 }
 
@@ -188,8 +189,8 @@ impl Others for Pooled<'_> {
         self.pool.next(thread)
     }
 
-    fn until(&mut self, thread: usize, least: u64, place: u64) -> Result<(), Stopped> {
-        let mut wait = self.pool.wait();
+    fn until(&mut self, thread: usize, least: u64, place: u64) -> Result<(), Halt> {
+        let mut wait = self.pool.wait_for(place, self.most);
         let ended = loop {
             let next = self.pool.next(thread);
             if next >= least {
@@ -202,8 +203,8 @@ impl Others for Pooled<'_> {
                 expected: least as u32 + 1,
                 observed: next as u32 + 1,
             };
-            if let Err(stopped) = wait.poll(stuck) {
-                break Err(stopped);
+            if let Err(halt) = wait.poll(stuck) {
+                break Err(halt);
             }
         };
         self.report.read_polls += wait.polls;

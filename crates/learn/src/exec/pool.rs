@@ -1,11 +1,12 @@
 //! What the threads of a run share beside the model: who is alive, who makes progress, and why a run ended early.
 
 use super::TrainError;
+use super::lanes::{Crowd, Lanes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long a waiting thread polls before it gives its processor away (specs/cop.md 4.2): it sleeps between polls then. Where
+/// For how long a thread polls that cannot give its work away ([`super::lanes`]) before it sleeps between polls (specs/cop.md 4.2). Where
 /// others want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up,
 /// almost at once. Longer than it takes to wake up: while one sleeps, another soon waits for it, and were that one to fall
 /// asleep too, they would hardly ever be awake at the same time (a hiccup of 50 us then made an epoch half as long again).
@@ -24,6 +25,21 @@ const SHORT: u64 = 32;
 /// The run is over for this thread; the reason is in the pool.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stopped;
+
+/// Why a transaction was not carried out.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Halt {
+    /// The run is over.
+    Stopped,
+    /// It has waited for long, and has not begun: others may carry it out. What it waits for, should the whole pool stand still.
+    Blocked(Box<TrainError>),
+}
+
+impl From<Stopped> for Halt {
+    fn from(_: Stopped) -> Halt {
+        Halt::Stopped
+    }
+}
 
 /// What one thread did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -59,13 +75,24 @@ impl WorkerReport {
 #[derive(Default, Debug)]
 pub(crate) struct Line(pub(crate) AtomicU64);
 
+/// A thread's lane, on a cache line of its own.
+#[repr(align(128))]
+#[derive(Default, Debug)]
+struct Lane {
+    next: AtomicU64,
+    free: AtomicBool,
+    /// Whether its own thread asks for it.
+    wanted: AtomicBool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Pool {
     stopped: AtomicBool,
     failure: Mutex<Option<TrainError>>,
-    /// Where each thread is.
-    next: Vec<Line>,
+    lanes: Vec<Lane>,
+    napping: Mutex<()>,
+    bell: Condvar,
     /// Whether there are more threads than processors.
     crowded: bool,
     patience: Duration,
@@ -77,7 +104,9 @@ impl Pool {
         Pool {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
-            next: (0..threads).map(|_| Line::default()).collect(),
+            lanes: (0..threads).map(|_| Lane::default()).collect(),
+            napping: Mutex::new(()),
+            bell: Condvar::new(),
             crowded: !alone,
             patience,
         }
@@ -102,32 +131,104 @@ impl Pool {
 
     /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
-        self.next.len()
+        self.lanes.len()
     }
 
-    /// All transactions before this place are finished, and no thread is at work.
+    /// All transactions before this place are finished, and no thread is at work: each holds its own lane.
     pub(crate) fn begin(&self, place: u64) {
-        self.next.iter().for_each(|line| line.0.store(place, Relaxed));
+        for lane in &self.lanes {
+            lane.next.store(place, Relaxed);
+            lane.free.store(false, Relaxed);
+            lane.wanted.store(false, Relaxed);
+        }
     }
 
-    /// Notes the place of this thread's next transaction: it has finished all of its own before. Releases what they wrote.
-    #[inline(always)]
-    pub(crate) fn advance(&self, thread: usize, place: u64) {
-        self.next[thread].0.store(place, Release);
+    /// Whether a lane that stands before this place has no holder: a look that orders nothing.
+    fn is_left(&self, place: u64) -> bool {
+        self.lanes.iter().any(|lane| lane.free.load(Relaxed) && lane.next.load(Relaxed) < place)
     }
 
-    /// The place of a thread's next transaction. Acquires what it wrote before.
-    #[inline(always)]
-    pub(crate) fn next(&self, thread: usize) -> u64 {
-        self.next[thread].0.load(Acquire)
+    /// Asks whoever holds this lane for it.
+    pub(crate) fn want(&self, lane: usize, wanted: bool) {
+        self.lanes[lane].wanted.store(wanted, Relaxed);
+    }
+
+    pub(crate) fn is_wanted(&self, lane: usize) -> bool {
+        self.lanes[lane].wanted.load(Relaxed)
+    }
+
+    /// Sleeps until the bell rings, at most so long.
+    pub(crate) fn nap(&self, most: Duration) {
+        let napping = self.napping.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.bell.wait_timeout(napping, most));
+    }
+
+    /// Wakes who naps.
+    pub(crate) fn ring(&self) {
+        drop(self.napping.lock().unwrap_or_else(PoisonError::into_inner));
+        self.bell.notify_all();
     }
 
     fn progress(&self) -> u64 {
-        self.next.iter().fold(0, |sum, line| sum.wrapping_add(line.0.load(Relaxed)))
+        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.next.load(Relaxed)))
     }
 
+    /// Whether no thread has made progress for as long as one has patience, of which `still` keeps account.
+    fn stands_still(&self, still: &mut Option<(u64, Instant)>) -> bool {
+        let (progress, now) = (self.progress(), Instant::now());
+        match still {
+            Some((before, since)) if *before == progress => now - *since >= self.patience,
+            _ => {
+                *still = Some((progress, now));
+                false
+            }
+        }
+    }
+
+    /// For a thread that has given way: fails if the whole pool stands still.
+    pub(crate) fn may_go_on(&self, crowd: &mut Crowd, why: &TrainError) -> Result<(), Stopped> {
+        if self.is_stopped() {
+            return Err(Stopped);
+        }
+        if self.stands_still(&mut crowd.still) {
+            self.fail(why.clone());
+            return Err(Stopped);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// A wait of a thread that cannot give its work away.
     pub(crate) fn wait(&self) -> Wait<'_> {
-        Wait { pool: self, polls: 0, since: None, sleeps: false, still: None }
+        Wait { pool: self, polls: 0, since: None, most: None, sleeps: false, still: None }
+    }
+
+    /// A wait for this place, which is given up after so long, and where what is waited for is there to be taken.
+    pub(crate) fn wait_for(&self, place: u64, most: Option<Duration>) -> Wait<'_> {
+        Wait { most: most.map(|most| (place, most)), ..self.wait() }
+    }
+}
+
+impl Lanes for Pool {
+    #[inline(always)]
+    fn next(&self, lane: usize) -> u64 {
+        self.lanes[lane].next.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn advance(&self, lane: usize, place: u64) {
+        self.lanes[lane].next.store(place, Release);
+    }
+
+    fn take(&self, lane: usize) -> bool {
+        self.lanes[lane].free.compare_exchange(true, false, Acquire, Relaxed).is_ok()
+    }
+
+    fn release(&self, lane: usize) {
+        self.lanes[lane].free.store(true, Release);
     }
 }
 
@@ -152,6 +253,8 @@ pub(crate) struct Wait<'a> {
     /// Failed polls so far.
     pub(crate) polls: u64,
     since: Option<Instant>,
+    /// The place that it is for, and after how long it is given up; `None` for never.
+    most: Option<(u64, Duration)>,
     /// Whether it has polled for long enough.
     sleeps: bool,
     still: Option<(u64, Instant)>,
@@ -159,15 +262,20 @@ pub(crate) struct Wait<'a> {
 
 impl Wait<'_> {
     /// To be called after each failed poll; `stuck` describes what is waited for, should the whole pool stand still.
-    pub(crate) fn poll(&mut self, stuck: impl FnOnce() -> TrainError) -> Result<(), Stopped> {
+    pub(crate) fn poll(&mut self, stuck: impl FnOnce() -> TrainError) -> Result<(), Halt> {
         self.polls += 1;
         if self.pool.is_stopped() {
-            return Err(Stopped);
+            return Err(Halt::Stopped);
         }
         if !self.sleeps {
             std::hint::spin_loop();
             if self.polls == SHORT {
                 self.since = Some(Instant::now());
+            } else if let Some((place, most)) = self.most {
+                let looks = self.polls.is_multiple_of(SHORT);
+                if looks && (self.blocked() >= most || self.pool.is_left(place)) {
+                    return Err(Halt::Blocked(Box::new(stuck())));
+                }
             } else if self.polls.is_multiple_of(256) {
                 let crowded = self.pool.crowded && self.polls >= SPINS_CROWDED;
                 self.sleeps = crowded || self.blocked() >= SPIN;
@@ -175,23 +283,15 @@ impl Wait<'_> {
             return Ok(());
         }
         std::thread::sleep(NAP);
-        if self.polls.is_multiple_of(64) {
-            let (progress, now) = (self.pool.progress(), Instant::now());
-            match self.still {
-                Some((before, since)) if before == progress => {
-                    if now - since >= self.pool.patience {
-                        self.pool.fail(stuck());
-                        return Err(Stopped);
-                    }
-                }
-                _ => self.still = Some((progress, now)),
-            }
+        if self.polls.is_multiple_of(64) && self.pool.stands_still(&mut self.still) {
+            self.pool.fail(stuck());
+            return Err(Halt::Stopped);
         }
         Ok(())
     }
 
     /// As [`Wait::poll`], with pauses that double up to a bound: for locks, where every look costs their holder.
-    pub(crate) fn back_off(&mut self, stuck: impl FnOnce() -> TrainError) -> Result<(), Stopped> {
+    pub(crate) fn back_off(&mut self, stuck: impl FnOnce() -> TrainError) -> Result<(), Halt> {
         for _ in 1..1_u32 << self.polls.min(6) {
             std::hint::spin_loop();
         }

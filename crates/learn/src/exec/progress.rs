@@ -2,11 +2,12 @@
 
 use super::cells::{Bare, Cells, Heads, Planned, Wide};
 use super::cop::Cop;
+use super::lanes::Lanes as _;
 use super::options::Steps;
 use super::ordered::{self, At, Ordered, Pooled, carry_out};
-use super::pool::{Pool, Stopped};
+use super::pool::{Halt, Pool, Stopped};
 use super::roster::Roster;
-use super::run::{Executor, Lap, Run, Turn, Worker};
+use super::run::{Lap, Run, Worker};
 use super::source::{GeneralSource, Source};
 use super::tests::{begin, go_on, learnt, options, run, samples};
 use super::train::{PlannedVersions, Versions};
@@ -215,7 +216,7 @@ impl Waiting for Yielding {
         _: u32,
         expected: u32,
         mut observe: impl FnMut() -> u32,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         while observe() != expected {
             std::thread::yield_now();
         }
@@ -276,7 +277,7 @@ proptest! {
                         let (mut read, mut write) = ([0.0; 8], [0.0; 8]);
                         let features = data.row(row);
                         let buffers = (&mut read[..features.len()], &mut [][..], &mut write[..features.len()]);
-                        let mut others = Pooled { pool, own, report: &mut report };
+                        let mut others = Pooled { pool, own, most: None, report: &mut report };
                         let at = At { position: row as u32, place: row as u64 };
                         let shared = (&mut others, &mut floor);
                         carry_out::<_, _, ordered::Sound>(&noted, roster, at, shared, features, buffers, |_, _, _| ()).unwrap();
@@ -346,7 +347,7 @@ fn a_worker_that_does_not_ascend_is_reported() {
     let executor = Ordered { cells: &Bare::new(&[0.0; 5]), roster, shares: &[] };
     let lap = Lap::new(steps.epoch(0), 0, 0);
     let mut worker = Worker::new(1);
-    let out_of_order = executor.transact(&run, &mut worker, &Turn::at(&lap, 1, 1));
+    let out_of_order = run.lap(&executor, &mut worker, &lap);
     assert_eq!(out_of_order, Err(Stopped));
     let failure = pool.failure().unwrap();
     let (what, expected, observed) = ("the next transaction of thread", 2, 1);

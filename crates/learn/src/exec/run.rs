@@ -5,13 +5,15 @@ use super::TrainError;
 use super::cells::Cells;
 use super::first::General;
 use super::intercept::{Intercept, Lag};
+use super::lanes::{Crowd, Held};
 use super::options::{Epoch, Options, Steps};
-use super::pool::{Guard, Line, Pool, Stopped, WorkerReport};
+use super::pool::{Guard, Halt, Line, Pool, Stopped, WorkerReport};
 use crate::data::{Rows, Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Parameters that are asked for ahead, at least: so many keep all ways to memory busy. What is asked for much earlier than
 /// it is needed only keeps it from others.
@@ -107,13 +109,7 @@ pub(crate) struct Turn<'a> {
     slot: usize,
 }
 
-impl<'a> Turn<'a> {
-    /// For a worker that has found out nothing ahead.
-    #[cfg(test)]
-    pub(crate) fn at(lap: &'a Lap, position: u32, row: usize) -> Turn<'a> {
-        Turn { lap, position, row, slot: 0 }
-    }
-
+impl Turn<'_> {
     /// Place since the lag of the intercept began.
     #[inline(always)]
     pub(crate) fn place(&self) -> u64 {
@@ -138,7 +134,7 @@ pub(crate) trait Executor<T: Task, V: Value>: Sync {
     }
 
     /// Carries it out, or waits until it can.
-    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Stopped>;
+    fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt>;
 
     /// Asks for the memory of a transaction that has its turn soon. `sets` is empty, and still there at its turn.
     fn prepare(&self, run: &Run<'_, T, V>, position: u32, sets: &mut Sets);
@@ -155,6 +151,10 @@ pub(crate) struct Worker {
     pub(crate) versions: Vec<u32>,
     /// All transactions of others before this place are finished.
     pub(crate) floor: u64,
+    pub(crate) held: Held,
+    /// The place of the transaction that it could not carry out.
+    at: u64,
+    pub(crate) crowd: Crowd,
     pub(crate) lag: Lag,
     pub(crate) report: WorkerReport,
     sets: [Sets; SLOTS],
@@ -174,6 +174,9 @@ impl Worker {
             locks: Vec::new(),
             versions: Vec::new(),
             floor: 0,
+            held: Held::own(number),
+            at: 0,
+            crowd: Crowd::default(),
             lag: Lag::unknown(),
             report: WorkerReport::default(),
             sets: Default::default(),
@@ -255,16 +258,17 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         }
     }
 
-    /// The intercept for the transaction at this place; 0 where there is none.
+    /// The intercept for the transaction at this place, for which it waits so long at most; 0 where there is none.
     #[inline(always)]
     pub(crate) fn intercept(
         &self,
         place: u64,
         lag: &mut Lag,
         report: &mut WorkerReport,
-    ) -> Result<f64, Stopped> {
+        most: Option<Duration>,
+    ) -> Result<f64, Halt> {
         let Some(intercept) = self.intercept else { return Ok(0.0) };
-        let (value, polls) = intercept.at(place, lag, self.pool)?;
+        let (value, polls) = intercept.at(place, lag, self.pool, most)?;
         report.intercept_polls += polls;
         Ok(value)
     }
@@ -360,7 +364,65 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         worker: &mut Worker,
         lap: &Lap,
     ) -> Result<(), Stopped> {
-        let mut positions = self.positions(lap, worker.number, E::STRIDES, executor.owners());
+        let end = lap.place + lap.part.end.min(self.rows.labels.len() as u64);
+        if executor.owners().is_empty() {
+            // Nobody gives way who has no lane.
+            return self.along(executor, worker, lap).map(|_| ()).map_err(|_| Stopped);
+        }
+        // Others may have gone ahead with its lane, or be at it.
+        let mut left = worker.held.continue_own(self.pool) < end;
+        while left {
+            left = match self.along(executor, worker, lap) {
+                Ok(finished) => !finished,
+                Err(Halt::Stopped) => return Err(Stopped),
+                Err(Halt::Blocked(why)) => self.give_way(worker, lap, end, &why)?,
+            };
+        }
+        if worker.held.give_back(self.pool, end, |_| true) {
+            self.pool.ring();
+        }
+        Ok(())
+    }
+
+    /// What a worker does whose transaction has waited for long. Whether it has something left to do in the lap, which ends there.
+    #[cold]
+    fn give_way(&self, worker: &mut Worker, lap: &Lap, end: u64, why: &TrainError) -> Result<bool, Stopped> {
+        let pool = self.pool;
+        let between = lap.place + lap.part.start..worker.at;
+        if worker.held.take_over(pool, pool.threads(), between) {
+            return Ok(true);
+        }
+        if let Some(intercept) = self.intercept {
+            intercept.tell(&mut worker.lag);
+        }
+        worker.held.give_away(pool, worker.at);
+        loop {
+            worker.crowd.gave_way();
+            let nap = worker.crowd.nap();
+            pool.nap(nap);
+            worker.report.blocked += nap;
+            pool.may_go_on(&mut worker.crowd, why)?;
+            // Who holds it gives it back after a transaction, unless the system has put it aside.
+            pool.want(worker.number, true);
+            let begun = Instant::now();
+            let next = loop {
+                let next = worker.held.take_own(pool);
+                if next.is_some() || begun.elapsed() >= worker.crowd.spin() {
+                    break next;
+                }
+                std::hint::spin_loop();
+            };
+            pool.want(worker.number, false);
+            if let Some(next) = next {
+                worker.crowd.came_back();
+                return Ok(next < end);
+            }
+        }
+    }
+
+    /// Carries out the transactions of the lap that are left to this worker: whether all of them, or until it holds other lanes.
+    fn along<E: Executor<T, V>>(&self, executor: &E, worker: &mut Worker, lap: &Lap) -> Result<bool, Halt> {
+        let mut positions = self.positions(lap, worker, E::STRIDES, executor.owners());
         let end = positions.end;
         let place = |position: u32| lap.place + if position == END { end } else { u64::from(position) };
         // The next transactions of this worker, in a ring. Their samples are asked for when they come in, and their parameters
@@ -373,14 +435,14 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             }
         }
         let mut slot = 0;
-        self.pool.advance(worker.number, place(coming[slot]));
+        worker.held.advance(self.pool, place(coming[slot]));
         loop {
             let position = coming[slot];
             if position == END {
                 if let Some(intercept) = self.intercept {
                     intercept.tell(&mut worker.lag);
                 }
-                return Ok(());
+                return Ok(true);
             }
             let last = (slot + self.known) % SLOTS;
             coming[last] = positions.next();
@@ -392,18 +454,27 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
                 executor.prepare(self, coming[last], &mut worker.sets[last]);
             }
             let turn = Turn { lap, position, row: self.row(position), slot };
-            executor.transact(self, worker, &turn)?;
+            if let Err(halt) = executor.transact(self, worker, &turn) {
+                worker.at = turn.place();
+                return Err(halt);
+            }
             worker.report.transactions += 1;
             slot = (slot + 1) % SLOTS;
-            self.pool.advance(worker.number, place(coming[slot]));
+            worker.held.advance(self.pool, place(coming[slot]));
             if self.pool.is_stopped() {
-                return Err(Stopped);
+                return Err(Halt::Stopped);
+            }
+            if !worker.held.is_own() {
+                let wanted = |lane| self.pool.is_wanted(lane);
+                if worker.held.give_back(self.pool, place(coming[slot]), wanted) {
+                    return Ok(false);
+                }
             }
         }
     }
 
     /// The positions of a worker in a lap.
-    fn positions<'l>(&self, lap: &'l Lap, worker: usize, strides: bool, owners: &'l [u8]) -> Positions<'l> {
+    fn positions<'l>(&self, lap: &'l Lap, worker: &Worker, strides: bool, owners: &'l [u8]) -> Positions<'l> {
         let end = lap.part.end.min(self.rows.labels.len() as u64);
         let chunk = match self.chunk {
             0 if strides => 1,
@@ -412,14 +483,26 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         };
         let threads = self.threads as u64;
         let (next, upto, counter) = if !owners.is_empty() {
-            (lap.part.start, end, None)
+            (worker.held.first() - lap.place, end, None)
         } else if strides && self.strides {
-            let first = lap.part.start + worker as u64 * chunk;
+            let first = lap.part.start + worker.number as u64 * chunk;
             (first, first + chunk, None)
         } else {
             (0, 0, Some(&lap.next.0))
         };
-        Positions { next, upto, end, chunk, leap: (threads - 1) * chunk, counter, owners, worker }
+        let (leap, held) = ((threads - 1) * chunk, worker.held.clone());
+        Positions {
+            next,
+            upto,
+            end,
+            chunk,
+            leap,
+            counter,
+            owners,
+            lap: lap.place,
+            worker: worker.number,
+            held,
+        }
     }
 
     /// Runs laps one behind the other on all threads, without a barrier between them; what each thread did.
@@ -445,6 +528,7 @@ pub(crate) fn on_threads(
 ) -> Result<Vec<Worker>, TrainError> {
     let work = |number| {
         let mut worker = Worker::new(number);
+        worker.crowd = Crowd::new(pool.is_crowded());
         let _guard = Guard { pool, worker: number };
         // Why it stopped early is in the pool.
         let _ = work(&mut worker);
@@ -481,7 +565,10 @@ struct Positions<'l> {
     counter: Option<&'l AtomicU64>,
     /// The worker of each transaction; empty where that is not settled.
     owners: &'l [u8],
+    /// The place of the lap.
+    lap: u64,
     worker: usize,
+    held: Held,
 }
 
 impl Positions<'_> {
@@ -490,6 +577,13 @@ impl Positions<'_> {
         if !self.owners.is_empty() {
             // No more workers own any than have a number in a byte.
             let left = &self.owners[self.next as usize..self.end as usize];
+            if !self.held.is_own() {
+                let first = self.lap + self.next;
+                let mut places = left.iter().zip(first..);
+                let leap = places.position(|(&owner, place)| self.held.has(usize::from(owner), place));
+                self.next = leap.map_or(self.end, |leap| self.next + leap as u64 + 1);
+                return leap.map_or(END, |_| (self.next - 1) as u32);
+            }
             let leap = u8::try_from(self.worker).ok().and_then(|worker| memchr::memchr(worker, left));
             self.next = leap.map_or(self.end, |leap| self.next + leap as u64 + 1);
             return leap.map_or(END, |_| (self.next - 1) as u32);

@@ -2,7 +2,7 @@
 //! just what it reads there is a shorter way ([`super::ordered`]).
 
 use super::cells::Planned;
-use super::pool::Stopped;
+use super::pool::Halt;
 
 /// A read, ready for execution.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub(crate) trait Waiting {
         parameter: u32,
         expected: u32,
         observe: impl FnMut() -> u32,
-    ) -> Result<(), Stopped>;
+    ) -> Result<(), Halt>;
 }
 
 /// Mistakes planted by the tests that show that they would be noticed; none by default.
@@ -84,7 +84,7 @@ pub(crate) fn transact<C: Planned, O: Ops, W: Waiting, P: Planted>(
     read: &mut [f64],
     write: &mut [f64],
     compute: impl FnOnce(&[f64], &mut [f64]),
-) -> Result<(), Stopped> {
+) -> Result<(), Halt> {
     for (at, op) in ops.reads().enumerate() {
         let parameter = op.parameter;
         if let Some(expected) = op.version {
