@@ -2,11 +2,12 @@
 //!
 //! `cargo bench -p isochrone-learn --bench schemes -- [DATA,...] [--scale N] [--threads 1,2] [--rounds N] [--epochs N]
 //! [--chunk N] [--schemes cop,hogwild]`. Rounds take turns over the schemes, so that a noisy neighbour is everybody's;
-//! the best epoch of all rounds counts. Times include the resets between epochs and exclude loading and planning.
+//! the best epoch of all rounds counts. `factors` is a matrix of the size of MovieLens 1M, factorised at rank 16. Times include the resets between epochs and exclude loading and planning.
 
+use isochrone_core::Random;
 use isochrone_learn::generate::{Generator, Recipe};
-use isochrone_learn::tasks::Linear;
-use isochrone_learn::{Dataset, Model, Options, Plan, Scheme, train};
+use isochrone_learn::tasks::{Factorisation, Linear};
+use isochrone_learn::{Dataset, Model, Options, Plan, Scheme, Task, Values, train};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -72,6 +73,13 @@ fn settings() -> Settings {
 fn main() {
     let settings = settings();
     for name in &settings.data {
+        if name == "factors" {
+            let task = Factorisation { intercept: true, ..Factorisation::new(16) };
+            let data = matrix(1_000_000 / settings.scale);
+            let begin = Model { parameters: task.initial(data.width(), 1), intercept: 0.0 };
+            compare(name, &task, &data, &begin, &settings);
+            continue;
+        }
         let recipe: Recipe = match name.parse() {
             Ok(recipe) => recipe,
             Err(error) => {
@@ -85,14 +93,30 @@ fn main() {
             std::process::exit(2)
         });
         let threads = NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN);
-        compare(name, &generator.all(threads), &settings);
+        let (task, data) = (Linear::published_svm(settings.lambda), generator.all(threads));
+        compare(name, &task, &data, &Model::zeros(&task, data.width()), &settings);
     }
 }
 
-fn compare(name: &str, data: &Dataset<'_>, settings: &Settings) {
-    let task = Linear::published_svm(settings.lambda);
+/// So many ratings of 6,040 people; that of a film is the rarer the higher its number.
+fn matrix(cells: u32) -> Dataset<'static> {
+    let (people, films) = (6_040_u32, 3_706_u32);
+    let mut random = Random::seeded(1);
+    let mut features = Vec::new();
+    for _ in 0..cells {
+        features.push(random.below(u64::from(people)) as u32);
+        let rarity = random.unit() * random.unit();
+        features.push(people + (rarity * f64::from(films)) as u32);
+    }
+    let offsets: Vec<u64> = (0..=u64::from(cells)).map(|row| 2 * row).collect();
+    let values = Values::F32(vec![1.0; features.len()].into());
+    let labels: Vec<f64> = (0..cells).map(|_| 5.0 * random.unit()).collect();
+    Dataset::new(offsets, features, values, labels, people + films).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn compare<T: Task>(name: &str, task: &T, data: &Dataset<'_>, begin: &Model, settings: &Settings) {
     let begun = Instant::now();
-    let plan = Plan::of(&task, data);
+    let plan = Plan::of(task, data);
     let planning = begun.elapsed();
     println!(
         "{name} / {}: {} samples, {} features, {} values; planned in {:.1} ms ({:.2} ns a value)",
@@ -118,9 +142,9 @@ fn compare(name: &str, data: &Dataset<'_>, settings: &Settings) {
                     chunk: settings.chunk,
                     ..Options::default()
                 };
-                let mut model = Model::zeros(&task, data.width());
+                let mut model = begin.clone();
                 let report =
-                    train(&task, data, Some(&plan), &mut model, &options, &mut |_| ControlFlow::Continue(()));
+                    train(task, data, Some(&plan), &mut model, &options, &mut |_| ControlFlow::Continue(()));
                 let report = match report {
                     Ok(report) => report,
                     Err(error) => {

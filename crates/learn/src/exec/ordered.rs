@@ -1,4 +1,4 @@
-//! Conflict order planning where each transaction reads and writes the parameters of its sample, one number each, and is itself
+//! Conflict order planning where each transaction reads and writes the parameters of its sample, and is itself
 //! the only reader of what it replaces: compact plans without counters. Specification: `specs/cop.md` 4.
 //!
 //! The specification has a version beside each value, to be compared by every read and stored by every write. Here no version
@@ -43,9 +43,9 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
         let most = Some(worker.crowd.spin());
         let intercept = run.intercept(turn.place(), &mut worker.lag, &mut worker.report, most)?;
         let Worker { number, read, write, weights, floor, lag, report, .. } = worker;
-        let length = sample.features.len();
+        let (length, width) = (sample.features.len(), run.width);
         let own = if run.weighted && self.shares.is_empty() { length } else { 0 };
-        let buffers = (room(read, length), room(weights, own), room(write, length));
+        let buffers = (room(read, length * width), room(weights, own), room(write, length * width));
         let mut others = Pooled { pool: run.pool, own: *number, most, report };
         let compute = |read: &[f64], weights: &[f32], write: &mut [f64]| {
             let weights =

@@ -349,12 +349,14 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         let source = GeneralSource::of(annotations, alone.as_ref(), cycle);
         self.report.planning += begun.elapsed();
         match (annotations, source) {
-            (Annotations::Compact(versions), _) if width == 1 && elide => {
+            (Annotations::Compact(versions), _) if elide => {
                 let begun = Instant::now();
                 let Options { threads, chunk, .. } = *self.options;
                 let roster = &Roster::new((versions, cycle), &self.rows, part.order, threads.get(), chunk);
                 self.report.planning += begun.elapsed();
-                if self.weights.is_empty() {
+                if width != 1 {
+                    self.ordered(part, roster, &Wide::new(values, width, self.weights), state)
+                } else if self.weights.is_empty() {
                     self.ordered(part, roster, &Bare::new(values), state)
                 } else {
                     self.ordered(part, roster, &Singles::new(values, self.weights), state)

@@ -2,7 +2,7 @@
 
 use super::tallied::Predicts;
 use crate::data::{Dataset, Sample, Value};
-use crate::task::{Rule, Sets, Step, Task};
+use crate::task::{Step, Task};
 use crate::with_rows;
 use isochrone_core::Random;
 
@@ -91,11 +91,8 @@ fn product(row: &[f64], column: &[f64]) -> f64 {
     row.iter().zip(column).map(|(p, q)| p * q).sum()
 }
 
+/// The two vectors of a sample are both read and both written: what the rule of features says.
 impl Task for Factorisation {
-    fn rule(&self) -> Rule {
-        Rule::Own(1)
-    }
-
     fn width(&self) -> usize {
         self.rank
     }
@@ -106,14 +103,6 @@ impl Task for Factorisation {
 
     fn intercept(&self) -> bool {
         self.intercept
-    }
-
-    /// The two vectors, both read and both written. A sample that is no cell touches nothing.
-    fn sets<V: Value>(&self, sample: &Sample<'_, V>, sets: &mut Sets) {
-        if let &[row, column] = sample.features {
-            sets.reads.extend([row, column]);
-            sets.writes.extend([row, column]);
-        }
     }
 
     fn compute<V: Value>(
@@ -136,7 +125,11 @@ impl Predicts for Factorisation {
         read: &[f64],
         write: &mut [f64],
     ) -> (f64, f64) {
-        let &[a, b] = sample.values else { return (step.intercept, 0.0) };
+        let &[a, b] = sample.values else {
+            // No cell: nothing changes.
+            write.copy_from_slice(read);
+            return (step.intercept, 0.0);
+        };
         let scale = a.wide() * b.wide();
         let (row, column) = read.split_at(self.rank);
         let prediction = product(row, column) * scale + step.intercept;
@@ -185,15 +178,12 @@ mod tests {
             let mut steps = vec![0.0; vectors.len()];
             with_rows!(&data, rows => for row in 0..3 {
                 let sample = rows.sample(row);
-                let mut sets = Sets::default();
-                task.sets(&sample, &mut sets);
-                assert_eq!(sets.reads, sample.features);
                 let at = |u: u32| u as usize * 3..u as usize * 3 + 3;
-                let read: Vec<f64> = sets.reads.iter().flat_map(|&u| vectors[at(u)].to_vec()).collect();
-                let shares: Vec<f32> = sets.reads.iter().map(|&u| 1.0 / degrees[u as usize] as f32).collect();
+                let read: Vec<f64> = sample.features.iter().flat_map(|&u| vectors[at(u)].to_vec()).collect();
+                let shares: Vec<f32> = sample.features.iter().map(|&u| 1.0 / degrees[u as usize] as f32).collect();
                 let mut write = vec![0.0; 6];
                 task.compute(&sample, &Step { size, intercept: 0.1, weights: &shares, scale: [1.0; 2] }, &read, &mut write);
-                let places = sets.writes.iter().flat_map(|&u| at(u));
+                let places = sample.features.iter().flat_map(|&u| at(u));
                 for ((place, old), new) in places.zip(&read).zip(&write) {
                     steps[place] += (old - new) / size;
                 }
