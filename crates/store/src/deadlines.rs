@@ -1,6 +1,6 @@
 //! The keys that have a deadline, earliest first.
 
-use crate::key::Key;
+use crate::key::{Key, Name};
 use crate::sequence::{Place, Sequence};
 use isochrone_core::Stamp;
 
@@ -27,11 +27,10 @@ impl Deadlines {
     }
 
     /// Notes a deadline of a key, once.
-    pub fn insert(&mut self, deadline: Stamp, key: impl Into<Key>) {
-        let key = key.into();
-        let (place, held) = self.find(deadline, &key);
+    pub fn insert(&mut self, deadline: Stamp, key: &impl Name) {
+        let (place, held) = self.find(deadline, key);
         if !held {
-            self.0.insert(place, (deadline, key));
+            self.0.insert(place, (deadline, key.to_key()));
         }
     }
 
@@ -63,10 +62,10 @@ mod tests {
         for _ in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (deadline, key) = (Stamp::from_nanos(seed >> 58), Blob::from(vec![(seed >> 50) as u8]));
-            if twin.insert((deadline, Key::from(&key))) {
+            if twin.insert((deadline, key.to_key())) {
                 deadlines.insert(deadline, &key);
             } else {
-                twin.remove(&(deadline, Key::from(&key)));
+                twin.remove(&(deadline, key.to_key()));
                 deadlines.remove(deadline, &key);
             }
             assert_eq!(deadlines.first(), twin.first());

@@ -24,8 +24,9 @@ impl Store {
 
     pub(crate) fn hgetall(&self, key: &[u8]) -> Result<Response, Refusal> {
         let entries = self.view::<Hashes>(key)?.into_iter().flat_map(|hash| hash.iter());
-        let bulk = Response::Bulk;
-        Ok(Response::Map(entries.map(|entry| (bulk(entry.key.blob()), bulk(entry.value.clone()))).collect()))
+        let pairs =
+            entries.map(|entry| (Response::Bulk(entry.key.blob()), Response::Bulk(entry.value.clone())));
+        Ok(Response::Map(pairs.collect()))
     }
 
     pub(crate) fn hkeys(&self, key: &[u8]) -> Result<Response, Refusal> {

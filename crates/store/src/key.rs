@@ -36,15 +36,20 @@ impl Key {
     }
 }
 
-impl From<&Blob> for Key {
-    fn from(blob: &Blob) -> Key {
-        Key::short(blob).unwrap_or_else(|| Key(Held::Long(blob.clone())))
+/// What a key can be made of, once it is to be kept.
+pub(crate) trait Name: Deref<Target = [u8]> {
+    fn to_key(&self) -> Key;
+}
+
+impl Name for Blob {
+    fn to_key(&self) -> Key {
+        Key::short(self).unwrap_or_else(|| Key(Held::Long(self.clone())))
     }
 }
 
-impl From<&Key> for Key {
-    fn from(key: &Key) -> Key {
-        key.clone()
+impl Name for Key {
+    fn to_key(&self) -> Key {
+        self.clone()
     }
 }
 
@@ -100,12 +105,12 @@ mod tests {
         assert_eq!(size_of::<Key>(), 24);
         for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 300] {
             let blob = Blob::from((0..length).map(|at| at as u8).collect::<Vec<_>>());
-            let key = Key::from(&blob);
+            let key = blob.to_key();
             assert_eq!((&key[..], key.blob()), (&blob[..], blob.clone()));
             assert_eq!(matches!(key.0, Held::Short { .. }), length <= SHORT, "{length} bytes");
-            assert_eq!(key, Key::from(&key));
+            assert_eq!(key, key.to_key());
         }
-        let key = |text: &str| Key::from(&Blob::from(text));
+        let key = |text: &str| Blob::from(text).to_key();
         assert!(key("b") > key("a long name that does not fit into it"), "in the order of their bytes");
     }
 }

@@ -9,7 +9,7 @@
 use crate::Store;
 use crate::deadlines::Deadlines;
 use crate::export::{piece, weigh};
-use crate::key::Key;
+use crate::key::{Key, Name};
 use crate::trie::Trie;
 use crate::turn::Turn;
 use crate::value::Entry;
@@ -199,7 +199,7 @@ pub(crate) struct Index {
 impl Index {
     fn new(ring: Ring, stretch: Stretch, store: &Store) -> Index {
         let mut index = Index { ring, stretch, keys: Deadlines::default() };
-        store.keys.iter().for_each(|listed| index.insert(listed.key.clone()));
+        store.keys.iter().for_each(|listed| index.insert(listed.key));
         index
     }
 
@@ -208,8 +208,8 @@ impl Index {
         Index { keys: Deadlines::default(), ..self }
     }
 
-    pub fn insert(&mut self, key: Key) {
-        let place = self.ring.place(&key);
+    pub fn insert(&mut self, key: &impl Name) {
+        let place = self.ring.place(key);
         if self.stretch.contains(place) {
             self.keys.insert(Stamp::from_nanos(place), key);
         }

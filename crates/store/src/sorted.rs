@@ -1,6 +1,6 @@
 //! Members in the order of their scores.
 
-use crate::key::Key;
+use crate::key::{Key, Name};
 use crate::sequence::Sequence;
 use crate::trie::Trie;
 use isochrone_core::command::{LexBound, Score, ScoreBound, Selection};
@@ -35,16 +35,15 @@ impl SortedSet {
     }
 
     /// Gives a member this score and tells the former one.
-    pub fn set(&mut self, member: impl Into<Key>, score: Score) -> Option<Score> {
-        let member = member.into();
-        let former = self.scores.insert(&member, score);
+    pub fn set(&mut self, member: &impl Name, score: Score) -> Option<Score> {
+        let former = self.scores.insert(member, score);
         match former {
             Some(former) if former == score => return Some(former),
-            Some(former) => self.forget(&member, former),
+            Some(former) => self.forget(member, former),
             None => {}
         }
-        let place = self.order.seek(|(held, name)| (*held, &name[..]) < (score, &member[..]));
-        self.order.insert(place, (score, member));
+        let place = self.order.seek(|(held, name)| (*held, &name[..]) < (score, member));
+        self.order.insert(place, (score, member.to_key()));
         former
     }
 
@@ -143,11 +142,11 @@ pub(crate) fn positions(start: i64, stop: i64, len: usize) -> Range<usize> {
     if start > stop || start >= len { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
-impl<K: Into<Key>> FromIterator<(Score, K)> for SortedSet {
-    fn from_iter<I: IntoIterator<Item = (Score, K)>>(members: I) -> SortedSet {
+impl<N: Name> FromIterator<(Score, N)> for SortedSet {
+    fn from_iter<I: IntoIterator<Item = (Score, N)>>(members: I) -> SortedSet {
         let mut set = SortedSet::default();
         for (score, member) in members {
-            set.set(member, score);
+            set.set(&member, score);
         }
         set
     }

@@ -11,7 +11,7 @@
 //! as fast as any.
 
 use crate::hash;
-use crate::key::Key;
+use crate::key::{Key, Name};
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
@@ -229,12 +229,11 @@ impl<V: Clone> Trie<V> {
     }
 
     /// Sets the value of a key and gives the former one.
-    pub fn insert(&mut self, key: impl Into<Key>, value: V) -> Option<V> {
-        let key = key.into();
-        self.with(&key, |slot| match slot.get_mut() {
+    pub fn insert(&mut self, key: &impl Name, value: V) -> Option<V> {
+        self.with(key, |slot| match slot.get_mut() {
             Some(held) => Some(std::mem::replace(held, value)),
             None => {
-                slot.insert(key.clone(), value);
+                slot.insert(key.to_key(), value);
                 None
             }
         })
@@ -445,7 +444,7 @@ mod tests {
         let expected: Vec<_> = twin.iter().map(|(key, value)| (key.clone(), *value)).collect();
         assert_eq!(listed, expected);
         for (index, ((hash, key), value)) in expected.iter().enumerate().step_by(1 + expected.len() / 16) {
-            assert_eq!(trie.nth(index), Some((&Key::from(key), value)));
+            assert_eq!(trie.nth(index), Some((&key.to_key(), value)));
             assert_eq!(trie.get(key), Some(value));
             assert_eq!(trie.index_of(*hash), index);
         }
@@ -487,7 +486,7 @@ mod tests {
         let mut trie: Trie<()> = Trie::default();
         for number in 0..200u64 {
             let (items, _) = trie.leaf(number % 16);
-            let key = Key::from(&Blob::from(number.to_string()));
+            let key = Blob::from(number.to_string()).to_key();
             let at = items.partition_point(|item| item.order(number % 16, &key) == Ordering::Less);
             items.insert(at, Item { hash: number % 16, key, value: () });
             trie.count(number % 16, true);

@@ -3,7 +3,7 @@
 use crate::Store;
 use crate::deadlines::Deadlines;
 use crate::hash;
-use crate::key::Key;
+use crate::key::Name;
 use crate::ranges::Index;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
@@ -346,9 +346,9 @@ impl Books<'_> {
             self.deadlines.insert(entry.deadline, self.key);
         }
         if let Some(index) = &mut self.index {
-            index.insert(Key::from(self.key));
+            index.insert(self.key);
         }
-        slot.insert(Key::from(self.key), entry);
+        slot.insert(self.key.to_key(), entry);
     }
 
     /// Changes a deadline; the caller touches the entry.

@@ -15,7 +15,7 @@
 //! deletion, and the other way round.
 
 use crate::hash;
-use crate::key::Key;
+use crate::key::Name;
 use crate::sequence::Sequence;
 use crate::trie::Trie;
 use isochrone_core::machine::CHUNK_MAX;
@@ -193,7 +193,7 @@ impl Versions {
                 false
             }
             None => {
-                slot.insert(Key::from(key), Entry { version, value, older: None });
+                slot.insert(key.to_key(), Entry { version, value, older: None });
                 true
             }
         });

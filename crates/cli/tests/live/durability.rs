@@ -137,7 +137,9 @@ fn what_curp_does_is_told() {
     // A command is synced at once where that has taken no longer of late, and now and then, to learn how long it takes.
     let leave_unsynced = |one: &mut Client, key: &str| {
         until("something unsynced", || {
-            (0..20).for_each(|_| drop(ask(one, &["SET", key, "0"])));
+            for _ in 0..20 {
+                ask(one, &["SET", key, "0"]);
+            }
             ask(one, &["WAIT", "2", "1000"]);
             stands(&cluster, master, "unsynced_commands", &|open| open == 0);
             ask(one, &["SET", key, "1"]);
