@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p isochrone-learn --bench schemes -- [DATA,...] [--scale N] [--threads 1,2] [--rounds N] [--epochs N]
 //! [--chunk N] [--schemes cop,hogwild]`. Rounds take turns over the schemes, so that a noisy neighbour is everybody's;
-//! the best epoch of all rounds counts. `factors` is a matrix of the size of MovieLens 1M, factorised at rank 16. Times include the resets between epochs and exclude loading and planning.
+//! the best epoch of all rounds counts. `factors` is a matrix of the size of MovieLens 1M, factorised at rank 16. Times
+//! include the resets between epochs and exclude loading and planning.
 
 use isochrone_core::Random;
 use isochrone_learn::generate::{Generator, Recipe};

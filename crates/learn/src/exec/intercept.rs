@@ -58,8 +58,8 @@ impl Intercept {
         }
     }
 
-    /// The intercept for the sample at this place (from 0) of the planned order; waits until it is known, at most so long. Returns
-    /// polls too.
+    /// The intercept for the sample at this place (from 0) of the planned order; waits until it is known, at most so
+    /// long. Returns polls too.
     pub(crate) fn at(
         &self,
         place: u64,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long a thread polls that cannot give its work away ([`super::lanes`]) before it sleeps between polls (specs/cop.md 4.2). Where
-/// others want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up,
+/// For how long a thread polls that cannot give its work away ([`super::lanes`]) before it sleeps between polls
+/// (specs/cop.md 4.2). Where others want the processors, who yields to them is let in again when they have had their turn of milliseconds; who wakes up,
 /// almost at once. Longer than it takes to wake up: while one sleeps, another soon waits for it, and were that one to fall
 /// asleep too, they would hardly ever be awake at the same time (a hiccup of 50 us then made an epoch half as long again).
 const SPIN: Duration = Duration::from_micros(250);

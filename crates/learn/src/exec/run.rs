@@ -384,7 +384,8 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         Ok(())
     }
 
-    /// What a worker does whose transaction has waited for long. Whether it has something left to do in the lap, which ends there.
+    /// What a worker does whose transaction has waited for long. Whether it has something left to do in the lap, which
+    /// ends there.
     #[cold]
     fn give_way(&self, worker: &mut Worker, lap: &Lap, end: u64, why: &TrainError) -> Result<bool, Stopped> {
         let pool = self.pool;
