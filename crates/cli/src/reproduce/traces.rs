@@ -13,9 +13,17 @@ use isochrone_replication::Tuning;
 use isochrone_replication::domino::replay::{Accuracy, Exchange, replay};
 use isochrone_replication::domino::{Estimate, Parameters};
 
-/// What is said beside each figure.
+/// What is said beside each figure of one-way delays.
 pub(super) const NOTE: &str = "synthetic trace (round trips of Table 4.1, exponential jitter, HK and SG 25 ms ahead, NSW \
                                wandering 30 ms to either side); those of the source are not public";
+
+/// What is said beside those of half a round trip.
+pub(super) const CHOSEN: &str = "follows from the clocks of a synthetic trace (HK and SG 25 ms ahead, NSW wandering 30 ms to either \
+                                 side), chosen after this table; that it is far above Table 4.3 where clocks differ compares";
+
+/// The same of what leaves NSW.
+pub(super) const DISTURBED: &str = "follows from the clock of a synthetic trace, which wanders 30 ms to either side; the source's \
+                                    hundreds and thousands of milliseconds are some hour's disturbance, which is not made up here";
 
 /// One probe each 10 ms, as in the source, for as long as NSW's clock takes to wander and come back.
 const EVERY: u64 = 10_000_000;
