@@ -88,10 +88,13 @@ fn arrow(lanes: usize, from: usize, to: usize, name: &str, held: bool) -> String
 pub(crate) fn name_of<'a>(label: &'a str) -> &'a str {
     let word = |text: &'a str| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next();
     let outer = word(label).unwrap_or(label);
-    // A message of a process that another one holds goes by its own name: `Log(Accept { .. })` is `Accept`.
+    // A message of a process that another one holds goes by its own name: `Log(Accept { .. })` is `Accept`, and so is
+    // `Order { epoch: 0, message: Accept { .. } }`.
     let inner = label[outer.len()..].strip_prefix('(').and_then(|held| Some((word(held)?, held)));
-    match inner {
-        Some((name, held)) if held[name.len()..].starts_with(" {") && !name.is_empty() => name,
+    let named = label[outer.len()..].strip_prefix(" { ").and_then(|fields| fields.split_once("message: "));
+    match (inner, named) {
+        (Some((name, held)), _) if held[name.len()..].starts_with(" {") && !name.is_empty() => name,
+        (None, Some((before, held))) if !before.contains(['{', '(', '[', '"']) => word(held).unwrap_or(outer),
         _ => outer,
     }
 }

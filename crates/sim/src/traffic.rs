@@ -67,6 +67,7 @@ mod tests {
     #[expect(dead_code, reason = "printed")]
     enum Message {
         Log(Inner),
+        Order { epoch: u32, message: Inner },
         Tell { text: String },
     }
 
@@ -74,6 +75,7 @@ mod tests {
     #[expect(dead_code, reason = "printed")]
     enum Inner {
         Accept { slot: u64 },
+        Ask(u64),
     }
 
     #[test]
@@ -81,11 +83,12 @@ mod tests {
         let mut traffic = Traffic::default();
         traffic.count(&Message::Log(Inner::Accept { slot: 1 }), true, 10);
         traffic.count(&Message::Log(Inner::Accept { slot: 2 }), false, 20);
-        traffic.count(&Message::Tell { text: "x".repeat(1 << 20) }, true, 1 << 20);
+        traffic.count(&Message::Order { epoch: 0, message: Inner::Ask(7) }, false, 5);
+        traffic.count(&Message::Tell { text: "message: x".repeat(1 << 20) }, true, 1 << 20);
         let mut twice = traffic.clone();
         twice.merge(&traffic);
         let told: Vec<_> =
             twice.iter().map(|(name, load)| (name, load.messages, load.across, load.bytes)).collect();
-        assert_eq!(told, [("Accept", 4, 2, 60), ("Tell", 2, 2, 2 << 20)]);
+        assert_eq!(told, [("Accept", 4, 2, 60), ("Ask", 2, 0, 10), ("Tell", 2, 2, 2 << 20)]);
     }
 }
