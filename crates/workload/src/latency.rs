@@ -138,6 +138,19 @@ impl<K: Copy + Ord> Recorder<K> {
         (!all.is_empty()).then(|| all.value_at_quantile(share) as f64 / 1e6)
     }
 
+    /// The same of one kind over all regions.
+    pub fn quantile_of(&self, kind: K, share: f64) -> Option<f64> {
+        let counted = self.gathered(|&(_, of)| of == kind).counted;
+        (!counted.is_empty()).then(|| counted.value_at_quantile(share) as f64 / 1e6)
+    }
+
+    /// The mean latency over all regions and kinds, milliseconds, not rounded.
+    pub fn mean(&self) -> Option<f64> {
+        let all = self.gathered(|_| true);
+        let count = all.counted.len();
+        (count > 0).then(|| all.sum_nanos as f64 / count as f64 / 1e6)
+    }
+
     /// The distribution over all regions and kinds: latencies in milliseconds, rising, each with the share of the
     /// requests that took no longer.
     pub fn distribution(&self) -> Vec<(f64, f64)> {
@@ -213,6 +226,10 @@ mod tests {
             assert!((measured - expected).abs() < 1.0, "{measured} for {expected}");
         }
         assert_eq!(recorder.region(1, None), None);
+        let median = recorder.quantile_of(Kind::Read, 0.5).expect("reads counted");
+        assert!((median - 500.0).abs() < 1.0, "{median}");
+        assert_eq!(recorder.quantile_of(Kind::Update, 0.5), None);
+        assert_eq!(recorder.mean(), Some(500.5));
     }
 
     #[test]

@@ -108,6 +108,11 @@ impl<T: Clone> Witness<T> {
         Witness { shape, tags: Vec::new(), held: Vec::new(), used: 0, round: 0, suspects: Vec::new() }
     }
 
+    /// Bytes of its slots once it has held anything, without what requests have elsewhere.
+    pub fn table_bytes(&self) -> usize {
+        (size_of::<u64>() + size_of::<Option<Held<T>>>()) * self.shape.slots
+    }
+
     /// Takes a request of `bytes` in, under the hashes of all keys that it reads or writes (D-11), or leaves
     /// everything as it was. A request that is held already is taken again (D-10).
     ///

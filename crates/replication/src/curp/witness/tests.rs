@@ -218,7 +218,7 @@ fn a_full_store_stays_within_its_memory() {
         let bytes = request.len();
         let _ = witness.record(&[random.below(u64::MAX)], id(sequence), request, bytes);
     }
-    let table = (size_of::<u64>() + size_of::<Option<Held<Blob>>>()) * shape.slots;
+    let table = witness.table_bytes();
     // Beside its bytes, a request has a count of its copies.
     let requests: usize = witness.contents().values().map(|request| request.len() + 16).sum();
     assert!(table + requests <= 9_500_000, "{table} bytes of slots, {requests} of requests");
