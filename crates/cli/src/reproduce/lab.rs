@@ -28,7 +28,19 @@ pub(super) enum Topology {
     Even(u64),
     /// A local cluster: regions R1 to R7 with replicas, C1 to C7 with clients, each near its replica.
     Cluster,
+    /// One rack: [`RACK_SERVERS`] and [`RACK_CLIENTS`], 3 us there and back between any two. A client is one machine, and
+    /// its messages cost it what they cost a server.
+    Rack,
 }
+
+/// The machines with replicas in [`Topology::Rack`].
+pub(super) const RACK_SERVERS: [&str; 5] = ["S1", "S2", "S3", "S4", "S5"];
+/// Those with clients.
+pub(super) const RACK_CLIENTS: [&str; 40] = [
+    "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16",
+    "C17", "C18", "C19", "C20", "C21", "C22", "C23", "C24", "C25", "C26", "C27", "C28", "C29", "C30", "C31",
+    "C32", "C33", "C34", "C35", "C36", "C37", "C38", "C39", "C40",
+];
 
 impl Topology {
     pub(super) fn matrix(self) -> anyhow::Result<Matrix> {
@@ -46,6 +58,10 @@ impl Topology {
             Topology::Even(rtt) => {
                 let names = ["R1", "R2", "R3", "R4", "R5", "R6", "R7"];
                 return Ok(Matrix::from_fn(&names, |_, _| Span::from_millis(rtt) / 2));
+            }
+            Topology::Rack => {
+                let names: Vec<&str> = RACK_SERVERS.into_iter().chain(RACK_CLIENTS).collect();
+                return Ok(Matrix::from_fn(&names, |_, _| Span::from_nanos(1_500)));
             }
             Topology::Cluster => {
                 let names =
@@ -259,9 +275,11 @@ impl Experiment {
         }
         if self.cpu {
             terms.cost = calibrated::COST;
-            // Client machines are as many as it takes: only replicas are limited.
-            let only_clients = (0..names.len()).filter(|at| !replicas.contains(&RegionId(*at as u16)));
-            terms.stragglers.extend(only_clients.map(|at| (NodeId(at as u16), 0)));
+            if self.topology != Topology::Rack {
+                // Client machines are as many as it takes: only replicas are limited.
+                let only_clients = (0..names.len()).filter(|at| !replicas.contains(&RegionId(*at as u16)));
+                terms.stragglers.extend(only_clients.map(|at| (NodeId(at as u16), 0)));
+            }
         }
         if let Some((region, percent)) = self.straggler {
             terms.stragglers.push((NodeId(self.region(region)? as u16), percent));

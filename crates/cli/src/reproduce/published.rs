@@ -26,10 +26,27 @@ pub(super) enum Finding {
     /// The same, with what is to be known beside it: a figure of time, on a machine of its own, which is explained and not
     /// held to a tenth.
     Told(f64, String),
+    /// It was measured, and is not what it should be, which nothing explains; with how it was measured.
+    Unmet(f64, String),
+    /// What the source found at some place was looked for, and is at none here.
+    Nowhere(String),
     /// A protocol that it needs is not in this program: the row is left out.
     Absent,
     /// It cannot be measured, for this reason.
     Not(&'static str),
+}
+
+impl Finding {
+    /// What is to be known of a figure, which it explains as long as the figure is within a tenth of `expected`: the published
+    /// one, or another that the explanation accounts for.
+    pub(super) fn within(measured: f64, expected: f64, note: impl Into<String>) -> Finding {
+        Finding::holds((measured / expected - 1.0).abs() <= TOLERANCE, measured, note)
+    }
+
+    /// The same of a figure of which only an order or a bound compares, and whether that holds.
+    pub(super) fn holds(holds: bool, measured: f64, note: impl Into<String>) -> Finding {
+        if holds { Finding::Told(measured, note.into()) } else { Finding::Unmet(measured, note.into()) }
+    }
 }
 
 impl From<Option<f64>> for Finding {
@@ -70,10 +87,12 @@ pub(super) fn rows(
         let measure = measure.with_context(|| format!("{file}: nothing is said of {}", figure.id))?;
         let finding = (measure.find)(lab).with_context(|| format!("{file}, {}", figure.id))?;
         let explained = matches!(finding, Finding::Told(..));
+        let unmet = matches!(finding, Finding::Unmet(..));
         let (measured, mut note) = match finding {
             Finding::Absent => continue,
             Finding::Measured(measured) => (Some(measured), measure.note.to_owned()),
-            Finding::Told(measured, note) => (Some(measured), note),
+            Finding::Told(measured, note) | Finding::Unmet(measured, note) => (Some(measured), note),
+            Finding::Nowhere(note) => (None, format!("not found: {note}")),
             Finding::Not(reason) => (None, format!("not measured: {reason}")),
         };
         let ratio = match (&figure.value, measured) {
@@ -81,7 +100,7 @@ pub(super) fn rows(
             _ => None,
         };
         let off = ratio.is_some_and(|ratio| (ratio - 1.0).abs() > TOLERANCE);
-        let missed = off && measure.note.is_empty() && !explained;
+        let missed = unmet || off && measure.note.is_empty() && !explained;
         if !figure.note.is_empty() {
             let join = if note.is_empty() { "" } else { "; " };
             note += &format!("{join}source: {}", figure.note);
