@@ -5,12 +5,19 @@ use crate::memory::zeros;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
-use xxhash_rust::xxh3::Xxh3;
+
+mod pass;
+
+use pass::Pass;
+pub(crate) use pass::all_finite;
 
 /// A number of a sample as it is stored: `f32` or `f64`.
 pub trait Value: Copy + Send + Sync + 'static {
     /// The number that is computed with.
     fn wide(self) -> f64;
+
+    /// Whether it is neither infinite nor not a number.
+    fn is_finite(self) -> bool;
 }
 
 impl Value for f32 {
@@ -18,12 +25,22 @@ impl Value for f32 {
     fn wide(self) -> f64 {
         f64::from(self)
     }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
 }
 
 impl Value for f64 {
     #[inline(always)]
     fn wide(self) -> f64 {
         self
+    }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f64::is_finite(self)
     }
 }
 
@@ -56,14 +73,6 @@ impl Values<'_> {
             Values::F64(values) => values[entry],
         }
     }
-}
-
-/// Numbers that are looked at before it is asked whether one was wrong.
-const RUN: usize = 1024;
-
-fn all_finite<V: Value>(values: &[V]) -> bool {
-    // 0 times what is not finite is not 0.
-    values.chunks(RUN).all(|run| run.iter().fold(true, |all, value| all & (value.wide() * 0.0 == 0.0)))
 }
 
 /// How often each of `width` features occurs. Counted in bytes first, of which a cache holds four times as many as of words;
@@ -185,15 +194,17 @@ impl<'a> Dataset<'a> {
         labels: impl Into<Cow<'a, [f64]>>,
         width: u32,
     ) -> Result<Dataset<'a>, DataError> {
-        Dataset::new_by(NonZeroUsize::MIN, offsets, features, values, labels, width)
+        Dataset::new_by(NonZeroUsize::MIN, false, offsets, features, values, labels, width)
     }
 
-    /// [`Dataset::new`], checked by so many threads.
+    /// [`Dataset::new`], checked by so many threads; if they are to be learnt from by a plan, [`Dataset::fingerprint`] is found out
+    /// on the way.
     ///
     /// # Errors
     /// As there, and the same for any number of threads.
     pub fn new_by(
         threads: NonZeroUsize,
+        planned: bool,
         offsets: impl Into<Cow<'a, [u64]>>,
         features: impl Into<Cow<'a, [u32]>>,
         values: Values<'a>,
@@ -209,7 +220,7 @@ impl<'a> Dataset<'a> {
             width,
             fingerprint: Fingerprint::default(),
         };
-        data.check(threads)?;
+        data.check(threads, planned)?;
         Ok(data)
     }
 
@@ -224,7 +235,7 @@ impl<'a> Dataset<'a> {
         let (offsets, features, labels) = (offsets.into(), features.into(), labels.into());
         let (importances, fingerprint) = (Cow::default(), Fingerprint::default());
         let data = Dataset { offsets, features, values, labels, importances, width, fingerprint };
-        debug_assert_eq!(data.check(NonZeroUsize::MIN), Ok(()));
+        debug_assert_eq!(data.check(NonZeroUsize::MIN, false), Ok(()));
         data
     }
 
@@ -270,7 +281,7 @@ impl<'a> Dataset<'a> {
         }
     }
 
-    fn check(&self, threads: NonZeroUsize) -> Result<(), DataError> {
+    fn check(&self, threads: NonZeroUsize, planned: bool) -> Result<(), DataError> {
         let (entries, offsets) = (self.features.len(), &self.offsets);
         if offsets.first() != Some(&0) {
             return Err(DataError::Offsets { at: 0, found: offsets.first().copied().unwrap_or(0), entries });
@@ -292,7 +303,11 @@ impl<'a> Dataset<'a> {
         if self.labels.len() != last {
             return Err(DataError::Length { what: "labels", found: self.labels.len(), wanted: last });
         }
-        if self.in_order(threads) {
+        let found = Pass { order: true, fingerprint: planned }.over(self, threads);
+        if let Some(fingerprint) = found.fingerprint {
+            self.fingerprint.0.get_or_init(|| fingerprint);
+        }
+        if found.in_order {
             return Ok(());
         }
         // The row that last named a feature, counted from 1: finds repetitions in rows that are not sorted.
@@ -325,53 +340,6 @@ impl<'a> Dataset<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the features of each row ascend, all features exist and all numbers are finite: looked at in long runs, which
-    /// processors are good at, since nearly all data passes. Where each row begins and ends has been checked.
-    fn in_order(&self, threads: NonZeroUsize) -> bool {
-        // Less than this is looked at sooner than a thread is there.
-        const WORTH_A_THREAD: usize = 1 << 18;
-        let shares = threads.get().min(self.entries() / WORTH_A_THREAD).max(1);
-        let edge = |share: usize| self.len() * share / shares;
-        let others = 1..shares;
-        std::thread::scope(|scope| {
-            let others: Vec<_> = others
-                .map(|share| scope.spawn(move || self.rows_in_order(edge(share)..edge(share + 1))))
-                .collect();
-            let first = self.rows_in_order(0..edge(1));
-            others.into_iter().fold(first, |all, other| all & other.join().unwrap_or(false))
-        })
-    }
-
-    fn rows_in_order(&self, rows: std::ops::Range<usize>) -> bool {
-        let offsets = &self.offsets[rows.start..=rows.end];
-        let entries = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
-        let finite = match &self.values {
-            Values::F32(values) => all_finite(&values[entries.clone()]),
-            Values::F64(values) => all_finite(&values[entries.clone()]),
-        };
-        if !finite || !all_finite(&self.labels[rows]) {
-            return false;
-        }
-        // A feature that does not exceed the one before it may only be the first of its row.
-        let (mut falls, mut before) = (0, u32::MAX);
-        for run in self.features[entries.clone()].chunks(RUN) {
-            let pairs = run.iter().zip(run.iter().skip(1));
-            let within: u32 = pairs.map(|(one, next)| u32::from(one >= next)).sum();
-            if !run.iter().fold(true, |all, &feature| all & (feature < self.width)) {
-                return false;
-            }
-            falls += within as usize + usize::from(before != u32::MAX && before >= run[0]);
-            before = run[run.len() - 1];
-        }
-        let mut starts = 0;
-        let from = entries.start as u64;
-        for pair in offsets.windows(2).filter(|pair| pair[0] > from && pair[0] < pair[1]) {
-            let at = pair[0] as usize;
-            starts += usize::from(self.features[at - 1] >= self.features[at]);
-        }
-        falls == starts
     }
 
     /// Number of samples, n.
@@ -574,19 +542,14 @@ impl<'a> Dataset<'a> {
     /// What a plan of these samples depends on: rows, features and the number of features, not values nor labels.
     /// So a plan serves every algorithm that touches the same parameters, and every class of a one-against-rest.
     pub fn fingerprint(&self) -> u64 {
-        *self.fingerprint.0.get_or_init(|| {
-            let mut hash = Xxh3::new();
-            hash.update(&self.width.to_le_bytes());
-            hash.update(&(self.len() as u64).to_le_bytes());
-            if cfg!(target_endian = "little") {
-                hash.update(bytemuck::cast_slice(&self.offsets));
-                hash.update(bytemuck::cast_slice(&self.features));
-            } else {
-                self.offsets.iter().for_each(|offset| hash.update(&offset.to_le_bytes()));
-                self.features.iter().for_each(|feature| hash.update(&feature.to_le_bytes()));
-            }
-            hash.digest()
-        })
+        self.fingerprint_by(NonZeroUsize::MIN)
+    }
+
+    /// [`Dataset::fingerprint`], found out by so many threads where it is not known yet.
+    pub(crate) fn fingerprint_by(&self, threads: NonZeroUsize) -> u64 {
+        let find =
+            || Pass { order: false, fingerprint: true }.over(self, threads).fingerprint.unwrap_or_default();
+        *self.fingerprint.0.get_or_init(find)
     }
 }
 
@@ -704,12 +667,15 @@ mod tests {
         let checked = |threads: usize, features: &[u32]| {
             let threads = NonZeroUsize::new(threads).unwrap();
             let values = Values::F32(vec![1.0; rows].into());
-            Dataset::new_by(threads, offsets.clone(), features.to_vec(), values, vec![1.0; rows], 9)
-                .map(|_| ())
+            let labels = vec![1.0; rows];
+            Dataset::new_by(threads, true, offsets.clone(), features.to_vec(), values, labels, 9)
+                .map(|data| data.fingerprint())
         };
         let mut features: Vec<u32> = (0..rows as u32).map(|row| row % 9).collect();
+        let values = Values::F32(vec![1.0; rows].into());
+        let data = Dataset::new(offsets.clone(), features.clone(), values, vec![1.0; rows], 9).unwrap();
         for threads in [1, 2, 3, 64] {
-            assert_eq!(checked(threads, &features), Ok(()));
+            assert_eq!(checked(threads, &features), Ok(data.fingerprint()));
         }
         features[rows - 1] = 9;
         for threads in [1, 2, 3, 64] {

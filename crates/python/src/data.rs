@@ -63,15 +63,21 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Checks them, with these labels, on so many threads.
-    pub(crate) fn labelled(self, labels: &'a [f64], threads: NonZeroUsize) -> PyResult<Dataset<'a>> {
-        Dataset::new_by(threads, self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
+    /// Checks them, with these labels, on so many threads; for a plan, or without one.
+    pub(crate) fn labelled(
+        self,
+        labels: impl Into<Cow<'a, [f64]>>,
+        threads: NonZeroUsize,
+        planned: bool,
+    ) -> PyResult<Dataset<'a>> {
+        let Parts { indptr, indices, values, width } = self;
+        Dataset::new_by(threads, planned, indptr, indices, values, labels, width).map_err(refused)
     }
 
     /// Checks them, with a label of 0 each.
-    pub(crate) fn unlabelled(self) -> PyResult<Dataset<'a>> {
+    pub(crate) fn unlabelled(self, threads: NonZeroUsize, planned: bool) -> PyResult<Dataset<'a>> {
         let labels = vec![0.0; self.indptr.len().saturating_sub(1)];
-        Dataset::new(self.indptr, self.indices, self.values, labels, self.width).map_err(refused)
+        self.labelled(labels, threads, planned)
     }
 }
 

@@ -73,7 +73,7 @@ impl PyCollector {
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let (parts, labels) = (rows.parts()?, labels.as_slice()?);
         let batches = py.detach(|| -> PyResult<Vec<Vec<u8>>> {
-            let data = parts.labelled(labels, NonZeroUsize::MIN)?;
+            let data = parts.labelled(labels, NonZeroUsize::MIN, false)?;
             let (mut collector, now) = (self.lock(), instant(now));
             let mut batches = Vec::new();
             with_rows!(&data, rows => for row in 0..data.len() {

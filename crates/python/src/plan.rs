@@ -24,9 +24,10 @@ impl PyPlan {
     fn of(py: Python<'_>, rows: Rows<'_>, threads: usize) -> PyResult<PyPlan> {
         let parts = rows.parts()?;
         let plan = py.detach(move || -> PyResult<Plan> {
-            let data = parts.unlabelled()?;
+            let threads = at_least_one(threads);
+            let data = parts.unlabelled(threads, true)?;
             // Whatever the loss: they all touch the features of a sample.
-            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, at_least_one(threads)).map_err(refused)
+            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, threads).map_err(refused)
         })?;
         Ok(PyPlan { plan })
     }
@@ -35,7 +36,7 @@ impl PyPlan {
     fn check(&self, py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
         let parts = rows.parts()?;
         py.detach(move || {
-            let data = parts.unlabelled()?;
+            let data = parts.unlabelled(NonZeroUsize::MIN, true)?;
             self.plan.check(&Linear::new(Loss::Hinge), &data).map_err(refused)?;
             self.plan.validate(&data).map_err(raised)
         })
@@ -70,10 +71,11 @@ impl PyPlan {
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         let parts = rows.parts()?;
+        let threads = at_least_one(threads);
         let statistics = py.detach(move || -> PyResult<Statistics> {
-            Statistics::of(&self.plan, &parts.unlabelled()?).map_err(refused)
+            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(refused)
         })?;
-        let advice = statistics.recommend(at_least_one(threads));
+        let advice = statistics.recommend(threads);
         let found = PyDict::new(py);
         found.set_item("text", format!("{statistics}\n{}", advice.words))?;
         found.set_item("threads", advice.threads)?;

@@ -114,7 +114,7 @@ pub(crate) fn decide<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (parts, coef, intercept) = (rows.parts()?, coef.as_slice()?, intercept.as_slice()?);
     let scores = py.detach(move || -> PyResult<Vec<f64>> {
-        let data = parts.unlabelled()?;
+        let data = parts.unlabelled(NonZeroUsize::MIN, false)?;
         let models = intercept.len();
         let width = coef.len() / models.max(1);
         if models == 1 {
@@ -168,10 +168,13 @@ pub(crate) fn train<'py>(
     let work = Work { task, options, settings: &settings, coef, intercept, after };
     let learnt = py.detach(move || -> PyResult<Learnt> {
         let threads = work.options.threads;
-        let data = parts.labelled(labels, threads)?;
+        let planned = plan.is_some() || work.options.scheme == Scheme::Cop;
+        let data = parts.labelled(labels, threads, planned)?;
         let data = important(&data, importances)?;
         let held = match held {
-            Some((parts, labels, importances)) => Some((parts.labelled(labels, threads)?, importances)),
+            Some((parts, labels, importances)) => {
+                Some((parts.labelled(labels, threads, false)?, importances))
+            }
             None => None,
         };
         let held = match &held {
@@ -219,7 +222,8 @@ pub(crate) fn factorise<'py>(
     let intercept = [intercept];
     let work = Work { task, options, settings: &settings, coef: None, intercept: &intercept, after };
     let learnt = py.detach(move || -> PyResult<Learnt> {
-        let data = parts.labelled(labels, work.options.threads)?;
+        let planned = work.options.scheme == Scheme::Cop;
+        let data = parts.labelled(labels, work.options.threads, planned)?;
         let data = important(&data, importances)?;
         work.task.check(&data).map_err(refused)?;
         let parameters = match vectors {
@@ -316,12 +320,11 @@ impl Work<'_, Linear> {
 
     /// What the model of this class begins with.
     fn begin(&self, at: usize, data: &Dataset<'_>) -> Model {
-        let width = data.width() as usize;
-        let parameters = match self.coef {
-            Some(coef) => coef[at * width..(at + 1) * width].to_vec(),
-            None => vec![0.0; width],
-        };
-        Model { parameters, intercept: self.intercept[at] }
+        let (width, intercept) = (data.width() as usize, self.intercept[at]);
+        match self.coef {
+            Some(coef) => Model { parameters: coef[at * width..(at + 1) * width].to_vec(), intercept },
+            None => Model { intercept, ..Model::zeros(&self.task, data.width()) },
+        }
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) trait Cells: Sync {
     /// Multiplies all values by this, where no thread is at work.
     fn scale(&self, threads: usize, by: f64);
 
-    /// Copies all values to `out`.
-    fn export(&self, out: &mut [f64]);
+    /// Copies all values to `out`, where no thread is at work.
+    fn export(&self, threads: usize, out: &mut [f64]);
 }
 
 /// Cells with a word beside the values: a version, a lock, or both.
@@ -151,10 +151,8 @@ impl Cells for Bare {
         in_parallel(&self.0, threads, |_, value| multiply(value, by));
     }
 
-    fn export(&self, out: &mut [f64]) {
-        for (out, cell) in out.iter_mut().zip(&self.0) {
-            *out = f64::from_bits(cell.load(Relaxed));
-        }
+    fn export(&self, threads: usize, out: &mut [f64]) {
+        copied(&self.0, threads, out, |cell| cell);
     }
 }
 
@@ -243,10 +241,8 @@ impl Cells for Singles {
         in_parallel(&self.0, threads, |_, cell| multiply(&cell.value, by));
     }
 
-    fn export(&self, out: &mut [f64]) {
-        for (out, cell) in out.iter_mut().zip(&self.0) {
-            *out = f64::from_bits(cell.value.load(Relaxed));
-        }
+    fn export(&self, threads: usize, out: &mut [f64]) {
+        copied(&self.0, threads, out, |cell| &cell.value);
     }
 }
 
@@ -299,8 +295,8 @@ impl Cells for Counted {
         self.cells.scale(threads, by);
     }
 
-    fn export(&self, out: &mut [f64]) {
-        self.cells.export(out);
+    fn export(&self, threads: usize, out: &mut [f64]) {
+        self.cells.export(threads, out);
     }
 }
 
@@ -419,10 +415,8 @@ impl Cells for Wide {
         in_parallel(&self.values, threads, |_, value| multiply(value, by));
     }
 
-    fn export(&self, out: &mut [f64]) {
-        for (out, value) in out.iter_mut().zip(&self.values) {
-            *out = f64::from_bits(value.load(Relaxed));
-        }
+    fn export(&self, threads: usize, out: &mut [f64]) {
+        copied(&self.values, threads, out, |value| value);
     }
 }
 
@@ -492,11 +486,32 @@ fn in_parallel<C: Sync>(cells: &[C], threads: usize, change: impl Fn(usize, &C) 
     });
 }
 
-/// Sweeps over so many cells, each thread a share of them. One copy serves all cells: threads are much code.
-fn in_shares(cells: usize, threads: usize, sweep: &(dyn Fn(Range<usize>) + Sync)) {
+/// Copies the value of each cell, each thread a share of them.
+fn copied<C: Sync>(cells: &[C], threads: usize, out: &mut [f64], value: impl Fn(&C) -> &AtomicU64 + Sync) {
+    let copy = &|cells: &[C], out: &mut [f64]| {
+        out.iter_mut().zip(cells).for_each(|(out, cell)| *out = f64::from_bits(value(cell).load(Relaxed)));
+    };
+    let share = share_of(cells.len(), threads);
+    if cells.len() <= share {
+        return copy(cells, out);
+    }
+    std::thread::scope(|scope| {
+        for (cells, out) in cells.chunks(share).zip(out.chunks_mut(share)) {
+            scope.spawn(move || copy(cells, out));
+        }
+    });
+}
+
+/// Cells that each of so many threads sweeps over.
+fn share_of(cells: usize, threads: usize) -> usize {
     // Below this a thread costs more to start than it saves.
     const WORTH_A_THREAD: usize = 1 << 16;
-    let share = cells.div_ceil(threads.max(1)).max(WORTH_A_THREAD);
+    cells.div_ceil(threads.max(1)).max(WORTH_A_THREAD)
+}
+
+/// Sweeps over so many cells, each thread a share of them. One copy serves all cells: threads are much code.
+fn in_shares(cells: usize, threads: usize, sweep: &(dyn Fn(Range<usize>) + Sync)) {
+    let share = share_of(cells, threads);
     if cells <= share {
         return sweep(0..cells);
     }

@@ -339,7 +339,7 @@ impl cells::Cells for Cells {
 
     fn scale(&self, _: usize, _: f64) {}
 
-    fn export(&self, _: &mut [f64]) {}
+    fn export(&self, _: usize, _: &mut [f64]) {}
 }
 
 /// Cells, and where each thread is.

@@ -1,6 +1,7 @@
 //! Planning during the first epoch, which runs under locks: while a transaction holds all its locks, its entries of the
 //! planner's state are its own. Specification: `specs/cop.md` 3.3.
 
+use super::roster::Kept;
 use super::run::Worker;
 use crate::data::Dataset;
 use crate::memory::collected;
@@ -106,6 +107,7 @@ impl FirstEpoch {
             fingerprint: data.fingerprint(),
             order: Some(order),
             annotations,
+            kept: Kept::default(),
         }
     }
 }

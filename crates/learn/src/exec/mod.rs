@@ -24,7 +24,7 @@ mod pool;
 pub(crate) mod prefetch;
 #[cfg(test)]
 mod progress;
-mod roster;
+pub(crate) mod roster;
 mod run;
 mod serial;
 mod source;

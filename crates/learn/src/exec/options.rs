@@ -213,6 +213,14 @@ impl Steps {
         }
     }
 
+    /// The size of all steps of an epoch, where it is the same.
+    pub(crate) fn same(&self, epoch: &Epoch) -> Option<f64> {
+        match self.schedule {
+            Schedule::Geometric { .. } | Schedule::Constant(_) => Some(epoch.size),
+            Schedule::InverseScaling { .. } | Schedule::Optimal { .. } => None,
+        }
+    }
+
     /// Whether weights decay.
     pub(crate) fn decays(&self) -> bool {
         self.decay != 0.0

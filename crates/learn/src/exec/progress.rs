@@ -204,7 +204,7 @@ impl Cells for Noted<'_> {
 
     fn scale(&self, _: usize, _: f64) {}
 
-    fn export(&self, _: &mut [f64]) {}
+    fn export(&self, _: usize, _: &mut [f64]) {}
 }
 
 struct Yielding;

@@ -16,6 +16,7 @@
 use super::cycle::Cycle;
 use super::source::within;
 use crate::data::{Rows, Value};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Transactions before its own that a word tells apart. Its last bit, which is always set, stands for all older ones.
 pub(crate) const REACH: u32 = 63;
@@ -89,6 +90,42 @@ impl Roster {
         self.waits.get(position as usize).copied().unwrap_or(1 << REACH)
     }
 }
+
+/// The last roster that was made of a plan, and for how many threads and which chunk: it serves every model that so many learn by
+/// the plan. What it follows from is compared and copied, and not it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<Option<(usize, u32, Arc<Roster>)>>);
+
+impl Kept {
+    /// The roster for so many threads and this chunk, made if it is not there.
+    pub(crate) fn or_make(&self, threads: usize, chunk: u32, make: impl FnOnce() -> Roster) -> Arc<Roster> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*lock() {
+            Some((its_threads, its_chunk, roster)) if (*its_threads, *its_chunk) == (threads, chunk) => {
+                return roster.clone();
+            }
+            _ => {}
+        }
+        // Nobody waits meanwhile who wants another one, or has it.
+        let roster = Arc::new(make());
+        *lock() = Some((threads, chunk, roster.clone()));
+        roster
+    }
+}
+
+impl Clone for Kept {
+    fn clone(&self) -> Kept {
+        Kept::default()
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, _: &Kept) -> bool {
+        true
+    }
+}
+
+impl Eq for Kept {}
 
 /// The numbers with one bit set.
 const BITS: [u64; 64] = {
@@ -251,5 +288,25 @@ impl Clock {
     fn pays(&self) -> bool {
         let end = self.free.iter().max().copied().unwrap_or(0);
         self.total * 5 >= end * 7
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roster_is_made_once_for_so_many_threads() {
+        let (kept, mut made) = (Kept::default(), 0);
+        let mut ask = |kept: &Kept, threads, chunk| {
+            let make = || {
+                made += 1;
+                Roster { owners: vec![threads as u8], waits: vec![made] }
+            };
+            kept.or_make(threads, chunk, make).waits[0]
+        };
+        assert_eq!([ask(&kept, 2, 0), ask(&kept, 2, 0), ask(&kept, 3, 0), ask(&kept, 3, 1)], [1, 1, 2, 3]);
+        // Who copies a plan may alter the copy.
+        assert_eq!([ask(&kept.clone(), 3, 1), ask(&kept, 3, 1)], [4, 3]);
     }
 }

@@ -203,10 +203,11 @@ impl Stream {
     /// The model, as it were if it settled now.
     pub fn model(&self) -> Model {
         let mut parameters = zeros(self.parameters);
+        let threads = self.options.threads.get();
         match &self.lanes {
-            Lanes::Single(cells) => cells.export(&mut parameters),
-            Lanes::Counted(cells) => cells.export(&mut parameters),
-            Lanes::Wide(cells) => cells.export(&mut parameters),
+            Lanes::Single(cells) => cells.export(threads, &mut parameters),
+            Lanes::Counted(cells) => cells.export(threads, &mut parameters),
+            Lanes::Wide(cells) => cells.export(threads, &mut parameters),
         }
         let intercept = self.lagging.as_ref().map_or(self.intercept, |lagging| lagging.settled(self.place));
         Model { parameters, intercept }

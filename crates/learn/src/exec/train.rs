@@ -16,7 +16,7 @@ use super::run::{Executor, Lap, Run, Worker, panicked};
 use super::serial::Serial;
 use super::source::{Alone, CompactSource, GeneralSource};
 use super::{EpochEnd, Model, Report, TrainError, WorkerReport, weights};
-use crate::data::{Dataset, Rows, Value};
+use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
 use crate::task::Task;
@@ -49,11 +49,14 @@ pub fn train<T: Task>(
     if model.parameters.len() != wanted {
         return Err(TrainError::Model { found: model.parameters.len(), wanted });
     }
-    let numbers = model.parameters.iter().chain([&model.intercept]);
-    if let Some((at, &found)) = numbers.enumerate().find(|(_, number)| !number.is_finite()) {
-        return Err(TrainError::NotFinite { at, found });
+    if !all_finite(&model.parameters) || !model.intercept.is_finite() {
+        let mut numbers = model.parameters.iter().chain([&model.intercept]).enumerate();
+        if let Some((at, &found)) = numbers.find(|(_, number)| !number.is_finite()) {
+            return Err(TrainError::NotFinite { at, found });
+        }
     }
     if let Some(plan) = plan {
+        data.fingerprint_by(options.threads);
         plan.check(task, data)?;
     }
     if options.decay != 0.0 && !task.decays() {
@@ -115,10 +118,18 @@ struct Scales {
 impl Scales {
     fn of(steps: &Steps, epoch: u32, samples: u32) -> Scales {
         let epoch = steps.epoch(epoch);
+        match steps.same(&epoch).map(|size| steps.leaves(size)) {
+            Some(leaves) => Scales::leaving(samples, |_| leaves),
+            None => Scales::leaving(samples, |position| steps.leaves(steps.size(&epoch, position))),
+        }
+    }
+
+    /// Where the step at each position leaves so much.
+    fn leaving(samples: u32, leaves: impl Fn(u32) -> f64) -> Scales {
         let (mut scale, mut from, mut parts) = (1.0, 0, Vec::new());
         let before = (0..samples).map(|position| {
             let before = scale;
-            scale *= steps.leaves(steps.size(&epoch, position));
+            scale *= leaves(position);
             let upto = u64::from(position) + 1;
             if scale < SMALLEST || position + 1 == samples {
                 parts.push((from..upto, scale));
@@ -201,7 +212,7 @@ trait Engine<T, V> {
     /// See [`Cells::scale`].
     fn scale(&self, threads: usize, by: f64);
     /// See [`Cells::export`].
-    fn export(&self, out: &mut [f64]);
+    fn export(&self, threads: usize, out: &mut [f64]);
 }
 
 struct Over<'a, E, C> {
@@ -218,8 +229,8 @@ impl<T: Task, V: Value, E: Executor<T, V>, C: Cells> Engine<T, V> for Over<'_, E
         self.cells.scale(threads, by);
     }
 
-    fn export(&self, out: &mut [f64]) {
-        self.cells.export(out);
+    fn export(&self, threads: usize, out: &mut [f64]) {
+        self.cells.export(threads, out);
     }
 }
 
@@ -352,7 +363,12 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             (Annotations::Compact(versions), _) if elide => {
                 let begun = Instant::now();
                 let Options { threads, chunk, .. } = *self.options;
-                let roster = &Roster::new((versions, cycle), &self.rows, part.order, threads.get(), chunk);
+                let make = || Roster::new((versions, cycle), &self.rows, part.order, threads.get(), chunk);
+                // In a cycle it is another one, which no barrier separates from the lap before.
+                let roster = &*match cycle {
+                    None => plan.kept.or_make(threads.get(), chunk, make),
+                    Some(_) => Arc::new(make()),
+                };
                 self.report.planning += begun.elapsed();
                 if width != 1 {
                     self.ordered(part, roster, &Wide::new(values, width, self.weights), state)
@@ -472,11 +488,11 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             }
             self.note(begun.elapsed(), together, workers.iter().map(|worker| (worker.number, worker.report)));
             if over {
-                self.end(&|out| engine.export(out), parameters, state.intercept);
+                self.end(&|out| engine.export(threads, out), parameters, state.intercept);
             }
         }
         state.parameters = zeros(parameters);
-        engine.export(&mut state.parameters);
+        engine.export(self.options.threads.get(), &mut state.parameters);
         Ok(workers)
     }
 

@@ -24,6 +24,7 @@ impl Plan {
     ) -> Result<Plan, BatchTooLong> {
         // A block must be worth its thread and its scratch memory.
         let blocks = threads.get().min(data.entries() / BLOCK_MIN).max(1);
+        data.fingerprint_by(threads);
         Plan::in_exactly(task, data, blocks)
     }
 

@@ -24,12 +24,13 @@ use bytemuck::cast_slice_mut;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::data::Dataset;
+use crate::exec::roster::Kept;
 use crate::plan::batch::{End, PlannedBatch, Seams};
 use crate::plan::{Annotations, Plan, PlanMismatch, ReadOp, WriteOp};
 use crate::task::{Rule, Task};
 
 /// Version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"isoplan\n";
 const GENERAL: u32 = 1;
@@ -411,7 +412,8 @@ fn read_plan(from: &mut impl Read) -> Result<(Plan, Option<Seams>), PlanFileErro
     if found != wanted {
         return Err(PlanFileError::Damaged { found, wanted });
     }
-    Ok((Plan { transactions, parameters, rule, fingerprint, order, annotations }, seams))
+    let kept = Kept::default();
+    Ok((Plan { transactions, parameters, rule, fingerprint, order, annotations, kept }, seams))
 }
 
 /// Numbers that are converted at a time.

@@ -20,6 +20,7 @@ pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
 use crate::exec::prefetch::prefetch;
+use crate::exec::roster::Kept;
 use crate::memory;
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
@@ -63,7 +64,8 @@ pub enum Annotations {
     },
 }
 
-/// A plan: valid for the data and the rule that it was made of.
+/// A plan: valid for the data and the rule that it was made of. One that was learnt by is not altered any more, since what
+/// threads made of it is kept with it; a clone may be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Number of transactions, n.
@@ -78,6 +80,8 @@ pub struct Plan {
     pub order: Option<Vec<u32>>,
     /// What each transaction waits for.
     pub annotations: Annotations,
+    /// Who carries out what of it.
+    pub(crate) kept: Kept,
 }
 
 impl Plan {
@@ -137,6 +141,7 @@ impl Plan {
             fingerprint: data.fingerprint(),
             order: None,
             annotations,
+            kept: Kept::default(),
         }
     }
 
