@@ -224,8 +224,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
                 "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
             )
-        squares = float(np.average(np.square(labels), weights=weights)) if weights is None or weights.any() else 0.0
-        costs = {"squared_error": squares / 2, "log_loss": float(np.log(2.0))}.get(self.loss, 1.0)
+        costs = _cost_of_zeros(self.loss, labels, weights) if self.loss_curve_ else 0.0
         if self.loss_curve_ and losses[-1] > 10 * costs:
             warnings.warn(
                 f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
@@ -376,8 +375,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = self._validate(X, y, reset=True)
-        check_classification_targets(y)
-        classes = np.unique(y)
+        classes = _classes(y)
         codes = _codes(classes, y)
         kept = self.warm_start and np.array_equal(getattr(self, "classes_", []), classes)
         self.classes_ = classes
@@ -677,14 +675,33 @@ def _weights(weights: Any, X: Any) -> NDArray[np.float64] | None:
     return np.ascontiguousarray(checked)
 
 
+def _cost_of_zeros(loss: str, labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
+    """The mean loss of predicting 0 for all."""
+    if loss == "squared_error":
+        counted = weights is None or weights.any()
+        return float(np.average(np.square(labels), weights=weights)) / 2 if counted else 0.0
+    return float(np.log(2.0)) if loss == "log_loss" else 1.0
+
+
 def _is_classifier(estimator: Any) -> bool:
     return isinstance(estimator, ClassifierMixin)
 
 
-def _codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
+def _classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The different labels, ascending. Two numbers are found without sorting; whatever else `y` is, scikit-learn looks at it."""
+    if y.dtype.kind in "biuf" and len(y):
+        ends = np.array([y.min(), y.max()], dtype=y.dtype)
+        if ends[0] != ends[1] and np.all((y == ends[0]) | (y == ends[1])):
+            check_classification_targets(ends)
+            return ends
+    check_classification_targets(y)
+    return np.unique(y)
+
+
+def _codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.integer[Any]]:
     """The place of each label among `classes`, which are sorted; any place for a label that is not there."""
     if len(classes) == 2:
-        return np.asarray(y == classes[1], dtype=np.intp)
+        return np.asarray(y == classes[1]).view(np.int8)
     codes: NDArray[np.intp] = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     return codes
 
