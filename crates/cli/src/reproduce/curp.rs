@@ -9,7 +9,6 @@ use super::lab::{Experiment, Lab, Mix, Topology};
 use super::published::{self, Finding, Measure};
 use super::{Drawing, Row, Wanted};
 use crate::chart::Curves;
-use crate::protocols;
 use isochrone_core::{KeyspaceId, Quorums, RegionId, Span, key_hash};
 use isochrone_replication::curp::witness::{STALE_ROUNDS, Shape};
 use machine::{hot_share, overflows};
@@ -17,11 +16,6 @@ use machine::{hot_share, overflows};
 pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
     let text = include_str!("../../../../reference/published/curp.csv");
     published::rows("reference/published/curp.csv", text, MEASURES, wanted, lab)
-}
-
-/// The form with one master, where this program has it; what is measured here is the same for both.
-fn curp() -> &'static str {
-    if protocols::ALL.iter().any(|entry| entry.name == "curp") { "curp" } else { "curp-consensus" }
 }
 
 /// Equal distances of 100 ms, three replicas, one client far from all of them, without load. Clients write keys of
@@ -227,7 +221,7 @@ const MEASURES: &[Measure] = &[
         let note = "Fast Paxos, whose replicas answer the client when they have executed: they too hear of the quorum after 1.5";
         trips_of(lab, &even("fastpaxos", 0), 0.5, 1.5, note)
     }),
-    find("curp-004", |lab| trips(lab, curp(), 0)),
+    find("curp-004", |lab| trips(lab, "curp", 0)),
     find("curp-005", |lab| {
         let note = "the slowest of two clients' writes to one key; the log is sent at once";
         trips_of(lab, &contended("0ms"), 1.0, 2.0, note)
@@ -328,14 +322,14 @@ const MEASURES: &[Measure] = &[
     find("curp-097", setting),
     find("curp-098", by_hand),
     find("curp-099", redis),
-    find("curp-100", |lab| trips(lab, curp(), 100)),
-    find("curp-101", |lab| trips(lab, curp(), 0)),
+    find("curp-100", |lab| trips(lab, "curp", 100)),
+    find("curp-101", |lab| trips(lab, "curp", 0)),
     find("curp-102", |lab| {
         let measured = lab.mean(&beside_copies(), "R2")?.map(|millis| millis / 100.0);
         let note = "from a client beside a copy";
         Ok(measured.map_or(Finding::Absent, |trips| Finding::holds(trips < 0.05, trips, note)))
     }),
-    find("curp-103", |lab| trips(lab, curp(), 0)),
+    find("curp-103", |lab| trips(lab, "curp", 0)),
     find("curp-104", asked),
     find("curp-105", rack::calls_under_load),
     find("curp-106", generalized),
@@ -385,7 +379,7 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
         series,
     };
     let mut series = Vec::new();
-    for (name, protocol) in [("CURP", curp()), ("Multi-Paxos", "multipaxos"), ("EPaxos", "epaxos")] {
+    for (name, protocol) in [("CURP", "curp"), ("Multi-Paxos", "multipaxos"), ("EPaxos", "epaxos")] {
         let experiment = Experiment {
             topology: Topology::Ec2,
             replicas: vec!["CA", "OR", "OH"],

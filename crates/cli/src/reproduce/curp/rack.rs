@@ -94,12 +94,16 @@ fn throughput(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<f64> {
     Ok(outcome.figures.operations() as f64 / outcome.figures.window().length().as_secs_f64())
 }
 
+/// Multi-Paxos, one command a message.
+fn unbatched(replicas: usize) -> Experiment {
+    writes("multipaxos", replicas, vec![("batch_commands", "1"), ("gather", "false")])
+}
+
 /// The throughput of Multi-Paxos with three followers, one command a message.
 fn synchronous(lab: &mut Lab, load: impl Fn(Experiment) -> Experiment) -> anyhow::Result<f64> {
-    let set = [("batch_commands", "1"), ("gather", "false")];
     let mut seconds = 0.0;
     for replicas in [3, 5] {
-        seconds += throughput(lab, &load(writes("multipaxos", replicas, set.to_vec())))?.recip() / 2.0;
+        seconds += throughput(lab, &load(unbatched(replicas)))?.recip() / 2.0;
     }
     Ok(seconds.recip())
 }
@@ -493,8 +497,7 @@ mod tests {
     fn a_follower_costs_a_leader_one_message_each_way() {
         let mut lab = Lab::default();
         let micros = [3, 5].map(|replicas| {
-            let set = vec![("batch_commands", "1"), ("gather", "false")];
-            let experiment = busy(writes("multipaxos", replicas, set));
+            let experiment = busy(unbatched(replicas));
             let found = outcome(&mut lab, &experiment).unwrap();
             let followers = replicas as f64 - 1.0;
             let (messages, _) = sent(&found, &["Accept"]);
