@@ -191,8 +191,6 @@ pub struct NodeMetrics {
     pub keyspaces: Vec<Arc<KeyspaceMetrics>>,
     /// Of the journal.
     pub journal: Arc<JournalMetrics>,
-    /// Turns of the loop.
-    pub turns: AtomicU64,
     /// Malformed frames, each of which ended its connection.
     pub malformed_frames: AtomicU64,
     /// Greetings refused: another cluster, another version, another node.
@@ -201,6 +199,8 @@ pub struct NodeMetrics {
     pub misaddressed: AtomicU64,
     /// Commands under way.
     pub in_flight: AtomicU64,
+    /// Nanoseconds spent looking for news again and again, in vain or not.
+    pub idle_poll: AtomicU64,
     /// Client connections.
     pub clients: AtomicU64,
     /// Of the gRPC server.

@@ -108,6 +108,8 @@ pub struct Node {
     pub grpc: Option<Address>,
     /// Where metrics, health and administration are served.
     pub http: Option<Address>,
+    /// For how long its loop looks for news again and again before it sleeps, at most; zero is never.
+    pub idle_poll: Span,
 }
 
 /// A keyspace: data under one protocol with one set of replicas.
@@ -354,6 +356,7 @@ impl Deployment {
             redis: None,
             grpc: None,
             http: None,
+            idle_poll: Span::ZERO,
         });
         let keyspace = Keyspace {
             id: KeyspaceId(1),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::draft::{Located, Refusal, Section, Source};
+use super::draft::{Located, Refusal, Section, Source, as_span};
 use super::error::{ConfigErrors, Mistakes};
 use super::values::{one_of, scaled, suggest};
 use super::{Address, Deployment, Known, Limits, Network, Node, Region, security};
@@ -203,10 +203,18 @@ impl Parser<'_> {
                 addresses.entry(found.value.clone()).or_insert((found.line, user));
                 Some(found.value)
             });
+            let idle_poll = section.read("idle_poll", self.mistakes, |value| {
+                let most = Span::from_millis(10);
+                let found = as_span(value.as_str())?;
+                let right = "use \"0us\", which is off, to \"10ms\"; \"200us\" is usual";
+                if found <= most { Ok(found) } else { Err(Refusal::new("is out of range", right)) }
+            });
             if let (Some(name), Some(region)) = (name, region) {
                 // At most NODES_MAX, so the number fits.
                 let id = NodeId(nodes.len() as u16);
-                nodes.push((section.line, Node { id, name: name.value, region, peer, redis, grpc, http }));
+                let idle_poll = idle_poll.map_or(Span::ZERO, |found| found.value);
+                let name = name.value;
+                nodes.push((section.line, Node { id, name, region, peer, redis, grpc, http, idle_poll }));
             }
             section.finish(self.mistakes);
         }

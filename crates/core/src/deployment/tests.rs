@@ -66,6 +66,8 @@ fn a_good_file_becomes_what_it_says() {
     assert_eq!((node.id, node.region), (NodeId(2), RegionId(1)));
     assert_eq!(node.redis.as_ref().unwrap().to_string(), "127.0.0.1:6302");
     assert_eq!(node.grpc.as_ref().unwrap().to_string(), "127.0.0.1:7402");
+    assert_eq!(node.idle_poll, Span::from_micros(200));
+    assert_eq!(deployment.node(NodeId(0)).idle_poll, Span::ZERO);
     assert_eq!(deployment.one_way(NodeId(0), NodeId(0)), Span::ZERO);
     assert_eq!(deployment.one_way(NodeId(0), NodeId(3)), Span::from_micros(117_500));
     // The diagonal of this matrix is given, and is zero.

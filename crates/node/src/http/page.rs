@@ -36,6 +36,14 @@ pub(super) fn page(state: &State) -> String {
         number(status.ready),
     );
 
+    page.value(
+        "isochrone_idle_poll_seconds_total",
+        counter,
+        "Time in which the loop looked for news instead of sleeping (idle_poll of the node).",
+        &[],
+        metrics.idle_poll.load(Relaxed) as f64 / 1e9,
+    );
+
     for keyspace in &metrics.keyspaces {
         for (path, histogram) in PATHS.iter().zip(&keyspace.commits) {
             let counts = histogram.read();

@@ -176,11 +176,11 @@ impl Node {
         protocols: &Protocols,
         gateway: Box<dyn Gateway>,
     ) -> Result<NodeHandle, StartError> {
-        let poller = Poller::new()?;
-        let waker = poller.waker();
-        let clock = Clock::start();
         let deployment = Arc::clone(&config.deployment);
         let me = deployment.node(config.node).clone();
+        let poller = Poller::new(me.idle_poll)?;
+        let waker = poller.waker();
+        let clock = Clock::start();
         let limits = Limits::from(deployment.limits());
         let region = deployment.region(me.region).name.clone();
         let http_address = config.sockets.http.as_ref().map(TcpListener::local_addr).transpose()?;

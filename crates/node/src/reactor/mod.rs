@@ -450,6 +450,7 @@ impl Reactor {
             }
         }
         self.reporter.in_flight(self.origins.len());
+        self.peers.metrics.idle_poll.store(self.poller.idle_polled().as_nanos(), Ordering::Relaxed);
         let view =
             self.reporter.publish(now, &mut self.shard, &self.peers, &self.clients, self.stopping.is_some());
         self.clients.show(view);
