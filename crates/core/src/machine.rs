@@ -106,6 +106,11 @@ pub trait Export: Clone + Send + 'static {
     /// Chunk `index`, counted from 0 and at most [`CHUNK_MAX`] bytes unless a single entry is larger;
     /// `None` behind the last one.
     fn chunk(&self, index: u64) -> Option<Blob>;
+
+    /// All chunks, each once. A view that shares memory with what goes on changing may let go of what it has given.
+    fn into_chunks(self) -> impl Iterator<Item = Blob> + Send + 'static {
+        (0..).map_while(move |index| self.chunk(index))
+    }
 }
 
 /// Target size of a chunk, bytes: large enough to amortise a message, small enough to encode within a

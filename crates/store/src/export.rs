@@ -241,7 +241,28 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
     }
 }
 
+/// Lets go of what lies before the last chunk that was asked for, so that changes there need no copy any more.
+fn shed(view: &mut View) {
+    let Some(at) = view.starts.get_mut().last_mut() else { return };
+    for (_, keys) in &mut view.sections[..at.section] {
+        *keys = Trie::default();
+    }
+    if let Some((_, keys)) = view.sections.get_mut(at.section) {
+        at.key -= keys.shed(at.key);
+    }
+}
+
 impl Export for View {
+    fn into_chunks(mut self) -> impl Iterator<Item = Blob> + Send + 'static {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let chunk = self.chunk(index)?;
+            index += 1;
+            shed(&mut self);
+            Some(chunk)
+        })
+    }
+
     fn chunk(&self, index: u64) -> Option<Blob> {
         let mut index = usize::try_from(index).ok()?;
         if let Some(head) = &self.head {

@@ -79,6 +79,30 @@ impl<V> Node<V> {
     }
 }
 
+impl<V: Clone> Node<V> {
+    fn shed(&mut self, before: usize) -> usize {
+        let len = self.len();
+        if len <= before {
+            *self = Node::default();
+            return len;
+        }
+        let Node::Branch(branch) = self else { return 0 };
+        if before == 0 {
+            return 0;
+        }
+        let branch = Arc::make_mut(branch);
+        let mut gone = 0;
+        for child in branch.children.iter_mut().filter(|child| child.len() > 0) {
+            gone += child.shed(before - gone);
+            if child.len() > 0 {
+                break;
+            }
+        }
+        branch.len -= gone;
+        gone
+    }
+}
+
 impl<V> Item<V> {
     fn order(&self, hash: u64, key: &[u8]) -> Ordering {
         self.hash.cmp(&hash).then_with(|| self.key[..].cmp(key))
@@ -205,6 +229,11 @@ impl<V> Trie<V> {
 }
 
 impl<V: Clone> Trie<V> {
+    /// Lets go of the leaves in which only the first `before` entries lie; how many entries went with them.
+    pub fn shed(&mut self, before: usize) -> usize {
+        self.0.shed(before)
+    }
+
     /// Looks a key up and lets `edit` change what is there, in one descent if the number of entries stays.
     pub fn with<R>(&mut self, key: &[u8], edit: impl FnOnce(&mut Slot<'_, V>) -> R) -> R {
         let hash = hash::place(key);
@@ -478,6 +507,35 @@ mod tests {
                 check(&trie, &twin);
             }
         }
+    }
+
+    #[test]
+    fn what_is_shed_is_no_longer_shared_and_the_rest_stays() {
+        fn unshared(node: &Node<u32>) -> usize {
+            match node {
+                Node::Leaf(items) if Arc::strong_count(items) == 1 => items.len(),
+                Node::Branch(branch) if Arc::strong_count(branch) > 1 => 0,
+                Node::Leaf(_) => 0,
+                Node::Branch(branch) => branch.children.iter().map(unshared).sum(),
+            }
+        }
+        let mut trie = Trie::default();
+        for number in 0..5_000 {
+            trie.insert(&Blob::from(number.to_string()), number);
+        }
+        let all: Vec<u32> = trie.iter().map(|entry| *entry.value).collect();
+        let mut view = trie.clone();
+        let mut gone = 0;
+        for before in [0, 1, 100, 0, 1_000, 2_500, 5_000] {
+            let (len, went) = (view.len(), view.shed(before));
+            assert!(went <= before && before.min(len) - went < LEAF_MAX, "{went} of {before}");
+            gone += went;
+            assert_eq!(view.len(), all.len() - gone);
+            assert!(view.iter().map(|entry| *entry.value).eq(all[gone..].iter().copied()));
+            assert_eq!(unshared(&trie.0), gone);
+            assert!(trie.iter().map(|entry| *entry.value).eq(all.iter().copied()));
+        }
+        assert!(view.is_empty());
     }
 
     #[test]

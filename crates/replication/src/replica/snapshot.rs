@@ -29,7 +29,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let forgets = self.knobs.0.drops_sessions();
         let once = if forgets { Self::empty_once(&self.service).export() } else { self.once.export() };
         let view = self.decided_machine().export();
-        let state = (0..).map_while(move |index| view.chunk(index)).map(Piece::State);
+        let state = view.into_chunks().map(Piece::State);
         let once = once.into_iter().map(Piece::Once);
         let pieces = std::iter::once(head).chain(order).chain(once).chain(state);
         Box::new(pieces.map(|piece| Blob::from(wire::encode(&piece))))

@@ -92,8 +92,25 @@ fn a_view_does_not_see_what_comes_later() {
 }
 
 #[test]
+fn chunks_that_are_given_once_are_those_of_the_view() {
+    let store = large();
+    let view = store.export();
+    assert!(view.clone().into_chunks().eq(chunks(&view)));
+    // And while the store changes.
+    let mut changing = store.clone();
+    let mut numbers = 0..3000;
+    let given = changing.export().into_chunks().inspect(|_| {
+        for number in numbers.by_ref().take(200) {
+            changing.run(set(&format!("small:{number}"), "changed"));
+        }
+    });
+    assert!(given.eq(chunks(&view)));
+}
+
+#[test]
 fn an_empty_store_has_no_chunks() {
     assert_eq!(Store::default().export().chunk(0), None);
+    assert_eq!(Store::default().export().into_chunks().count(), 0);
 }
 
 #[test]

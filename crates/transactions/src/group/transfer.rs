@@ -59,7 +59,7 @@ impl<R: Rules> Server<R> {
         let head = Piece::Head { applied: self.applied, digest: self.digest };
         let log = isochrone_core::Process::snapshot(&self.log).into_iter().flatten().map(Piece::Log);
         let view = self.rules.export();
-        let state = (0..).map_while(move |index| view.chunk(index)).map(Piece::State);
+        let state = view.into_chunks().map(Piece::State);
         let own = self.rules.records().into_iter().map(Piece::Own);
         let pieces = std::iter::once(head).chain(log).chain(state).chain(own);
         Box::new(pieces.map(|piece: Piece<R::Record>| Blob::from(wire::encode(&piece))))
