@@ -283,7 +283,7 @@ pub(crate) fn list(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
 pub(crate) fn help(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     let Some(container) = table::by_name(args.at(0)) else { return Err(Complaint::Syntax) };
     let name = container.name.to_ascii_uppercase();
-    let mut lines = vec![format!("{name} <subcommand> [<arg> [value] ...]. Subcommands are:")];
+    let mut lines = vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
     for child in container.children() {
         let syntax = if child.about.syntax.is_empty() { "" } else { " " };
         lines.push(format!("{}{syntax}{}", child.leaf().to_ascii_uppercase(), child.about.syntax));

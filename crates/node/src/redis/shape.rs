@@ -28,8 +28,8 @@ pub(crate) enum Shape {
     Yes,
     /// `OK` whatever was counted (HMSET).
     Ok,
-    /// This number if there is anything, else nothing (OBJECT REFCOUNT).
-    IfAny(i64),
+    /// This number, or this error, if there is anything, else nothing (OBJECT REFCOUNT, OBJECT FREQ).
+    IfAny(Result<i64, &'static str>),
     /// A key with one element that was popped from it, flat (BLPOP, BZPOPMIN).
     Popped,
     /// This number whatever was found.
@@ -97,7 +97,8 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::Yes, Response::Nil) => reply.integer(0),
         (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
         (Shape::IfAny(_), Response::Integer(0)) => reply.null(),
-        (Shape::IfAny(number), _) => reply.integer(number),
+        (Shape::IfAny(Ok(number)), _) => reply.integer(number),
+        (Shape::IfAny(Err(text)), _) => reply.error(text),
         (Shape::Popped, Response::Array(parts)) => popped(parts, reply),
         (Shape::Number(number), _) => reply.integer(number),
         (Shape::Nothing, Response::Array(parts)) => match parts.iter().find(|part| part.is_error()) {

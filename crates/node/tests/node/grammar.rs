@@ -78,7 +78,26 @@ COPY K K
 COPY K K REPLACE
 ~KEYS *
 DBSIZE
-OBJECT REFCOUNT K5
+OBJECT
+OBJECT NOSUCH K
+OBJECT ENCODING
+OBJECT ENCODING never
+OBJECT ENCODING lex
+OBJECT ENCODING one
+OBJECT ENCODING one-field
+OBJECT ENCODING one-member
+OBJECT ENCODING K K
+OBJECT FREQ K
+OBJECT FREQ
+OBJECT FREQ K K
+OBJECT IDLETIME never
+OBJECT IDLETIME
+OBJECT IDLETIME K K
+OBJECT REFCOUNT never
+OBJECT REFCOUNT lex
+OBJECT REFCOUNT
+OBJECT REFCOUNT K K
+OBJECT HELP K
 HSET K F V
 HSET K F V F V
 HMSET K F V
@@ -213,6 +232,8 @@ XREAD BLOCK 10 STREAMS st K $ $
 TYPE st
 DEL st
 OBJECT ENCODING st
+OBJECT FREQ st
+OBJECT REFCOUNT st
 XADD st 0-0 F V
 XADD st ID F
 XADD st MAXLEN x ID F V
@@ -328,7 +349,6 @@ pub const INCOMPARABLE: &[(&str, &str)] = &[
     ),
     ("multi", "every transaction of a round begins with it"),
     ("randomkey", "which key it is, is anybody's choice"),
-    ("object|freq object|idletime object|help", "nothing remembers how often a key was used, or when"),
 ];
 
 /// The forms.

@@ -162,30 +162,55 @@ pub(crate) static COMMANDS: &[Spec] = &[
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 static OBJECT: &[Spec] = &[
-    Group::Generic.data("object|encoding", 3, READ, about("2.2.3", "key", "The form in which a value is kept"), |args, _| {
-        Ok(Operation::Encoding { key: blob(args.at(2)) }.into())
-    }).with_keys(SECOND)
-    .differs("the name that Redis' default settings lead to for such contents; nothing here is kept that way"),
-    Group::Generic.data("object|freq", 3, READ, about("4.0.0", "key", "How often a key is used"), |_, _| {
-        Err(Complaint::text(
-            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
-             switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ))
-    }).with_keys(SECOND)
-    .differs("answers with the error for it: nothing is evicted, so nothing is counted"),
-    Group::Generic.here("object|help", 2, LOADING | STALE, about("6.2.0", "", "This help"), Action::Local(catalog::help)),
-    Group::Generic.data("object|idletime", 3, READ, about("2.2.3", "key", "The seconds since a key was used"), |args, _| {
-        Ok(if_any(args, 0))
-    }).with_keys(SECOND)
-    .differs("0 for any key: nothing remembers when a key was used"),
-    Group::Generic.data("object|refcount", 3, READ, about("2.2.3", "key", "How often a value is shared"), |args, _| {
-        Ok(if_any(args, 1))
-    }).with_keys(SECOND)
-    .differs("1 for any key"),
+    Group::Generic
+        .data(
+            "object|encoding",
+            3,
+            READ,
+            about("2.2.3", "key", "The form in which a value is kept"),
+            |args, _| Ok(Operation::Encoding { key: blob(args.at(2)) }.into()),
+        )
+        .with_keys(SECOND)
+        .differs(
+            "the name that Redis' default settings lead to for such contents; nothing here is kept that way",
+        ),
+    Group::Generic
+        .data("object|freq", 3, READ, about("4.0.0", "key", "How often a key is used"), |args, _| {
+            Ok(if_any(args, Err(NOT_COUNTED)))
+        })
+        .with_keys(SECOND)
+        .differs("answers with the error for it: nothing is evicted, so nothing is counted"),
+    Group::Generic.here(
+        "object|help",
+        2,
+        LOADING | STALE,
+        about("6.2.0", "", "This help"),
+        Action::Local(catalog::help),
+    ),
+    Group::Generic
+        .data(
+            "object|idletime",
+            3,
+            READ,
+            about("2.2.3", "key", "The seconds since a key was used"),
+            |args, _| Ok(if_any(args, Ok(0))),
+        )
+        .with_keys(SECOND)
+        .differs("0 for any key: nothing remembers when a key was used"),
+    Group::Generic
+        .data("object|refcount", 3, READ, about("2.2.3", "key", "How often a value is shared"), |args, _| {
+            Ok(if_any(args, Ok(1)))
+        })
+        .with_keys(SECOND)
+        .differs("1 for any key"),
 ];
 
-fn if_any(args: Args<'_>, number: i64) -> Plan {
-    Plan { operation: Operation::Exists { keys: [blob(args.at(2))].into() }, shape: Shape::IfAny(number) }
+/// What Redis says where its policy of eviction does not count uses.
+const NOT_COUNTED: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                           switching between policies at runtime LRU and LFU data will take some time to adjust.";
+
+fn if_any(args: Args<'_>, answer: Result<i64, &'static str>) -> Plan {
+    Plan { operation: Operation::Exists { keys: [blob(args.at(2))].into() }, shape: Shape::IfAny(answer) }
 }
 
 fn copy(args: Args<'_>, _: &mut Given<'_>) -> Understood {

@@ -505,7 +505,7 @@ fn questions_about_the_node_are_answered() {
             > COMMAND LIST FILTERBY PATTERN *pop*
               *15·$6·blmpop·$5·blpop·$5·brpop·$10·brpoplpush·$5·lmpop·$4·lpop·$4·rpop·$9·rpoplpush·$4·spop·$6·bzmpop·$8·bzpopmax·$8·bzpopmin·$5·zmpop·$7·zpopmax·$7·zpopmin·
             > CLIENT HELP
-              *27·+CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·+UNBLOCK client-id [TIMEOUT|ERROR]·+    Ends the wait of a connection·
+              *27·+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:·+GETNAME·+    The name of this connection·+GETREDIR·+    Where invalidations go·+HELP·+    This help·+ID·+    The number of this connection·+INFO·+    This connection·+KILL ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] [MAXAGE seconds] [SKIPME YES|NO]·+    Closes connections·+LIST [TYPE normal] [ID client-id [client-id ...]]·+    All connections·+NO-EVICT ON|OFF·+    Keeps this connection when memory is short·+NO-TOUCH ON|OFF·+    Leaves the times of last use alone·+REPLY ON|OFF|SKIP·+    Holds replies back·+SETINFO LIB-NAME libname|LIB-VER libver·+    Says which library this is·+SETNAME connection-name·+    Names this connection·+UNBLOCK client-id [TIMEOUT|ERROR]·+    Ends the wait of a connection·
             > CLIENT LIST
               $611·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\nid=9 addr=127.0.0.1:50001 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0\n·
             > CLIENT KILL ID 9
@@ -665,5 +665,41 @@ fn monitors_find_keys_commands_and_processor_time() {
         sections(replies[1]),
         sections(replies[0]) + 1,
         "commands are told to who asks for everything"
+    );
+}
+
+/// Of a key that is not there nothing is told, as in Redis 7.0: that uses are not counted is said of one that is.
+#[test]
+fn object_tells_nothing_of_a_key_that_is_not_there() {
+    check(
+        Login::Open,
+        "> OBJECT FREQ a ; OBJECT FREQ b ; OBJECT IDLETIME a ; OBJECT IDLETIME b ; OBJECT REFCOUNT a ; OBJECT REFCOUNT b
+         < 0 int 0
+         < 1 int 1
+         < 2 int 0
+         < 3 int 1
+         < 4 int 0
+         < 5 int 1",
+        expect![[r#"
+            > OBJECT FREQ a ; OBJECT FREQ b ; OBJECT IDLETIME a ; OBJECT IDLETIME b ; OBJECT REFCOUNT a ; OBJECT REFCOUNT b
+              ask 0 k1 Exists { keys: ["a"] }
+              ask 1 k1 Exists { keys: ["b"] }
+              ask 2 k1 Exists { keys: ["a"] }
+              ask 3 k1 Exists { keys: ["b"] }
+              ask 4 k1 Exists { keys: ["a"] }
+              ask 5 k1 Exists { keys: ["b"] }
+            < 0 int 0
+              $-1·
+            < 1 int 1
+              -ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.·
+            < 2 int 0
+              $-1·
+            < 3 int 1
+              :0·
+            < 4 int 0
+              $-1·
+            < 5 int 1
+              :1·
+        "#]],
     );
 }
