@@ -17,6 +17,12 @@ struct Whole {
     part: Part,
 }
 
+/// Whether a key that holds this ([`Store::entry`]) has a deadline. Of other bytes nothing is known, and so it has none.
+pub fn has_deadline(entry: &[u8]) -> bool {
+    let [FORMAT, entry @ ..] = entry else { return false };
+    wire::decode_prefix::<Stamp>(entry).is_ok_and(|(deadline, _)| deadline != Stamp::MAX)
+}
+
 impl Store {
     /// What a key holds: its value, deadline and version, as bytes that [`Store::enter`] takes in. Nothing where there
     /// is no such key. It costs the size of the value.

@@ -23,7 +23,7 @@ mod bits;
 mod chords;
 mod deadlines;
 mod encoding;
-mod entry;
+pub mod entry;
 mod export;
 mod hash;
 mod hashes;

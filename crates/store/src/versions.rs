@@ -52,6 +52,41 @@ pub struct Versions {
     trimmed: Version,
     /// The sum of the hashes of all versions of all keys.
     digest: u64,
+    /// How keys are counted; none are where it says nothing.
+    census: Option<Census>,
+    count: Count,
+}
+
+/// Says of a key that has this value as what it is counted. It depends on nothing else.
+pub type Census = fn(&[u8], &[u8]) -> Kind;
+
+/// As what a key is counted.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Kind {
+    /// Not at all.
+    Apart,
+    /// A key without a deadline.
+    Lasting,
+    /// A key with one.
+    Expiring,
+}
+
+/// How many keys there are.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Default, Debug)]
+pub struct Count {
+    /// That have a value, but for those apart.
+    pub keys: usize,
+    /// Of these, that have a deadline.
+    pub expiring: usize,
+}
+
+impl Count {
+    fn change(&mut self, before: Kind, after: Kind) {
+        let one = |kind| (usize::from(kind != Kind::Apart), usize::from(kind == Kind::Expiring));
+        let (less, more) = (one(before), one(after));
+        self.keys = self.keys + more.0 - less.0;
+        self.expiring = self.expiring + more.1 - less.1;
+    }
 }
 
 /// The versions of a key.
@@ -82,6 +117,16 @@ pub struct View {
 }
 
 impl Versions {
+    /// Nothing yet, of which keys will be counted.
+    pub fn counting(census: Census) -> Versions {
+        Versions { census: Some(census), ..Versions::default() }
+    }
+
+    /// How many keys have a value in their latest version. It is kept up to date, so asking for it costs nothing.
+    pub fn count(&self) -> Count {
+        self.count
+    }
+
     /// How many keys there are, deleted ones included until that is trimmed.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -176,6 +221,11 @@ impl Versions {
     fn add(&mut self, key: &Blob, version: Version, value: Option<Blob>) -> Option<Version> {
         let weight = weigh(key, version, value.as_ref());
         let deletes = value.is_none();
+        let kind = |value: Option<&Blob>| match (self.census, value) {
+            (Some(census), Some(value)) => census(key, value),
+            _ => Kind::Apart,
+        };
+        let (mut before, after) = (Kind::Apart, kind(value.as_ref()));
         let mut late = None;
         let first = self.keys.with(key, |slot| match slot.get_mut() {
             Some(entry) if entry.version >= version => {
@@ -183,6 +233,7 @@ impl Versions {
                 false
             }
             Some(entry) => {
+                before = kind(entry.value.as_ref());
                 let held = (entry.version, std::mem::replace(&mut entry.value, value));
                 entry.version = version;
                 Arc::make_mut(entry.older.get_or_insert_default()).push_back(held);
@@ -199,6 +250,7 @@ impl Versions {
         });
         if late.is_none() {
             self.digest = self.digest.wrapping_add(weight);
+            self.count.change(before, after);
             if !first || deletes {
                 let due = Arc::make_mut(&mut self.due);
                 let place = due.seek(|(held, name)| (*held, name) < (version, key));
@@ -312,7 +364,7 @@ impl Hash for Versions {
 
 impl fmt::Debug for Versions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Versions { keys, due, trimmed, digest } = self;
+        let Versions { keys, due, trimmed, digest, .. } = self;
         write!(
             f,
             "Versions({} keys, {} due, trimmed {trimmed:?}, digest {digest:016x})",

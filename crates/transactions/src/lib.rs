@@ -8,6 +8,7 @@
 
 mod around;
 pub mod carousel;
+mod census;
 pub mod commands;
 pub mod directory;
 mod family;

@@ -33,7 +33,7 @@ pub(crate) fn partition(key: &[u8]) -> PartitionId {
 }
 
 /// The key of a partition's entry.
-pub(super) fn entry(partition: PartitionId) -> Blob {
+pub(crate) fn entry(partition: PartitionId) -> Blob {
     with_head(partition, ENTRY, &[])
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn is_entry(key: &[u8]) -> bool {
 }
 
 /// The key under which a partition holds a client's.
-pub(super) fn key(partition: PartitionId, key: &[u8]) -> Blob {
+pub(crate) fn key(partition: PartitionId, key: &[u8]) -> Blob {
     with_head(partition, KEY, key)
 }
 
@@ -56,7 +56,7 @@ pub(super) fn plain(key: &[u8]) -> Option<Blob> {
 }
 
 /// A client's value, as it is stored.
-pub(super) fn value(value: &[u8]) -> Blob {
+pub(crate) fn value(value: &[u8]) -> Blob {
     let mut bytes = Vec::with_capacity(1 + value.len());
     bytes.push(OWN);
     bytes.extend_from_slice(value);
@@ -64,7 +64,7 @@ pub(super) fn value(value: &[u8]) -> Blob {
 }
 
 /// What is stored where a value has moved: it keeps its version.
-pub(super) fn moved(stored: &Blob, version: Version) -> Blob {
+pub(crate) fn moved(stored: &Blob, version: Version) -> Blob {
     match stored.split_first() {
         Some((&OWN, value)) => {
             let mut bytes = Vec::with_capacity(VERSION + value.len());
@@ -80,14 +80,23 @@ pub(super) fn moved(stored: &Blob, version: Version) -> Blob {
 /// What a client is told of what is stored.
 pub(super) fn told(key: Blob, stored: &Read) -> Read {
     let Some(bytes) = &stored.value else { return Read { key, value: None, version: stored.version } };
-    if let Some((&OLDER, rest)) = bytes.split_first()
+    let (version, value) = parted(bytes);
+    Read { key, value: Some(Blob::from(value)), version: version.unwrap_or(stored.version) }
+}
+
+/// A client's value in what is stored.
+pub(crate) fn bare(stored: &[u8]) -> &[u8] {
+    parted(stored).1
+}
+
+/// The version that a stored value names, and the client's value.
+fn parted(stored: &[u8]) -> (Option<Version>, &[u8]) {
+    if let Some((&OLDER, rest)) = stored.split_first()
         && let Some((version, value)) = rest.split_first_chunk::<8>()
     {
-        let version = Version(u64::from_le_bytes(*version));
-        return Read { key, value: Some(Blob::from(value)), version };
+        return (Some(Version(u64::from_le_bytes(*version))), value);
     }
-    let value = bytes.get(1..).unwrap_or_default();
-    Read { key, value: Some(Blob::from(value)), version: stored.version }
+    (None, stored.get(1..).unwrap_or_default())
 }
 
 #[cfg(test)]

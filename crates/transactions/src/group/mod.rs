@@ -14,6 +14,7 @@ mod tuning;
 pub use message::{Entry, Message, Note, Record, Timer};
 pub(crate) use tuning::{log_for_rtt, read_log};
 
+use crate::census::Census;
 use crate::family::{self, Tuning};
 use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
@@ -24,6 +25,7 @@ use isochrone_core::{
 use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
+use isochrone_store::versions::Count;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -77,6 +79,8 @@ pub trait Rules: Clone + Hash + Send + 'static {
     /// Takes over the replicated state of `staged`, which has taken in a peer's view; its own records stay, but for
     /// those that the new state makes void.
     fn install(&mut self, staged: Self, turn: Option<&mut Turn<'_, Self>>);
+    /// How many keys have a value.
+    fn count(&self) -> Count;
     /// A page of the keys that have a value, and of those that may get one.
     fn list(&self, query: &Query) -> Option<Page>;
     /// Its own records that a restart still needs.
@@ -198,6 +202,7 @@ pub struct Server<R: Rules> {
     applied: u64,
     digest: u64,
     resend: Span,
+    census: Census,
     offers: Offers<transfer::View<R>>,
     taking: Option<Pull>,
     staged: Option<Box<Staged<R>>>,
@@ -356,6 +361,7 @@ impl<R: Rules> Process for Server<R> {
             applied: 0,
             digest: 0,
             resend,
+            census: Census::default(),
             offers: Offers::default(),
             taking: None,
             staged: None,
@@ -441,6 +447,7 @@ impl<R: Rules> Process for Server<R> {
                 break;
             }
         }
+        self.census.tell(self.rules.count(), Note::Fact, effects);
     }
 
     /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot.

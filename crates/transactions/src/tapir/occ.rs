@@ -138,6 +138,11 @@ pub struct Data {
 }
 
 impl Data {
+    /// Of a store in which nothing is written yet.
+    pub fn new(store: Versions) -> Data {
+        Data { store, ..Data::default() }
+    }
+
     /// The latest version of a key and its value.
     pub fn latest(&self, key: &Blob) -> (Version, Option<&Blob>) {
         let (version, value) = self.store.latest(key);

@@ -6,6 +6,7 @@ use super::state::State;
 use super::takeover::Takeover;
 use super::view::Change;
 use super::{Mutation, Parameters};
+use crate::census::Census;
 use crate::family;
 use crate::map::Map;
 use crate::request::TxnId;
@@ -59,6 +60,7 @@ pub struct Server {
     pub(super) takeovers: BTreeMap<TxnId, Takeover>,
     pub(super) changing: Change,
     pub(super) sweeping: bool,
+    census: Census,
 }
 
 impl Hash for Server {
@@ -252,10 +254,11 @@ impl Process for Server {
             partition: setup.partition,
             map: setup.map.clone(),
             parameters: setup.parameters,
-            state: State::new(setup.parameters.mutation),
+            state: State::new(&setup.map, setup.parameters.mutation),
             takeovers: BTreeMap::new(),
             changing: Change::default(),
             sweeping: false,
+            census: Census::default(),
         }
     }
 
@@ -340,6 +343,10 @@ impl Process for Server {
             Timer::Sweep => self.sweep(effects),
             Timer::View => self.changing_too_long(effects),
         }
+    }
+
+    fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.census.tell(self.state.data.store().count(), Note, effects);
     }
 
     fn snapshot(&self) -> Option<Snapshot> {

@@ -4,6 +4,8 @@ use super::Mutation;
 use super::entry::Entry;
 use super::message::{Ended, Held, Name, Record, Verdict, Vote};
 use super::occ::{Data, Prepared};
+use crate::census;
+use crate::map::Map;
 use crate::request::TxnId;
 use isochrone_core::{ClientId, ProcessId};
 use isochrone_store::versions::Version;
@@ -48,8 +50,8 @@ pub struct State {
 
 impl State {
     /// Of a replica that has heard nothing yet.
-    pub fn new(mutation: Option<Mutation>) -> State {
-        State { mutation, ..State::default() }
+    pub fn new(map: &Map, mutation: Option<Mutation>) -> State {
+        State { data: Data::new(census::versions(map)), mutation, ..State::default() }
     }
 
     fn mutated(&self, mutation: Mutation) -> bool {

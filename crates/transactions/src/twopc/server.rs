@@ -5,6 +5,7 @@ use super::coordinator::{Driving, Telling};
 use super::message::{Entry, Message};
 use super::participant::{Active, Age, Wanted};
 use super::state::{Prepared, State, View};
+use crate::census;
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
@@ -13,7 +14,7 @@ use crate::locks::LockTable;
 use crate::request::TxnId;
 use isochrone_core::{Identity, Instant, Malformed, PartitionId, ProcessId};
 use isochrone_replication::multipaxos;
-use isochrone_store::versions::Version;
+use isochrone_store::versions::{Count, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a replica of a partition makes of its group's log. See the module.
@@ -202,7 +203,7 @@ impl Rules for Replica {
             parameters: setup.parameters,
             partition: setup.partition,
             leaders: Leaders::new(&setup.map),
-            state: State::default(),
+            state: State::new(census::versions(&setup.map)),
             serving: false,
             early: Vec::new(),
             barrier_due: Instant::ZERO,
@@ -318,6 +319,10 @@ impl Rules for Replica {
                 self.sweep_soon(turn);
             }
         }
+    }
+
+    fn count(&self) -> Count {
+        self.state.versions.count()
     }
 
     fn list(&self, query: &Query) -> Option<Page> {

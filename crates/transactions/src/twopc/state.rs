@@ -58,6 +58,11 @@ const FORMAT_PIECES: u8 = 1;
 const FORMAT_VERSIONS: u8 = 2;
 
 impl State {
+    /// Of a store in which nothing is written yet.
+    pub fn new(versions: Versions) -> State {
+        State { versions, ..State::default() }
+    }
+
     /// Whether its client has the outcome of a transaction, or is gone.
     pub fn is_past(&self, txn: TxnId) -> bool {
         let floor = self.floors.get(&txn.client.process);

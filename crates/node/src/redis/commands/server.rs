@@ -318,7 +318,7 @@ pub(crate) static SERVER: &[Spec] = &[
     Group::Server.data("flushdb", -1, WRITE | DANGEROUS, about("1.0.0", "[ASYNC|SYNC]", "Deletes the keys of the selected keyspace"), flush).with_keys(Keys::None),
     Group::Server.local("info", -1, LOADING | STALE | DANGEROUS, about("1.0.0", "[section [section ...]]", "About this node"), info::info)
     .differs("fewer fields, and a section `isochrone`: durability, and for each keyspace protocol, guarantee and leader; the \
-             time of a command is that from its request to its answer; keys are those of the replica at this node"),
+             time of a command is that from its request to its answer; keys are those of the replicas at this node, and `avg_ttl` is 0"),
     Group::Server.local("lolwut", -1, READ | FAST, about("5.0.0", "[VERSION version]", "A picture"), info::lolwut)
         .differs("another picture"),
     Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)

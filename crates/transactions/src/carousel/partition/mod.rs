@@ -11,6 +11,7 @@ mod tests;
 
 use super::message::{Ended, Entry, Part, Timer, Verdict, Vote, Word};
 use super::parameters::Parameters;
+use crate::census;
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
@@ -23,7 +24,7 @@ use isochrone_core::{
     Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
 };
 use isochrone_replication::multipaxos;
-use isochrone_store::versions::{Version, Versions};
+use isochrone_store::versions::{Count, Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -228,7 +229,7 @@ impl Rules for Partition {
             map: setup.map.clone(),
             knobs: setup.parameters,
             replicas: members.len(),
-            state: State::default(),
+            state: State { store: census::versions(&setup.map), ..State::default() },
             votes: BTreeMap::new(),
             claims: Claims::default(),
             aged: BTreeMap::new(),
@@ -325,6 +326,10 @@ impl Rules for Partition {
         match timer {
             Timer::Sweep => self.sweep(turn),
         }
+    }
+
+    fn count(&self) -> Count {
+        self.state.store.count()
     }
 
     fn list(&self, query: &Query) -> Option<Page> {

@@ -1,0 +1,58 @@
+//! `INFO keyspace` where commands are transactions: each node counts what it holds, and asks nobody.
+
+use super::processes::{Addresses, Process, client, deployment_of, node, nodes, until};
+use super::resp::{Client, Reply};
+use std::net::SocketAddr;
+
+const NODES: usize = 3;
+
+/// What a node says of the keyspace.
+pub fn keys(address: SocketAddr) -> Option<String> {
+    let Ok(Reply::Text(text)) = Client::connect(address).ok()?.ask(&["INFO", "keyspace"]) else {
+        return None;
+    };
+    text.lines().find(|line| line.starts_with("db0:")).map(str::to_owned)
+}
+
+fn all_say(nodes: &[Addresses], line: &str) {
+    for Addresses { redis, .. } in nodes {
+        until(line, || (keys(*redis)? == line).then_some(()));
+    }
+}
+
+#[test]
+fn each_node_counts_the_keys_that_it_holds_of_a_keyspace_of_transactions() {
+    for protocol in ["carousel-fast", "carousel-basic 2", "2pc 2", "tapir"] {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes = nodes(NODES);
+        let file = deployment_of(folder.path(), "three.toml", "census", &nodes, protocol);
+        let mut processes: Vec<Process> = (0..NODES).map(|index| node(&file, index, folder.path())).collect();
+        assert_eq!(keys(nodes[0].redis), None, "nothing is said of what is empty");
+        let mut client = client(nodes[0].redis);
+        let mut ask = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            until(line, || client.ask(&words).ok().filter(|reply| !matches!(reply, Reply::Error(_))));
+        };
+        for line in [
+            "SET a 1",
+            "SET b 1 EX 1000",
+            "RPUSH c 1 2 3",
+            "EXPIRE c 1000",
+            "HSET d f v",
+            "EXPIRE d 1000",
+            "PERSIST d",
+            "SET e 1",
+            "DEL e",
+            "MSET f 1 g 1",
+            "RENAME f g",
+        ] {
+            ask(line);
+        }
+        all_say(&nodes, "db0:keys=5,expires=2,avg_ttl=0");
+        processes[2].signal("KILL");
+        processes[2].end();
+        ask("DEL b g");
+        processes[2] = node(&file, 2, folder.path());
+        all_say(&nodes, "db0:keys=3,expires=1,avg_ttl=0");
+    }
+}
