@@ -23,8 +23,8 @@ unit:
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --workspace --locked --tests
 	$(CARGO) test --workspace --locked --doc
 
-# Real clients (redis-cli, redis-benchmark, redis-py, rq, celery, go-redis, redis-rs, node-redis, jedis; grpcio) against
-# a running cluster; installs what it needs, and skips a language whose tools are not there.
+# Real clients of seven languages (docs/redis.md, "Clients"), job queues and session stores on top of them, and grpcio,
+# against a running cluster; installs what it needs, and skips a language whose tools are not there.
 clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone

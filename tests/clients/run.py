@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real clients against a running cluster.
 
-Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, rq, celery,
-go-redis, redis-rs, node-redis and jedis talk to it as they are, and grpcio by the published `.proto`. Installs what it needs: redis-tools from the
-system's packages where it is missing (as root or by sudo), Python packages into a virtual environment
-of its own under target/, the others by their own package managers, whose programs must be there: a
-client whose toolchain (go, cargo, npm, mvn) is missing is skipped, and the test says so.
+Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, valkey-py, rq, celery, go-redis,
+redigo, rueidis, redis-rs, node-redis, ioredis, jedis, Lettuce, hiredis and Perl's Redis.pm talk to it as they are; web apps
+of Flask, Django and Express that keep their sessions there; and grpcio by the published `.proto`. Installs what it needs:
+redis-tools, hiredis and Redis.pm from the system's packages where they are missing (as root or by sudo), Python packages
+into a virtual environment of its own under target/, the others by their own package managers, whose programs must be
+there: a client whose toolchain (go, cargo, npm, mvn, cc, perl) or package is missing is skipped, and the test says so.
 
 Every test runs on `multipaxos` and again on `curp`, but for those that start clusters of their own.
 
@@ -15,6 +16,7 @@ Exit status 0 when every test passed.
 """
 
 import argparse
+import http.client
 import json
 import os
 import pathlib
@@ -30,17 +32,30 @@ HERE = pathlib.Path(__file__).resolve().parent
 VENV = ROOT / "target" / "clients-venv"
 
 
+def has_hiredis():
+    return bool(shutil.which("cc")) and tried("cc", "-include", "hiredis/hiredis.h", "-fsyntax-only", "-xc", os.devnull)
+
+
+def has_redis_pm():
+    return bool(shutil.which("perl")) and tried("perl", "-MRedis", "-e1")
+
+
+def tried(*command):
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 def ensure_tools():
-    """redis-cli and redis-benchmark on the PATH."""
-    if shutil.which("redis-cli") and shutil.which("redis-benchmark"):
+    """redis-cli and redis-benchmark on the PATH; hiredis and Redis.pm where they can be had without asking anybody."""
+    tools = shutil.which("redis-cli") and shutil.which("redis-benchmark")
+    there = {"redis-tools": tools, "libhiredis-dev": has_hiredis(), "libredis-perl": has_redis_pm()}
+    missing = [package for package, found in there.items() if not found]
+    if not missing or (tools and not shutil.which("apt-get")):
         return
-    sudo = [] if os.geteuid() == 0 else ["sudo"]
-    subprocess.run(sudo + ["apt-get", "update", "-qq"], check=True)
-    subprocess.run(
-        sudo + ["apt-get", "install", "-y", "-qq", "redis-tools"],
-        check=True,
-        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
-    )
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"] if tools else ["sudo"]
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *missing]):
+        done = subprocess.run(sudo + command, env=quiet)
+        assert tools or done.returncode == 0, f"{command}: status {done.returncode}"
 
 
 def ensure_python():
@@ -412,51 +427,223 @@ def test_celery_chords_end_to_end(cluster):
         worker.wait(30)
 
 
+# --- valkey-py -----------------------------------------------------------------------------------------
+
+
+def test_valkey_py(cluster):
+    import threading
+
+    import valkey
+
+    for protocol in (2, 3):
+        options = {"decode_responses": True, "socket_timeout": 30, "protocol": protocol}
+        here, there = (valkey.Valkey(port=port, **options) for port in cluster.ports[:2])
+        here.flushdb()
+        same((here.set("s", "v", ex=100), there.get("s"), 0 < there.ttl("s") <= 100), (True, "v", True))
+        here.hset("h", mapping={"a": 1, "b": 2})
+        same(there.hgetall("h"), {"a": "1", "b": "2"})
+        here.zadd("z", {"a": 1, "b": 2.5})
+        same((there.zscore("z", "b"), sorted(there.scan_iter())), (2.5, ["h", "s", "z"]))
+        with here.pipeline(transaction=False) as pipe:
+            for number in range(100):
+                pipe.set(f"p{number}", number)
+            same(pipe.execute(), [True] * 100)
+        with here.pipeline(transaction=True) as pipe:
+            same(pipe.set("a", 1).incr("a").get("a").execute(), [True, 2, "2"])
+        with here.pipeline() as pipe:
+            pipe.watch("a")
+            there.set("a", 7)
+            pipe.multi()
+            pipe.set("a", 3)
+            try:
+                pipe.execute()
+            except valkey.WatchError:
+                pass
+            else:
+                raise AssertionError("EXEC went through although the key had changed")
+        lock = here.lock("lock", timeout=60)
+        assert lock.acquire(blocking=False) and not there.lock("lock", timeout=60).acquire(blocking=False)
+        lock.extend(10)
+        lock.release()
+        subscriber = there.pubsub()
+        subscriber.subscribe("news")
+        same(subscriber.get_message(timeout=30)["type"], "subscribe")
+        there.publish("news", "hello")
+        same(subscriber.get_message(timeout=30)["data"], "hello")
+        popped = []
+        reader = threading.Thread(target=lambda: popped.append(there.blpop("list", timeout=20)))
+        reader.start()
+        here.rpush("list", "pushed")
+        reader.join(30)
+        same([tuple(pair) for pair in popped], [("list", "pushed")])
+        entry = here.xadd("stream", {"a": 1})
+        same(there.xrange("stream"), [(entry, {"a": "1"})])
+
+
+# --- sessions of web frameworks --------------------------------------------------------------------------
+
+
+class WebApp:
+    """A web app with a session store at one region, for as long as the block lasts."""
+
+    def __init__(self, command, port, seconds):
+        self.command = [*command, str(port), str(seconds)]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, cwd=HERE, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert line, f"{self.command} ended with {self.process.wait()} before it was ready"
+        self.port = int(line)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=20)
+
+    def ask(self, method, path, cookie=None, body=None):
+        """Status and text of the answer, and the cookie that a browser has from then on."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, {"Cookie": cookie} if cookie else {})
+        answer = connection.getresponse()
+        text, fresh = answer.read().decode(), answer.getheader("Set-Cookie")
+        connection.close()
+        return answer.status, text, fresh.split(";")[0] if fresh else cookie
+
+
+def sessions(cluster, command):
+    """Who has logged in at one region is known at another, until the session is over or its time is."""
+    stored = connect(cluster)
+    stored.flushdb()
+    with WebApp(command, cluster.ports[0], 600) as here, WebApp(command, cluster.ports[1], 600) as there:
+        same(here.ask("GET", "/me")[:2], (401, "nobody"))
+        status, _, ann = here.ask("POST", "/login", body="ann")
+        same((status, bool(ann)), (200, True))
+        _, _, bob = there.ask("POST", "/login", body="bob")
+        for visits in range(1, 7, 2):
+            for at, app in enumerate((there, here)):
+                status, text, ann = app.ask("GET", "/me", ann)
+                same((status, text), (200, f"ann {visits + at}"))
+        keys = [key for key in stored.scan_iter()]
+        same(len(keys), 2)
+        for key in keys:
+            assert 0 < stored.ttl(key) <= 600, f"{key} lives {stored.ttl(key)} s"
+        same(there.ask("POST", "/logout", ann)[1], "goodbye")
+        same(here.ask("GET", "/me", ann)[:2], (401, "nobody"))
+        same(here.ask("GET", "/me", bob)[:2], (200, "bob 1"))
+        stored.flushdb()
+        with WebApp(command, cluster.ports[1], 1) as short:
+            _, _, eve = short.ask("POST", "/login", body="eve")
+            wait_for("the end of a session", lambda: stored.dbsize() == 0)
+            same(here.ask("GET", "/me", eve)[:2], (401, "nobody"))
+
+
+def test_flask_sessions(cluster):
+    sessions(cluster, [sys.executable, "webapp.py", "flask"])
+
+
+def test_django_sessions(cluster):
+    sessions(cluster, [sys.executable, "webapp.py", "django"])
+
+
+def test_express_sessions(cluster):
+    install(NODE)
+    sessions(cluster, ["node", str(HERE / "node" / "webapp.mjs")])
+
+
 # --- other languages -------------------------------------------------------------------------------------
 
 
 class Skipped(Exception):
-    """A toolchain is not there."""
+    """A toolchain, or a library, is not there."""
 
 
-INSTALLED = set()
+class Folder:
+    """Programs of one language: the tool without which they are skipped, and the command that makes them."""
+
+    def __init__(self, name, tool, make):
+        self.name, self.tool, self.make, self.made = name, tool, make, False
 
 
-def client_program(cluster, folder, tool, install, run):
-    """Installs what a program needs, once, and runs it against two regions."""
-    if not shutil.which(tool):
-        raise Skipped(f"{tool} is not on the PATH")
+# Build outputs stay under target/.
+TARGET = ROOT / "target"
+GO = Folder("go", "go", ["go", "build", "-o", f"{TARGET}/go-clients/", "./..."])
+RUST = Folder("rust", "cargo", ["cargo", "build", "--quiet", "--locked", "--target-dir", f"{TARGET}/rust-client"])
+NODE = Folder("node", "npm", ["npm", "ci", "--silent", "--no-audit", "--no-fund"])
+CLASSES = f"{TARGET}/java-client"
+JAVA = Folder("java", "mvn", ["mvn", "-q", "-B", f"-DbuildDirectory={CLASSES}", "compile", "dependency:build-classpath",
+                              f"-Dmdep.outputFile={CLASSES}/classpath"])
+C = Folder("c", "cc", ["cc", "-Wall", "-Werror", "-O1", "-o", f"{TARGET}/c-client", "main.c", "-lhiredis"])
+PERL = Folder("perl", "perl", ["perl", "-c", "main.pl"])
+
+
+def run_in(folder, command):
+    done = subprocess.run(command, cwd=HERE / folder.name, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def install(folder):
+    """Makes the programs of a folder, once."""
+    if not shutil.which(folder.tool):
+        raise Skipped(f"{folder.tool} is not on the PATH")
+    if not folder.made:
+        run_in(folder, folder.make)
+    folder.made = True
+
+
+def client_program(cluster, folder, *program):
+    """Runs a program against two regions."""
+    install(folder)
     ports = [str(port) for port in cluster.ports[:2]]
-    # Build outputs stay under target/.
-    for command in [install, [*run, *ports]]:
-        if command is not install or folder not in INSTALLED:
-            done = subprocess.run(command, cwd=HERE / folder, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-    INSTALLED.add(folder)
-    same(done.stdout.strip().split("\n")[-1], "ok")
+    same(run_in(folder, [*program, *ports]).strip().split("\n")[-1], "ok")
+
+
+def java_program(cluster, name):
+    client_program(cluster, JAVA, "sh", "-c", f'exec java -cp "{CLASSES}/classes:$(cat {CLASSES}/classpath)" {name} "$@"', name)
 
 
 def test_go_redis(cluster):
-    program = str(ROOT / "target" / "go-client")
-    client_program(cluster, "go", "go", ["go", "build", "-o", program, "."], [program])
+    client_program(cluster, GO, f"{TARGET}/go-clients/clients")
+
+
+def test_redigo(cluster):
+    client_program(cluster, GO, f"{TARGET}/go-clients/redigo")
+
+
+def test_rueidis(cluster):
+    client_program(cluster, GO, f"{TARGET}/go-clients/rueidis")
 
 
 def test_redis_rs(cluster):
-    out = str(ROOT / "target" / "rust-client")
-    build = ["cargo", "build", "--quiet", "--locked", "--target-dir", out]
-    client_program(cluster, "rust", "cargo", build, [f"{out}/debug/isochrone-clients"])
+    client_program(cluster, RUST, f"{TARGET}/rust-client/debug/isochrone-clients")
 
 
 def test_node_redis(cluster):
-    client_program(cluster, "node", "npm", ["npm", "ci", "--silent", "--no-audit", "--no-fund"], ["node", "main.mjs"])
+    client_program(cluster, NODE, "node", "main.mjs")
+
+
+def test_ioredis(cluster):
+    client_program(cluster, NODE, "node", "ioredis.mjs")
 
 
 def test_jedis(cluster):
-    out = str(ROOT / "target" / "java-client")
-    compile = ["mvn", "-q", "-B", f"-DbuildDirectory={out}", "compile", "dependency:build-classpath",
-               f"-Dmdep.outputFile={out}/classpath"]
-    program = f'exec java -cp "{out}/classes:$(cat {out}/classpath)" Main "$@"'
-    client_program(cluster, "java", "mvn", compile, ["sh", "-c", program, "Main"])
+    java_program(cluster, "Main")
+
+
+def test_lettuce(cluster):
+    java_program(cluster, "Lettuce")
+
+
+def test_hiredis(cluster):
+    if not has_hiredis():
+        raise Skipped("there is no compiler, or hiredis is not installed")
+    client_program(cluster, C, f"{TARGET}/c-client")
+
+
+def test_redis_pm(cluster):
+    if not has_redis_pm():
+        raise Skipped("there is no Perl, or Redis.pm is not installed")
+    client_program(cluster, PERL, "perl", "main.pl")
 
 
 # They start clusters of other protocols, and need no second turn.
