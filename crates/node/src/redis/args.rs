@@ -81,8 +81,12 @@ impl Time {
     }
 
     /// The deadline this many units from now or from 1970; zero where it lies before 1970. `None` beyond
-    /// the last stamp, in the year 2554.
+    /// the last stamp, in the year 2554, and for seconds that are no 64-bit number of milliseconds.
     pub(crate) fn deadline(self, units: i64, stamp: Stamp) -> Option<Stamp> {
+        // As in Redis, which counts in milliseconds.
+        if matches!(self, Time::Seconds | Time::AtSeconds) && units < i64::MIN / 1000 {
+            return None;
+        }
         let nanos_each: i128 = match self {
             Time::Seconds | Time::AtSeconds => 1_000_000_000,
             Time::Millis | Time::AtMillis => 1_000_000,

@@ -151,7 +151,10 @@ pub(crate) fn random_count(text: &[u8]) -> Result<i64, Complaint> {
     const REPEATED_MAX: i64 = 1 << 20;
     let count = number(text)?;
     if count < -REPEATED_MAX {
-        return Err(Complaint::text("ERR value is out of range"));
+        return Err(Complaint::text(format!(
+            "ERR value is out of range, value must between -{REPEATED_MAX} and {}",
+            i64::MAX
+        )));
     }
     Ok(count)
 }
