@@ -322,6 +322,8 @@ pub struct NodeView {
     pub memory_bytes: u64,
     /// Processor time used so far, in user and in kernel mode, in seconds; zero where the system does not tell.
     pub processor_seconds: (f64, f64),
+    /// Commands taken in within the last second.
+    pub commands_per_second: u64,
     /// Bytes in the journal.
     pub journal_bytes: u64,
     /// Median of the last journal syncs, microseconds.

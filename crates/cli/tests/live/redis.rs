@@ -190,6 +190,22 @@ fn one_node_grows_into_a_master_with_two_witnesses_and_may_then_be_lost() {
 }
 
 #[test]
+fn a_monitor_sees_how_many_commands_come_in_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = addresses(1)[0];
+    let _process = redis(folder.path(), address, &[]);
+    let mut client = client(address);
+    // The questions themselves are commands.
+    let rate = until("a rate", || {
+        let Reply::Text(text) = ask(&mut client, &["INFO", "stats"]) else { return None };
+        let rate = text.lines().find_map(|line| line.strip_prefix("instantaneous_ops_per_sec:"));
+        rate.and_then(|rate| rate.parse::<u64>().ok()).filter(|rate| *rate > 0)
+    });
+    // One is sent at most every five milliseconds.
+    assert!(rate <= 250, "{rate} commands a second");
+}
+
+#[test]
 fn with_a_password_nothing_is_answered_before_it() {
     use std::io::Write;
     let mut command = isochrone(["password"]);

@@ -169,6 +169,8 @@ pub(crate) struct Reporter {
     names: Vec<(String, String)>,
     keyspaces: Vec<Served>,
     processes: BTreeMap<ProcessId, ProcessStatus>,
+    /// When commands were last counted, and how many there were.
+    counted: (Instant, u64),
 }
 
 /// A keyspace as its node serves it.
@@ -196,7 +198,17 @@ impl Reporter {
         names: Vec<(String, String)>,
         keyspaces: Vec<Served>,
     ) -> Reporter {
-        Reporter { board, clock, me, incarnation, journal, names, keyspaces, processes: BTreeMap::new() }
+        Reporter {
+            board,
+            clock,
+            me,
+            incarnation,
+            journal,
+            names,
+            keyspaces,
+            processes: BTreeMap::new(),
+            counted: (Instant::ZERO, 0),
+        }
     }
 
     /// The protocol of a keyspace, and its server processes on this node.
@@ -349,6 +361,10 @@ impl Reporter {
         if node.uptime_seconds != now.as_nanos() / 1_000_000_000 || node.memory_bytes == 0 {
             node.memory_bytes = resident_bytes();
             node.processor_seconds = processor_seconds();
+            let total = clients.counters.commands.values().sum();
+            let (since, before) = std::mem::replace(&mut self.counted, (now, total));
+            let seconds = now.since(since).as_nanos().max(1) as f64 / 1e9;
+            node.commands_per_second = ((total - before) as f64 / seconds).round() as u64;
         }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
         node.journal_bytes = self.journal.segment_bytes.load(Relaxed);

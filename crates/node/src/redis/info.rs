@@ -111,6 +111,7 @@ fn memory(text: &mut String, context: &Context<'_>) {
         "used_memory_rss": context.node.memory_bytes,
         "used_memory_rss_human": human(context.node.memory_bytes),
         "maxmemory": 0,
+        "maxmemory_human": human(0),
         "maxmemory_policy": "noeviction",
     );
 }
@@ -119,6 +120,7 @@ fn persistence(text: &mut String, context: &Context<'_>) {
     let node = context.node;
     fields!(text,
         "loading": u8::from(node.loading),
+        "async_loading": 0,
         "aof_enabled": 1,
         "aof_last_write_status": "ok",
         "aof_current_size": node.journal_bytes,
@@ -140,6 +142,8 @@ fn stats(text: &mut String, context: &Context<'_>) {
     fields!(text,
         "total_connections_received": counters.connections,
         "total_commands_processed": counters.commands.values().sum::<u64>(),
+        "instantaneous_ops_per_sec": context.node.commands_per_second,
+        "rejected_connections": counters.limited.get("clients").copied().unwrap_or(0),
         "total_error_replies": counters.errors.values().sum::<u64>(),
         "malformed_inputs": counters.malformed,
         "evicted_keys": 0,

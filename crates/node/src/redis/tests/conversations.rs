@@ -640,6 +640,7 @@ fn monitors_find_keys_commands_and_processor_time() {
     world.keyspaces[0].keys = Some((12, 3));
     world.keyspaces[1].keys = Some((0, 0));
     (world.node.processor_seconds, world.node.memory_bytes) = ((1.5, 0.25), 3 << 20);
+    (world.node.commands_per_second, world.counters.limited) = (17, [("clients", 2)].into());
     let script = "> GET a
          + 2
          < 0 nil
@@ -655,6 +656,7 @@ fn monitors_find_keys_commands_and_processor_time() {
         "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00·cmdstat_info:calls=",
         "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00·",
         "·used_memory:3145728·used_memory_human:3.00M·",
+        "·instantaneous_ops_per_sec:17·rejected_connections:2·",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
