@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// What is sent, a line a form: `K` is a key, `V` a value, `F` a field or member, `N` an integer, `X` a position,
 /// `S` a score, `W` a weight, `B` a bound of scores, `L` a bound of members, `ID` an identifier of a stream's entry, `I*` one to be completed, `T` a time to come, `TT` the same in
 /// milliseconds; the rest is sent as it is.
-/// Members of `lex` all have one score, since ranges of members are defined only then.
+/// Members of `lex` all have one score, since ranges of members are defined only then. `w`, which is watched,
+/// is only written anew: what leaves a key as it was is a change in Redis here and there, and none in this program.
 /// A `~` in front says that the reply has no order, `%` that it has none two by two.
 pub const FORMS: &str = "
 SET K V
@@ -292,7 +293,11 @@ BLMPOP 0.01 2 K K LEFT COUNT N
 BZPOPMIN K K 0.01
 BZPOPMAX K K 0.01
 BZMPOP 0.01 2 K K MIN COUNT N
-WATCH K
+WATCH w
+SET w V
+INCR w
+APPEND w V
+SADD w F
 UNWATCH
 DISCARD
 EXEC
@@ -321,14 +326,14 @@ GETEX K PXAT 1
 SETRANGE K -1 V
 GETRANGE K x X
 INCRBY K x
-INCRBY K 9223372036854775807
+INCRBY big 9223372036854775807
 DECRBY K -9223372036854775808
 EXPIRE K x
 EXPIRE K 10 NX XX
 EXPIRE K 10 NOSUCH
 EXPIRE K 9223372036854775807
 HINCRBY K F x
-HINCRBY K F 9223372036854775807
+HINCRBY big-hash F 9223372036854775807
 HRANDFIELD K x
 HRANDFIELD K 1 NOSUCH
 HSCAN K x
