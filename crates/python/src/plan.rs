@@ -91,17 +91,17 @@ impl PyPlan {
 
     #[getter]
     fn n_samples(&self) -> u32 {
-        self.plan.transactions
+        self.plan.transactions()
     }
 
     #[getter]
     fn n_features(&self) -> u32 {
-        self.plan.parameters
+        self.plan.parameters()
     }
 
     #[getter]
     fn n_entries(&self) -> usize {
-        match &self.plan.annotations {
+        match self.plan.annotations() {
             Annotations::Compact(versions) => versions.len(),
             Annotations::General { reads, .. } => reads.len(),
         }

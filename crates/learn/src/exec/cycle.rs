@@ -26,20 +26,20 @@ pub(crate) const MOST: u32 = (1 << 31) - 1;
 impl Cycle {
     /// Of a plan.
     pub(crate) fn of<V: crate::data::Value>(plan: &Plan, rows: &Rows<'_, V>) -> Cycle {
-        let transactions = plan.transactions;
-        let mut writers = zeros(plan.parameters as usize);
+        let transactions = plan.transactions();
+        let mut writers = zeros(plan.parameters() as usize);
         let mut readers = Vec::new();
-        match &plan.annotations {
+        match plan.annotations() {
             Annotations::Compact(_) => {
                 for position in 0..transactions {
-                    let row = plan.order.as_ref().map_or(position, |order| order[position as usize]);
+                    let row = plan.order().map_or(position, |order| order[position as usize]);
                     for &feature in &rows.features[rows.range(row as usize)] {
                         writers[feature as usize] = position + 1;
                     }
                 }
             }
             Annotations::General { reads_at, reads, writes_at, writes } => {
-                readers = zeros(plan.parameters as usize);
+                readers = zeros(plan.parameters() as usize);
                 for at in 0..transactions as usize {
                     for op in &reads[reads_at[at] as usize..reads_at[at + 1] as usize] {
                         readers[op.parameter as usize] += 1;

@@ -133,7 +133,7 @@ struct Case {
 impl Case {
     fn planned(rows: &[Vec<(u32, f64)>], elide: bool) -> Case {
         let data = mixed::data(rows);
-        let annotations = Plan::general(&Mixed(Rule::Own(7)), &data).annotations;
+        let annotations = Plan::general(&Mixed(Rule::Own(7)), &data).into_annotations();
         Case { data: Arc::new(data), annotations: Arc::new(annotations), elide, keeping: false }
     }
 
@@ -299,10 +299,10 @@ fn stitched(carried: bool) -> Case {
     for row in rows {
         let data = mixed::data(&[row]);
         let planned = planner.plan(&task, &data).unwrap();
-        let plain = planned.plan.annotations.clone();
+        let plain = planned.plan.annotations().clone();
         let stitched = stitcher.stitch(planned).unwrap().absolute();
         let (Annotations::General { reads, writes, .. }, Annotations::General { writes: plain, .. }) =
-            (stitched.annotations, plain)
+            (stitched.into_annotations(), plain)
         else {
             unreachable!("the rule is not that of features")
         };
@@ -400,7 +400,7 @@ impl Rostered {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| row.to_vec()).collect();
         let entries: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|&x| (x, BOTH)).collect()).collect();
         let data = mixed::data(&entries);
-        let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
+        let Annotations::Compact(versions) = Plan::compact(&data).into_annotations() else { unreachable!() };
         let roster = Arc::new(Roster::reaching(reach, (&versions, None), &rows_of(&data), None, threads, 1));
         Rostered { rows, roster, threads, tells: Tells::Then }
     }

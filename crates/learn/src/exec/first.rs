@@ -1,7 +1,6 @@
 //! Planning during the first epoch, which runs under locks: while a transaction holds all its locks, its entries of the
 //! planner's state are its own. Specification: `specs/cop.md` 3.3.
 
-use super::roster::Kept;
 use super::run::Worker;
 use crate::data::Dataset;
 use crate::memory::collected;
@@ -100,15 +99,7 @@ impl FirstEpoch {
             Some(versions) => Annotations::Compact(versions.into_iter().map(AtomicU32::into_inner).collect()),
             None => general(workers),
         };
-        Plan {
-            transactions: data.len() as u32,
-            parameters: task.parameters(data.width()),
-            rule: task.rule().id(),
-            fingerprint: data.fingerprint(),
-            order: Some(order),
-            annotations,
-            kept: Kept::default(),
-        }
+        Plan::of_data(data, task.parameters(data.width()), task.rule(), annotations).in_order(order)
     }
 }
 

@@ -149,7 +149,7 @@ pub enum TrainError {
     /// No thread made progress for [`Options::patience`].
     #[error(
         "no thread made progress: transaction {transaction} waits for {what} {number} to be {expected} and sees {observed}; \
-         either the plan was altered, or transactions were not taken in planned order"
+         either the plan is not what these samples give, or transactions were not taken in planned order"
     )]
     Stuck {
         /// The transaction that waits, counted from 1.

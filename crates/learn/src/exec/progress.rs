@@ -54,7 +54,7 @@ proptest! {
     fn plans_are_what_their_definition_says(rows in mixed::rows()) {
         let data = mixed::data(&rows);
         let plan = Plan::general(&Mixed(Rule::Own(7)), &data);
-        let Annotations::General { reads_at, reads, writes_at, writes } = &plan.annotations else { unreachable!() };
+        let Annotations::General { reads_at, reads, writes_at, writes } = plan.annotations() else { unreachable!() };
         let (wanted_reads, wanted_writes) = naive(&rows);
         prop_assert_eq!(reads, &wanted_reads);
         prop_assert_eq!(writes, &wanted_writes);
@@ -74,7 +74,7 @@ proptest! {
         let features: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|&(x, _)| (x, BOTH)).collect()).collect();
         let (_, writes) = naive(&features);
         prop_assert!(writes.iter().all(|op| op.readers == 1));
-        let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
+        let Annotations::Compact(versions) = Plan::compact(&data).into_annotations() else { unreachable!() };
         prop_assert_eq!(versions, writes.iter().map(|op| op.writer).collect::<Vec<_>>());
     }
 
@@ -94,7 +94,7 @@ fn check_first<T: Task>(task: &T, data: &Dataset<'_>, threads: usize, epochs: u3
     let plan = report.plan.unwrap();
     let serial = Options { scheme: Scheme::Serial, ..options };
     assert_eq!(run(task, data, Some(&plan), &serial).0, model);
-    assert_eq!(plan.annotations, planned_in(task, data, plan.order.as_ref().unwrap()));
+    assert_eq!(*plan.annotations(), planned_in(task, data, plan.order().unwrap()));
 }
 
 /// An offline plan of the rows in this order, with the entries of a compact one where the data has them.
@@ -110,7 +110,7 @@ fn planned_in<T: Task>(task: &T, data: &Dataset<'_>, order: &[u32]) -> Annotatio
     }
     let labels = vec![1.0; order.len()];
     let sorted = Dataset::new(offsets, features, Values::F64(values.into()), labels, data.width()).unwrap();
-    match Plan::of(task, &sorted).annotations {
+    match Plan::of(task, &sorted).into_annotations() {
         Annotations::Compact(versions) => {
             let mut placed = vec![0; versions.len()];
             for (position, &row) in order.iter().enumerate() {
@@ -233,7 +233,7 @@ proptest! {
     fn conflicts_happen_in_planned_order(rows in mixed::rows(), threads in 2..4_usize) {
         let data = mixed::data(&rows);
         let plan = Plan::general(&Mixed(Rule::Own(7)), &data);
-        let source = GeneralSource::of(&plan.annotations, None, None).unwrap();
+        let source = GeneralSource::of(plan.annotations(), None, None).unwrap();
         let cells = Wide::new(&[0.0; mixed::WIDTH as usize], 1, &[]);
         let log = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -260,7 +260,7 @@ proptest! {
     #[test]
     fn conflicts_happen_in_the_order_of_a_roster(rows in mixed::rows(), threads in 2..4_usize, chunk in 0..3_u32) {
         let data = mixed::data(&rows);
-        let Annotations::Compact(versions) = Plan::compact(&data).annotations else { unreachable!() };
+        let Annotations::Compact(versions) = Plan::compact(&data).into_annotations() else { unreachable!() };
         let all = Rows::of(&data, &[0.0]);
         let roster = Roster::new((&versions, None), &all, None, threads, chunk);
         let (cells, log) = (Wide::new(&[0.0; mixed::WIDTH as usize], 1, &[]), Mutex::new(Vec::new()));
@@ -337,7 +337,7 @@ const IMPATIENT: Duration = Duration::from_millis(20);
 fn a_worker_that_does_not_ascend_is_reported() {
     let data = pair();
     let (task, plan) = (Linear::new(Loss::Hinge), Plan::compact(&data));
-    let Annotations::Compact(planned) = &plan.annotations else { unreachable!() };
+    let Annotations::Compact(planned) = plan.annotations() else { unreachable!() };
     // Each of the two samples has a thread of its own, and the first thread does nothing.
     let options = Options { chunk: 1, ..options(Scheme::Cop, 2) };
     let pool = Pool::new(2, IMPATIENT);
@@ -370,7 +370,7 @@ fn an_epoch_without_a_reset_is_refused() {
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
     let cells = &Wide::new(&[0.0; 5], 1, &[]);
-    let source = GeneralSource::of(&plan.annotations, None, None).unwrap();
+    let source = GeneralSource::of(plan.annotations(), None, None).unwrap();
     let executor = Cop { cells, source, shares: &[] };
     let versions = PlannedVersions::new(cells, 2, false, 0);
     let epoch = || run.segment(&executor, 2, &[Lap::new(steps.epoch(0), 0, 0)]).map(|_| ());

@@ -13,7 +13,7 @@ use super::source::{Alone, CompactSource, GeneralSource};
 use super::{Model, TrainError};
 use crate::data::{Dataset, Rows, Value};
 use crate::memory::zeros;
-use crate::plan::{Annotations, Plan, Stitched};
+use crate::plan::{Annotations, Stitched};
 use crate::task::{Rule, Task};
 use crate::with_rows;
 
@@ -113,15 +113,15 @@ impl Stream {
             let mut steps = self.steps;
             steps.go_on(place);
             laps.push(Lap::new(steps.epoch(0), base, place));
-            let Plan { annotations, parameters, order, .. } = &stitched.plan;
+            let annotations = stitched.plan.annotations();
             let Options { threads, chunk, elide, .. } = self.options;
             let roster = match (&self.lanes, annotations) {
                 (Lanes::Single(_), Annotations::Compact(versions)) => with_rows!(data, rows => {
-                    Roster::new((versions, None), &rows, order.as_deref(), threads.get(), chunk)
+                    Roster::new((versions, None), &rows, stitched.plan.order(), threads.get(), chunk)
                 }),
                 _ => Roster::default(),
             };
-            prepared.push((elide.then(|| Alone::of(annotations, *parameters, None)), roster));
+            prepared.push((elide.then(|| Alone::of(annotations, stitched.plan.parameters(), None)), roster));
             base = base.wrapping_add(data.len() as u32);
             place += data.len() as u64;
         }
@@ -165,10 +165,10 @@ impl Stream {
     ) -> Result<(), Stopped> {
         let plan = &batch.stitched.plan;
         let shared = (pool, self.lagging.as_ref());
-        let run = Run::new(task, rows, plan.order.as_deref(), self.steps, shared, &self.options);
+        let run = Run::new(task, rows, plan.order(), self.steps, shared, &self.options);
         let shares = batch.weights;
         let elide = self.options.elide;
-        match (&self.lanes, &plan.annotations) {
+        match (&self.lanes, plan.annotations()) {
             (Lanes::Single(cells), Annotations::Compact(_)) => {
                 run.lap(&Ordered { cells, roster, shares }, worker, lap)
             }
@@ -302,7 +302,7 @@ mod tests {
         let data = concatenated(rows, cuts);
         let mut serial = begin(&task, &data);
         let options = Options { scheme: Scheme::Serial, epochs: 1, mode: Mode::Carry, ..options };
-        train(&task, &data, None::<&Plan>, &mut serial, &options, &mut go_on).unwrap();
+        train(&task, &data, None, &mut serial, &options, &mut go_on).unwrap();
         assert_eq!(stream.model(), serial);
         // specs/cop.md, I4: versions and counters, where there are any, end where the carried state says.
         for parameter in 0..mixed::WIDTH {

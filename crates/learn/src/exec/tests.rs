@@ -327,7 +327,7 @@ fn check_replay<T: Task>(task: &T, data: &Dataset<'_>, scheme: Scheme, threads: 
     assert_eq!(commits.len(), 3);
     let mut again = begin(task, data);
     for (epoch, order) in commits.into_iter().enumerate() {
-        let plan = Plan { order: Some(order), ..Plan::of(task, data) };
+        let plan = Plan::of(task, data).in_order(order);
         let seen = epoch as u64 * data.len() as u64;
         let options = Options { scheme: Scheme::Serial, epochs: 1, seen, ..options.clone() };
         train(task, data, Some(&plan), &mut again, &options, &mut go_on).unwrap();

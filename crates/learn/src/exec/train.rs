@@ -236,7 +236,7 @@ impl<T: Task, V: Value, E: Executor<T, V>, C: Cells> Engine<T, V> for Over<'_, E
 
 impl<T: Task, V: Value> Training<'_, '_, T, V> {
     fn run(mut self, plan: Option<&Plan>, model: &mut Model) -> Result<Report, TrainError> {
-        let order = plan.and_then(|plan| plan.order.as_deref());
+        let order = plan.and_then(Plan::order);
         let lagging = self.task.intercept().then(|| Intercept::new(model.intercept));
         let mut state = State { parameters: Vec::new(), intercept: model.intercept, lagging };
         let values = &model.parameters;
@@ -353,10 +353,10 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         let begun = Instant::now();
         let carry = self.options.mode == Mode::Carry;
         let cycle = carry.then(|| Cycle::of(plan, &self.rows));
-        let (annotations, cycle) = (&plan.annotations, cycle.as_ref());
+        let (annotations, cycle) = (plan.annotations(), cycle.as_ref());
         let (width, elide) = (self.task.width(), self.options.elide);
-        let part = Part { order: plan.order.as_deref(), epochs, carry };
-        let alone = elide.then(|| Alone::of(annotations, plan.parameters, cycle));
+        let part = Part { order: plan.order(), epochs, carry };
+        let alone = elide.then(|| Alone::of(annotations, plan.parameters(), cycle));
         let source = GeneralSource::of(annotations, alone.as_ref(), cycle);
         self.report.planning += begun.elapsed();
         match (annotations, source) {
@@ -366,7 +366,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 let make = || Roster::new((versions, cycle), &self.rows, part.order, threads.get(), chunk);
                 // In a cycle it is another one, which no barrier separates from the lap before.
                 let roster = &*match cycle {
-                    None => plan.kept.or_make(threads.get(), chunk, make),
+                    None => plan.roster(threads.get(), chunk, make),
                     Some(_) => Arc::new(make()),
                 };
                 self.report.planning += begun.elapsed();

@@ -334,7 +334,7 @@ fn a_plan_that_cannot_be_followed_stops_one_centre_only() {
     let task = Everything { rule: Rule::Own(7), extras: false };
     let mut wrong = batch(0, 0, 0, &[vec![(1, mixed::BOTH)], vec![(1, mixed::BOTH)], vec![(2, mixed::BOTH)]]);
     let mut planned = crate::plan::BatchPlanner::new().plan(&task, &wrong.data).unwrap();
-    let crate::plan::Annotations::General { writes, .. } = &mut planned.plan.annotations else {
+    let crate::plan::Annotations::General { writes, .. } = planned.plan.annotations_mut() else {
         unreachable!()
     };
     writes[1].readers = 9;

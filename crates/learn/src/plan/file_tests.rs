@@ -26,7 +26,8 @@ proptest! {
         let (task, data) = (Mixed(rule), mixed::data(&rows));
         let mut plan = Plan::of(&task, &data);
         prop_assert_eq!(&read(&bytes_of(&plan)).unwrap(), &plan);
-        plan.order = Some((0..plan.transactions).rev().collect());
+        let order = (0..plan.transactions()).rev().collect();
+        plan = plan.in_order(order);
         prop_assert_eq!(&read(&bytes_of(&plan)).unwrap(), &plan);
         let batch = BatchPlanner::new().plan(&task, &data).unwrap();
         let mut bytes = Vec::new();
@@ -106,14 +107,14 @@ fn impossible_plans_are_refused() {
     let told = |plan: &Plan| plan.validate(&data).unwrap_err().to_string();
     let mut plan = Plan::of(&features, &data);
     plan.validate(&data).unwrap();
-    let Annotations::Compact(versions) = &mut plan.annotations else { unreachable!() };
+    let Annotations::Compact(versions) = plan.annotations_mut() else { unreachable!() };
     versions[4] = 3;
     assert!(told(&plan).contains("transaction 3 waits for itself or a later one"));
-    plan.order = Some(vec![0; 20]);
+    plan = plan.in_order(vec![0; 20]);
     assert!(told(&plan).contains("its order is no permutation of 20 rows"));
     let mut plan = Plan::of(&own, &data);
     plan.validate(&data).unwrap();
-    let Annotations::General { writes, .. } = &mut plan.annotations else { unreachable!() };
+    let Annotations::General { writes, .. } = plan.annotations_mut() else { unreachable!() };
     writes[4].parameter = mixed::WIDTH;
     assert!(told(&plan).contains("transaction 3 waits for itself"));
     for task in [features, own] {

@@ -20,10 +20,11 @@ pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
 use crate::exec::prefetch::prefetch;
-use crate::exec::roster::Kept;
+use crate::exec::roster::{Kept, Roster};
 use crate::memory;
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
+use std::sync::Arc;
 
 /// A read of the version that transaction `version` wrote.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -64,24 +65,17 @@ pub enum Annotations {
     },
 }
 
-/// A plan: valid for the data and the rule that it was made of. One that was learnt by is not altered any more, since what
-/// threads made of it is kept with it; a clone may be.
+/// A plan: valid for the data and the rule that it was made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Number of transactions, n.
-    pub transactions: u32,
-    /// Number of parameters.
-    pub parameters: u32,
-    /// Whose sets were planned: [`Rule::id`].
-    pub rule: u32,
-    /// [`Dataset::fingerprint`] of the data.
-    pub fingerprint: u64,
-    /// Row of each transaction in the planned order; `None` where that is the order of the data.
-    pub order: Option<Vec<u32>>,
-    /// What each transaction waits for.
-    pub annotations: Annotations,
-    /// Who carries out what of it.
-    pub(crate) kept: Kept,
+    transactions: u32,
+    parameters: u32,
+    rule: u32,
+    fingerprint: u64,
+    order: Option<Vec<u32>>,
+    annotations: Annotations,
+    /// Who carries out what of it: follows from all of the above, and is forgotten where that is altered.
+    kept: Kept,
 }
 
 impl Plan {
@@ -143,6 +137,57 @@ impl Plan {
             annotations,
             kept: Kept::default(),
         }
+    }
+
+    /// The same for the rows in this order, which the annotations are of.
+    pub(crate) fn in_order(self, order: Vec<u32>) -> Plan {
+        Plan { order: Some(order), kept: Kept::default(), ..self }
+    }
+
+    /// Number of transactions, n.
+    pub fn transactions(&self) -> u32 {
+        self.transactions
+    }
+
+    /// Number of parameters.
+    pub fn parameters(&self) -> u32 {
+        self.parameters
+    }
+
+    /// Whose sets were planned: [`Rule::id`].
+    pub fn rule(&self) -> u32 {
+        self.rule
+    }
+
+    /// [`Dataset::fingerprint`] of the data.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Row of each transaction in the planned order; `None` where that is the order of the data.
+    pub fn order(&self) -> Option<&[u32]> {
+        self.order.as_deref()
+    }
+
+    /// What each transaction waits for.
+    pub fn annotations(&self) -> &Annotations {
+        &self.annotations
+    }
+
+    /// What each transaction waits for, of a plan that nobody needs any more.
+    pub fn into_annotations(self) -> Annotations {
+        self.annotations
+    }
+
+    /// What each transaction waits for, to be altered.
+    pub(crate) fn annotations_mut(&mut self) -> &mut Annotations {
+        self.kept = Kept::default();
+        &mut self.annotations
+    }
+
+    /// Who carries out what of it, on so many threads; made if it is not there.
+    pub(crate) fn roster(&self, threads: usize, chunk: u32, make: impl FnOnce() -> Roster) -> Arc<Roster> {
+        self.kept.or_make(threads, chunk, make)
     }
 
     /// Whether it was made of these samples for a task of this rule; else what differs.
@@ -253,7 +298,8 @@ mod tests {
         let data = Dataset::new(vec![0, 1, 2, 3], vec![0, 1, 0], values, vec![1.0; 3], 2).unwrap();
         let plan = Plan::of(&Touch, &data);
         assert_eq!(plan.annotations, Annotations::Compact(vec![0, 0, 1]));
-        let Annotations::General { reads, writes, .. } = Plan::general(&Touch, &data).annotations else {
+        let Annotations::General { reads, writes, .. } = Plan::general(&Touch, &data).into_annotations()
+        else {
             unreachable!("it was asked for")
         };
         let versions: Vec<_> = reads.iter().map(|read| (read.parameter, read.version)).collect();
@@ -261,5 +307,29 @@ mod tests {
         let replaced: Vec<_> =
             writes.iter().map(|write| (write.parameter, write.writer, write.readers)).collect();
         assert_eq!(replaced, [(0, 0, 1), (1, 0, 1), (0, 1, 1)]);
+    }
+
+    /// Else threads would carry out the plan that it was before.
+    #[test]
+    fn what_threads_made_of_a_plan_goes_when_it_is_altered() {
+        let values = Values::F32(vec![1.0; 3].into());
+        let data = Dataset::new(vec![0, 1, 2, 3], vec![0, 1, 0], values, vec![1.0; 3], 2).unwrap();
+        let made = |plan: &Plan| {
+            let mut made = false;
+            let make = || {
+                made = true;
+                Roster::default()
+            };
+            plan.roster(2, 0, make);
+            made
+        };
+        let planned = BatchPlanner::new().compact(&data).unwrap();
+        assert!(made(&planned.plan) && !made(&planned.plan));
+        let stitched = Stitcher::new(Rule::Features.id(), 2).stitch(planned).unwrap();
+        assert!(made(&stitched.plan) && !made(&stitched.plan));
+        let plan = stitched.absolute();
+        assert!(made(&plan) && !made(&plan));
+        let plan = plan.in_order(vec![2, 1, 0]);
+        assert!(made(&plan) && !made(&plan));
     }
 }

@@ -29,7 +29,7 @@ impl Stitched {
     /// been planned in one pass.
     pub fn absolute(mut self) -> Plan {
         let base = self.base;
-        match &mut self.plan.annotations {
+        match self.plan.annotations_mut() {
             Annotations::Compact(versions) => {
                 versions.iter_mut().for_each(|version| *version = base.wrapping_add(*version));
             }
@@ -125,7 +125,7 @@ impl Stitcher {
         let Some(end) = base.checked_add(plan.transactions) else {
             return Err(StitchError::Full { base, batch: plan.transactions });
         };
-        match &mut plan.annotations {
+        match plan.annotations_mut() {
             Annotations::Compact(versions) => self.compact(versions, &seams),
             Annotations::General { reads, writes, .. } => {
                 // specs/cop.md 3.4: all annotations first, the carried state after them.
