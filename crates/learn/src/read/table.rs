@@ -2,6 +2,7 @@
 //! that a table may be larger than memory.
 
 mod arrow;
+mod believed;
 mod parquet;
 
 use super::error::{Problem, ReadError};

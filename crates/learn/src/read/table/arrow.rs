@@ -1,6 +1,9 @@
 //! Arrow: record batches of a stream as they come, or of a file by the directory at its end.
 
+mod messages;
+
 use super::super::error::ReadError;
+use super::believed::caught;
 use super::{Columns, Holder, Kind, Run, Runs, absent};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -10,19 +13,19 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
+use messages::Messages;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// A stream, and how much of it was read.
-type Bytes = BufReader<Counted<Box<dyn Read + Send>>>;
+type Bytes = Messages<BufReader<Counted<Box<dyn Read + Send>>>>;
 
 /// Where batches come from.
 enum Source {
     Stream(Box<StreamReader<Bytes>>),
     /// And how many were read of it.
-    File(Box<FileReader<BufReader<File>>>, usize),
+    File(Box<FileReader<Messages<File>>>, usize),
 }
 
 /// Record batches, one after the other.
@@ -62,7 +65,7 @@ impl Batches {
     ) -> Result<Batches, ReadError> {
         let open = |cause| ReadError::Open { path: path.to_owned(), cause };
         let source = BufReader::with_capacity(1 << 20, Counted { source, read: 0 });
-        let reader = caught(|| StreamReader::try_new(source, None)).map_err(open)?;
+        let reader = done(|| StreamReader::try_new(Messages::stream(source), None)).map_err(open)?;
         let table = |what| ReadError::Table { path: path.to_owned(), what };
         let found = Found::of(&reader.schema(), columns).map_err(table)?;
         let Found { label, indices, values } = found;
@@ -72,8 +75,8 @@ impl Batches {
     /// Of other columns than those of a sample nothing is read.
     pub(super) fn file(path: &Path, file: File, columns: &mut Columns) -> Result<Batches, ReadError> {
         let open = |cause| ReadError::Open { path: path.to_owned(), cause };
-        let again = file.try_clone().map_err(open)?;
-        let whole = caught(|| FileReader::try_new_buffered(again, None)).map_err(open)?;
+        let again = file.try_clone().and_then(Messages::file).map_err(open)?;
+        let whole = done(|| FileReader::try_new(again, None)).map_err(open)?;
         let table = |what| ReadError::Table { path: path.to_owned(), what };
         let found = Found::of(&whole.schema(), columns).map_err(table)?;
         let mut wanted: Vec<_> =
@@ -83,7 +86,8 @@ impl Batches {
         let place = |column: usize| wanted.partition_point(|wanted| *wanted < column);
         let (label, indices, values) =
             (found.label.map(place), place(found.indices), found.values.map(place));
-        let reader = caught(|| FileReader::try_new_buffered(file, Some(wanted))).map_err(open)?;
+        let file = Messages::file(file).map_err(open)?;
+        let reader = done(|| FileReader::try_new(file, Some(wanted))).map_err(open)?;
         Ok(Batches { source: Source::File(Box::new(reader), 0), label, indices, values, batch: None })
     }
 }
@@ -91,7 +95,7 @@ impl Batches {
 impl Holder for Batches {
     fn next(&mut self, most: usize) -> io::Result<Option<Runs>> {
         while self.batch.as_ref().is_none_or(|(batch, from)| *from == batch.num_rows()) {
-            let read = caught(|| match &mut self.source {
+            let read = done(|| match &mut self.source {
                 Source::Stream(reader) => reader.next().transpose(),
                 Source::File(reader, read) => {
                     *read += 1;
@@ -107,12 +111,14 @@ impl Holder for Batches {
         let rows = most.min(batch.num_rows() - *from);
         let part = batch.slice(*from, rows);
         *from += rows;
-        Ok(Some(Runs {
-            rows,
-            label: self.label.map(|at| numbers(part.column(at))),
-            indices: lists(part.column(self.indices)),
-            values: self.values.map(|at| lists(part.column(at))),
-        }))
+        caught(|| {
+            Ok(Some(Runs {
+                rows,
+                label: self.label.map(|at| numbers(part.column(at))),
+                indices: lists(part.column(self.indices)),
+                values: self.values.map(|at| lists(part.column(at))),
+            }))
+        })
     }
 
     fn share(&self, row: u64, length: u64) -> f64 {
@@ -120,21 +126,21 @@ impl Holder for Batches {
         // Of what was read of the table, this was handed out; what is buffered of batches behind makes it a little less.
         let handed = row as f64 / (row + left).max(1) as f64;
         let read = match &self.source {
-            Source::Stream(reader) => reader.get_ref().get_ref().read as f64 / length.max(1) as f64,
+            Source::Stream(reader) => reader.get_ref().within().get_ref().read as f64 / length.max(1) as f64,
             Source::File(reader, read) => *read as f64 / reader.num_batches().max(1) as f64,
         };
         handed * read
     }
 }
 
-/// What the library does; of a damaged stream it may panic where a length or a place is beyond what there is.
-fn caught<T>(act: impl FnOnce() -> Result<T, ArrowError>) -> io::Result<T> {
-    match catch_unwind(AssertUnwindSafe(act)) {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(ArrowError::IoError(_, cause))) => Err(cause),
-        Ok(Err(error)) => Err(io::Error::other(error)),
-        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
-    }
+/// What the library does.
+fn done<T>(act: impl FnOnce() -> Result<T, ArrowError>) -> io::Result<T> {
+    caught(|| {
+        act().map_err(|error| match error {
+            ArrowError::IoError(_, cause) => cause,
+            error => io::Error::other(error),
+        })
+    })
 }
 
 /// Counts what is read.

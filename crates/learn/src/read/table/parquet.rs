@@ -1,6 +1,9 @@
 //! Parquet: a row group's columns are read side by side, a run of rows at a time.
 
+mod pages;
+
 use super::super::error::ReadError;
+use super::believed::caught;
 use super::{Columns, Holder, Kind, Run, Runs, absent};
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -25,6 +28,8 @@ struct Leaf {
 /// The row groups of a file.
 pub(super) struct Groups {
     reader: SerializedFileReader<File>,
+    file: File,
+    length: u64,
     label: Option<Leaf>,
     indices: Leaf,
     values: Option<Leaf>,
@@ -43,9 +48,10 @@ struct Group {
 
 impl Groups {
     pub(super) fn open(path: &Path, file: File, columns: &mut Columns) -> Result<Groups, ReadError> {
-        let reader = SerializedFileReader::new(file);
-        let reader = reader
-            .map_err(|error| ReadError::Open { path: path.to_owned(), cause: io::Error::other(error) })?;
+        let failed = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let length = file.metadata().map_err(failed)?.len();
+        let again = file.try_clone().map_err(failed)?;
+        let reader = caught(|| SerializedFileReader::new(again).map_err(io::Error::other)).map_err(failed)?;
         let schema = reader.metadata().file_metadata().schema_descr();
         columns.resolve(schema.root_schema().get_fields().iter().map(|field| field.name()));
         let find = |name: &str, kind| {
@@ -54,18 +60,21 @@ impl Groups {
         let label = columns.label.as_deref().map(|name| find(name, Kind::Number)).transpose()?;
         let indices = find(&columns.indices, Kind::Integers)?;
         let values = columns.values.as_deref().map(|name| find(name, Kind::Numbers)).transpose()?;
-        Ok(Groups { reader, label, indices, values, next: 0, group: None })
+        Ok(Groups { reader, file, length, label, indices, values, next: 0, group: None })
     }
 
     /// The next group that has rows; false behind the last.
-    fn advance(&mut self) -> Result<bool, ParquetError> {
+    fn advance(&mut self) -> io::Result<bool> {
         while self.group.as_ref().is_none_or(|group| group.left == 0) {
             if self.next == self.reader.num_row_groups() {
                 return Ok(false);
             }
-            let rows = self.reader.get_row_group(self.next)?;
+            let rows = self.reader.get_row_group(self.next).map_err(io::Error::other)?;
             let left = usize::try_from(rows.metadata().num_rows()).unwrap_or(0);
-            let column = |leaf: &Leaf| rows.get_column_reader(leaf.at);
+            let column = |leaf: &Leaf| {
+                pages::check(&self.file, self.length, rows.metadata().column(leaf.at))?;
+                rows.get_column_reader(leaf.at).map_err(io::Error::other)
+            };
             self.group = Some(Group {
                 label: self.label.as_ref().map(column).transpose()?,
                 indices: column(&self.indices)?,
@@ -77,7 +86,7 @@ impl Groups {
         Ok(true)
     }
 
-    fn read(&mut self, most: usize) -> Result<Option<Runs>, ParquetError> {
+    fn read(&mut self, most: usize) -> io::Result<Option<Runs>> {
         if !self.advance()? {
             return Ok(None);
         }
@@ -85,12 +94,15 @@ impl Groups {
         let rows = most.min(group.left);
         group.left -= rows;
         let others = |column: Option<&mut ColumnReader>, leaf: Option<&Leaf>| {
-            column.zip(leaf).map(|(column, leaf)| run(column, leaf, rows)).transpose()
+            column
+                .zip(leaf)
+                .map(|(column, leaf)| run(column, leaf, rows).map_err(io::Error::other))
+                .transpose()
         };
         Ok(Some(Runs {
             rows,
             label: others(group.label.as_mut(), self.label.as_ref())?,
-            indices: run(&mut group.indices, &self.indices, rows)?,
+            indices: run(&mut group.indices, &self.indices, rows).map_err(io::Error::other)?,
             values: others(group.values.as_mut(), self.values.as_ref())?,
         }))
     }
@@ -98,7 +110,7 @@ impl Groups {
 
 impl Holder for Groups {
     fn next(&mut self, most: usize) -> io::Result<Option<Runs>> {
-        self.read(most).map_err(io::Error::other)
+        caught(|| self.read(most))
     }
 
     fn share(&self, row: u64, _: u64) -> f64 {

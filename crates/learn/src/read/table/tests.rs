@@ -9,6 +9,7 @@ use arrow_array::types::{Float32Type, UInt32Type};
 use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use isochrone_core::Random;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::file::properties::WriterProperties;
@@ -407,38 +408,129 @@ fn tables_of_something_else_say_what_they_have() {
     assert_eq!(old.to_string(), "-: this is Feather of version 1\n  write it as version 2, which is Arrow");
 }
 
-#[test]
-fn a_damaged_file_is_an_error() {
-    let rows = some(500);
-    damaged(&written(&rows, 100, USUAL, Compression::SNAPPY), 2, 1);
-    // Without compression most bytes are those of numbers.
-    damaged(&arrow(&rows, 100, Held::Stream, None), 2, 4);
-    // How long what is packed becomes, its library believes.
-    damaged(&arrow(&rows, 100, Held::File, Some(CompressionType::LZ4_FRAME)), 1, 4);
+/// Files of every form and packing, small enough to damage them everywhere.
+fn small() -> Vec<(String, Vec<u8>)> {
+    let rows = some(40);
+    let mut files = Vec::new();
+    for compression in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(parquet::basic::GzipLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+    ] {
+        files.push((format!("Parquet, {compression:?}"), written(&rows, 25, USUAL, compression)));
+    }
+    for held in [Held::Stream, Held::File] {
+        for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+            files.push((format!("Arrow {held:?}, {compression:?}"), arrow(&rows, 25, held, compression)));
+        }
+    }
+    files.into_iter().map(|(name, file)| (name, std::fs::read(file.path()).unwrap())).collect()
 }
 
-/// Cut off and, as a second kind, with a byte changed, at many places: of so many, one must be noticed.
-fn damaged(file: &tempfile::NamedTempFile, kinds: usize, of: usize) {
-    let whole = std::fs::read(file.path()).unwrap();
-    let expected = open(file, Options::default()).all().unwrap();
-    let mut failed = 0;
-    for at in (8..whole.len()).step_by(23) {
-        for damage in 0..kinds {
-            let mut bytes = whole.clone();
-            if damage == 0 {
-                bytes.truncate(at)
-            } else {
-                bytes[at] ^= 0x55
+fn read_of(bytes: &[u8]) -> Result<Dataset<'static>, String> {
+    let read = Reader::of(Path::new("-"), io::Cursor::new(bytes.to_vec()), Options::default());
+    read.and_then(|mut reader| reader.all()).map_err(|error| error.to_string())
+}
+
+/// Whatever is read of it, and where it is an error, the file is named: nothing panics, and nothing ends the process, as it would
+/// if memory were reserved that is not there. What no longer begins as a table does is read as text, which is tested elsewhere.
+fn ends(name: &str, damage: &str, bytes: &[u8]) -> Result<Dataset<'static>, String> {
+    let read = std::panic::catch_unwind(|| read_of(bytes));
+    let read = read.unwrap_or_else(|_| panic!("{name} panics, {damage}"));
+    if let Err(error) = &read {
+        let text = super::Form::of_content(bytes).is_none();
+        assert!(text || error.starts_with("-: "), "{name}, {damage}: {error}");
+    }
+    read
+}
+
+/// Every length in a file, whatever its form, is at some place too large for any memory: in eight bytes, and as Parquet has them.
+#[test]
+fn no_length_in_a_damaged_file_is_believed() {
+    let large = (1_i64 << 46).to_le_bytes();
+    let packed = [0xfe, 0xff, 0xff, 0xff, 0x0f];
+    for (name, whole) in small() {
+        let mut told = Vec::new();
+        for at in 0..whole.len() {
+            for length in [&large[..], &packed[..]] {
+                let mut bytes = whole.clone();
+                let end = whole.len().min(at + length.len());
+                bytes[at..end].copy_from_slice(&length[..end - at]);
+                told.extend(ends(&name, &format!("with a length at {at}"), &bytes).err());
             }
-            let read = Reader::of(Path::new("-"), io::Cursor::new(bytes), Options::default());
-            match read.and_then(|mut reader| reader.all()) {
-                Err(_) => failed += 1,
-                // A bit of a number, or of what nobody reads: that includes the end of an Arrow stream.
-                Ok(found) => assert!(found.len() <= expected.len(), "damage {damage} at {at}"),
+        }
+        // Where nothing is packed, most of it is numbers.
+        assert!(told.len() > whole.len() / 10, "{name}: {} of {}", told.len(), 2 * whole.len());
+        let says = |what: &str| told.iter().any(|error| error.contains(what));
+        let packed = !name.contains("UNCOMPRESSED") && !name.contains("None");
+        assert_eq!(says("which cannot be"), packed, "{name}");
+        assert_eq!(says(" in the last "), name.contains("Parquet"), "{name}");
+        // Where what follows the number, and is overwritten with it, still reads as a header.
+        assert!(says("a dictionary of 2147483647 numbers in ") || name != "Parquet, UNCOMPRESSED");
+    }
+}
+
+#[test]
+fn what_is_damaged_is_read_or_refused() {
+    for (name, whole) in small() {
+        let mut random = Random::seeded(46);
+        for case in 0..2_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 => bytes[at] ^= 1 << random.below(8),
+                    1 => bytes[at] = [0, 0x7f, 0x80, 0xff][random.below(4) as usize],
+                    2 => {
+                        let end = bytes.len().min(at + 8);
+                        bytes[at..end].fill(random.below(256) as u8);
+                    }
+                    _ => bytes[at] = random.below(256) as u8,
+                }
+            }
+            if random.below(8) == 0 {
+                bytes.truncate(random.below(bytes.len() as u64) as usize);
+            }
+            let _ = ends(&name, &format!("in case {case}"), &bytes);
+        }
+    }
+}
+
+/// Cut off anywhere it is an error, but for what only ends a stream.
+#[test]
+fn what_is_cut_off_is_refused() {
+    for (name, whole) in small() {
+        let expected = read_of(&whole).unwrap();
+        for at in 6..whole.len() {
+            match ends(&name, &format!("cut off at {at}"), &whole[..at]) {
+                Err(_) => {}
+                Ok(found) => {
+                    assert!(name.contains("Stream") && found.len() <= expected.len(), "{name} at {at}")
+                }
             }
         }
     }
-    assert!(failed > whole.len() / 23 / of, "{failed} of {}", kinds * whole.len() / 23);
+}
+
+#[test]
+fn what_is_wrong_with_a_length_is_said() {
+    let rows = some(200);
+    let large = (1_i64 << 46).to_le_bytes();
+    for held in [Held::Stream, Held::File] {
+        for (compression, packing) in [(CompressionType::LZ4_FRAME, "Lz4"), (CompressionType::ZSTD, "Zstd")] {
+            let whole = std::fs::read(arrow(&rows, 200, held, Some(compression)).path()).unwrap();
+            let mark = (200_i64 * 8).to_le_bytes();
+            let at = whole.windows(8).rposition(|bytes| bytes == mark).unwrap();
+            let mut bytes = whole.clone();
+            bytes[at..at + 8].copy_from_slice(&large);
+            let error = read_of(&bytes).unwrap_err();
+            let told = format!("bytes that they were 70368744177664 before {packing}, which cannot be");
+            assert!(error.starts_with("-: cannot read on after line 0: it is damaged: "), "{error}");
+            assert!(error.ends_with(&told), "{error}");
+        }
+    }
 }
 
 /// Written by pyarrow 26; the Arrow file with other types and strings beside, and packed.
