@@ -93,6 +93,7 @@ def train(
     labels: NDArray[np.float64],
     importances: NDArray[np.float64] | None,
     positives: list[float] | None,
+    sides: list[tuple[float, float]] | None,
     coef: NDArray[np.float64] | None,
     intercept: NDArray[np.float64],
     settings: dict[str, Any],

@@ -98,6 +98,31 @@ def test_it_learns_what_sgd_learns(loss, alpha):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("weights", ["balanced", {0: 3.5}, {0: 0.5, 1: 0.0}, {"unnamed": 2.5}, {}])
+def test_classes_weigh_what_they_weigh_in_sgd(n_classes, weights):
+    """Of two classes both, of more the one that is set against the rest; times what the samples weigh."""
+    X, y = sparse_samples(n=600)
+    y = np.where(np.arange(600) % 5 == 0, n_classes - 1, y > 0)
+    if "unnamed" in weights:
+        names = np.array(["named", "other", "unnamed"])[-n_classes:]
+        y = names[y]
+    settings = dict(
+        alpha=0.01, fit_intercept=False, shuffle=False, tol=None, max_iter=3, learning_rate="constant", eta0=0.02,
+        class_weight=weights,
+    )
+    for sample_weight in (None, np.random.default_rng(1).random(600)):
+        wanted = SGDClassifier(**settings).fit(X, y, sample_weight=sample_weight)
+        for threads in (1, 3):
+            found = CopClassifier(n_jobs=threads, **settings).fit(X, y, sample_weight)
+            np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-9, atol=1e-12)
+    if weights != "balanced":
+        wanted = SGDClassifier(**settings).partial_fit(X, y, classes=np.unique(y))
+        found = CopClassifier(n_jobs=2, **settings).partial_fit(X, y, classes=np.unique(y))
+        np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-9, atol=1e-12)
+
+
 def test_batches_decay_as_one_fit_does():
     """A penalty is of a sample, however many come at once."""
     X, y = sparse_samples(n=600)

@@ -119,6 +119,34 @@ def test_weights_of_samples(samples):
         CopRegressor().fit(X, y, sample_weight=np.ones(3))
 
 
+def test_weights_of_classes_are_weights_of_their_samples(samples):
+    X, y = samples
+    settings = dict(tol=None, max_iter=4, learning_rate="geometric")
+    plain = CopClassifier(**settings).fit(X, y)
+    some = np.arange(len(y)) % 3 + 0.5
+    for weights in ({-1: 2.0, 1: 0.25}, "balanced"):
+        of = weights if weights != "balanced" else {label: len(y) / 2 / np.sum(y == label) for label in (-1, 1)}
+        each = np.where(y > 0, of[1], of[-1])
+        model = CopClassifier(class_weight=weights, **settings)
+        assert np.array_equal(model.fit(X, y).coef_, CopClassifier(**settings).fit(X, y, each).coef_)
+        assert not np.array_equal(model.coef_, plain.coef_)
+        both = CopClassifier(**settings).fit(X, y, each * some).coef_
+        np.testing.assert_allclose(model.fit(X, y, some).coef_, both, rtol=1e-9, atol=1e-12)
+    assert np.array_equal(CopClassifier(class_weight={-1: 1.0}, **settings).fit(X, y).coef_, plain.coef_)
+
+
+def test_weights_of_classes_that_mean_nothing_are_refused(samples):
+    X, y = samples
+    with pytest.raises(ValueError, match="is not supported for partial_fit.*compute_class_weight"):
+        CopClassifier(class_weight="balanced").partial_fit(X, y, classes=[-1, 1])
+    with pytest.raises(ValueError, match="class_weight is -2.0 of the class 1: give a number from 0 on"):
+        CopClassifier(class_weight={1: -2.0}).fit(X, y)
+    with pytest.raises(ValueError, match="class_weight"):
+        CopClassifier(class_weight="even").fit(X, y)
+    with pytest.raises(ValueError, match=r"The classes, \[-1, 1\], are not in class_weight"):
+        CopClassifier(class_weight={7: 2.0}).fit(X, y)
+
+
 def test_what_counts_nothing_does_not_stop_it_nor_show_in_its_loss(samples):
     X, y = samples
     wrong = np.where(np.arange(len(y)) < 1000, y, -y)

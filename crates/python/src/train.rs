@@ -137,7 +137,8 @@ type Trained<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound
 /// Trains one model for each of `positives`, in which labels equal to it count as 1 and others as -1; or one model with the
 /// labels as they are. Goes on from `coef` (`None` for zeros) and `intercept`, returns new ones and a report.
 ///
-/// `importances` say how much each sample counts; `None` for 1 each. `held` are samples, labels and importances to stop by.
+/// `importances` say how much each sample counts; `None` for 1 each. With `sides`, in each model those of its positive class count
+/// the first number of the model's pair times as much, all others the second. `held` are samples, labels and importances to stop by.
 /// `after(model, epoch, loss, score)` is called when an epoch is over.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
@@ -147,6 +148,7 @@ pub(crate) fn train<'py>(
     labels: PyReadonlyArray1<'py, f64>,
     importances: Option<PyReadonlyArray1<'py, f64>>,
     positives: Option<Vec<f64>>,
+    sides: Option<Vec<Sides>>,
     coef: Option<PyReadonlyArray1<'py, f64>>,
     intercept: PyReadonlyArray1<'py, f64>,
     settings: Settings,
@@ -181,10 +183,13 @@ pub(crate) fn train<'py>(
             Some((held, importances)) => Some(important(held, *importances)?),
             None => None,
         };
-        work.all(&data, held.as_ref(), positives.as_deref(), plan)
+        work.all(&data, held.as_ref(), (positives.as_deref(), sides.as_deref()), plan)
     })?;
     learnt.handed(py, &settings)
 }
+
+/// How much samples of a model's positive class count, and how much all others.
+type Sides = (f64, f64);
 
 /// Samples, their labels, and how much each counts.
 type Held<'py> = (Rows<'py>, PyReadonlyArray1<'py, f64>, Option<PyReadonlyArray1<'py, f64>>);
@@ -282,7 +287,7 @@ impl Work<'_, Linear> {
         &self,
         data: &Dataset<'_>,
         held: Option<&Dataset<'_>>,
-        positives: Option<&[f64]>,
+        (positives, sides): (Option<&[f64]>, Option<&[Sides]>),
         plan: Option<&Plan>,
     ) -> PyResult<Learnt> {
         let mut learnt = Learnt { converged: true, ..Learnt::default() };
@@ -307,6 +312,15 @@ impl Work<'_, Linear> {
                 labels.iter().map(|&label| if label == positive { 1.0 } else { -1.0 }).collect()
             };
             let data = data.with_labels(against(data.labels())).map_err(refused)?;
+            let data = match sides.and_then(|sides| sides.get(model)) {
+                None => data.borrowed(),
+                Some(&(own, others)) => {
+                    let side = |row: usize| if data.labels()[row] > 0.0 { own } else { others };
+                    let importances: Vec<f64> =
+                        (0..data.len()).map(|row| data.importance(row) * side(row)).collect();
+                    data.with_importances(importances).map_err(refused)?
+                }
+            };
             let held = match held {
                 Some(held) => Some(held.with_labels(against(held.labels())).map_err(refused)?),
                 None => None,

@@ -12,6 +12,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -166,7 +167,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 
     def _learn(
         self, X: Any, labels: NDArray[np.float64], weights: Any, positives: list[float], epochs: int, stopping: bool,
-        plan: Any, fresh: bool,
+        plan: Any, fresh: bool, sides: list[tuple[float, float]] | None = None,
     ) -> None:
         """Trains `coef_` and `intercept_`, one row for each of `positives`."""
         weights = _weights(weights, X)
@@ -205,7 +206,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         try:
             coef, intercept, report = _native.train(
                 tuple(rows), np.ascontiguousarray(labels, dtype=np.float64), weights,
-                positives if _is_classifier(self) else None,
+                positives if _is_classifier(self) else None, sides,
                 None if fresh else self.coef_.ravel(), np.atleast_1d(self.intercept_),
                 settings, plan._native if plan is not None else None, held,
                 after if self.verbose else None,
@@ -276,6 +277,10 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     loss : {"hinge", "squared_hinge", "log_loss"}, default="hinge"
         What is made small. `predict_proba` is there with `"log_loss"` only.
     {parameters}
+    class_weight : dict, "balanced" or None, default=None
+        How many times the loss of a sample of each class counts, besides what `sample_weight` says of it: numbers from 0 on
+        by class, 1 for those that are not named; `"balanced"` for `n_samples / (n_classes * np.bincount(y))`, in `fit` only. As in
+        `SGDClassifier`, of more than two classes each counts its weight where it is set against the rest, and 1 in the rest.
 
     Attributes
     ----------
@@ -289,8 +294,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     Notes
     -----
-    `class_weight` is not there: say by `sample_weight` what each sample counts. Dense data, and a feature that every sample has, make every two
-    samples conflict: threads then cannot help, and :meth:`isochrone.learn.Plan.describe` says so.
+    Dense data, and a feature that every sample has, make every two samples conflict: threads then cannot help, and
+    :meth:`isochrone.learn.Plan.describe` says so.
 
     Examples
     --------
@@ -326,6 +331,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         random_state: Any = None,
         warm_start: bool = False,
         verbose: int = 0,
+        class_weight: Any = None,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
@@ -347,6 +353,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
+        self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopClassifier:
         """Learns from samples.
@@ -389,10 +396,13 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
                 UserWarning, stacklevel=2,
             )
+        sides = self._sides(y)
         fresh = self._start(len(self._positives()), X.shape[1], kept)
         if not self.warm_start:
             self.t_ = 0
-        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh)
+        self._learn(
+            X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh, sides
+        )
         return self
 
     def partial_fit(
@@ -419,6 +429,12 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             The estimator.
         """
         self._check_parameters()
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight 'balanced' is not supported for partial_fit, which does not see all of y: use "
+                "compute_class_weight('balanced', classes=classes, y=y) with all of y, or enough of it to tell how often each class "
+                "occurs, and pass the weights by class as class_weight"
+            )
         first = getattr(self, "classes_", None) is None or getattr(self, "coef_", None) is None
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes=, all that will ever come")
@@ -434,9 +450,24 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         known = self.classes_[codes] == y
         if not np.all(known):
             raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
+        sides = self._sides(y)
         fresh = self._start(len(self._positives()), X.shape[1], True)
-        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh)
+        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh, sides)
         return self
+
+    def _sides(self, y: NDArray[Any]) -> list[tuple[float, float]] | None:
+        """What `class_weight` makes a sample of each positive class count, and one of the others; None for 1 each."""
+        if self.class_weight is None:
+            return None
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        if np.any(wrong):
+            raise ValueError(
+                f"class_weight is {weights[wrong][0]} of the class {self.classes_[wrong][0]}: give a number from 0 on"
+            )
+        if len(weights) == 2:
+            return [(float(weights[1]), float(weights[0]))]
+        return [(float(weight), 1.0) for weight in weights]
 
     def _positives(self) -> list[float]:
         """The classes, as numbers, each of which is set against the rest."""

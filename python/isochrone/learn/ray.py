@@ -287,6 +287,8 @@ class _Collector:
 
 def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
     model._check_parameters()
+    if getattr(model, "class_weight", None) is not None:
+        raise ValueError("class_weight is given, but over Ray every sample counts alike: leave it out, or fit in one place")
     return model._settings(n_samples, dense=False, epochs=1, stopping=False, streamed=True)
 
 
