@@ -239,6 +239,12 @@ impl<'a> Dataset<'a> {
         data
     }
 
+    /// With importances that are sound: none, or one of each row.
+    pub(crate) fn weighed(self, importances: Vec<f64>) -> Dataset<'a> {
+        debug_assert!(importances.is_empty() || importances.len() == self.len());
+        Dataset { importances: importances.into(), ..self }
+    }
+
     /// One after the other, over `width` features, which none of them exceeds. Values are of single precision if all are.
     /// Importances are kept.
     ///

@@ -73,7 +73,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     // Longer than any answer takes.
     emulation.patience = emulation.patience.max(longest(&deployment) * 4);
 
-    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input, false)?;
     let data = reader.all()?;
     progress.finish_and_clear();
     tell_skipped(&reader);

@@ -41,7 +41,7 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
 
 fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
     let columns = columns(None, &arguments.lists);
-    let options = Options { double: arguments.double, columns, ..Options::default() };
+    let options = Options { double: arguments.double, columns, importances: true, ..Options::default() };
     let options = like(model.numbering, options);
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut to = BufWriter::new(to);

@@ -23,7 +23,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         return finish(&arguments, &told, &model);
     }
     let begun = Instant::now();
-    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input, true)?;
     // A plan of all samples costs next to nothing while they are parsed.
     let planned = arguments.scheme == Scheme::Cop
         && arguments.plan.is_none()
@@ -158,7 +158,7 @@ fn learn(
             let loss = |model: &Model| {
                 let held = held.as_ref()?;
                 let predictions = task.predictions(held, &model.parameters, model.intercept);
-                Some(mean_loss(Loss::Squared, &predictions, held.labels()))
+                Some(mean_loss(Loss::Squared, &predictions, held.labels(), held))
             };
             let (model, _) = one(&task, &training, plan.as_ref(), begin, &setting, &loss, told)?;
             told.objective = Some(task.objective(&training, &model.parameters, model.intercept));
@@ -176,7 +176,7 @@ fn learn(
                 let loss = |model: &Model| {
                     let (held, labels) = held?;
                     let predictions = decisions(held, &model.parameters, model.intercept);
-                    Some(mean_loss(task.loss, &predictions, labels))
+                    Some(mean_loss(task.loss, &predictions, labels, held))
                 };
                 let begin = Model::zeros(&task, data.width());
                 let (model, made) = one(&task, &of_plane, plan.as_ref(), begin, &setting, &loss, told)?;
@@ -257,9 +257,11 @@ fn prepared<T: Task>(
     Ok(Some(plan))
 }
 
-fn mean_loss(loss: Loss, predictions: &[f64], labels: &[f64]) -> f64 {
-    let sum: f64 = predictions.iter().zip(labels).map(|(told, label)| loss.value(*told, *label)).sum();
-    sum / labels.len() as f64
+/// The mean loss by the importances of these samples, whose labels may be others.
+fn mean_loss(loss: Loss, predictions: &[f64], labels: &[f64], data: &Dataset<'_>) -> f64 {
+    let told = predictions.iter().zip(labels).enumerate();
+    let sum: f64 = told.map(|(row, (told, label))| data.importance(row) * loss.value(*told, *label)).sum();
+    sum / data.importance_sum().max(f64::MIN_POSITIVE)
 }
 
 /// Learns one plane. With samples kept out, the best model by their loss is what stays.
@@ -315,7 +317,9 @@ pub(super) fn converged(model: &Model) -> anyhow::Result<()> {
 
 /// Whether a model is not far worse than none: steps that are too large need not end in infinities.
 fn descended(task: &Linear, data: &Dataset<'_>, objective: f64) -> anyhow::Result<()> {
-    let nothing = mean_loss(task.loss, &vec![0.0; data.len()], data.labels());
+    let nothing = mean_loss(task.loss, &vec![0.0; data.len()], data.labels(), data);
+    // An objective is by sample, however much each counts.
+    let nothing = nothing * data.importance_sum() / data.len() as f64;
     if objective <= 10.0 * nothing + 1.0 {
         return Ok(());
     }

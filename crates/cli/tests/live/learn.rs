@@ -203,6 +203,56 @@ fn vowpal_wabbits_lines_are_the_same_samples() {
     );
 }
 
+/// What Vowpal Wabbit's lines say of importance: a line of importance 0 is not learnt from, and one of 2 is where steps of double
+/// length are. Who cannot heed it says so.
+#[test]
+fn importances_of_lines_are_learnt_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (at(folder, "data.vw"), at(folder, "a.model"));
+    let line = |row: usize| {
+        (if row.is_multiple_of(3) { "1" } else { "-1" }, format!("|f w{} v{}:0.5", row % 2, row % 7))
+    };
+    let write = |importance: &dyn Fn(usize) -> Option<&'static str>| {
+        let lines = (0..60).filter_map(|row| {
+            let (label, features) = line(row);
+            Some(format!("{label} {} {features}\n", importance(row)?))
+        });
+        fs::write(&data, lines.collect::<String>()).unwrap();
+    };
+    let decisions = |step: &str, form: &[&str]| {
+        let train = ["train", &data, "--model", &model, "--input", "vw", "--threads", "2", "--step", step];
+        let (status, told) = learn(folder, &[&train[..], &["--alpha", "0", "--no-intercept"], form].concat());
+        assert_eq!(status, 0, "{told}");
+        // How much a sample counts does not matter to what is predicted of it.
+        write(&|_| Some("3"));
+        let told = learn(folder, &["predict", &data, "--model", &model, "--what", "decision"]);
+        assert_eq!((told.0, told.1.lines().count()), (0, 60));
+        told
+    };
+    for form in [&[][..], &["--batch-rows", "17"]] {
+        write(&|row| (!row.is_multiple_of(5)).then_some(""));
+        let some = decisions("0.1", form);
+        write(&|row| Some(if row.is_multiple_of(5) { "0" } else { "" }));
+        assert_eq!(decisions("0.1", form), some);
+        write(&|_| Some("2"));
+        let twice = decisions("0.05", form);
+        write(&|_| Some(""));
+        let once = decisions("0.1", form);
+        assert_eq!(once, twice);
+        assert_ne!(once, some);
+    }
+    write(&|_| Some("2"));
+    says(
+        folder,
+        &["evaluate", &data, "--model", &model],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/data.vw:1:3: `2`: expected an importance of 1: here all samples count alike
+        "#]],
+    );
+}
+
 #[test]
 fn from_a_file_to_a_model_and_back() {
     let folder = tempfile::tempdir().unwrap();

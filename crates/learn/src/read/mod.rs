@@ -4,7 +4,7 @@
 //! | format | a line |
 //! |---|---|
 //! | [`Format::Svmlight`] | `LABEL INDEX:VALUE INDEX:VALUE … # comment` |
-//! | [`Format::Vw`] | `LABEL 'tag \|namespace feature feature:VALUE …`; features are hashed |
+//! | [`Format::Vw`] | `LABEL IMPORTANCE 'tag \|namespace feature feature:VALUE …`; features are hashed |
 //!
 //! Compression is known by the file's first bytes, not by its name: gzip, zstd and bzip2. So are Parquet and Arrow (with the
 //! feature `tables`), where a sample is a row, and its features a list each of indices and values (`Columns`). A line or row
@@ -86,6 +86,8 @@ pub struct Options {
     pub skip_errors: u64,
     /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
     pub bits: u32,
+    /// Under [`Format::Vw`], whether importances may be others than 1: the samples have them then. For those who heed them.
+    pub importances: bool,
     /// Which columns make up a sample; of Parquet and Arrow, whose indices count from 0.
     #[cfg(feature = "tables")]
     pub columns: Columns,
@@ -100,6 +102,7 @@ impl Default for Options {
             double: false,
             skip_errors: 0,
             bits: 18,
+            importances: false,
             #[cfg(feature = "tables")]
             columns: Columns::default(),
         }
@@ -368,7 +371,9 @@ impl Reader {
                     };
                     let done = match self.options.format {
                         Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
-                        Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
+                        Format::Vw => {
+                            vw::line(line, self.options.bits.min(31), self.options.importances, parsed)
+                        }
                     };
                     if let Err(problem) = done {
                         parsed.undo();
@@ -440,6 +445,8 @@ struct Parsed {
     single: Vec<f32>,
     double: Option<Vec<f64>>,
     labels: Vec<f64>,
+    /// Of each whole row; empty where all are 1.
+    importances: Vec<f64>,
 }
 
 impl Parsed {
@@ -450,6 +457,7 @@ impl Parsed {
             single: Vec::new(),
             double: double.then(Vec::new),
             labels: Vec::new(),
+            importances: Vec::new(),
         }
     }
 
@@ -468,12 +476,22 @@ impl Parsed {
         self.offsets.push(self.features.len() as u64);
     }
 
+    /// Ends the row under way, whose loss counts so many times.
+    fn end_weighed(&mut self, label: f64, importance: f64) {
+        if importance != 1.0 || !self.importances.is_empty() {
+            self.importances.resize(self.labels.len(), 1.0);
+            self.importances.push(importance);
+        }
+        self.end(label);
+    }
+
     fn clear(&mut self) {
         self.offsets.truncate(1);
         self.features.clear();
         self.single.clear();
         self.double.iter_mut().for_each(Vec::clear);
         self.labels.clear();
+        self.importances.clear();
     }
 
     /// Adds the rows of another.
@@ -485,18 +503,24 @@ impl Parsed {
         if let (Some(values), Some(more)) = (&mut self.double, &other.double) {
             values.extend_from_slice(more);
         }
+        if !self.importances.is_empty() || !other.importances.is_empty() {
+            self.importances.resize(self.labels.len(), 1.0);
+            self.importances.extend_from_slice(&other.importances);
+            self.importances.resize(self.labels.len() + other.labels.len(), 1.0);
+        }
         self.labels.extend_from_slice(&other.labels);
     }
 
     /// Has room for so many times as much as it has, and a little more, since growing would copy all of it.
     fn expect(&mut self, times: f64) {
-        let Parsed { offsets, features, single, double, labels } = self;
+        let Parsed { offsets, features, single, double, labels, importances } = self;
         let in_all = |count: usize| (count as f64 * times * 1.02) as usize;
         memory::expect(features, in_all(features.len()));
         memory::expect(single, in_all(single.len()));
         double.iter_mut().for_each(|values| memory::expect(values, in_all(values.len())));
         memory::expect(offsets, in_all(offsets.len()));
         memory::expect(labels, in_all(labels.len()));
+        memory::expect(importances, in_all(importances.len()));
     }
 
     /// Where the row under way begins.
@@ -519,7 +543,7 @@ impl Parsed {
             None => Values::F32(self.single.into()),
             Some(values) => Values::F64(values.into()),
         };
-        Dataset::sound(self.offsets, self.features, values, self.labels, width)
+        Dataset::sound(self.offsets, self.features, values, self.labels, width).weighed(self.importances)
     }
 }
 

@@ -183,13 +183,44 @@ fn vowpal_wabbits_lines() {
     for (text, message) in [
         ("1 a b", "data.svm:1:5: `b`: expected `|` and features after the label"),
         ("|a b", "data.svm:1:1: `|a`: expected a label, a number such as 1 or -1, before the first `|`"),
-        ("1 2 |a b", "data.svm:1:3: `2`: expected an importance of 1: samples are learnt from alike"),
+        ("1 2 |a b", "data.svm:1:3: `2`: expected an importance of 1: here all samples count alike"),
+        ("1 1 0.5 |a b", "data.svm:1:5: `0.5`: expected an initial prediction of 0, or none"),
         (
             "1 |a b:x",
             "data.svm:1:6: `b:x`: expected NAME or NAME:VALUE with a finite number, e.g. price:0.23",
         ),
     ] {
         assert_eq!(told(text, options.clone()), message);
+    }
+}
+
+/// In chunks and batches some of which have them and some not, and lines that are left out.
+#[test]
+fn importances_are_those_of_the_samples_that_have_them() {
+    let importance = |row: usize| if row > 5000 && row.is_multiple_of(3) { row as f64 / 2.0 } else { 1.0 };
+    let line = |row: usize| match importance(row) {
+        1.0 if row.is_multiple_of(2) => format!("1 |a b:{row}\n"),
+        importance => format!("-1 {importance} tag|a c\n{}", if row % 500 == 1 { "1 -2 |a b\n" } else { "" }),
+    };
+    let text: String = (0..12_000).map(line).collect();
+    let options = Options { format: Format::Vw, importances: true, skip_errors: 100, ..Options::default() };
+    let mut whole = reader(text.clone(), options.clone());
+    let (data, plan) = whole.all_planned().unwrap();
+    assert_eq!((data.len(), whole.skipped().0), (12_000, 24));
+    assert!((0..12_000).all(|row| data.importance(row) == importance(row)));
+    assert_eq!(plan, Plan::compact(&data));
+    let mut batches = reader(text, options.clone());
+    let parts: Vec<_> = std::iter::from_fn(|| batches.batch(1_100).unwrap()).collect();
+    assert_eq!(Dataset::concatenated(&parts, data.width()), data);
+    for (text, message) in [
+        ("1 -2 |a b", "data.svm:1:3: `-2`: expected an importance, a finite number from 0 on such as 2.5"),
+        ("1 inf |a b", "data.svm:1:3: `inf`: expected an importance, a finite number from 0 on such as 2.5"),
+        (
+            "1 2x 'tag|a b",
+            "data.svm:1:3: `2x`: expected an importance, a finite number from 0 on such as 2.5",
+        ),
+    ] {
+        assert_eq!(told(text, Options { skip_errors: 0, ..options.clone() }), message);
     }
 }
 

@@ -4,15 +4,16 @@
 //!
 //! Features are hashed as there (MurmurHash3 of the name, seeded by that of the namespace; names that are numbers are
 //! added to it) and then cut to so many bits. Features of a line that meet in a hash are added up, since a sample has each
-//! of its features once.
+//! of its features once. What a line's importance is, the loss of its sample counts.
 
 use super::Parsed;
 use super::error::Problem;
 use super::number::number;
 
+const IMPORTANCE: &str = "an importance, a finite number from 0 on such as 2.5";
 const LABEL: &str = "a label, a number such as 1 or -1, before the first `|`";
 
-pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Problem> {
+pub(super) fn line(line: &[u8], bits: u32, importances: bool, parsed: &mut Parsed) -> Result<(), Problem> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
@@ -20,7 +21,7 @@ pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Pr
     let Some(bar) = memchr::memchr(b'|', line) else {
         return Err(Problem::word(line, line.len(), "`|` and features after the label"));
     };
-    let label = label(line, bar)?;
+    let (label, importance) = label(line, bar, importances)?;
     let mask = ((1_u64 << bits) - 1) as u32;
     let mut sample: Vec<(u32, f64)> = Vec::new();
     let (mut seed, mut scale, mut at) = (0, 1.0, bar);
@@ -47,11 +48,12 @@ pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Pr
         }
         parsed.push(feature, value);
     }
-    parsed.end(label);
+    parsed.end_weighed(label, importance);
     Ok(())
 }
 
-fn label(line: &[u8], bar: usize) -> Result<f64, Problem> {
+/// The label and the importance, which must be 1 unless there may be `others`.
+fn label(line: &[u8], bar: usize, others: bool) -> Result<(f64, f64), Problem> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < bar {
@@ -70,12 +72,22 @@ fn label(line: &[u8], bar: usize) -> Result<f64, Problem> {
     let Some(&(at, end)) = words.first() else { return Err(Problem::word(line, 0, LABEL)) };
     let label = number(line, at).filter(|&(label, stop)| stop == end && label.is_finite());
     let Some((label, _)) = label else { return Err(Problem::word(line, at, LABEL)) };
-    if let Some(&(at, _)) = words.get(1)
-        && number(line, at).is_none_or(|(importance, _)| importance != 1.0)
-    {
-        return Err(Problem::word(line, at, "an importance of 1: samples are learnt from alike"));
+    let mut importance = 1.0;
+    if let Some(&(at, end)) = words.get(1) {
+        let found =
+            number(line, at).filter(|&(found, stop)| stop == end && found.is_finite() && found >= 0.0);
+        let wanted = if others { IMPORTANCE } else { "an importance of 1: here all samples count alike" };
+        match found {
+            Some((found, _)) if others || found == 1.0 => importance = found,
+            _ => return Err(Problem::word(line, at, wanted)),
+        }
     }
-    Ok(label)
+    if let Some(&(at, end)) = words.get(2)
+        && number(line, at) != Some((0.0, end))
+    {
+        return Err(Problem::word(line, at, "an initial prediction of 0, or none"));
+    }
+    Ok((label, importance))
 }
 
 /// Where the word that begins at `at` ends: at a blank or a bar.
