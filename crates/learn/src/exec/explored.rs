@@ -212,7 +212,7 @@ impl Case {
 }
 
 /// Whether this panics, of which nothing is printed.
-fn caught(explore: impl FnOnce()) -> bool {
+pub(super) fn caught(explore: impl FnOnce()) -> bool {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)).is_err();

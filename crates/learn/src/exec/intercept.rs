@@ -7,17 +7,96 @@
 
 use super::TrainError;
 use super::pool::{Halt, Pool};
+use std::fmt::Debug;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::*};
 use std::time::Duration;
 
 /// Samples of a block. Blocks of the size of a few chunks of work keep threads from waiting; much larger ones would have
 /// the intercept of small data learnt late.
-pub(crate) const BLOCK: u64 = 64;
+pub(crate) const BLOCK: u64 = Native::BLOCK;
 
-/// Blocks that are remembered. A block is begun only when the one two before is summed, and its sum is needed until the block
-/// two after is done: four cover all that can be in use.
-const RING: u64 = 4;
+/// What the threads share is made of: the machine's memory, or the model checker's.
+pub(crate) trait Memory {
+    type Word: Atomic<u64>;
+    type Count: Atomic<u32>;
+    type Gate: Gate;
+    /// Samples of a block.
+    const BLOCK: u64;
+    /// Blocks that are remembered. A block is begun only when the one two before is summed, and its sum is needed until the block
+    /// two after is done: four cover all that can be in use.
+    const RING: u64 = 4;
+    /// Releases the moves to whoever sums the block.
+    const TOLD: Ordering = Release;
+    /// Publishes the sum, and the count that begins again for the block that takes this place of the ring.
+    const SUMMED: Ordering = Release;
+}
+
+/// A number that threads share.
+pub(crate) trait Atomic<N>: Debug {
+    fn new(number: N) -> Self;
+    fn load(&self, order: Ordering) -> N;
+    fn store(&self, number: N, order: Ordering);
+    fn add(&self, number: N, order: Ordering);
+}
+
+/// What one thread is in at a time.
+pub(crate) trait Gate: Debug {
+    fn new() -> Self;
+    /// Does this, unless another thread is in it.
+    fn alone(&self, act: impl FnOnce());
+}
+
+/// The machine's memory.
+#[derive(Debug)]
+pub(crate) struct Native;
+
+impl Memory for Native {
+    type Word = AtomicU64;
+    type Count = AtomicU32;
+    type Gate = Mutex<()>;
+    const BLOCK: u64 = 64;
+}
+
+/// That of atomics and locks which are called as the standard library's are.
+macro_rules! memory {
+    ($($atomic:ty, $number:ty);* => $gate:ty) => {
+        $(impl crate::exec::intercept::Atomic<$number> for $atomic {
+            fn new(number: $number) -> Self {
+                <$atomic>::new(number)
+            }
+
+            #[inline(always)]
+            fn load(&self, order: std::sync::atomic::Ordering) -> $number {
+                <$atomic>::load(self, order)
+            }
+
+            #[inline(always)]
+            fn store(&self, number: $number, order: std::sync::atomic::Ordering) {
+                <$atomic>::store(self, number, order);
+            }
+
+            #[inline(always)]
+            fn add(&self, number: $number, order: std::sync::atomic::Ordering) {
+                <$atomic>::fetch_add(self, number, order);
+            }
+        })*
+
+        impl crate::exec::intercept::Gate for $gate {
+            fn new() -> Self {
+                <$gate>::new(())
+            }
+
+            fn alone(&self, act: impl FnOnce()) {
+                if let Ok(_in) = self.try_lock() {
+                    act();
+                }
+            }
+        }
+    };
+}
+
+memory!(AtomicU64, u64; AtomicU32, u32 => Mutex<()>);
 
 /// The intercept before the samples of a block, as a thread remembers it.
 #[derive(Copy, Clone, Debug)]
@@ -35,29 +114,21 @@ impl Lag {
 }
 
 /// See the module.
+pub(crate) type Intercept = Ring<Native>;
+
+/// What the latest blocks move the intercept by, and their sums.
 #[derive(Debug)]
-pub(crate) struct Intercept {
+pub(crate) struct Ring<M: Memory> {
     start: f64,
-    moves: Vec<AtomicU64>,
-    done: Vec<AtomicU32>,
-    sums: Vec<AtomicU64>,
+    moves: Vec<M::Word>,
+    done: Vec<M::Count>,
+    sums: Vec<M::Word>,
     /// Blocks summed.
-    summed: AtomicU64,
-    summing: Mutex<()>,
+    summed: M::Word,
+    summing: M::Gate,
 }
 
 impl Intercept {
-    pub(crate) fn new(start: f64) -> Intercept {
-        Intercept {
-            start,
-            moves: (0..RING * BLOCK).map(|_| AtomicU64::new(0)).collect(),
-            done: (0..RING).map(|_| AtomicU32::new(0)).collect(),
-            sums: (0..RING).map(|_| AtomicU64::new(0)).collect(),
-            summed: AtomicU64::new(0),
-            summing: Mutex::new(()),
-        }
-    }
-
     /// The intercept for the sample at this place (from 0) of the planned order; waits until it is known, at most so
     /// long. Returns polls too.
     pub(crate) fn at(
@@ -67,42 +138,71 @@ impl Intercept {
         pool: &Pool,
         most: Option<Duration>,
     ) -> Result<(f64, u64), Halt> {
-        let block = place / BLOCK;
+        let mut wait = None;
+        let value = self.known(place, lag, |block, observed| {
+            wait.get_or_insert_with(|| pool.wait_for(place, most)).poll(|| TrainError::Stuck {
+                transaction: place + 1,
+                what: "the intercept after block",
+                number: block,
+                expected: BLOCK as u32,
+                observed,
+            })
+        })?;
+        Ok((value, wait.map_or(0, |wait| wait.polls)))
+    }
+}
+
+impl<M: Memory> Ring<M> {
+    pub(crate) fn new(start: f64) -> Ring<M> {
+        Ring {
+            start,
+            moves: (0..M::RING * M::BLOCK).map(|_| M::Word::new(0)).collect(),
+            done: (0..M::RING).map(|_| M::Count::new(0)).collect(),
+            sums: (0..M::RING).map(|_| M::Word::new(0)).collect(),
+            summed: M::Word::new(0),
+            summing: M::Gate::new(),
+        }
+    }
+
+    /// As [`Intercept::at`]; before each further look `wait` is told which block it waits for, and how many of its samples are done.
+    #[inline]
+    fn known<E>(
+        &self,
+        place: u64,
+        lag: &mut Lag,
+        mut wait: impl FnMut(u64, u32) -> Result<(), E>,
+    ) -> Result<f64, E> {
+        let block = place / M::BLOCK;
         if lag.block == block {
-            return Ok((lag.value, 0));
+            return Ok(lag.value);
         }
         // Before it waits: others may be waiting for these.
         self.tell(lag);
-        let mut polls = 0;
         let value = if block < 2 {
             self.start
         } else {
-            let mut wait = pool.wait_for(place, most);
             while self.summed.load(Acquire) < block - 1 {
                 self.sum();
                 if self.summed.load(Acquire) >= block - 1 {
                     break;
                 }
-                wait.poll(|| TrainError::Stuck {
-                    transaction: place + 1,
-                    what: "the intercept after block",
-                    number: block - 2,
-                    expected: BLOCK as u32,
-                    observed: self.done[((block - 2) % RING) as usize].load(Relaxed),
-                })?;
+                wait(block - 2, self.done[Self::slot(block - 2)].load(Relaxed))?;
             }
-            polls = wait.polls;
-            f64::from_bits(self.sums[((block - 2) % RING) as usize].load(Relaxed))
+            f64::from_bits(self.sums[Self::slot(block - 2)].load(Relaxed))
         };
         *lag = Lag { block, value, done: 0 };
-        Ok((value, polls))
+        Ok(value)
+    }
+
+    fn slot(block: u64) -> usize {
+        (block % M::RING) as usize
     }
 
     /// Notes by how much the sample at this place moves the intercept that the thread had for it.
     #[inline]
     pub(crate) fn record(&self, place: u64, by: f64, lag: &mut Lag) {
-        debug_assert_eq!(lag.block, place / BLOCK);
-        self.moves[(place % (RING * BLOCK)) as usize].store(by.to_bits(), Relaxed);
+        debug_assert_eq!(lag.block, place / M::BLOCK);
+        self.moves[(place % (M::RING * M::BLOCK)) as usize].store(by.to_bits(), Relaxed);
         lag.done += 1;
     }
 
@@ -111,49 +211,51 @@ impl Intercept {
     /// it tells must not wait for what it would tell: transactions before its own do not.
     pub(crate) fn tell(&self, lag: &mut Lag) {
         if lag.done > 0 {
-            // Releases the moves to whoever sums the block.
-            self.done[(lag.block % RING) as usize].fetch_add(lag.done, Release);
+            self.done[Self::slot(lag.block)].add(lag.done, M::TOLD);
             lag.done = 0;
         }
     }
 
     /// Sums what blocks are complete, unless another thread is at it.
     fn sum(&self) {
-        let Ok(_summing) = self.summing.try_lock() else { return };
-        let mut block = self.summed.load(Relaxed);
-        let mut value = self.after(block);
-        while self.done[(block % RING) as usize].load(Acquire) == BLOCK as u32 {
-            value = (0..BLOCK).fold(value, |value, at| value - self.moved(block * BLOCK + at));
-            self.sums[(block % RING) as usize].store(value.to_bits(), Relaxed);
-            self.done[(block % RING) as usize].store(0, Relaxed);
-            block += 1;
-            // Publishes the sum, and the count that begins again for the block that takes this place of the ring.
-            self.summed.store(block, Release);
-        }
+        self.summing.alone(|| {
+            let mut block = self.summed.load(Relaxed);
+            let mut value = self.after(block);
+            while self.done[Self::slot(block)].load(Acquire) == M::BLOCK as u32 {
+                value = (0..M::BLOCK).fold(value, |value, at| value - self.moved(block * M::BLOCK + at));
+                self.sums[Self::slot(block)].store(value.to_bits(), Relaxed);
+                self.done[Self::slot(block)].store(0, Relaxed);
+                block += 1;
+                self.summed.store(block, M::SUMMED);
+            }
+        });
     }
 
     /// The intercept after this many blocks.
     fn after(&self, blocks: u64) -> f64 {
         match blocks {
             0 => self.start,
-            _ => f64::from_bits(self.sums[((blocks - 1) % RING) as usize].load(Relaxed)),
+            _ => f64::from_bits(self.sums[Self::slot(blocks - 1)].load(Relaxed)),
         }
     }
 
     fn moved(&self, place: u64) -> f64 {
-        f64::from_bits(self.moves[(place % (RING * BLOCK)) as usize].load(Relaxed))
+        f64::from_bits(self.moves[(place % (M::RING * M::BLOCK)) as usize].load(Relaxed))
     }
 
     /// The intercept after all `samples` samples, where no thread is at work.
     pub(crate) fn settled(&self, samples: u64) -> f64 {
         let blocks = self.summed.load(Relaxed);
-        (blocks * BLOCK..samples).fold(self.after(blocks), |value, place| value - self.moved(place))
+        (blocks * M::BLOCK..samples).fold(self.after(blocks), |value, place| value - self.moved(place))
     }
 
     /// As [`Intercept::settled`]; the next sample is number 0 again.
     pub(crate) fn finish(&mut self, samples: u64) -> f64 {
         let end = self.settled(samples);
-        *self = Intercept::new(end);
+        *self = Ring::new(end);
         end
     }
 }
+
+#[cfg(test)]
+mod explored;
