@@ -90,13 +90,13 @@ impl Poller {
             self.look(Some(Duration::ZERO))?;
             now = clock.now();
             if !self.events.is_empty() {
-                self.idle.spent = self.idle.spent + now.since(began);
+                self.idle.spent += now.since(began);
                 return Ok(());
             }
             // Whoever else wants this processor goes first: what is awaited may come from there.
             std::thread::yield_now();
         }
-        self.idle.spent = self.idle.spent + now.since(began);
+        self.idle.spent += now.since(began);
         let left = deadline.since(now);
         let timeout = if left == Span::ZERO {
             Some(Duration::ZERO)
