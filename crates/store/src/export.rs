@@ -134,6 +134,17 @@ impl View {
         }
         None
     }
+
+    /// Lets go of what lies before the last chunk that was asked for, so that changes there need no copy any more.
+    fn shed(&mut self) {
+        let Some(at) = self.starts.get_mut().last_mut() else { return };
+        for (_, keys) in &mut self.sections[..at.section] {
+            *keys = Trie::default();
+        }
+        if let Some((_, keys)) = self.sections.get_mut(at.section) {
+            at.key -= keys.shed(at.key);
+        }
+    }
 }
 
 /// The pieces from a position on that fill one chunk, and where the next one begins.
@@ -241,24 +252,13 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
     }
 }
 
-/// Lets go of what lies before the last chunk that was asked for, so that changes there need no copy any more.
-fn shed(view: &mut View) {
-    let Some(at) = view.starts.get_mut().last_mut() else { return };
-    for (_, keys) in &mut view.sections[..at.section] {
-        *keys = Trie::default();
-    }
-    if let Some((_, keys)) = view.sections.get_mut(at.section) {
-        at.key -= keys.shed(at.key);
-    }
-}
-
 impl Export for View {
     fn into_chunks(mut self) -> impl Iterator<Item = Blob> + Send + 'static {
         let mut index = 0;
         std::iter::from_fn(move || {
             let chunk = self.chunk(index)?;
             index += 1;
-            shed(&mut self);
+            self.shed();
             Some(chunk)
         })
     }

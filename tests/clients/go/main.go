@@ -12,28 +12,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"isochrone/clients/expect"
 )
 
-func check(what string, err error) {
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
-		os.Exit(1)
-	}
-}
-
-func same[T comparable](what string, found, expected T) {
-	if found != expected {
-		fmt.Fprintf(os.Stderr, "%s: expected %v, found %v\n", what, expected, found)
-		os.Exit(1)
-	}
-}
-
-// Deletes the lock of its holder: the script of the page on distributed locks.
-var release = redis.NewScript(`if redis.call("get",KEYS[1]) == ARGV[1] then
-    return redis.call("del",KEYS[1])
-else
-    return 0
-end`)
+var release = redis.NewScript(expect.Release)
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -44,7 +26,7 @@ func main() {
 	here, there := redis.NewClient(options(os.Args[1])), redis.NewClient(options(os.Args[2]))
 	defer here.Close()
 	defer there.Close()
-	check("flush", here.FlushDB(ctx).Err())
+	expect.No("flush", here.FlushDB(ctx).Err())
 
 	var workers sync.WaitGroup
 	for worker := 0; worker < 16; worker++ {
@@ -52,14 +34,13 @@ func main() {
 		go func() {
 			defer workers.Done()
 			for i := 0; i < 5; i++ {
-				check("incr", here.Incr(ctx, "go:total").Err())
+				expect.No("incr", here.Incr(ctx, "go:total").Err())
 			}
 		}()
 	}
 	workers.Wait()
 	total, err := there.Get(ctx, "go:total").Int()
-	check("get", err)
-	same("total", total, 80)
+	expect.Same("total", total, err, 80)
 
 	commands, err := here.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := 0; i < 100; i++ {
@@ -68,8 +49,8 @@ func main() {
 		pipe.Get(ctx, "go:99")
 		return nil
 	})
-	check("pipeline", err)
-	same("piped", commands[100].(*redis.StringCmd).Val(), "99")
+	expect.No("pipeline", err)
+	expect.Same("piped", commands[100].(*redis.StringCmd).Val(), nil, "99")
 
 	// A watched key that another region changes fails the transaction, and it goes through when tried again.
 	tries := 0
@@ -79,7 +60,7 @@ func main() {
 			return err
 		}
 		if tries++; tries == 1 {
-			check("meanwhile", there.Set(ctx, "go:watched", 10, 0).Err())
+			expect.No("meanwhile", there.Set(ctx, "go:watched", 10, 0).Err())
 		}
 		_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 			pipe.Set(ctx, "go:watched", value+1, 0)
@@ -88,39 +69,35 @@ func main() {
 		return err
 	}
 	err = here.Watch(ctx, change, "go:watched")
-	same("the first transaction", errors.Is(err, redis.TxFailedErr), true)
-	check("the second transaction", here.Watch(ctx, change, "go:watched"))
-	same("watched", there.Get(ctx, "go:watched").Val(), "11")
+	expect.Same("the first transaction", errors.Is(err, redis.TxFailedErr), nil, true)
+	expect.No("the second transaction", here.Watch(ctx, change, "go:watched"))
+	expect.Same("watched", there.Get(ctx, "go:watched").Val(), nil, "11")
 
 	subscription := here.Subscribe(ctx, "go:news")
 	defer subscription.Close()
 	_, err = subscription.Receive(ctx)
-	check("subscribe", err)
-	check("publish", here.Publish(ctx, "go:news", "hello").Err())
+	expect.No("subscribe", err)
+	expect.No("publish", here.Publish(ctx, "go:news", "hello").Err())
 	message, err := subscription.ReceiveMessage(ctx)
-	check("message", err)
-	same("message", message.Payload, "hello")
+	expect.No("message", err)
+	expect.Same("message", message.Payload, nil, "hello")
 
 	held, err := here.SetNX(ctx, "go:lock", "me", time.Minute).Result()
-	check("lock", err)
-	same("lock", held, true)
+	expect.Same("lock", held, err, true)
 	held, err = there.SetNX(ctx, "go:lock", "you", time.Minute).Result()
-	check("lock", err)
-	same("lock of another", held, false)
+	expect.Same("lock of another", held, err, false)
 	for holder, expected := range map[string]int{"you": 0} {
 		deleted, err := release.Run(ctx, there, []string{"go:lock"}, holder).Int()
-		check("release", err)
-		same("release of "+holder, deleted, expected)
+		expect.Same("release of "+holder, deleted, err, expected)
 	}
 	deleted, err := release.Run(ctx, here, []string{"go:lock"}, "me").Int()
-	check("release", err)
-	same("release", deleted, 1)
+	expect.Same("release", deleted, err, 1)
 
 	id, err := here.XAdd(ctx, &redis.XAddArgs{Stream: "go:stream", Values: []string{"a", "1"}}).Result()
-	check("xadd", err)
+	expect.No("xadd", err)
 	streams, err := there.XRead(ctx, &redis.XReadArgs{Streams: []string{"go:stream", "0"}, Block: -1}).Result()
-	check("xread", err)
-	same("stream", streams[0].Messages[0].ID, id)
-	same("entry", streams[0].Messages[0].Values["a"].(string), "1")
+	expect.No("xread", err)
+	expect.Same("stream", streams[0].Messages[0].ID, nil, id)
+	expect.Same("entry", streams[0].Messages[0].Values["a"].(string), nil, "1")
 	fmt.Println("ok")
 }

@@ -7,46 +7,28 @@ package main
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+	"isochrone/clients/expect"
 )
 
-func check(what string, err error) {
-	if err != nil {
-		log.Fatalf("%s: %v", what, err)
-	}
-}
-
-func same[T comparable](what string, found T, err error, expected T) {
-	check(what, err)
-	if found != expected {
-		log.Fatalf("%s: expected %v, found %v", what, expected, found)
-	}
-}
-
-// Deletes the lock of its holder: the script of the page on distributed locks.
-var release = rueidis.NewLuaScript(`if redis.call("get",KEYS[1]) == ARGV[1] then
-    return redis.call("del",KEYS[1])
-else
-    return 0
-end`)
+var release = rueidis.NewLuaScript(expect.Release)
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	open := func(port string) rueidis.Client {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:" + port}, DisableCache: true})
-		check("connect", err)
+		expect.No("connect", err)
 		return client
 	}
 	here, there := open(os.Args[1]), open(os.Args[2])
 	defer here.Close()
 	defer there.Close()
-	check("flush", here.Do(ctx, here.B().Flushdb().Build()).Error())
+	expect.No("flush", here.Do(ctx, here.B().Flushdb().Build()).Error())
 
 	var workers sync.WaitGroup
 	for worker := 0; worker < 16; worker++ {
@@ -54,13 +36,13 @@ func main() {
 		go func() {
 			defer workers.Done()
 			for i := 0; i < 5; i++ {
-				check("incr", here.Do(ctx, here.B().Incr().Key("rueidis:total").Build()).Error())
+				expect.No("incr", here.Do(ctx, here.B().Incr().Key("rueidis:total").Build()).Error())
 			}
 		}()
 	}
 	workers.Wait()
 	total, err := there.Do(ctx, there.B().Get().Key("rueidis:total").Build()).AsInt64()
-	same("total", total, err, 80)
+	expect.Same("total", total, err, 80)
 
 	var commands rueidis.Commands
 	for i := 0; i < 100; i++ {
@@ -68,23 +50,23 @@ func main() {
 	}
 	commands = append(commands, here.B().Get().Key("rueidis:99").Build())
 	last, err := here.DoMulti(ctx, commands...)[100].ToString()
-	same("piped", last, err, "99")
+	expect.Same("piped", last, err, "99")
 
-	check("hset", here.Do(ctx, here.B().Hset().Key("rueidis:hash").FieldValue().FieldValue("a", "1").FieldValue("b", "2").Build()).Error())
+	expect.No("hset", here.Do(ctx, here.B().Hset().Key("rueidis:hash").FieldValue().FieldValue("a", "1").FieldValue("b", "2").Build()).Error())
 	fields, err := there.Do(ctx, there.B().Hgetall().Key("rueidis:hash").Build()).AsStrMap()
-	same("hash", fmt.Sprint(fields), err, "map[a:1 b:2]")
+	expect.Same("hash", fmt.Sprint(fields), err, "map[a:1 b:2]")
 
-	check("transaction", here.Dedicated(func(client rueidis.DedicatedClient) error {
-		check("watch", client.Do(ctx, client.B().Watch().Key("rueidis:tx").Build()).Error())
+	expect.No("transaction", here.Dedicated(func(client rueidis.DedicatedClient) error {
+		expect.No("watch", client.Do(ctx, client.B().Watch().Key("rueidis:tx").Build()).Error())
 		set := client.B().Set().Key("rueidis:tx").Value("1").Build()
 		all := client.DoMulti(ctx, client.B().Multi().Build(), set, client.B().Incr().Key("rueidis:tx").Build(), client.B().Exec().Build())
 		values, err := all[3].ToArray()
-		same("transaction", len(values), err, 2)
-		check("watch", client.Do(ctx, client.B().Watch().Key("rueidis:tx").Build()).Error())
-		check("meanwhile", there.Do(ctx, there.B().Set().Key("rueidis:tx").Value("10").Build()).Error())
+		expect.Same("transaction", len(values), err, 2)
+		expect.No("watch", client.Do(ctx, client.B().Watch().Key("rueidis:tx").Build()).Error())
+		expect.No("meanwhile", there.Do(ctx, there.B().Set().Key("rueidis:tx").Value("10").Build()).Error())
 		set = client.B().Set().Key("rueidis:tx").Value("3").Build()
 		all = client.DoMulti(ctx, client.B().Multi().Build(), set, client.B().Exec().Build())
-		same("a transaction that comes too late", rueidis.IsRedisNil(all[2].Error()), nil, true)
+		expect.Same("a transaction that comes too late", rueidis.IsRedisNil(all[2].Error()), nil, true)
 		return nil
 	}))
 
@@ -95,25 +77,25 @@ func main() {
 		OnMessage:      func(message rueidis.PubSubMessage) { heard <- message.Message },
 		OnSubscription: func(rueidis.PubSubSubscription) { ready <- struct{}{} },
 	})
-	check("subscribe", subscriber.Do(ctx, subscriber.B().Subscribe().Channel("rueidis:news").Build()).Error())
+	expect.No("subscribe", subscriber.Do(ctx, subscriber.B().Subscribe().Channel("rueidis:news").Build()).Error())
 	<-ready
-	check("publish", there.Do(ctx, there.B().Publish().Channel("rueidis:news").Message("hello").Build()).Error())
-	same("message", <-heard, nil, "hello")
+	expect.No("publish", there.Do(ctx, there.B().Publish().Channel("rueidis:news").Message("hello").Build()).Error())
+	expect.Same("message", <-heard, nil, "hello")
 
 	lock := func(client rueidis.Client, holder string) error {
 		return client.Do(ctx, client.B().Set().Key("rueidis:lock").Value(holder).Nx().PxMilliseconds(60_000).Build()).Error()
 	}
-	check("lock", lock(here, "me"))
-	same("lock of another", rueidis.IsRedisNil(lock(there, "you")), nil, true)
+	expect.No("lock", lock(here, "me"))
+	expect.Same("lock of another", rueidis.IsRedisNil(lock(there, "you")), nil, true)
 	deleted, err := release.Exec(ctx, there, []string{"rueidis:lock"}, []string{"you"}).AsInt64()
-	same("release of another", deleted, err, 0)
+	expect.Same("release of another", deleted, err, 0)
 	deleted, err = release.Exec(ctx, here, []string{"rueidis:lock"}, []string{"me"}).AsInt64()
-	same("release", deleted, err, 1)
+	expect.Same("release", deleted, err, 1)
 
 	id, err := here.Do(ctx, here.B().Xadd().Key("rueidis:stream").Id("*").FieldValue().FieldValue("a", "1").Build()).ToString()
-	check("xadd", err)
+	expect.No("xadd", err)
 	streams, err := there.Do(ctx, there.B().Xread().Streams().Key("rueidis:stream").Id("0").Build()).AsXRead()
-	check("xread", err)
-	same("stream", streams["rueidis:stream"][0].ID, nil, id)
+	expect.No("xread", err)
+	expect.Same("stream", streams["rueidis:stream"][0].ID, nil, id)
 	fmt.Println("ok")
 }

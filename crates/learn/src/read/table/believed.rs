@@ -41,7 +41,7 @@ impl Packing {
 }
 
 /// Whether there is memory for so many bytes. It is given back at once, and nothing was written to it.
-pub(super) fn room(bytes: u64) -> io::Result<()> {
+fn room(bytes: u64) -> io::Result<()> {
     let found = usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
     let told =
         || format!("it has {bytes} bytes in one piece, for which there is no memory; or it is damaged");

@@ -1,7 +1,7 @@
 //! The headers of a column's pages, looked through before the library acts on them. They are structures of Thrift's compact
 //! protocol, of which only the sizes are taken.
 
-use super::super::believed::{Packing, damaged, room};
+use super::super::believed::{Packing, damaged};
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 use std::fs::File;
@@ -46,11 +46,7 @@ pub(super) fn check(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> io
         if packed > left {
             return Err(damaged(&format!("a page of {packed} bytes in the last {left} of its column")));
         }
-        if packing == Packing::Other {
-            room(unpacked)?
-        } else {
-            packing.unpacks(packed, unpacked)?
-        }
+        packing.unpacks(packed, unpacked)?;
         if u64::try_from(values).is_ok_and(|values| values.saturating_mul(width) > unpacked) {
             return Err(damaged(&format!("a dictionary of {values} numbers in {unpacked} bytes")));
         }

@@ -15,15 +15,6 @@ import java.util.stream.IntStream;
 
 /** Ordinary use of Lettuce against two regions: one shared connection, pipeline, transaction, publish/subscribe, lock, stream. */
 public final class Lettuce {
-    private static final String RELEASE =
-            "if redis.call(\"get\",KEYS[1]) == ARGV[1] then\n    return redis.call(\"del\",KEYS[1])\nelse\n    return 0\nend";
-
-    private static void same(String what, Object found, Object expected) {
-        if (!expected.equals(found)) {
-            throw new AssertionError(what + ": expected " + expected + ", found " + found);
-        }
-    }
-
     public static void main(String[] ports) throws Exception {
         try (RedisClient near = RedisClient.create("redis://127.0.0.1:" + ports[0]);
                 RedisClient far = RedisClient.create("redis://127.0.0.1:" + ports[1])) {
@@ -33,23 +24,23 @@ public final class Lettuce {
                 here.flushdb();
                 // Threads share a connection, and futures are its pipeline.
                 IntStream.range(0, 80).parallel().forEach(i -> here.incr("lettuce:total"));
-                same("total", there.get("lettuce:total"), "80");
+                Shared.same("total", there.get("lettuce:total"), "80");
                 List<RedisFuture<String>> all = IntStream.range(0, 100)
                         .mapToObj(i -> connection.async().setex("lettuce:" + i, 60, String.valueOf(i))).toList();
                 for (RedisFuture<String> one : all) {
-                    same("piped", one.get(60, TimeUnit.SECONDS), "OK");
+                    Shared.same("piped", one.get(60, TimeUnit.SECONDS), "OK");
                 }
-                same("piped", there.get("lettuce:99"), "99");
+                Shared.same("piped", there.get("lettuce:99"), "99");
                 here.hset("lettuce:hash", Map.of("a", "1", "b", "2"));
-                same("hash", there.hgetall("lettuce:hash"), Map.of("a", "1", "b", "2"));
+                Shared.same("hash", there.hgetall("lettuce:hash"), Map.of("a", "1", "b", "2"));
                 transactions(here, there);
                 messages(far, there);
                 locks(here, there);
                 var popped = CompletableFuture.supplyAsync(() -> near.connect().sync().blpop(20, "lettuce:list"));
                 there.rpush("lettuce:list", "pushed");
-                same("popped", popped.get(60, TimeUnit.SECONDS), KeyValue.just("lettuce:list", "pushed"));
+                Shared.same("popped", popped.get(60, TimeUnit.SECONDS), KeyValue.just("lettuce:list", "pushed"));
                 String id = here.xadd("lettuce:stream", Map.of("a", "1"));
-                same("stream", there.xread(StreamOffset.from("lettuce:stream", "0")).get(0).getId(), id);
+                Shared.same("stream", there.xread(StreamOffset.from("lettuce:stream", "0")).get(0).getId(), id);
             }
         }
         System.out.println("ok");
@@ -60,13 +51,13 @@ public final class Lettuce {
         here.set("lettuce:tx", "1");
         here.incr("lettuce:tx");
         TransactionResult both = here.exec();
-        same("transaction", both.stream().toList(), List.of("OK", 2L));
+        Shared.same("transaction", both.stream().toList(), List.of("OK", 2L));
         here.watch("lettuce:tx");
         there.set("lettuce:tx", "10");
         here.multi();
         here.set("lettuce:tx", "3");
-        same("a transaction that comes too late", here.exec().wasDiscarded(), true);
-        same("watched", here.get("lettuce:tx"), "10");
+        Shared.same("a transaction that comes too late", here.exec().wasDiscarded(), true);
+        Shared.same("watched", here.get("lettuce:tx"), "10");
     }
 
     private static void messages(RedisClient far, RedisCommands<String, String> there) throws Exception {
@@ -80,16 +71,16 @@ public final class Lettuce {
             });
             connection.sync().subscribe("lettuce:news");
             there.publish("lettuce:news", "hello");
-            same("message", heard.get(60, TimeUnit.SECONDS), "hello");
+            Shared.same("message", heard.get(60, TimeUnit.SECONDS), "hello");
         }
     }
 
     private static void locks(RedisCommands<String, String> here, RedisCommands<String, String> there) {
         SetArgs lock = SetArgs.Builder.nx().px(60_000);
-        same("lock", here.set("lettuce:lock", "me", lock), "OK");
-        same("lock of another", there.set("lettuce:lock", "you", lock) == null, true);
+        Shared.same("lock", here.set("lettuce:lock", "me", lock), "OK");
+        Shared.same("lock of another", there.set("lettuce:lock", "you", lock) == null, true);
         String[] key = {"lettuce:lock"};
-        same("release of another", there.eval(RELEASE, ScriptOutputType.INTEGER, key, "you"), 0L);
-        same("release", here.eval(RELEASE, ScriptOutputType.INTEGER, key, "me"), 1L);
+        Shared.same("release of another", there.eval(Shared.RELEASE, ScriptOutputType.INTEGER, key, "you"), 0L);
+        Shared.same("release", here.eval(Shared.RELEASE, ScriptOutputType.INTEGER, key, "me"), 1L);
     }
 }

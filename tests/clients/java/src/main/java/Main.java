@@ -19,15 +19,6 @@ import redis.clients.jedis.params.XReadParams;
 
 /** Ordinary use of jedis against two regions: pool, pipeline, transaction, publish/subscribe, lock, stream. */
 public final class Main {
-    private static final String RELEASE =
-            "if redis.call(\"get\",KEYS[1]) == ARGV[1] then\n    return redis.call(\"del\",KEYS[1])\nelse\n    return 0\nend";
-
-    private static void same(String what, Object found, Object expected) {
-        if (!expected.equals(found)) {
-            throw new AssertionError(what + ": expected " + expected + ", found " + found);
-        }
-    }
-
     public static void main(String[] ports) throws Exception {
         JedisPoolConfig config = new JedisPoolConfig();
         config.setMaxTotal(8);
@@ -56,7 +47,7 @@ public final class Main {
             one.get(60, TimeUnit.SECONDS);
         }
         executor.shutdown();
-        same("total", there.get("java:total"), "80");
+        Shared.same("total", there.get("java:total"), "80");
     }
 
     private static void pipeline(Jedis here) {
@@ -66,21 +57,21 @@ public final class Main {
         }
         Response<String> last = pipeline.get("java:99");
         pipeline.sync();
-        same("piped", last.get(), "99");
+        Shared.same("piped", last.get(), "99");
     }
 
     private static void transactions(Jedis here, Jedis there) {
         Transaction transaction = here.multi();
         transaction.set("java:tx", "1");
         transaction.incr("java:tx");
-        same("transaction", transaction.exec(), List.of("OK", 2L));
+        Shared.same("transaction", transaction.exec(), List.of("OK", 2L));
         here.watch("java:tx");
         there.set("java:tx", "10");
         Transaction late = here.multi();
         late.set("java:tx", "3");
         List<Object> nothing = late.exec();
-        same("a transaction that comes too late", nothing == null, true);
-        same("watched", here.get("java:tx"), "10");
+        Shared.same("a transaction that comes too late", nothing == null, true);
+        Shared.same("watched", here.get("java:tx"), "10");
     }
 
     private static void messages(JedisPool pool, Jedis there) throws Exception {
@@ -104,29 +95,29 @@ public final class Main {
             }
         });
         thread.start();
-        same("subscribed", ready.await(30, TimeUnit.SECONDS), true);
+        Shared.same("subscribed", ready.await(30, TimeUnit.SECONDS), true);
         // Messages from another node are told at most once, like all: it is said again until it is heard.
         while (!heard.isDone()) {
             there.publish("java:news", "hello");
             Thread.sleep(50);
         }
-        same("message", heard.get(), "hello");
+        Shared.same("message", heard.get(), "hello");
         thread.join(30_000);
     }
 
     private static void locks(Jedis here, Jedis there) {
         SetParams lock = SetParams.setParams().nx().px(60_000);
-        same("lock", here.set("java:lock", "me", lock), "OK");
-        same("lock of another", there.set("java:lock", "you", lock) == null, true);
-        same("release of another", there.eval(RELEASE, List.of("java:lock"), List.of("you")), 0L);
-        same("release", here.eval(RELEASE, List.of("java:lock"), List.of("me")), 1L);
+        Shared.same("lock", here.set("java:lock", "me", lock), "OK");
+        Shared.same("lock of another", there.set("java:lock", "you", lock) == null, true);
+        Shared.same("release of another", there.eval(Shared.RELEASE, List.of("java:lock"), List.of("you")), 0L);
+        Shared.same("release", here.eval(Shared.RELEASE, List.of("java:lock"), List.of("me")), 1L);
     }
 
     private static void streams(Jedis here, Jedis there) {
         StreamEntryID id = here.xadd("java:stream", StreamEntryID.NEW_ENTRY, Map.of("a", "1"));
         var read = there.xread(XReadParams.xReadParams().count(5), Map.of("java:stream", new StreamEntryID("0-0")));
         var entry = read.get(0).getValue().get(0);
-        same("stream", entry.getID(), id);
-        same("entry", entry.getFields(), Map.of("a", "1"));
+        Shared.same("stream", entry.getID(), id);
+        Shared.same("entry", entry.getFields(), Map.of("a", "1"));
     }
 }
