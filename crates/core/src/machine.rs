@@ -84,6 +84,12 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
         None
     }
 
+    /// Keys whose deadline lies at or before this stamp, earliest first, at most so many. A command deletes them, if one touches
+    /// them; who holds the state does nothing by itself.
+    fn overdue(&self, _stamp: Stamp, _most: usize) -> Vec<Blob> {
+        Vec::new()
+    }
+
     /// The state as it stands now, for a snapshot or a peer.
     fn export(&self) -> Self::View;
 

@@ -1,6 +1,6 @@
 //! The contract between a protocol and its host.
 
-use crate::{Blob, Effects, Identity, Mark, ProcessId, Ticket, Wire};
+use crate::{Blob, Effects, Identity, Mark, ProcessId, Stamp, Ticket, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
 use thiserror::Error;
@@ -87,6 +87,12 @@ pub trait Process: Sized + Clone + Hash + Send + 'static {
     /// only. The iterator reads an immutable view, so it can be drained on another thread while the
     /// process goes on. `None` from a process that keeps nothing worth one.
     fn snapshot(&self) -> Option<Snapshot>;
+
+    /// Keys that are past their deadline at this stamp in the state that it holds ([`crate::StateMachine::overdue`]): the host has
+    /// clients ask for their deletion.
+    fn overdue(&self, _stamp: Stamp, _most: usize) -> Vec<Blob> {
+        Vec::new()
+    }
 
     /// Asserts the named invariants of this role; the simulator calls it after every input.
     fn check(&self) {}

@@ -73,6 +73,10 @@ pub trait Session: Send {
     /// Whether more input is welcome: false while too much is under way or unsent.
     fn wants_input(&self) -> bool;
 
+    /// The other end has closed while no input was welcome. Who only waits for what others may do waits no longer, and takes
+    /// up nothing more: true. False where what was asked is to be answered all the same.
+    fn hang_up(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> bool;
+
     /// Whether the connection is to be closed once `out` is flushed (QUIT, a protocol error).
     fn closing(&self) -> bool;
 }
@@ -320,6 +324,8 @@ pub struct NodeView {
     pub unsafe_fsync_off: bool,
     /// Resident memory, bytes; 0 where the system does not tell.
     pub memory_bytes: u64,
+    /// The most that it was, bytes.
+    pub memory_peak_bytes: u64,
     /// Processor time used so far, in user and in kernel mode, in seconds; zero where the system does not tell.
     pub processor_seconds: (f64, f64),
     /// Commands taken in within the last second.
@@ -419,4 +425,6 @@ pub struct Counters {
     pub login_failures: u64,
     /// Connections accepted since the start.
     pub connections: u64,
+    /// Bytes that came from clients, and that went to them.
+    pub traffic: (u64, u64),
 }

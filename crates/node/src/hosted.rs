@@ -104,6 +104,9 @@ pub trait Hosted: Send {
     /// The snapshot that was begun is durable, and has so many bytes.
     fn snapshot_written(&mut self, bytes: u64);
 
+    /// See [`Process::overdue`].
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob>;
+
     /// Asserts the process' invariants.
     fn check(&self);
 }
@@ -395,6 +398,10 @@ impl<P: Process> Hosted for Adapter<P> {
 
     fn snapshot_written(&mut self, bytes: u64) {
         self.snapshot_bytes = bytes;
+    }
+
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
+        self.process.overdue(stamp, most)
     }
 
     fn check(&self) {

@@ -40,8 +40,6 @@ pub struct Limits {
     pub bulk_bytes: usize,
     /// Elements of one command.
     pub elements: usize,
-    /// Nesting of one command.
-    pub depth: usize,
     /// One line of an inline command.
     pub inline_bytes: usize,
     /// Bytes of one command, all its elements together.
@@ -54,7 +52,7 @@ pub struct Limits {
 
 impl Limits {
     /// Every limit under its name in metrics and in `[limits]`: times in seconds, the rest as they are.
-    pub fn named(&self) -> [(&'static str, f64); 21] {
+    pub fn named(&self) -> [(&'static str, f64); 20] {
         let count = |value: usize| value as f64;
         [
             ("clients", count(self.clients)),
@@ -73,12 +71,44 @@ impl Limits {
             ("login_checks", count(self.login_checks)),
             ("bulk", count(self.bulk_bytes)),
             ("elements", count(self.elements)),
-            ("depth", count(self.depth)),
             ("inline", count(self.inline_bytes)),
             ("command", count(self.command_bytes)),
             ("output", count(self.output_bytes)),
             ("metric_series", count(self.metric_series)),
         ]
+    }
+}
+
+/// Files that a node has open beside its clients: the journal, snapshots, peers, listeners.
+const OTHER_FILES: usize = 128;
+
+/// Raises this process' limit of open files as far as it may itself: shells give 1,024, of which a node has use for more. How
+/// many there may be; `None` for any number.
+pub fn open_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+            Ok(()) => return maximum,
+            Err(error) => tracing::debug!(%error, "the limit of open files stays {current:?}"),
+        }
+    }
+    current
+}
+
+impl Limits {
+    /// Takes no more clients than the system allows files, and says so.
+    pub fn heed_files(&mut self, files: Option<u64>) {
+        let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+        let room = files.saturating_sub(OTHER_FILES).max(1);
+        if room < self.clients {
+            tracing::warn!(
+                clients = self.clients,
+                files,
+                "the limit of open files has room for {room} clients only: raise it (ulimit -n, LimitNOFILE), or lower `clients`"
+            );
+            self.clients = room;
+        }
     }
 }
 
@@ -109,11 +139,24 @@ impl From<&deployment::Limits> for Limits {
             login_checks: 64,
             bulk_bytes: get(Limit::Bulk),
             elements: get(Limit::Elements),
-            depth: get(Limit::Depth),
             inline_bytes: 64 << 10,
             command_bytes: get(Limit::Bulk).saturating_add(1 << 20),
             output_bytes: get(Limit::Output),
             metric_series: 5_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_no_more_clients_than_files() {
+        for (files, clients) in [(None, 10_000), (Some(20_000), 10_000), (Some(1_024), 896), (Some(10), 1)] {
+            let mut limits = Limits::default();
+            limits.heed_files(files);
+            assert_eq!(limits.clients, clients, "{files:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::io::{Io, Ledger};
 use crate::journal::{JournalError, StreamId};
 use isochrone_core::command::Command;
 use isochrone_core::wire::DecodeError;
-use isochrone_core::{Instant, NodeId, ProcessId, Snapshot, Stamp, Ticket};
+use isochrone_core::{Blob, Instant, NodeId, ProcessId, Snapshot, Stamp, Ticket};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use thiserror::Error;
@@ -148,6 +148,12 @@ impl Shard {
     /// Whether this process runs here.
     pub fn runs(&self, id: ProcessId) -> bool {
         self.by_id.contains_key(&id)
+    }
+
+    /// See [`Hosted::overdue`]; nothing of a process that does not run here.
+    pub fn overdue(&self, id: ProcessId, stamp: Stamp, most: usize) -> Vec<Blob> {
+        let seat = self.by_id.get(&id).and_then(|index| self.seats[*index].as_ref());
+        seat.map_or_else(Vec::new, |seat| seat.process.overdue(stamp, most))
     }
 
     /// A message of a peer.

@@ -170,8 +170,8 @@ impl Turn<'_> {
         Response::Ok
     }
 
-    pub(crate) fn sweep(&mut self, limit: u32) -> Response {
-        Response::Integer(i64::from(self.expire(limit)))
+    pub(crate) fn sweep(&mut self, keys: &[Blob]) -> Response {
+        Response::count(keys.iter().filter(|key| self.expire(key)).count())
     }
 
     pub(crate) fn rename(

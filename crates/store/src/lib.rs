@@ -56,7 +56,7 @@ pub use undo::Before;
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
 use isochrone_core::migration::{Step, Told};
-use isochrone_core::{Command, Malformed, PartitionId, Stamp, StateMachine};
+use isochrone_core::{Blob, Command, Malformed, PartitionId, Stamp, StateMachine};
 use ranges::{Index, Ranges};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -104,8 +104,7 @@ impl Store {
         self.digest
     }
 
-    /// The earliest deadline of any key: what is overdue by the host's clock is worth an
-    /// [`Operation::Sweep`].
+    /// The earliest deadline of any key.
     pub fn deadline(&self) -> Option<Stamp> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
@@ -244,6 +243,11 @@ impl StateMachine for Store {
 
     fn keys(&self) -> Option<(usize, usize)> {
         Some((self.keys.len(), self.deadlines.len()))
+    }
+
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
+        let due = self.deadlines.from(Stamp::ZERO).take_while(|(deadline, _)| *deadline <= stamp);
+        due.take(most).map(|(_, key)| key.blob()).collect()
     }
 
     fn apply(&mut self, command: &Command) -> Response {

@@ -68,7 +68,9 @@ impl<'a> Turn<'a> {
         if let Some(elsewhere) = self.store.elsewhere(operation) {
             return elsewhere;
         }
-        if self.store.touches_expired(operation, self.stamp) {
+        // A sweep counts what it deletes.
+        if !matches!(operation, Operation::Sweep { .. }) && self.store.touches_expired(operation, self.stamp)
+        {
             self.purge(operation);
         }
         self.execute(operation)
@@ -124,7 +126,7 @@ impl<'a> Turn<'a> {
             Flush => Ok(self.flush()),
             Rename { key, target, only_if_absent } => self.rename(mark, key, target, *only_if_absent),
             Copy { key, target, replace } => self.copy(mark, key, target, *replace),
-            Sweep { limit } => Ok(self.sweep(*limit)),
+            Sweep { keys } => Ok(self.sweep(keys)),
 
             HSet { key, pairs } => self.hset(mark, key, pairs),
             HSetNx { key, field, value } => self.hsetnx(mark, key, field, value),
@@ -179,31 +181,28 @@ impl<'a> Turn<'a> {
     fn purge(&mut self, operation: &Operation) {
         let mut all = false;
         operation.visit(&mut |touch| match touch {
-            Touch::Key(key, _) => {
-                if self.store.keys.get(key).is_some_and(|entry| entry.deadline <= self.stamp) {
-                    self.delete(key);
-                }
-            }
+            Touch::Key(key, _) => drop(self.expire(key)),
             Touch::All(_) => all = true,
         });
-        // A sweep has its own limit.
-        if all && !matches!(operation, Operation::Sweep { .. }) {
-            self.expire(u32::MAX);
+        if all {
+            self.expire_all();
         }
     }
 
-    /// Deletes keys that the stamp expires, earliest deadline first. How many.
-    pub fn expire(&mut self, limit: u32) -> u32 {
-        let mut deleted = 0;
-        while deleted < limit
-            && let Some((deadline, key)) = self.store.deadlines.first()
+    /// Deletes this key if the stamp expires it; whether it did.
+    pub fn expire(&mut self, key: &Blob) -> bool {
+        let due = self.store.keys.get(key).is_some_and(|entry| entry.deadline <= self.stamp);
+        due && self.delete(key).is_some()
+    }
+
+    /// Deletes all keys that the stamp expires.
+    fn expire_all(&mut self) {
+        while let Some((deadline, key)) = self.store.deadlines.first()
             && *deadline <= self.stamp
         {
             let key = key.blob();
             self.delete(&key);
-            deleted += 1;
         }
-        deleted
     }
 
     /// Deletes everything that is served here.

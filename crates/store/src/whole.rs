@@ -17,8 +17,7 @@ pub(crate) fn share(command: &Command, at: PartitionId, of: u16) -> Option<Comma
         operation @ (Operation::DbSize
         | Operation::Flush
         | Operation::Keys { .. }
-        | Operation::RandomKey { .. }
-        | Operation::Sweep { .. }) => operation.clone(),
+        | Operation::RandomKey { .. }) => operation.clone(),
         _ => return None,
     };
     Some(Command { operation, ..command.clone() })
@@ -37,7 +36,7 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Resp
             }
             _ => return None,
         },
-        Operation::DbSize | Operation::Sweep { .. } => {
+        Operation::DbSize => {
             let sum = answers.map(|(_, reply)| match reply {
                 Response::Integer(number) => Some(number),
                 _ => None,

@@ -5,7 +5,8 @@ use super::processes::{
 };
 use super::resp::{Client, Reply};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 /// The verb, once it says that it serves.
@@ -268,6 +269,38 @@ fn what_cannot_be_started_says_why_and_leaves_nothing() {
 
     let err = refused(&path.join("open"), &["--bind", "0.0.0.0", "--insecure"]);
     assert!(err.contains("there is no password") && err.contains("--password-hash"), "{err}");
+}
+
+#[test]
+fn an_element_is_not_popped_for_who_has_closed_while_it_waited() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), addresses(1)[0]);
+    let _node = redis(folder.path(), address, &[]);
+    let mut client = until("it serves", || Client::connect(address).ok());
+    let mut waits = |command: &str| match ask(&mut client, &["CLIENT", "LIST"]) {
+        Reply::Text(list) => list.contains(&format!("cmd={command} ")),
+        other => panic!("{other:?}"),
+    };
+    // One closes all of its socket, the other only the end that it sends from, with a command behind the one that waits.
+    for half in [false, true] {
+        let mut gone = TcpStream::connect(address).unwrap();
+        gone.write_all(b"BLPOP queue 0\r\nSET behind 1\r\n").unwrap();
+        until("it waits", || waits("blpop").then_some(()));
+        let kept = if half {
+            gone.shutdown(Shutdown::Write).unwrap();
+            Some(gone)
+        } else {
+            drop(gone);
+            None
+        };
+        until("it waits no longer", || (!waits("blpop")).then_some(()));
+        drop(kept);
+    }
+    assert_eq!(ask(&mut client, &["RPUSH", "queue", "job"]), Reply::Number(1));
+    assert_eq!(
+        ask(&mut client, &["LRANGE", "queue", "0", "-1"]),
+        Reply::List(vec![Reply::Text("job".into())])
+    );
+    assert_eq!(ask(&mut client, &["EXISTS", "behind"]), Reply::Number(0));
 }
 
 #[test]

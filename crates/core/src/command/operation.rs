@@ -80,8 +80,8 @@ pub enum Operation {
     Copy { key: Blob, target: Blob, replace: bool },
     /// A key, chosen by the seed; nil from an empty keyspace.
     RandomKey { seed: u64 },
-    /// Deletes keys whose deadline lies at or before the command's stamp, at most `limit`. How many.
-    Sweep { limit: u32 },
+    /// Deletes those of these keys whose deadline lies at or before the command's stamp. How many.
+    Sweep { keys: Keys },
     /// The version of a key, for WATCH: 0 when absent, else a number that every change replaces.
     Version { key: Blob },
 

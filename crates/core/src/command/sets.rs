@@ -139,7 +139,7 @@ impl Operation {
             | XDel { key, .. }
             | XTrim { key, .. } => visit(self::Touch::Key(key, Update)),
 
-            Del { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
+            Del { keys } | Sweep { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 
             Rename { key, target, .. } => {
                 visit(self::Touch::Key(key, Update));
@@ -184,7 +184,6 @@ impl Operation {
 
             Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),
             Flush => visit(self::Touch::All(Write)),
-            Sweep { .. } => visit(self::Touch::All(Update)),
             // A barrier: what the source answered before it is its last word, for all keys.
             Move { step } => match **step {
                 Step::Fetch { .. } | Step::Survey { .. } => visit(self::Touch::All(Read)),

@@ -91,7 +91,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         key().prop_map(|key| Operation::DelIf { key, value: "v".into() }),
         Just(Operation::DbSize),
         Just(Operation::Flush),
-        Just(Operation::Sweep { limit: 3 }),
+        keys().prop_map(|keys| Operation::Sweep { keys }),
     ];
     plain.prop_recursive(1, 4, 3, |inner| {
         (prop::collection::vec(inner, 0..3), key()).prop_map(|(operations, key)| Operation::Transaction {

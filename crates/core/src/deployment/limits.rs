@@ -46,8 +46,6 @@ limits! {
     Clients = "clients", Count, 10_000, 1, 1_000_000;
     /// The longest single argument of a command.
     Bulk = "bulk", Bytes, 64 * MIB, KIB, 512 * MIB;
-    /// How deep arrays of a command may be nested.
-    Depth = "depth", Count, 32, 1, 128;
     /// Arguments of one command.
     Elements = "elements", Count, 1_000_000, 16, 16_000_000;
     /// Bytes that may wait to be sent to one client; it is then disconnected.

@@ -78,7 +78,7 @@ fn a_good_file_becomes_what_it_says() {
     assert!(!deployment.fsync());
     assert_eq!(deployment.limits().get(Limit::Bulk), 1 << 20);
     assert_eq!(deployment.limits().span(Limit::LoginTime), Span::from_secs(5));
-    assert_eq!(deployment.limits().get(Limit::Depth), 32);
+    assert_eq!(deployment.limits().get(Limit::Elements), 1_000_000);
 
     let [sessions, bank] = deployment.keyspaces() else { panic!("two keyspaces") };
     assert_eq!((sessions.id, sessions.index, sessions.partitions), (KeyspaceId(1), 0, 1));

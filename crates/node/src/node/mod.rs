@@ -16,7 +16,7 @@ use crate::gateway::{Durability, Gateway, KeyspaceView, Login, NodeView};
 use crate::grpc;
 use crate::http;
 use crate::journal::{Expect, JournalError};
-use crate::limits::Limits;
+use crate::limits::{Limits, open_files};
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::poller::Poller;
 use crate::protocols::{Placement, Protocols};
@@ -181,7 +181,8 @@ impl Node {
         let poller = Poller::new(me.idle_poll)?;
         let waker = poller.waker();
         let clock = Clock::start();
-        let limits = Limits::from(deployment.limits());
+        let mut limits = Limits::from(deployment.limits());
+        limits.heed_files(open_files());
         let region = deployment.region(me.region).name.clone();
         let http_address = config.sockets.http.as_ref().map(TcpListener::local_addr).transpose()?;
         let grpc_address = config.sockets.grpc.as_ref().map(TcpListener::local_addr).transpose()?;

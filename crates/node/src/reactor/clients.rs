@@ -17,11 +17,13 @@ use isochrone_core::{Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
 use rustls::ServerConfig;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+/// Of silence after which the system asks whether a client is still there; what CONFIG GET tells.
+pub(crate) const KEEP_ALIVE: Span = Span::from_secs(300);
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 2;
 /// Wrong passwords from one address after which each further answer is delayed.
@@ -46,6 +48,8 @@ pub struct ClientListener {
 /// All clients of a node.
 pub(crate) struct Clients {
     listeners: Vec<ClientListener>,
+    /// Those at which somebody may wait who could not be taken.
+    missed: BTreeSet<usize>,
     gateway: Box<dyn Gateway>,
     connections: Slab<Connection>,
     views: BTreeMap<u64, ClientView>,
@@ -123,6 +127,7 @@ impl Clients {
         hub.users = users;
         Clients {
             listeners,
+            missed: BTreeSet::new(),
             gateway,
             connections: Slab::default(),
             views: BTreeMap::new(),
@@ -218,12 +223,15 @@ impl Clients {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client; is the limit of open files too low?");
+                    // The system tells of who waits there once only.
+                    self.missed.insert(listener);
                     return;
                 }
             };
             let (local, keyspace) = (from.address, from.index);
             let Ok(mut stream) = Stream::accepted(socket, &from.acceptor) else { continue };
             self.counters.connections += 1;
+            stream.keep_alive(KEEP_ALIVE);
             if self.connections.len() >= self.limits.clients {
                 *self.counters.limited.entry("clients").or_default() += 1;
                 self.gateway.refuse(stream.out());
@@ -264,6 +272,13 @@ impl Clients {
                 ended: false,
                 in_flight: 0,
             });
+        }
+    }
+
+    /// Takes those that could not be taken when they came.
+    pub fn accept_missed(&mut self, now: Instant, stamp: Stamp, registry: &Registry) {
+        for listener in std::mem::take(&mut self.missed) {
+            self.accept(listener, now, stamp, registry);
         }
     }
 
@@ -316,7 +331,13 @@ impl Clients {
     ) {
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get(index) else { return };
-            if !connection.input || connection.ended || !connection.session.wants_input() {
+            if !connection.input || connection.ended {
+                return;
+            }
+            if !connection.session.wants_input() {
+                if connection.stream.is_closed() {
+                    self.hang_up(index, shard, origins, now);
+                }
                 return;
             }
             let bytes = match connection.stream.read(scratch) {
@@ -340,6 +361,7 @@ impl Clients {
                 view.active = now;
                 view.traffic.0 += bytes as u64;
             }
+            self.counters.traffic.0 += bytes as u64;
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.receive(&scratch[..bytes], context, out, requests);
             });
@@ -350,6 +372,20 @@ impl Clients {
         {
             connection.queued = true;
             self.readable.push_back(index);
+        }
+    }
+
+    /// A client has closed its end, and what it has sent before is not welcome yet. What waits for others would wait for nobody,
+    /// and take what somebody else could have had.
+    fn hang_up(&mut self, index: usize, shard: &mut Shard, origins: &mut Origins, now: Instant) {
+        let mut gone = false;
+        self.call(index, shard, origins, now, |session, context, out, _| {
+            gone = session.hang_up(context, out)
+        });
+        if gone && let Some(connection) = self.connections.get(index) {
+            connection.ended = true;
+            connection.input = false;
+            self.mark(index);
         }
     }
 
@@ -453,6 +489,7 @@ impl Clients {
             let number = connection.number;
             if let (Ok(sent), Some(view)) = (&sent, self.views.get_mut(&number)) {
                 view.traffic.1 += *sent as u64;
+                self.counters.traffic.1 += *sent as u64;
             }
             let unsent = connection.stream.unsent();
             // Twice the soft limit: the session has had its chance to do something about it.

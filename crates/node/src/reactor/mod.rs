@@ -7,6 +7,7 @@
 
 pub(crate) mod calls;
 mod clients;
+mod expiry;
 mod orders;
 mod peers;
 mod slab;
@@ -33,12 +34,14 @@ use crate::poller::{FIRST_FREE, Poller, WAKER};
 use crate::protocols::{Administration, Protocols};
 use crate::shard::Shard;
 use crate::snapshots::SnapshotThread;
+pub(crate) use clients::KEEP_ALIVE;
 use isochrone_core::{Fact, Instant, KeyspaceId, ProcessId, Span, Ticket};
 use mio::Token;
 use rustc_hash::FxHashMap;
 use rustls::ServerConfig;
 use status::COPIES;
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,6 +118,8 @@ enum Origin {
     Call(Box<calls::Pending>),
     /// An order.
     Order { protocol: &'static str, responder: Responder },
+    /// The deletion of what is overdue in the state of this process.
+    Sweep { of: ProcessId, by: ProcessId, asked: Instant },
 }
 
 /// See the module's page. Made by [`crate::node::Node`], run on a thread of its own.
@@ -144,7 +149,10 @@ pub struct Reactor {
 pub(crate) struct Origins {
     drawn: u64,
     waiting: FxHashMap<Ticket, Origin>,
-    swept: Instant,
+    /// When who waits for too long was last looked for.
+    looked: Instant,
+    /// The processes in whose state something overdue is being deleted.
+    sweeping: BTreeSet<ProcessId>,
 }
 
 impl Reactor {
@@ -397,6 +405,8 @@ impl Reactor {
                         }
                     })
                 }
+                // What is left is seen with the next look.
+                (Some(Origin::Sweep { of, .. }), _) => self.origins.swept(of),
                 (Some(_), _) | (None, _) => {}
             }
         }
@@ -438,6 +448,9 @@ impl Reactor {
         let times = (now, self.clients.request_time());
         self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
+        let registry = self.poller.registry();
+        self.clients.accept_missed(now, self.shard.io().stamp, registry);
+        self.sweep(now);
         if let Some(snapshots) = &mut self.snapshots {
             for done in snapshots.written() {
                 let id = ProcessId::from_u64(done.stream.0);
@@ -501,13 +514,14 @@ impl Origins {
         reporter: &mut Reporter,
         (now, patience): (Instant, Span),
     ) {
-        if now < self.swept + Span::from_secs(1) {
+        if now < self.looked + Span::from_secs(1) {
             return;
         }
-        self.swept = now;
+        self.looked = now;
         let late = |origin: &Origin| match origin {
             Origin::Client { asked, .. } => *asked + patience <= now,
             Origin::Call(pending) => pending.asked + patience <= now && !pending.is_given_up(),
+            Origin::Sweep { asked, .. } => *asked + patience <= now,
             Origin::Order { .. } => false,
         };
         let mut tickets: Vec<_> =
@@ -524,6 +538,11 @@ impl Origins {
                     } else {
                         shard.cancel(pending.of, ticket);
                     }
+                    continue;
+                }
+                Some(Origin::Sweep { of, by, .. }) => {
+                    shard.cancel(by, ticket);
+                    self.swept(of);
                     continue;
                 }
                 Some(Origin::Order { .. }) | None => continue,

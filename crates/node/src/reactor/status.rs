@@ -222,6 +222,36 @@ impl Reporter {
         self.keyspaces.iter().find(|served| served.id == keyspace).map(|served| served.protocol)
     }
 
+    /// The server processes of this node whose overdue keys are this node's to delete, with their keyspaces.
+    pub fn to_sweep(&self, peers: &Peers) -> Vec<(ProcessId, KeyspaceId)> {
+        let first = |served: &Served| served.nodes.iter().find(|node| self.reaches(**node, peers)).copied();
+        let sweeper = |served, partition| self.leader(served, partition, peers).or_else(|| first(served));
+        let all = self.keyspaces.iter().flat_map(|served| {
+            let own = served
+                .servers
+                .iter()
+                .filter(move |process| sweeper(served, process.partition) == Some(self.me));
+            own.map(|process| (*process, served.id))
+        });
+        all.collect()
+    }
+
+    /// The node that leads a partition, as far as this one has heard.
+    fn leader(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<NodeId> {
+        let group = |id: &ProcessId| (id.keyspace, id.partition) == (served.id, partition);
+        let claims = self.processes.iter().filter(|(id, _)| group(id)).filter_map(|(_, status)| status.leads);
+        match (claims.max(), peers.leaders.get(&(served.id, partition)).copied()) {
+            (Some(reign), Some((other, node))) if other > reign => Some(node),
+            (Some(_), _) => Some(self.me),
+            (None, heard) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
+        }
+    }
+
+    /// Whether this node reaches that one, or is it.
+    fn reaches(&self, node: NodeId, peers: &Peers) -> bool {
+        node == self.me || peers.links.get(&node).is_some_and(crate::transport::link::Link::ready)
+    }
+
     /// The keyspaces that a process of this node leads.
     pub fn led(&self) -> Vec<KeyspaceId> {
         let mut led: Vec<_> = self
@@ -360,6 +390,7 @@ impl Reporter {
         let mut views = clients.keyspaces().to_vec();
         if node.uptime_seconds != now.as_nanos() / 1_000_000_000 || node.memory_bytes == 0 {
             node.memory_bytes = resident_bytes();
+            node.memory_peak_bytes = peak_bytes().max(node.memory_bytes);
             node.processor_seconds = processor_seconds();
             let total = clients.counters.commands.values().sum();
             let (since, before) = std::mem::replace(&mut self.counted, (now, total));
@@ -397,27 +428,15 @@ impl Reporter {
     }
 
     fn keyspace(&self, served: &Served, view: &mut KeyspaceView, peers: &Peers) -> KeyspaceStatus {
-        let claims = self.claims();
-        let leads = |partition| {
-            let group = (served.id, partition);
-            let own = claims.iter().filter(|(k, p, _)| (*k, *p) == group).map(|(.., reign)| *reign).max();
-            let heard = peers.leaders.get(&group).copied();
-            match (own, heard) {
-                (Some(reign), Some((other, _))) if other > reign => heard.map(|(_, node)| node),
-                (Some(_), _) => Some(self.me),
-                (None, _) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
-            }
-        };
-        let leaders: Vec<Option<NodeId>> = (0..served.partitions).map(|at| leads(PartitionId(at))).collect();
+        let leaders: Vec<Option<NodeId>> =
+            (0..served.partitions).map(|at| self.leader(served, PartitionId(at), peers)).collect();
         let leader = leaders.first().copied().flatten();
         let name = |node: NodeId| self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
         view.leader = leader.map(|leader| name(leader).1);
         view.leaders = leaders.iter().map(|leader| leader.map(|leader| name(leader).1)).collect();
         view.leads = leaders.contains(&Some(self.me));
         view.keys = self.keys(served.id);
-        let reaches = |node: &NodeId| {
-            *node == self.me || peers.links.get(node).is_some_and(crate::transport::link::Link::ready)
-        };
+        let reaches = |node: &NodeId| self.reaches(*node, peers);
         let reachable = served.nodes.iter().filter(|node| reaches(node)).count();
         // Where the keyspace has grown, a majority of all may do without those that began.
         let grown = reachable + served.spares.iter().filter(|node| reaches(node)).count();
@@ -468,6 +487,14 @@ fn processor_seconds() -> (f64, f64) {
     let mut fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11);
     let mut seconds = || fields.next().and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
     (seconds(), seconds())
+}
+
+/// The most memory that this process had resident, bytes; 0 where the system does not tell.
+fn peak_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
 }
 
 /// Resident memory of this process, bytes; 0 where the system does not tell.

@@ -80,23 +80,22 @@ impl Time {
             .map(|(_, time)| time)
     }
 
-    /// The deadline this many units from now or from 1970; zero where it lies before 1970. `None` beyond
-    /// the last stamp, in the year 2554, and for seconds that are no 64-bit number of milliseconds.
+    /// The deadline this many units from now or from 1970; zero where it lies before 1970, and the last one that there is, in
+    /// the year 2554, beyond that. `None` for what is no 64-bit number of milliseconds, in which Redis counts.
     pub(crate) fn deadline(self, units: i64, stamp: Stamp) -> Option<Stamp> {
-        // As in Redis, which counts in milliseconds.
-        if matches!(self, Time::Seconds | Time::AtSeconds) && units < i64::MIN / 1000 {
-            return None;
-        }
-        let nanos_each: i128 = match self {
-            Time::Seconds | Time::AtSeconds => 1_000_000_000,
-            Time::Millis | Time::AtMillis => 1_000_000,
+        let millis = match self {
+            Time::Seconds | Time::AtSeconds => units.checked_mul(1000)?,
+            Time::Millis | Time::AtMillis => units,
         };
         let from = match self {
-            Time::Seconds | Time::Millis => i128::from(stamp.as_nanos()),
+            Time::Seconds | Time::Millis => stamp.as_nanos(),
             Time::AtSeconds | Time::AtMillis => 0,
         };
-        let nanos = (from + i128::from(units) * nanos_each).max(0);
-        u64::try_from(nanos).ok().map(Stamp::from_nanos)
+        // A stamp's milliseconds are far from the end of 64 bits.
+        millis.checked_add((from / 1_000_000) as i64)?;
+        let nanos = (i128::from(from) + i128::from(millis) * 1_000_000).max(0);
+        // The very last stamp is that of keys without a deadline.
+        Some(Stamp::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).min(u64::MAX - 1)))
     }
 }
 

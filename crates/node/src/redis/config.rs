@@ -6,6 +6,7 @@ use super::connection::State;
 use super::reply::Reply;
 use super::request::Args;
 use crate::gateway::Context;
+use crate::reactor::KEEP_ALIVE;
 use isochrone_core::glob;
 
 /// The parameters that exist, in order, with their values here.
@@ -27,7 +28,7 @@ fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
         ("port", context.node.port.to_string()),
         ("proto-max-bulk-len", context.limits.bulk_bytes.to_string()),
         ("save", text("")),
-        ("tcp-keepalive", text("300")),
+        ("tcp-keepalive", (KEEP_ALIVE.as_nanos() / 1_000_000_000).to_string()),
         // Zero: idle connections are kept.
         ("timeout", text("0")),
     ]

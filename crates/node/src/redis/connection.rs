@@ -129,6 +129,9 @@ pub(crate) struct Sink<'a> {
     pub(crate) bytes: usize,
 }
 
+/// Words that begin lines of HTTP and no command.
+const HTTP: [&[u8]; 2] = [b"POST", b"HOST:"];
+
 /// How long more than the soft limit of replies may stay unsent.
 const CLOGGED_MAX: Span = Span::from_secs(60);
 
@@ -283,13 +286,7 @@ impl Session for Connection {
                     blocked.filled(context, requests);
                 }
             }
-            Notice::Unblock { error } => {
-                let end = state.blocked.as_mut().and_then(|blocked| blocked.unblock(error, context.now));
-                state.unblock(end, context, out);
-                if state.syncing.is_some() {
-                    state.desist(error.then(blocking::unblocked), context, out);
-                }
-            }
+            Notice::Unblock { error } => state.wait_no_more(error, context, out),
         }
         self.advance(before, context, out, requests);
     }
@@ -330,6 +327,17 @@ impl Session for Connection {
         self.state.has_room() && self.requests.waiting() <= self.state.bytes_max + SLACK
     }
 
+    fn hang_up(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> bool {
+        let state = &mut self.state;
+        if state.blocked.is_none() && state.syncing.is_none() {
+            return false;
+        }
+        // What it has sent behind the command that waits is not carried out, as in Redis.
+        state.quitting = true;
+        state.wait_no_more(false, context, out);
+        true
+    }
+
     fn closing(&self) -> bool {
         self.state.closing || (self.state.quitting && self.state.pipeline.is_empty())
     }
@@ -355,6 +363,12 @@ impl State {
     fn take_up(&mut self, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) -> Step {
         if !self.spend(context, sink.out) {
             return Step::Secret;
+        }
+        if HTTP.iter().any(|name| args.at(0).eq_ignore_ascii_case(name)) {
+            // A page in somebody's browser may send what it likes to a port on that machine: behind these come commands.
+            *context.counters.limited.entry("http").or_default() += 1;
+            self.closing = true;
+            return Step::Taken;
         }
         let spec = match table::find(args) {
             Ok(spec) => spec,
@@ -659,6 +673,15 @@ impl State {
         let Some(blocked) = self.blocked.take() else { return };
         context.hub.unwait(self.number);
         self.answered(blocked.id(), outcome, context, out);
+    }
+
+    /// Ends what waits, with an error or as if its time were over; an attempt that is under way is waited for.
+    fn wait_no_more(&mut self, error: bool, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let end = self.blocked.as_mut().and_then(|blocked| blocked.unblock(error, context.now));
+        self.unblock(end, context, out);
+        if self.syncing.is_some() {
+            self.desist(error.then(blocking::unblocked), context, out);
+        }
     }
 
     /// Waits no longer for copies: ends so, or by saying that nothing is known of any.

@@ -170,6 +170,13 @@ impl World {
         self.requests.append(&mut requests);
     }
 
+    /// The client closes its end.
+    fn hang_up(&mut self) {
+        let mut out = Vec::new();
+        with_context!(self, context => self.connection.hang_up(context, &mut out));
+        self.out.append(&mut out);
+    }
+
     /// Hands over what the connection is told by others, itself included.
     fn deliver(&mut self) {
         for (number, notice) in self.hub.take_mail() {
@@ -238,7 +245,7 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// Plays a script and returns it with what it led to. In a reply `·` is a line end.
 ///
 /// `> a b` sends a request; `> a ; b` two in one piece; `| bytes` sends bytes with escapes; `< 3 int 1`
-/// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do.
+/// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do; `! close` closes the client's end.
 pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
 }
@@ -265,7 +272,8 @@ pub(super) fn play(world: &mut World, script: &str) -> String {
                 ["publish", channel, payload] => {
                     world.hub.publish(channel.into(), payload.into());
                 }
-                _ => panic!("others fill or publish, not {rest}"),
+                ["close"] => world.hang_up(),
+                _ => panic!("others fill or publish, or it closes, not {rest}"),
             },
             other => panic!("a line of a script begins with > | < + or !, not {other}"),
         }

@@ -1,5 +1,6 @@
 //! A TCP connection with or without TLS, never blocking.
 
+use isochrone_core::Span;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -85,6 +86,19 @@ impl Stream {
         Stream { socket, tls, out: Vec::new(), written: 0, drained: false, closed: false }
     }
 
+    /// Has the system look for the other end after so much silence, and break the connection where nobody answers: who vanished
+    /// would be here for ever.
+    pub fn keep_alive(&self, silence: Span) {
+        let silence = std::time::Duration::from_nanos(silence.as_nanos());
+        let asks = rustix::net::sockopt::set_tcp_keepidle(&self.socket, silence)
+            .and_then(|()| rustix::net::sockopt::set_tcp_keepintvl(&self.socket, silence / 3))
+            .and_then(|()| rustix::net::sockopt::set_tcp_keepcnt(&self.socket, 3))
+            .and_then(|()| rustix::net::sockopt::set_socket_keepalive(&self.socket, true));
+        if let Err(error) = asks {
+            tracing::debug!(%error, "no keepalive");
+        }
+    }
+
     /// Registers the socket for both directions.
     ///
     /// # Errors
@@ -133,6 +147,11 @@ impl Stream {
     pub fn wake(&mut self, closed: bool) {
         self.drained = false;
         self.closed |= closed;
+    }
+
+    /// Whether the socket has said that the other end has closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Reads what is there into `scratch`. A read that does not fill it has taken everything, so that the

@@ -285,6 +285,10 @@ impl Session for Line {
         !self.closing
     }
 
+    fn hang_up(&mut self, _: &mut Context<'_>, _: &mut Vec<u8>) -> bool {
+        false
+    }
+
     fn closing(&self) -> bool {
         self.closing
     }

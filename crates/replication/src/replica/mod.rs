@@ -21,7 +21,7 @@ use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
-    ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, StateMachine, Ticket, wire,
+    ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, Stamp, StateMachine, Ticket, wire,
 };
 use speculation::Speculation;
 use std::collections::BTreeMap;
@@ -463,6 +463,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 self.execute_quietly();
             }
         }
+    }
+
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
+        self.machine.overdue(stamp, most)
     }
 
     fn start(&mut self, effects: &mut Effects<Self>) {

@@ -144,16 +144,24 @@ fn a_deadline_goes_with_its_value() {
 }
 
 #[test]
-fn a_sweep_deletes_the_earliest_up_to_its_limit() {
+fn a_sweep_deletes_what_is_due_of_its_keys_and_nothing_else() {
     let mut store = Store::default();
+    store.run(set("lasting", "v"));
     for millis in [300, 100, 200, 400] {
         store.run(set_until(&format!("k{millis}"), "v", millis));
     }
-    let sweep = |limit| Operation::Sweep { limit };
-    assert_eq!(store.run_at(50, sweep(10)), Response::Integer(0));
-    assert_eq!(store.run_at(300, sweep(2)), Response::Integer(2));
-    assert_eq!(store.deadline(), Some(at(300)));
-    assert_eq!(store.run_at(300, sweep(2)), Response::Integer(1));
+    let due = |store: &Store, millis, most| store.overdue(at(millis), most);
+    assert_eq!(due(&store, 99, 9), []);
+    assert_eq!(due(&store, 300, 2), [b("k100"), b("k200")], "the earliest");
+    assert_eq!(due(&store, 300, 9), [b("k100"), b("k200"), b("k300")]);
+    let sweep = |keys| Operation::Sweep { keys: names(keys) };
+    assert_eq!(store.run_at(50, sweep("k100 k200 lasting gone")), Response::Integer(0));
+    // One was given another deadline before the sweep came.
+    store.run(expire("k200", 350, ExpiryCondition::Always));
+    assert_eq!(store.run_at(300, sweep("k100 k200 k400 lasting gone")), Response::Integer(1));
+    assert_eq!((due(&store, 300, 9), store.len()), (vec![b("k300")], 4));
+    assert_eq!(store.run_at(350, sweep("k300 k200")), Response::Integer(2));
+    store.run(Operation::Del { keys: names("lasting") });
     assert_eq!(store.len(), 1);
     // Listing the keyspace deletes what is due, as a command.
     assert_eq!(store.read(&command(400, Operation::Keys { pattern: b("*") })), None);

@@ -59,7 +59,7 @@ fn a_store_is_rebuilt_from_its_chunks() {
         Operation::SPop { key: b("set"), count: Some(10), seed: 4 },
         Operation::Pop { key: b("list"), side: Side::Right, count: Some(500) },
         Operation::ZRemRange { key: b("zset"), range: index(100, 900).into() },
-        Operation::Sweep { limit: 100 },
+        Operation::DbSize,
         Operation::IncrBy { key: b("counter"), by: 1 },
     ] {
         assert_eq!(store.run_at(2000, operation.clone()), copy.run_at(2000, operation));

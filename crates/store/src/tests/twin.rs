@@ -327,7 +327,7 @@ proptest! {
     fn what_is_taken_back_was_never_there(
         before in prop::collection::vec((1..100u64, operation()), 0..30),
         behind in prop::collection::vec((1..100u64, prop_oneof![
-            8 => operation(), 1 => Just(Operation::Flush), 1 => Just(Operation::Sweep { limit: 2 })
+            8 => operation(), 1 => Just(Operation::Flush), 1 => key().prop_map(|key| Operation::Sweep { keys: [key].into() })
         ]), 1..30),
     ) {
         let mut store = Store::default();
@@ -352,8 +352,12 @@ proptest! {
         // No deadline is left over, and none is missing.
         let mut untouched = untouched;
         for millis in 1..100 {
-            let swept = [&mut store, &mut untouched].map(|store| store.run_at(millis, Operation::Sweep { limit: 9 }));
-            prop_assert_eq!(&swept[0], &swept[1]);
+            let due = [&store, &untouched].map(|store| store.overdue(at(millis), 9));
+            prop_assert_eq!(&due[0], &due[1]);
+            let sweep = Operation::Sweep { keys: due[0].as_slice().into() };
+            for store in [&mut store, &mut untouched] {
+                prop_assert_eq!(store.run_at(millis, sweep.clone()), Response::Integer(due[0].len() as i64));
+            }
         }
     }
 

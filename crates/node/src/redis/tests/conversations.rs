@@ -640,6 +640,7 @@ fn monitors_find_keys_commands_and_processor_time() {
     world.keyspaces[0].keys = Some((12, 3));
     world.keyspaces[1].keys = Some((0, 0));
     (world.node.processor_seconds, world.node.memory_bytes) = ((1.5, 0.25), 3 << 20);
+    (world.node.memory_peak_bytes, world.counters.traffic) = (5 << 20, (30, 40));
     (world.node.commands_per_second, world.counters.limited) = (17, [("clients", 2)].into());
     let script = "> GET a
          + 2
@@ -656,7 +657,8 @@ fn monitors_find_keys_commands_and_processor_time() {
         "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00·cmdstat_info:calls=",
         "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00·",
         "·used_memory:3145728·used_memory_human:3.00M·",
-        "·instantaneous_ops_per_sec:17·rejected_connections:2·",
+        "·used_memory_peak:5242880·used_memory_peak_human:5.00M·",
+        "·instantaneous_ops_per_sec:17·total_net_input_bytes:30·total_net_output_bytes:40·rejected_connections:2·",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
@@ -704,4 +706,15 @@ fn object_tells_nothing_of_a_key_that_is_not_there() {
               :1·
         "#]],
     );
+}
+
+/// A page that somebody reads may have its browser send anything to a port of that machine.
+#[test]
+fn lines_of_http_end_the_connection_and_what_follows_is_not_carried_out() {
+    for head in ["POST / HTTP/1.1", "Host: localhost:6379", "host: x"] {
+        let mut world = super::World::new(Login::Open);
+        let text = super::play(&mut world, &format!("| PING\\r\\n{head}\\r\\n\\r\\nDEL a\\r\\n"));
+        assert!(text.contains("+PONG") && text.contains("closes") && !text.contains("ask"), "{text}");
+        assert_eq!(world.counters.limited.get("http"), Some(&1));
+    }
 }

@@ -436,3 +436,77 @@ fn whoever_waits_for_copies_can_be_told_not_to() {
         world.receive(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n");
     }
 }
+
+/// Else what is pushed next would be popped for somebody who is not there.
+#[test]
+fn who_closes_while_it_waits_waits_no_longer_and_nothing_that_follows_is_carried_out() {
+    check(
+        "> BLPOP a 0 ; DEL x
+         < 0 nilarray
+         ! close
+         ! fill a",
+        expect![[r#"
+            > BLPOP a 0 ; DEL x
+              ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+              reads no further
+            < 0 nilarray
+              reads no further
+            ! close
+              *-1·
+              closes
+            ! fill a
+              closes
+        "#]],
+    );
+    // What is under way is answered: its client may have closed only the end that it sends from.
+    check(
+        "> BLPOP a 0 ; DEL x
+         ! close
+         ! fill a
+         < 0 popped bulk a, bulk v",
+        expect![[r#"
+            > BLPOP a 0 ; DEL x
+              ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+              reads no further
+            ! close
+              reads no further
+            ! fill a
+              reads no further
+            < 0 popped bulk a, bulk v
+              *2·$1·a·$1·v·
+              closes
+        "#]],
+    );
+    check(
+        "> BLPOP a 0\n! close\n! fill a\n< 0 nilarray",
+        expect![[r#"
+        > BLPOP a 0
+          ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+          reads no further
+        ! close
+          reads no further
+        ! fill a
+          reads no further
+        < 0 nilarray
+          *-1·
+          closes
+    "#]],
+    );
+    check(
+        "> GET a ; DEL x\n! close\n< 0 nil\n< 1 int 1",
+        expect![[r#"
+        > GET a ; DEL x
+          ask 0 k1 Get { key: "a" }
+          ask 1 k1 Del { keys: ["x"] } in order
+        ! close
+        < 0 nil
+          $-1·
+        < 1 int 1
+          :1·
+    "#]],
+    );
+    let mut world = speculative();
+    world.receive(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n");
+    world.hang_up();
+    assert!(!world.hub.waits(7) && world.transcript().ends_with("closes\n"));
+}
