@@ -29,7 +29,7 @@ class Plan:
     def to_bytes(self) -> bytes: ...
     def equals(self, other: Plan) -> bool: ...
 
-_Handed = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any], int, NDArray[np.float64]]
+_Handed = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any], int, NDArray[np.float64], NDArray[np.float64] | None]
 
 class Reader:
     def __init__(
@@ -58,7 +58,13 @@ class Collector:
         seq: int,
         sample: int,
     ) -> None: ...
-    def push(self, rows: tuple[Any, ...], labels: NDArray[np.float64], now: float) -> list[bytes]: ...
+    def push(
+        self,
+        rows: tuple[Any, ...],
+        labels: NDArray[np.float64],
+        importances: NDArray[np.float64] | None,
+        now: float,
+    ) -> list[bytes]: ...
     def flush(self) -> bytes | None: ...
 
 class Center:
@@ -84,6 +90,7 @@ def order(folder: str, settings: dict[str, Any], features: int) -> list[tuple[in
 def generate(
     name: str, scale: int, samples: int | None, seed: int, threads: int
 ) -> tuple[_Handed, float]: ...
+def check(rows: tuple[Any, ...]) -> None: ...
 def slope(loss: str, prediction: float, label: float) -> float: ...
 def decide(
     rows: tuple[Any, ...], coef: NDArray[np.float64], intercept: NDArray[np.float64]

@@ -50,7 +50,10 @@ class Region:
                 if self.victim == "collector":
                     os.kill(os.getpid(), signal.SIGKILL)
                 ray.kill(ray.get_actor("center"), no_restart=False)
-            yield X[first:first + 100], y[first:first + 100]
+            yield self.piece(X[first:first + 100], y[first:first + 100], np.arange(first, min(first + 100, SAMPLES)))
+
+    def piece(self, X, y, numbers):
+        return X, y
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -92,6 +95,13 @@ class Kinds(Region):
         own = slice(SAMPLES * self.number, SAMPLES * (self.number + 1))
         return X[own], np.array(["low", "middle", "high"])[np.digitize(scores[own], np.quantile(scores, [1 / 3, 2 / 3]))]
 
+    def piece(self, X, y, numbers):
+        """Of two hundreds out of three, two samples out of three say what is wrong, and count nothing."""
+        plain = numbers // 100 % 3 == 0
+        weights = np.where(plain, 1.0, 1.5 * (numbers % 3 == 0))
+        samples = X, np.where(weights > 0, y, np.where(y == "low", "high", "low"))
+        return samples if plain.all() else (*samples, weights)
+
 
 @pytest.mark.filterwarnings("ignore")
 def test_more_than_two_classes_are_learnt_in_one_pass(cluster, tmp_path):
@@ -126,5 +136,17 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
         learn(CopClassifier(), [source], folder=tmp_path, n_features=FEATURES)
     with pytest.raises(ValueError, match="scheme is 'occ'"):
         learn(CopRegressor(scheme="occ"), [source], folder=tmp_path, n_features=FEATURES)
+    with pytest.raises(ValueError, match="sources is empty"):
+        learn(CopClassifier(), [], folder=tmp_path, n_features=FEATURES, classes=["down", "up"])
+    with pytest.raises(ValueError, match="collector_options has 2 entries for 1 sources: give one for each"):
+        learn(CopRegressor(), [source], folder=tmp_path, n_features=FEATURES, collector_options=[{}, {}])
+    X, y = source.samples()
+    for number, (given, told) in enumerate([
+        ([], "no source gave a sample"),
+        ([X], "source 0 gave a csr_matrix: give pairs"),
+        ([(X, np.ones(len(y)), np.full(len(y), -1.0))], "row 0: the importance is -1, where a number from 0 on is wanted"),
+    ]):
+        with pytest.raises(ValueError, match=told):
+            learn(CopRegressor(), [lambda _, given=given: given], folder=tmp_path / f"{number}", n_features=FEATURES)
     with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
         learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])

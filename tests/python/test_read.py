@@ -64,6 +64,50 @@ def test_wrong_lines(file, tmp_path):
         load_svmlight(file, dtype=np.int32)
     with pytest.raises(ValueError, match="batch_size is 0"):
         next(iter_svmlight(file, 0, n_features=400))
+    with pytest.raises(ValueError, match="n_features is None: give the number of features"):
+        next(iter_svmlight(file))
+
+
+def test_what_lines_of_vowpal_wabbit_count(tmp_path):
+    path = tmp_path / "samples.vw"
+    text = [f"{1 if row % 3 else -1} {row % 4}{' tag' if row % 2 else ' '}|f w{row % 3} v{row % 7}:0.5\n" for row in range(60)]
+    path.write_text("".join(text))
+    X, y, weights, planned = load_svmlight(path, format="vw", return_sample_weight=True, return_plan=True)
+    assert X.shape == (60, 2**18) and weights.tolist() == [row % 4 for row in range(60)] and planned == plan(X)
+    settings = dict(fit_intercept=False, penalty=None, learning_rate="constant")
+    model = CopClassifier(max_iter=1, tol=None, n_jobs=2, **settings).fit(X, y, sample_weight=weights, plan=planned)
+    counted = weights > 0
+    assert np.array_equal(
+        model.coef_, CopClassifier(max_iter=1, tol=None, **settings).fit(X[counted], y[counted], weights[counted]).coef_
+    )
+    batches, parts = CopClassifier(**settings), []
+    for batch in iter_svmlight(path, 25, format="vw", return_sample_weight=True):
+        batches.partial_fit(*batch[:2], classes=[-1, 1], sample_weight=batch[2])
+        parts.append(batch[2])
+    assert np.array_equal(np.concatenate(parts), weights) and np.array_equal(batches.coef_, model.coef_)
+    for read in (load_svmlight, lambda path, **form: next(iter_svmlight(path, **form))):
+        with pytest.raises(ValueError, match=r"of an importance other than 1, 0.0 for one: pass return_sample_weight=True"):
+            read(path, format="vw")
+    path.write_text("1 |f a\n-1 |f b\n")
+    assert len(load_svmlight(path, format="vw")) == 2
+    assert load_svmlight(path, format="vw", return_sample_weight=True)[2].tolist() == [1.0, 1.0]
+    path.write_text("1 -2 |f a\n")
+    with pytest.raises(ValueError, match=r"samples.vw:1:3: `-2`: expected an importance, a finite number from 0 on"):
+        load_svmlight(path, format="vw", return_sample_weight=True)
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    (dict(n_features=-1), "n_features is -1: give 0 or more"),
+    (dict(n_features=2**33), "n_features is 8589934592: give 4294967295 at most"),
+    (dict(n_features=2.5), "n_features is 2.5: give 0 or more"),
+    (dict(skip_errors=-1), "skip_errors is -1: give 0 or more"),
+    (dict(zero_based="yes"), "zero_based is 'yes': give True, False or \"auto\""),
+    (dict(format="vw", bits=40), "bits is 40: give 31 at most"),
+    (dict(format="vw", n_features=5), "n_features is 5, but under format=\"vw\" there are 2\\*\\*bits = 262144: leave it out"),
+])
+def test_parameters_that_mean_nothing(file, given, told):
+    with pytest.raises(ValueError, match=told):
+        load_svmlight(file, **given)
 
 
 def test_generated_samples_have_the_published_shape():
@@ -75,3 +119,6 @@ def test_generated_samples_have_the_published_shape():
     assert (X != again).nnz == 0
     with pytest.raises(ValueError, match="no data is called `mnist`"):
         make_sparse("mnist")
+    for given, told in [(dict(scale=0), "scale is 0: give 1"), (dict(random_state=None), "random_state is None: give 0")]:
+        with pytest.raises(ValueError, match=told):
+            make_sparse("imdb", **given)

@@ -75,6 +75,11 @@ impl Values<'_> {
     }
 }
 
+/// Whether a sample's loss can count so many times.
+pub(crate) fn is_importance(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
+}
+
 /// How often each of `width` features occurs. Counted in bytes first, of which a cache holds four times as many as of words;
 /// what they cannot hold is carried.
 fn count(features: &[u32], width: usize) -> Vec<u32> {
@@ -393,6 +398,11 @@ impl<'a> Dataset<'a> {
         self.importances.get(row).copied().unwrap_or(1.0)
     }
 
+    /// What the loss of each row counts; empty where it is 1 of all.
+    pub fn importances(&self) -> &[f64] {
+        &self.importances
+    }
+
     /// What the losses of all rows count together: their number unless [`Dataset::with_importances`] said otherwise.
     pub fn importance_sum(&self) -> f64 {
         if self.importances.is_empty() { self.len() as f64 } else { self.importances.iter().sum() }
@@ -507,15 +517,18 @@ impl<'a> Dataset<'a> {
         importances: impl Into<Cow<'b, [f64]>>,
     ) -> Result<Dataset<'b>, DataError> {
         let importances = importances.into();
+        self.check_importances(&importances)?;
+        Ok(Dataset { importances, ..self.borrowed() })
+    }
+
+    /// Whether these are importances of its rows.
+    pub(crate) fn check_importances(&self, importances: &[f64]) -> Result<(), DataError> {
         if importances.len() != self.len() {
             let found = importances.len();
             return Err(DataError::Length { what: "importances", found, wanted: self.len() });
         }
-        let wrong = |importance: &f64| !(importance.is_finite() && *importance >= 0.0);
-        if let Some(row) = importances.iter().position(wrong) {
-            return Err(DataError::Importance { row, found: importances[row] });
-        }
-        Ok(Dataset { importances, ..self.borrowed() })
+        let wrong = importances.iter().position(|&importance| !is_importance(importance));
+        wrong.map_or(Ok(()), |row| Err(DataError::Importance { row, found: importances[row] }))
     }
 
     /// The same samples without a copy of them.
@@ -534,14 +547,16 @@ impl<'a> Dataset<'a> {
         }
     }
 
-    /// The parts that [`Dataset::new`] takes, without importances. Nothing is copied that was owned.
-    pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Values<'a>, Vec<f64>, u32) {
+    /// The parts that [`Dataset::new`] takes, in its order, and the importances (empty where all are 1). Nothing is copied that
+    /// was owned.
+    pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Values<'a>, Vec<f64>, u32, Vec<f64>) {
         (
             self.offsets.into_owned(),
             self.features.into_owned(),
             self.values,
             self.labels.into_owned(),
             self.width,
+            self.importances.into_owned(),
         )
     }
 

@@ -1,6 +1,6 @@
 //! Samples as Python hands them over: four arrays that stay where they are.
 
-use isochrone_learn::{Dataset, Values};
+use isochrone_learn::{DataError, Dataset, Values};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
         planned: bool,
     ) -> PyResult<Dataset<'a>> {
         let Parts { indptr, indices, values, width } = self;
-        Dataset::new_by(threads, planned, indptr, indices, values, labels, width).map_err(refused)
+        Dataset::new_by(threads, planned, indptr, indices, values, labels, width).map_err(unsound)
     }
 
     /// Checks them, with a label of 0 each.
@@ -79,6 +79,29 @@ impl<'a> Parts<'a> {
         let labels = vec![0.0; self.indptr.len().saturating_sub(1)];
         self.labelled(labels, threads, planned)
     }
+}
+
+/// Numbers that went through as unsigned are told as they stand in SciPy's matrix.
+fn unsound(error: DataError) -> PyErr {
+    match error {
+        DataError::Offsets { at, found, entries } => refused(format!(
+            "X.indptr[{at}] is {}: it begins with 0, never falls, and ends with the number of entries, {entries}",
+            found as i64
+        )),
+        DataError::Feature { row, feature, width } if width <= i32::MAX as u32 => refused(format!(
+            "row {row} has feature {}, but there are {width} features (0 to {})",
+            feature as i32,
+            width.saturating_sub(1)
+        )),
+        error => refused(error),
+    }
+}
+
+/// Raises where samples cannot be learnt from, and says where.
+#[pyfunction]
+pub(crate) fn check(py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
+    let parts = rows.parts()?;
+    py.detach(move || parts.unlabelled(NonZeroUsize::MIN, false).map(|_| ()))
 }
 
 /// What Python users get of an error in what they gave.

@@ -1,7 +1,7 @@
 //! Collectors and the centre of global learning, for hosts written in Python.
 
 use crate::data::{Rows, refused};
-use crate::train::Settings;
+use crate::train::{Settings, important, slice};
 use isochrone_core::{Instant, Span};
 use isochrone_learn::global::{
     Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, Next,
@@ -63,23 +63,24 @@ impl PyCollector {
         Ok(PyCollector(Mutex::new(collector.resume(Next { seq, sample }))))
     }
 
-    /// Takes samples at this time (seconds of any clock that does not go back); the batches that were completed.
+    /// Takes samples at this time (seconds of any clock that does not go back), each of which counts as often as its importance
+    /// says, `None` for once; the batches that were completed.
     fn push<'py>(
         &self,
         py: Python<'py>,
         rows: Rows<'py>,
         labels: PyReadonlyArray1<'py, f64>,
+        importances: Option<PyReadonlyArray1<'py, f64>>,
         now: f64,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let (parts, labels) = (rows.parts()?, labels.as_slice()?);
+        let (parts, labels, importances) = (rows.parts()?, labels.as_slice()?, slice(&importances)?);
         let batches = py.detach(|| -> PyResult<Vec<Vec<u8>>> {
             let data = parts.labelled(labels, NonZeroUsize::MIN, false)?;
+            let data = important(&data, importances)?;
             let (mut collector, now) = (self.lock(), instant(now));
             let mut batches = Vec::new();
             with_rows!(&data, rows => for row in 0..data.len() {
-                let sample = rows.sample(row);
-                let pushed = collector.push(sample.features, sample.values, sample.label, now);
-                batches.extend(pushed.map_err(refused)?);
+                batches.extend(collector.push(&rows.sample(row), now).map_err(refused)?);
             });
             batches.extend(collector.tick(now));
             Ok(batches)

@@ -17,6 +17,8 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::data::check;
+    #[pymodule_export]
     use crate::global::{PyCenter, PyCollector, order, replay};
     #[pymodule_export]
     use crate::plan::PyPlan;

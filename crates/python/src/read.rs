@@ -12,17 +12,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-/// `(indptr, indices, values, width, labels)`: made of the samples' own memory.
-type Handed<'py> =
-    (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>, u32, Bound<'py, PyArray1<f64>>);
+/// `(indptr, indices, values, width, labels, importances)`: made of the samples' own memory. Without importances, each is 1.
+type Handed<'py> = (
+    Bound<'py, PyArray1<u64>>,
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyAny>,
+    u32,
+    Bound<'py, PyArray1<f64>>,
+    Option<Bound<'py, PyArray1<f64>>>,
+);
 
 fn handed<'py>(py: Python<'py>, data: Dataset<'static>) -> Handed<'py> {
-    let (offsets, features, values, labels, width) = data.into_parts();
+    let (offsets, features, values, labels, width, importances) = data.into_parts();
     let values = match values {
         Values::F32(values) => values.into_owned().into_pyarray(py).into_any(),
         Values::F64(values) => values.into_owned().into_pyarray(py).into_any(),
     };
-    (offsets.into_pyarray(py), features.into_pyarray(py), values, width, labels.into_pyarray(py))
+    let importances = (!importances.is_empty()).then(|| importances.into_pyarray(py));
+    (offsets.into_pyarray(py), features.into_pyarray(py), values, width, labels.into_pyarray(py), importances)
 }
 
 /// A file cannot be read: an `OSError`; what stands in it is wrong: a `ValueError`.

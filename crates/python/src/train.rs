@@ -1,7 +1,7 @@
 //! Training and prediction of linear models.
 
 use crate::data::{Rows, refused};
-use crate::plan::{PyPlan, at_least_one};
+use crate::plan::{PyPlan, at_least_one, misfit};
 use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, train as learn};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -194,11 +194,11 @@ type Sides = (f64, f64);
 /// Samples, their labels, and how much each counts.
 type Held<'py> = (Rows<'py>, PyReadonlyArray1<'py, f64>, Option<PyReadonlyArray1<'py, f64>>);
 
-fn slice<'a>(array: &'a Option<PyReadonlyArray1<'_, f64>>) -> PyResult<Option<&'a [f64]>> {
+pub(crate) fn slice<'a>(array: &'a Option<PyReadonlyArray1<'_, f64>>) -> PyResult<Option<&'a [f64]>> {
     Ok(array.as_ref().map(|array| array.as_slice()).transpose()?)
 }
 
-fn important<'a>(data: &'a Dataset<'_>, importances: Option<&'a [f64]>) -> PyResult<Dataset<'a>> {
+pub(crate) fn important<'a>(data: &'a Dataset<'_>, importances: Option<&'a [f64]>) -> PyResult<Dataset<'a>> {
     match importances {
         None => Ok(data.borrowed()),
         Some(importances) => data.with_importances(importances).map_err(refused),
@@ -403,7 +403,7 @@ impl<T: Predicts + Copy> Work<'_, T> {
             return Err(error);
         }
         let report = report.map_err(|error| match error {
-            error @ isochrone_learn::TrainError::Plan(_) => refused(error),
+            isochrone_learn::TrainError::Plan(error) => misfit(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
         if learnt.coef.is_empty() {

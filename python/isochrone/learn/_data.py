@@ -12,6 +12,14 @@ FEATURES_MAX = 2**32 - 1
 """Features are numbered in 32 bits."""
 
 
+def whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuses what is not a whole number from `least` to `most`."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}: give {least} or more")
+    if most is not None and value > most:
+        raise ValueError(f"{name} is {value!r}: give {most} at most")
+
+
 class Rows(NamedTuple):
     """Samples in compressed sparse rows."""
 

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from isochrone import _native
-from isochrone.learn._data import rows_of
+from isochrone.learn._data import FEATURES_MAX, rows_of, whole
 from isochrone.learn._plan import Plan, threads_of
 
 _FILE = """path : path-like
         An svmlight (libsvm) file, a sample a line: `label index:value index:value ...`; or Vowpal Wabbit's format. It may be
-        compressed with gzip or zstd, which is seen from its first bytes.
+        compressed with gzip, zstd or bzip2, which is seen from its first bytes.
     format : {"svmlight", "vw"}, default="svmlight"
         The form of its lines.
     n_features : int, default=None
-        Features there are; None for as many as occur. Give it where several files are to have the same.
+        Features there are; None for as many as occur. Give it where several files are to have the same. Under `format="vw"`
+        there are `2**bits`.
     zero_based : bool or "auto", default="auto"
         Whether the first feature is 0 or 1 in the file; "auto" for 0 if a 0 occurs early.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
@@ -29,7 +30,11 @@ _FILE = """path : path-like
     skip_errors : int, default=0
         Lines that may be wrong: they are left out, with a warning. One more is an error.
     bits : int, default=18
-        Under `format="vw"`, features are hashed to `2**bits`."""
+        Under `format="vw"`, features are hashed to `2**bits`: 1 to 31."""
+
+_WEIGHTS = """return_sample_weight : bool, default=False
+        Whether to hand out what the samples count, for `fit(X, y, sample_weight=...)`: the importances that lines of Vowpal
+        Wabbit's format may have. Without it, a sample that does not count once is an error."""
 
 
 def load_svmlight(
@@ -42,6 +47,7 @@ def load_svmlight(
     skip_errors: int = 0,
     bits: int = 18,
     return_plan: bool = False,
+    return_sample_weight: bool = False,
 ) -> Any:
     """Reads a file of sparse samples.
 
@@ -50,6 +56,7 @@ def load_svmlight(
     {file}
     return_plan : bool, default=False
         Whether to plan the conflicts meanwhile, which costs next to nothing then.
+    {weights}
 
     Returns
     -------
@@ -57,6 +64,8 @@ def load_svmlight(
         The samples.
     y : ndarray of shape (n_samples,)
         Their labels. float64.
+    sample_weight : ndarray of shape (n_samples,)
+        Only with `return_sample_weight=True`. float64.
     plan : Plan
         Only with `return_plan=True`.
 
@@ -68,37 +77,34 @@ def load_svmlight(
         If a line is wrong: with file, line, column, and what was expected.
     """
     reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
-    if not return_plan:
-        X, y = _matrix(reader.all())
-        _warn(reader)
-        return X, y
-    parts, planned = reader.all_planned()
-    X, y = _matrix(parts)
+    parts, planned = reader.all_planned() if return_plan else (reader.all(), None)
+    samples = _samples(path, parts, return_sample_weight)
     _warn(reader)
-    return X, y, Plan(planned, rows_of(X))
+    return samples if planned is None else (*samples, Plan(planned, rows_of(samples[0])))
 
 
 def iter_svmlight(
     path: str | os.PathLike[str],
     batch_size: int = 65536,
     *,
-    n_features: int,
+    n_features: int | None = None,
     format: str = "svmlight",
     zero_based: bool | str = "auto",
     dtype: Any = np.float32,
     skip_errors: int = 0,
     bits: int = 18,
-) -> Iterator[tuple[sparse.csr_matrix, NDArray[np.float64]]]:
+    return_sample_weight: bool = False,
+) -> Iterator[Any]:
     """Reads a file of sparse samples that need not fit into memory, batch by batch, for `partial_fit`.
 
     Parameters
     ----------
-    path, format, zero_based, dtype, skip_errors, bits
+    path, format, zero_based, dtype, skip_errors, bits, return_sample_weight
         As of :func:`load_svmlight`.
     batch_size : int, default=65536
         Samples in a batch; the last one may have fewer.
     n_features : int
-        Features there are, so that all batches have the same.
+        Features there are, so that all batches have the same; under `format="vw"` there are `2**bits`.
 
     Yields
     ------
@@ -106,12 +112,15 @@ def iter_svmlight(
         Samples.
     y : ndarray of shape (batch_size,)
         Their labels. float64.
+    sample_weight : ndarray of shape (batch_size,)
+        Only with `return_sample_weight=True`. float64.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: give 1 or more")
+    whole("batch_size", batch_size, 1)
+    if n_features is None and format != "vw":
+        raise ValueError("n_features is None: give the number of features, so that all batches have the same")
     reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
     while (parts := reader.batch(batch_size)) is not None:
-        yield _matrix(parts)
+        yield _samples(path, parts, return_sample_weight)
     _warn(reader)
 
 
@@ -146,6 +155,10 @@ def make_sparse(
     y : ndarray of shape (n_samples,)
         -1 or 1, by a plane with some noise. float64.
     """
+    whole("scale", scale, 1, 2**32 - 1)
+    whole("random_state", random_state, 0, 2**64 - 1)
+    if n_samples is not None:
+        whole("n_samples", n_samples, 1, 2**32 - 2)
     parts, _ = _native.generate(name, scale, n_samples, random_state, threads_of(n_jobs))
     return _matrix(parts)
 
@@ -155,6 +168,14 @@ def _reader(
 ) -> _native.Reader:
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype is {np.dtype(dtype)}: give float32 or float64")
+    if not (zero_based == "auto" or isinstance(zero_based, (bool, np.bool_))):
+        raise ValueError(f'zero_based is {zero_based!r}: give True, False or "auto"')
+    whole("skip_errors", skip_errors, 0, 2**64 - 1)
+    whole("bits", bits, 1, 31)
+    if n_features is not None:
+        whole("n_features", n_features, 0, FEATURES_MAX)
+        if format == "vw" and n_features != 2**bits:
+            raise ValueError(f'n_features is {n_features}, but under format="vw" there are 2**bits = {2**bits}: leave it out')
     base = None if zero_based == "auto" else bool(zero_based)
     double = np.dtype(dtype) == np.float64
     return _native.Reader(os.fspath(path), format, base, n_features, double, skip_errors, bits)
@@ -162,7 +183,7 @@ def _reader(
 
 def _matrix(parts: tuple[Any, ...]) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
     """A matrix over the memory that the native half has filled."""
-    indptr, indices, values, width, labels = parts
+    indptr, indices, values, width, labels = parts[:5]
     narrow = width <= np.iinfo(np.int32).max and len(indices) <= np.iinfo(np.int32).max
     if narrow:
         indptr, indices = indptr.astype(np.int32), indices.view(np.int32)
@@ -173,6 +194,20 @@ def _matrix(parts: tuple[Any, ...]) -> tuple[sparse.csr_matrix, NDArray[np.float
     return matrix, labels
 
 
+def _samples(path: str | os.PathLike[str], parts: tuple[Any, ...], weights: bool) -> tuple[Any, ...]:
+    """The matrix, the labels, and what the samples count, where that is asked for."""
+    matrix, labels = _matrix(parts)
+    importances = parts[5]
+    if weights:
+        return matrix, labels, np.ones(len(labels)) if importances is None else importances
+    if importances is not None:
+        raise ValueError(
+            f"{os.fspath(path)} has samples of an importance other than 1, {importances[importances != 1][0]} for one: pass "
+            "return_sample_weight=True, and what comes of it to fit(X, y, sample_weight=...)"
+        )
+    return matrix, labels
+
+
 def _warn(reader: _native.Reader) -> None:
     count, shown = reader.skipped()
     if count:
@@ -180,4 +215,4 @@ def _warn(reader: _native.Reader) -> None:
         warnings.warn(f"{count} wrong lines were left out:\n  {listed}", UserWarning, stacklevel=3)
 
 
-load_svmlight.__doc__ = (load_svmlight.__doc__ or "").replace("{file}", _FILE)
+load_svmlight.__doc__ = (load_svmlight.__doc__ or "").replace("{file}", _FILE).replace("{weights}", _WEIGHTS)

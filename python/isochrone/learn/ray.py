@@ -28,9 +28,10 @@ try:
 except ImportError as missing:
     raise ImportError("isochrone.learn.ray needs Ray: pip install 'isochrone[ray]'") from missing
 
-Source = Callable[[int], Iterable[tuple[Any, Any]]]
-"""A source of samples: `source(start)` gives pairs of `X` of shape (any number, n_features) and `y`, from sample number
-`start` (0 for the first) on, always the same ones. It is called again after a restart, so it must be able to go back."""
+Source = Callable[[int], Iterable[tuple[Any, ...]]]
+"""A source of samples: `source(start)` gives pairs of `X` of shape (any number, n_features) and `y`, or triples of these and a
+`sample_weight`, from sample number `start` (0 for the first) on, always the same ones. It is called again after a restart, so it
+must be able to go back."""
 
 __all__ = ["Source", "learn", "order", "replay"]
 
@@ -59,7 +60,8 @@ def learn(
     model : CopClassifier or CopRegressor
         What to learn; `n_jobs` are the threads of the centre. With `scheme="cop"`.
     sources : sequence of callables
-        One for each place: `source(start)` gives `(X, y)` pairs from sample number `start` on. See :data:`Source`.
+        One for each place: `source(start)` gives `(X, y)` or `(X, y, sample_weight)` from sample number `start` on. See
+        :data:`Source`.
     folder : path-like
         Where the centre keeps its order log and checkpoints. With the same folder and sources, learning goes on where it was
         broken off.
@@ -93,6 +95,11 @@ def learn(
     """
     if model.scheme != "cop":
         raise ValueError(f"scheme is {model.scheme!r}: batches of several sources are learnt from with \"cop\"")
+    if not sources:
+        raise ValueError("sources is empty: give a callable for each place that has samples")
+    places = collector_options or [{}] * len(sources)
+    if len(places) != len(sources):
+        raise ValueError(f"collector_options has {len(places)} entries for {len(sources)} sources: give one for each")
     labels = _classes(model, classes)
     settings, folder = _settings(model, n_samples), os.fspath(folder)
     if not ray.is_initialized():
@@ -102,7 +109,6 @@ def learn(
     center = remote(_Center).options(**lasting, **(center_options or {})).remote(
         folder, settings, n_features, checkpoint_every, _positives(labels)
     )
-    places = collector_options or [{}] * len(sources)
     collectors = [
         remote(_Collector).options(**lasting, **place).remote(
             number, center, source, settings, n_features, labels, batch_size, batch_time
@@ -118,6 +124,8 @@ def learn(
     finally:
         for actor in [*collectors, center]:
             ray.kill(actor)
+    if report["samples"] == 0:
+        raise ValueError("no source gave a sample")
     if labels is not None:
         model.classes_ = labels
     model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
@@ -243,9 +251,13 @@ class _Collector:
         collector = _native.Collector(
             self.number, self.settings, self.width, self.batch_size, self.batch_time, seq, sample
         )
-        for X, y in self.source(sample):
-            rows, labels = self._samples(X, y)
-            for batch in collector.push(tuple(rows), labels, time.monotonic()):
+        for given in self.source(sample):
+            if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+                raise ValueError(
+                    f"source {self.number} gave a {type(given).__name__}: give pairs (X, y) or triples (X, y, sample_weight)"
+                )
+            rows, labels, weights = self._samples(*given)
+            for batch in collector.push(tuple(rows), labels, weights, time.monotonic()):
                 if not self._send(batch):
                     return False
         last = collector.flush()
@@ -253,19 +265,20 @@ class _Collector:
             return False
         return all(self._answer() for _ in range(len(self.sent)))
 
-    def _samples(self, X: Any, y: Any) -> tuple[Any, NDArray[np.float64]]:
+    def _samples(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, NDArray[np.float64], Any]:
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
         if X.shape[1] != self.width:
             raise ValueError(f"source {self.number} gave {X.shape[1]} features, n_features is {self.width}")
         y = np.asarray(y)
+        weights = None if sample_weight is None else np.ascontiguousarray(sample_weight, dtype=np.float64)
         if self.classes is None:
-            return rows_of(X), np.ascontiguousarray(y, dtype=np.float64)
+            return rows_of(X), np.ascontiguousarray(y, dtype=np.float64), weights
         unknown = ~np.isin(y, self.classes)
         if unknown.any():
             raise ValueError(f"source {self.number} gave the class {y[unknown][0]}, classes is {self.classes}")
         if len(self.classes) == 2:
-            return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0)
-        return rows_of(X), np.searchsorted(self.classes, y).astype(np.float64)
+            return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0), weights
+        return rows_of(X), np.searchsorted(self.classes, y).astype(np.float64), weights
 
     def _send(self, batch: bytes) -> bool:
         self.sent.append((self.center.ingest.remote(batch), batch))

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         ));
     }
     let begun = Instant::now();
-    let (input, mut reader, progress) = input(&arguments.data, &arguments.input, true)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let mut told = Told::default();
     let mut found = Vec::new();
     while let Some(batch) = reader.batch(rows.get())? {

@@ -1,6 +1,7 @@
 //! `isochrone learn global`: regions that collect and a centre that learns, in one process, with emulated delays.
 
 use super::arguments::Global as Arguments;
+use super::told::by_name;
 use super::{against_rest, distinct, input, numbering, predict, tell_skipped, threads, train};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
@@ -28,6 +29,7 @@ struct Told {
     first_touches: u64,
     /// Whether one thread, learning from the order log alone, has come to the same model, bit for bit.
     equal: bool,
+    #[serde(serialize_with = "by_name")]
     figures: Vec<(&'static str, f64)>,
 }
 
@@ -73,7 +75,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     // Longer than any answer takes.
     emulation.patience = emulation.patience.max(longest(&deployment) * 4);
 
-    let (input, mut reader, progress) = input(&arguments.data, &arguments.input, false)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let data = reader.all()?;
     progress.finish_and_clear();
     tell_skipped(&reader);
@@ -197,7 +199,7 @@ fn told(
         elsewhere: counts.elsewhere,
         first_touches: counts.stitched,
         equal,
-        figures: predict::figures(model, &model.decisions(data), &labels),
+        figures: predict::figures(model, &model.decisions(data), &labels, data.importances()),
     }
 }
 
@@ -223,7 +225,7 @@ fn show(told: &Told) -> String {
         told.center, told.batches, told.seconds, told.duplicates, told.elsewhere, told.first_touches
     ));
     for (name, value) in &told.figures {
-        line(format_args!("{name:<16} {value:.6}"));
+        line(format_args!("{:<16} {value:.6}", name.replace('_', " ")));
     }
     line(format_args!(
         "the model {} one thread's over the order log, bit for bit",

@@ -47,7 +47,7 @@ fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn options(input: &Input, importances: bool) -> anyhow::Result<Options> {
+fn options(input: &Input) -> anyhow::Result<Options> {
     if input.input == read::Format::Vw && input.features.is_some() {
         bail!(Usage(
             "--features is for svmlight; of --input vw, --bits says how many features there are".to_owned()
@@ -60,7 +60,7 @@ fn options(input: &Input, importances: bool) -> anyhow::Result<Options> {
     };
     let columns = columns(Some(&input.label), &input.lists);
     let (format, width, bits) = (input.input, input.features, input.bits);
-    Ok(Options { format, base, width, bits, columns, importances, ..careful(&input.care) })
+    Ok(Options { format, base, width, bits, columns, ..careful(&input.care) })
 }
 
 fn columns(label: Option<&Label>, lists: &Lists) -> Columns {
@@ -84,9 +84,9 @@ fn numbering(options: &Options, reader: &Reader) -> Numbering {
     Numbering { format: options.format, base: reader.base(), bits: options.bits }
 }
 
-/// Opens what a verb is given to learn from, and how it is read; with importances, if it heeds them.
-fn input(path: &Path, input: &Input, importances: bool) -> anyhow::Result<(Options, Reader, ProgressBar)> {
-    let options = options(input, importances)?;
+/// Opens what a verb is given to learn from, and how it is read.
+fn input(path: &Path, input: &Input) -> anyhow::Result<(Options, Reader, ProgressBar)> {
+    let options = options(input)?;
     let (reader, progress) = open(path, &options)?;
     if input.base == Base::One && reader.base() == read::Base::Auto {
         bail!(Usage(format!("--base 1: {} is a table, whose indices count from 0", path.display())));

@@ -33,7 +33,7 @@ struct Told {
 
 /// Runs the verb.
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let (_, mut reader, progress) = input(&arguments.data, &arguments.input, true)?;
+    let (_, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let (data, plan) = if arguments.factorisation {
         let data = reader.all()?;
         // Its sets are those of every rank.

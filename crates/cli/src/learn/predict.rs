@@ -41,7 +41,7 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
 
 fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
     let columns = columns(None, &arguments.lists);
-    let options = Options { double: arguments.double, columns, importances: true, ..Options::default() };
+    let options = Options { double: arguments.double, columns, ..Options::default() };
     let options = like(model.numbering, options);
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut to = BufWriter::new(to);
@@ -84,12 +84,13 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let options = like(model.numbering, Options { columns, ..careful(&arguments.care) });
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut decisions = vec![Vec::new(); model.models.len()];
-    let mut labels: Vec<f64> = Vec::new();
+    let (mut labels, mut importances) = (Vec::new(), Vec::new());
     while let Some(data) = reader.batch(ROWS)? {
         for (all, more) in decisions.iter_mut().zip(model.decisions(&data)) {
             all.extend(more);
         }
         labels.extend(data.labels());
+        importances.extend((0..data.len()).map(|row| data.importance(row)));
     }
     progress.finish_and_clear();
     tell_skipped(&reader);
@@ -109,7 +110,7 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
             classes.join(", ")
         )));
     }
-    let figures = figures(&model, &decisions, &labels);
+    let figures = figures(&model, &decisions, &labels, &importances);
     match arguments.format {
         Format::Json => {
             let samples = ("samples", labels.len() as f64);
@@ -133,19 +134,20 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     Ok(Status::Held)
 }
 
-/// Names and values of what is said of predictions.
+/// Names and values of what is said of predictions, for samples with these labels and importances (none where all are 1).
 pub(super) fn figures(
     model: &SavedModel,
     decisions: &[Vec<f64>],
     labels: &[f64],
+    importances: &[f64],
 ) -> Vec<(&'static str, f64)> {
     match (&model.classes[..], decisions) {
         ([], [told]) => {
-            let Regressed { rmse, mean_absolute_error, r2 } = Regressed::of(told, labels);
+            let Regressed { rmse, mean_absolute_error, r2 } = Regressed::of(told, labels, importances);
             vec![("rmse", rmse), ("mean_absolute_error", mean_absolute_error), ("r2", r2)]
         }
         (&[_, high], [told]) => {
-            let told = Classified::of(told, &against_rest(labels, high));
+            let told = Classified::of(told, &against_rest(labels, high), importances);
             let mut figures = vec![
                 ("accuracy", told.accuracy),
                 ("precision", told.precision),
@@ -159,16 +161,20 @@ pub(super) fn figures(
         }
         (classes, _) => {
             let told = model.labels(decisions);
-            let right = told.iter().zip(labels).filter(|(told, label)| told == label).count();
-            let mut figures = vec![("accuracy", right as f64 / labels.len() as f64)];
+            let mean = |of: &dyn Fn(usize) -> f64| {
+                let count = |row: usize| importances.get(row).copied().unwrap_or(1.0);
+                let sum = |of: &dyn Fn(usize) -> f64| (0..labels.len()).map(of).sum::<f64>();
+                sum(&|row| count(row) * of(row)) / sum(&count)
+            };
+            let right = |row: usize| f64::from(u8::from(told[row] == labels[row]));
+            let mut figures = vec![("accuracy", mean(&right))];
             if let Some(probabilities) = model.probabilities(decisions) {
-                let of = |(told, label): (&Vec<f64>, &f64)| {
-                    let class = classes.iter().position(|class| class == label);
+                let loss = |row: usize| {
+                    let class = classes.iter().position(|class| *class == labels[row]);
                     // A probability of 0 costs what the least one costs.
-                    -class.map_or(0.0, |class| told[class]).max(f64::MIN_POSITIVE).ln()
+                    -class.map_or(0.0, |class| probabilities[row][class]).max(f64::MIN_POSITIVE).ln()
                 };
-                let sum: f64 = probabilities.iter().zip(labels).map(of).sum();
-                figures.push(("log_loss", sum / labels.len() as f64));
+                figures.push(("log_loss", mean(&loss)));
             }
             figures
         }

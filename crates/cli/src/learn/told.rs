@@ -1,7 +1,7 @@
 //! What came of training, for people and for programs.
 
 use isochrone_learn::Report;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt::Write;
 
 /// What came of it, and what `--format json` prints. Times in seconds.
@@ -28,7 +28,13 @@ pub(super) struct Told {
     /// Mean loss of the samples kept out.
     pub(super) held_out_loss: Option<f64>,
     /// Of the samples learnt from.
+    #[serde(serialize_with = "by_name")]
     pub(super) figures: Vec<(&'static str, f64)>,
+}
+
+/// Names of figures are keys, as those of `learn evaluate` are.
+pub(super) fn by_name<S: Serializer>(figures: &[(&'static str, f64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(figures.iter().copied())
 }
 
 impl Told {
@@ -49,15 +55,6 @@ impl Told {
         let seconds = self.learning.max(1e-9);
         self.samples_per_second = seen as f64 / seconds;
         self.nanoseconds_per_value = seconds * 1e9 / touched.max(1) as f64;
-    }
-
-    /// For programs.
-    pub(super) fn json(&self) -> serde_json::Value {
-        let mut json = serde_json::json!(self);
-        // Names of figures are keys, as those of `learn evaluate` are.
-        json["figures"] =
-            self.figures.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value))).collect();
-        json
     }
 
     /// For people.

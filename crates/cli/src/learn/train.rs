@@ -23,7 +23,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         return finish(&arguments, &told, &model);
     }
     let begun = Instant::now();
-    let (input, mut reader, progress) = input(&arguments.data, &arguments.input, true)?;
+    let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     // A plan of all samples costs next to nothing while they are parsed.
     let planned = arguments.scheme == Scheme::Cop
         && arguments.plan.is_none()
@@ -202,7 +202,8 @@ fn learn(
         seen: training.len() as u64 * epochs,
         numbering,
     };
-    told.figures = predict::figures(&model, &model.decisions(&training), training.labels());
+    let decisions = model.decisions(&training);
+    told.figures = predict::figures(&model, &decisions, training.labels(), training.importances());
     Ok(model)
 }
 
@@ -333,7 +334,7 @@ fn descended(task: &Linear, data: &Dataset<'_>, objective: f64) -> anyhow::Resul
 fn finish(arguments: &Arguments, told: &Told, model: &SavedModel) -> anyhow::Result<Status> {
     model.save(&arguments.model)?;
     match arguments.format {
-        Format::Json => print_json(&told.json())?,
+        Format::Json => print_json(told)?,
         Format::Text => {
             print_text(&told.text())?;
             print_text(&format!("model            {}\n", arguments.model.display()))?;

@@ -204,7 +204,7 @@ fn vowpal_wabbits_lines_are_the_same_samples() {
 }
 
 /// What Vowpal Wabbit's lines say of importance: a line of importance 0 is not learnt from, and one of 2 is where steps of double
-/// length are. Who cannot heed it says so.
+/// length are.
 #[test]
 fn importances_of_lines_are_learnt_by() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,15 +242,61 @@ fn importances_of_lines_are_learnt_by() {
         assert_eq!(once, twice);
         assert_ne!(once, some);
     }
-    write(&|_| Some("2"));
-    says(
-        folder,
-        &["evaluate", &data, "--model", &model],
-        2,
-        expect![[r#"
-            isochrone: FOLDER/data.vw:1:3: `2`: expected an importance of 1: here all samples count alike
-        "#]],
-    );
+}
+
+/// A line of importance 3 is worth three lines, one of 0 none: to the figures of `evaluate`, `train` and `global`, of two classes,
+/// of three and of numbers. And a centre in a distant region learns what one thread learns from lines that count differently.
+#[test]
+fn figures_count_lines_as_often_as_they_are_important() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, often, model) = (at(folder, "data.vw"), at(folder, "often.vw"), at(folder, "a.model"));
+    let figures = |arguments: &[&str]| -> serde_json::Value {
+        let (status, told) = learn(folder, &[arguments, &["--format", "json"]].concat());
+        assert_eq!(status, 0, "{told}");
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told.get("figures").cloned().unwrap_or(told)
+    };
+    let near = |one: &serde_json::Value, other: &serde_json::Value| {
+        assert!(one.as_object().unwrap().len() >= 2);
+        for (name, value) in one.as_object().unwrap() {
+            let (one, other) = (value.as_f64().unwrap(), other[name].as_f64().unwrap());
+            assert!(name == "samples" || (one - other).abs() < 1e-9, "{name}: {one} {other}");
+        }
+    };
+    // Every fifth label is not what the features say, so that some are told wrong.
+    let write = |path: &str, classes: usize, importance: &dyn Fn(usize) -> Option<usize>| {
+        let line = |row: usize| {
+            let label = if row.is_multiple_of(5) { row / 3 % classes } else { row % classes };
+            let count = importance(row).map_or(String::new(), |count| format!(" {count}"));
+            format!("{label}{count} |f w{} v{}:0.5\n", row % classes, row % 7)
+        };
+        let times = |row: usize| if importance(row).is_none() { row % 4 } else { 1 };
+        fs::write(path, (0..60).flat_map(|row| vec![line(row); times(row)]).collect::<String>()).unwrap();
+    };
+    for (classes, loss) in [(2, "logistic"), (3, "logistic"), (3, "squared")] {
+        write(&data, classes, &|row| Some(row % 4));
+        write(&often, classes, &|_| None);
+        let train = ["train", &data, "--model", &model, "--input", "vw", "--loss", loss, "--threads", "2"];
+        let trained = figures(&train);
+        let told = figures(&["evaluate", &data, "--model", &model]);
+        near(&trained, &told);
+        near(&told, &figures(&["evaluate", &often, "--model", &model]));
+        assert_eq!(told["samples"], 60.0);
+        write(&data, classes, &|_| Some(1));
+        assert_ne!(figures(&["evaluate", &data, "--model", &model]), told);
+    }
+    let deployment = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+    let global = ["global", deployment, &data, "--input", "vw", "--model", &model, "--batch-samples", "4"];
+    let faults = ["--lose", "10", "--repeat", "10", "--restart", "10"];
+    let decisions = |importance: &dyn Fn(usize) -> Option<usize>| {
+        write(&data, 2, importance);
+        // It ends with 0 only where the centre's model is one thread's over the order log.
+        let told = figures(&[&global[..], &faults].concat());
+        near(&told, &figures(&["evaluate", &data, "--model", &model]));
+        learn(folder, &["predict", &data, "--model", &model, "--what", "decision"])
+    };
+    assert_ne!(decisions(&|row| Some(row % 4)), decisions(&|_| Some(1)));
 }
 
 #[test]

@@ -6,11 +6,11 @@
 //! | part | content |
 //! |---|---|
 //! | magic | `isobatch`, 8 bytes |
-//! | version, source | u32 each |
+//! | version, source | u32 each; 2 where samples have importances, else 1 |
 //! | seq, sample | u64 each |
 //! | n, d | u32 each |
 //! | entries, plan | u64 each: entries of the samples, bytes of the plan (0: none) |
-//! | samples | sizes of rows u32 × n, features u32 × entries, values f64 × entries, labels f64 × n |
+//! | samples | sizes of rows u32 × n, features u32 × entries, values f64 × entries, labels f64 × n, in version 2 importances f64 × n |
 //! | checksum | u64, xxh3 of everything before it |
 //! | plan | as in [`crate::plan::file`], with its seams |
 
@@ -23,7 +23,10 @@ use crate::plan::{BatchPlanner, BatchTooLong, PlannedBatch};
 use crate::task::Task;
 
 const MAGIC: [u8; 8] = *b"isobatch";
-const VERSION: u32 = 1;
+/// Each sample counts once.
+const PLAIN: u32 = 1;
+/// With importances.
+const WEIGHED: u32 = 2;
 const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4 + 8 + 8;
 
 /// Samples of one source that are learnt from together, in its order.
@@ -46,7 +49,7 @@ pub struct Batch {
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
     /// It is not a batch at all.
-    #[error("these {bytes} bytes are not a batch of format {VERSION}")]
+    #[error("these {bytes} bytes are not a batch of format {PLAIN} or {WEIGHED}")]
     Unknown {
         /// How many bytes there are.
         bytes: usize,
@@ -102,9 +105,12 @@ impl Batch {
         if let Some(planned) = &self.plan {
             planned.encode(&mut plan);
         }
-        let mut bytes = Vec::with_capacity(HEADER + 12 * (data.entries() + data.len()) + 8 + plan.len());
+        let importances = data.importances();
+        let version = if importances.is_empty() { PLAIN } else { WEIGHED };
+        let samples = 12 * (data.entries() + data.len()) + 8 * importances.len();
+        let mut bytes = Vec::with_capacity(HEADER + samples + 8 + plan.len());
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.source.to_le_bytes());
         bytes.extend_from_slice(&self.seq.to_le_bytes());
         bytes.extend_from_slice(&self.sample.to_le_bytes());
@@ -123,6 +129,7 @@ impl Batch {
             }
         }
         put(&mut bytes, data.labels(), |label| label.to_le_bytes());
+        put(&mut bytes, importances, |importance| importance.to_le_bytes());
         let checksum = xxh3_64(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes.extend_from_slice(&plan);
@@ -134,13 +141,14 @@ impl Batch {
     /// # Errors
     /// If its samples cannot be used.
     pub fn decode<T: Task>(bytes: &[u8], task: &T, features: u32) -> Result<(Batch, PlanFate), BatchError> {
-        if bytes.len() < HEADER + 8 || bytes[..8] != MAGIC || u32_at(bytes, 8) != VERSION {
+        if bytes.len() < HEADER + 8 || bytes[..8] != MAGIC || ![PLAIN, WEIGHED].contains(&u32_at(bytes, 8)) {
             return Err(BatchError::Unknown { bytes: bytes.len() });
         }
+        let weighed = u32_at(bytes, 8) == WEIGHED;
         let (rows, width) = (u32_at(bytes, 32), u32_at(bytes, 36));
         let (entries, planned) = (u64_at(bytes, 40), u64_at(bytes, 48));
         let found = bytes.len() as u64;
-        let samples = u128::from(rows) * 12 + u128::from(entries) * 12;
+        let samples = u128::from(rows) * if weighed { 20 } else { 12 } + u128::from(entries) * 12;
         let wanted = HEADER as u128 + samples + 8 + u128::from(planned);
         if u128::from(found) != wanted {
             return Err(BatchError::Length { found, wanted: u64::try_from(wanted).unwrap_or(u64::MAX) });
@@ -170,13 +178,18 @@ impl Batch {
         let mut named = numbers::<u32>(take(4 * entries));
         let mut values = numbers::<f64>(take(8 * entries));
         let mut labels = numbers::<f64>(take(8 * rows));
+        let mut importances = numbers::<f64>(take(if weighed { 8 * rows } else { 0 }));
         if cfg!(target_endian = "big") {
             named.iter_mut().for_each(|feature| *feature = u32::from_le(*feature));
-            for number in values.iter_mut().chain(&mut labels) {
+            for number in values.iter_mut().chain(&mut labels).chain(&mut importances) {
                 *number = f64::from_bits(u64::from_le(number.to_bits()));
             }
         }
-        let data = Dataset::new(offsets, named, Values::F64(values.into()), labels, width)?;
+        let mut data = Dataset::new(offsets, named, Values::F64(values.into()), labels, width)?;
+        if weighed {
+            data.check_importances(&importances)?;
+            data = data.weighed(importances);
+        }
         let (plan, fate) = match &bytes[end + 8..] {
             [] => (None, PlanFate::None),
             plan => match PlannedBatch::decode(plan, task, &data) {
@@ -235,17 +248,20 @@ mod tests {
     use crate::task::Rule;
     use proptest::prelude::*;
 
-    fn batch(rows: &[Vec<(u32, f64)>], rule: Rule) -> Batch {
-        let data = mixed::data(rows);
+    /// Without importances, or with those that the rows' numbers make.
+    fn batch(rows: &[Vec<(u32, f64)>], rule: Rule, weighed: bool) -> Batch {
+        let importances =
+            if weighed { (0..rows.len()).map(|row| row as f64 / 4.0).collect() } else { Vec::new() };
+        let data = mixed::data(rows).weighed(importances);
         let plan = Some(BatchPlanner::new().plan(&Mixed(rule), &data).unwrap());
         Batch { source: 3, seq: 17, sample: 1 << 40, data, plan }
     }
 
     proptest! {
         #[test]
-        fn batches_arrive_as_they_were_sent(rows in mixed::rows(), own in any::<bool>()) {
+        fn batches_arrive_as_they_were_sent(rows in mixed::rows(), own in any::<bool>(), weighed in any::<bool>()) {
             let rule = if own { Rule::Own(7) } else { Rule::Features };
-            let sent = batch(&rows, rule);
+            let sent = batch(&rows, rule, weighed);
             let (arrived, fate) = Batch::decode(&sent.encode(), &Mixed(rule), mixed::WIDTH).unwrap();
             prop_assert!(matches!(fate, PlanFate::Used));
             prop_assert_eq!(arrived, sent);
@@ -253,9 +269,9 @@ mod tests {
 
         /// A damaged batch is refused; one whose plan is damaged is whole without it.
         #[test]
-        fn damage_is_found(at in any::<prop::sample::Index>(), bit in 0..8_u32) {
+        fn damage_is_found(at in any::<prop::sample::Index>(), bit in 0..8_u32, weighed in any::<bool>()) {
             let rows: Vec<_> = (0..9).map(|row| vec![(row % 4, mixed::BOTH), (5, mixed::READ)]).collect();
-            let sent = batch(&rows, Rule::Own(7));
+            let sent = batch(&rows, Rule::Own(7), weighed);
             let mut bytes = sent.encode();
             let at = at.index(bytes.len());
             prop_assert!(Batch::decode(&bytes[..at], &Mixed(Rule::Own(7)), mixed::WIDTH).is_err());
@@ -271,16 +287,20 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let bytes = batch(&[vec![(1, 1.0)]], Rule::Features).encode();
+        let bytes = batch(&[vec![(1, 1.0)]], Rule::Features, false).encode();
         let told = |bytes: &[u8], features| {
             Batch::decode(bytes, &Mixed(Rule::Features), features).unwrap_err().to_string()
         };
-        assert_eq!(told(b"hello", 8), "these 5 bytes are not a batch of format 1");
+        assert_eq!(told(b"hello", 8), "these 5 bytes are not a batch of format 1 or 2");
         assert_eq!(
             told(&bytes, 9),
             "the batch has 8 features, the model 9: give its collector the model's number"
         );
         let cut = told(&bytes[..bytes.len() - 1], 8);
         assert!(cut.contains("its header says") && cut.ends_with("send it again"), "{cut}");
+        let mut wrong = batch(&[vec![(1, 1.0)]], Rule::Features, false);
+        wrong.data = wrong.data.weighed(vec![f64::NAN]);
+        let wrong = told(&wrong.encode(), 8);
+        assert_eq!(wrong, "row 0: the importance is NaN, where a number from 0 on is wanted");
     }
 }

@@ -2,7 +2,7 @@
 
 use isochrone_core::{Instant, Span};
 
-use crate::data::{DataError, Dataset, Value, Values};
+use crate::data::{DataError, Dataset, Sample, Value, Values, is_importance};
 use crate::global::batch::Batch;
 use crate::plan::BatchPlanner;
 use crate::task::Task;
@@ -55,6 +55,8 @@ pub struct Collector<T> {
     named: Vec<u32>,
     values: Vec<f64>,
     labels: Vec<f64>,
+    /// Of each sample; empty as long as all are 1.
+    importances: Vec<f64>,
     sorted: Vec<u32>,
 }
 
@@ -73,6 +75,7 @@ impl<T: Task> Collector<T> {
             named: Vec::new(),
             values: Vec::new(),
             labels: Vec::new(),
+            importances: Vec::new(),
             sorted: Vec::new(),
         }
     }
@@ -105,19 +108,22 @@ impl<T: Task> Collector<T> {
         self.opened.map(|opened| opened + self.options.batch_time)
     }
 
-    /// Takes a sample: its features, their values, and its label. Returns the batch that it completed, ready to be sent.
+    /// Takes a sample. Returns the batch that it completed, ready to be sent.
     ///
     /// # Errors
     /// If the sample cannot be learnt from; it is not taken then. Rows are numbered in the open batch.
     pub fn push<V: Value>(
         &mut self,
-        features: &[u32],
-        values: &[V],
-        label: f64,
+        sample: &Sample<'_, V>,
         now: Instant,
     ) -> Result<Option<Vec<u8>>, DataError> {
-        self.check(features, values, label)?;
+        self.check(sample)?;
+        let &Sample { features, values, label, importance } = sample;
         self.opened.get_or_insert(now);
+        if importance != 1.0 || !self.importances.is_empty() {
+            self.importances.resize(self.labels.len(), 1.0);
+            self.importances.push(importance);
+        }
         self.named.extend_from_slice(features);
         self.values.extend(values.iter().map(|value| value.wide()));
         self.labels.push(label);
@@ -138,8 +144,11 @@ impl<T: Task> Collector<T> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let values = Values::F64(std::mem::take(&mut self.values).into());
         let (named, labels) = (std::mem::take(&mut self.named), std::mem::take(&mut self.labels));
+        let importances = std::mem::take(&mut self.importances);
         #[allow(clippy::expect_used)] // `check` has seen every sample.
-        let data = Dataset::new(offsets, named, values, labels, self.features).expect("samples are checked");
+        let data = Dataset::new(offsets, named, values, labels, self.features)
+            .expect("samples are checked")
+            .weighed(importances);
         // A batch that is too long to be planned is sent without a plan, and the centre says so.
         let plan = if self.options.plan { self.planner.plan(&self.task, &data).ok() } else { None };
         let Next { seq, sample } = self.next;
@@ -154,15 +163,20 @@ impl<T: Task> Collector<T> {
         self.named.clear();
         self.values.clear();
         self.labels.clear();
+        self.importances.clear();
     }
 
-    fn check<V: Value>(&mut self, features: &[u32], values: &[V], label: f64) -> Result<(), DataError> {
+    fn check<V: Value>(&mut self, sample: &Sample<'_, V>) -> Result<(), DataError> {
+        let &Sample { features, values, label, importance } = sample;
         let row = self.labels.len();
         if values.len() != features.len() {
             return Err(DataError::Length { what: "values", found: values.len(), wanted: features.len() });
         }
         if !label.is_finite() {
             return Err(DataError::NotFinite { row, what: "the label".to_string(), found: label });
+        }
+        if !is_importance(importance) {
+            return Err(DataError::Importance { row, found: importance });
         }
         for (&feature, value) in features.iter().zip(values) {
             let value = value.wide();
@@ -202,6 +216,10 @@ mod tests {
         Collector::new(2, Mixed(Rule::Features), WIDTH, options)
     }
 
+    fn sample<'a>(features: &'a [u32], values: &'a [f64], label: f64) -> Sample<'a, f64> {
+        Sample { features, values, label, importance: 1.0 }
+    }
+
     fn decoded(bytes: Vec<u8>) -> Batch {
         Batch::decode(&bytes, &Mixed(Rule::Features), WIDTH).unwrap().0
     }
@@ -210,12 +228,12 @@ mod tests {
     fn batches_are_closed_by_size_and_by_time() {
         let mut collector = collector();
         assert_eq!((collector.deadline(), collector.flush()), (None, None));
-        assert_eq!(collector.push(&[0], &[1.0], 1.0, at(1)), Ok(None));
-        assert_eq!(collector.push(&[], &[] as &[f64], -1.0, at(2)), Ok(None));
-        let full = decoded(collector.push(&[5, 1], &[1.0, 2.0], 1.0, at(3)).unwrap().unwrap());
+        assert_eq!(collector.push(&sample(&[0], &[1.0], 1.0), at(1)), Ok(None));
+        assert_eq!(collector.push(&sample(&[], &[], -1.0), at(2)), Ok(None));
+        let full = decoded(collector.push(&sample(&[5, 1], &[1.0, 2.0], 1.0), at(3)).unwrap().unwrap());
         assert_eq!((full.source, full.seq, full.sample, full.data.len()), (2, 0, 0, 3));
         assert_eq!(full.plan, BatchPlanner::new().compact(&full.data).ok());
-        collector.push(&[0], &[1.0], 1.0, at(10)).unwrap();
+        collector.push(&sample(&[0], &[1.0], 1.0), at(10)).unwrap();
         assert_eq!(
             (collector.deadline(), collector.tick(at(14)), collector.pending()),
             (Some(at(15)), None, 1)
@@ -228,10 +246,10 @@ mod tests {
     #[test]
     fn it_goes_on_where_it_is_told() {
         let mut collector = collector();
-        collector.push(&[0], &[1.0], 1.0, at(1)).unwrap();
+        collector.push(&sample(&[0], &[1.0], 1.0), at(1)).unwrap();
         let mut collector = collector.resume(Next { seq: 7, sample: 40 });
         assert_eq!((collector.pending(), collector.deadline()), (0, None));
-        collector.push(&[1], &[1.0], 1.0, at(1)).unwrap();
+        collector.push(&sample(&[1], &[1.0], 1.0), at(1)).unwrap();
         let batch = decoded(collector.flush().unwrap());
         assert_eq!((batch.seq, batch.sample, batch.data.row(0)), (7, 40, &[1][..]));
     }
@@ -239,9 +257,9 @@ mod tests {
     #[test]
     fn a_sample_that_cannot_be_learnt_from_is_not_taken() {
         let mut collector = collector();
-        collector.push(&[0], &[1.0], 1.0, at(1)).unwrap();
+        collector.push(&sample(&[0], &[1.0], 1.0), at(1)).unwrap();
         let mut told = |features: &[u32], values: &[f64], label| {
-            collector.push(features, values, label, at(1)).unwrap_err().to_string()
+            collector.push(&sample(features, values, label), at(1)).unwrap_err().to_string()
         };
         assert_eq!(told(&[8], &[1.0], 1.0), "row 1 has feature 8, but there are 8 features (0 to 7)");
         assert_eq!(
@@ -253,7 +271,27 @@ mod tests {
             "row 1: the value of feature 1 is inf, which cannot be learnt from"
         );
         assert_eq!(told(&[1], &[1.0], f64::NAN), "row 1: the label is NaN, which cannot be learnt from");
-        assert_eq!(told(&[1], &[] as &[f64], 1.0), "values: 0, where 1 are wanted");
+        assert_eq!(told(&[1], &[], 1.0), "values: 0, where 1 are wanted");
+        let negative = Sample { importance: -1.0, ..sample(&[1], &[1.0], 1.0) };
+        assert_eq!(
+            collector.push(&negative, at(1)).unwrap_err().to_string(),
+            "row 1: the importance is -1, where a number from 0 on is wanted"
+        );
         assert_eq!(collector.pending(), 1);
+    }
+
+    /// Where one sample of a batch counts more or less than once, all of that batch say what they count, and no others.
+    #[test]
+    fn batches_say_what_their_samples_count() {
+        let mut collector = collector();
+        let mut batches = Vec::new();
+        for importance in [1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0] {
+            let sample = Sample { importance, ..sample(&[1], &[1.0], 1.0) };
+            batches.extend(collector.push(&sample, at(1)).unwrap());
+        }
+        batches.extend(collector.flush());
+        let told: Vec<_> =
+            batches.into_iter().map(|batch| decoded(batch).data.importances().to_vec()).collect();
+        assert_eq!(told, [vec![], vec![1.0, 0.5, 1.0], vec![]]);
     }
 }

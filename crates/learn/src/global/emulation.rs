@@ -289,8 +289,7 @@ impl<'a, T: Task + Clone> World<'a, T> {
             let empty = site.collector.pending() == 0;
             #[allow(clippy::expect_used)] // Data sets are checked when they are made.
             let full = with_rows!(&self.data[source], rows => {
-                let sample = rows.sample(row);
-                site.collector.push(sample.features, sample.values, sample.label, now)
+                site.collector.push(&rows.sample(row), now)
             })
             .expect("samples are of the model");
             if let Some(batch) = full {

@@ -45,7 +45,8 @@ impl Task for Everything {
         read: &[f64],
         write: &mut [f64],
     ) -> f64 {
-        let weights: f64 = step.weights.iter().map(|&weight| f64::from(weight)).sum();
+        let weights: f64 =
+            step.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() + sample.importance;
         let seen = Mixed(self.rule).compute(sample, step, read, write);
         write.iter_mut().for_each(|value| *value = (*value + weights + step.intercept).sin());
         (seen + step.intercept).cos()
@@ -73,7 +74,11 @@ fn some_data(random: &mut Random, samples: u64) -> Dataset<'static> {
         let value = |random: &mut Random| [mixed::READ, mixed::WRITE, mixed::BOTH][random.below(3) as usize];
         rows.push(features.into_iter().map(|feature| (feature, value(random))).collect());
     }
-    mixed::data(&rows)
+    // Some sources say of none of their samples what it counts, others of a few or of many.
+    let weighed = [0.0, 0.1, 0.9][random.below(3) as usize];
+    let importance = |_| if random.chance(weighed) { random.unit() * 3.0 } else { 1.0 };
+    let importances = (0..samples).map(importance).collect();
+    mixed::data(&rows).weighed(importances)
 }
 
 fn matrix() -> Matrix {
@@ -88,20 +93,21 @@ fn audit<T: Task>(mut storage: Memory, task: &T) -> Model {
 
 /// Every sample of every source is in the log once, in its source's order.
 fn exactly_once<T: Task>(storage: &mut Memory, task: &T, data: &[Dataset<'_>]) {
-    let mut found: Vec<Vec<(Vec<u32>, f64)>> = vec![Vec::new(); data.len()];
+    let rows = |data: &Dataset<'_>| -> Vec<(Vec<u32>, f64, f64)> {
+        let row = |row| (data.row(row).to_vec(), data.labels()[row], data.importance(row));
+        (0..data.len()).map(row).collect()
+    };
+    let mut found = vec![Vec::new(); data.len()];
     OrderLog::open(storage, Kind::of(task, WIDTH), Place::START, |record, _| {
         if let Record::Batch(bytes) = record {
             let (batch, _) = Batch::decode(&bytes, task, WIDTH).unwrap();
-            let rows =
-                (0..batch.data.len()).map(|row| (batch.data.row(row).to_vec(), batch.data.labels()[row]));
-            found[batch.source as usize].extend(rows);
+            found[batch.source as usize].extend(rows(&batch.data));
         }
         Ok::<(), LogError>(())
     })
     .unwrap();
     for (found, data) in found.iter().zip(data) {
-        let born: Vec<_> = (0..data.len()).map(|row| (data.row(row).to_vec(), data.labels()[row])).collect();
-        assert_eq!(found, &born);
+        assert_eq!(found, &rows(data));
     }
 }
 
@@ -208,8 +214,7 @@ fn a_crash_at_every_boundary() {
         Collector::new(0, task, WIDTH, CollectorOptions { batch_size: 4, ..Default::default() });
     let mut batches = Vec::new();
     crate::with_rows!(&data, rows => for row in 0..data.len() {
-        let sample = rows.sample(row);
-        batches.extend(collector.push(sample.features, sample.values, sample.label, Instant::ZERO).unwrap());
+        batches.extend(collector.push(&rows.sample(row), Instant::ZERO).unwrap());
     });
     let options = || CenterOptions { checkpoint_every: 3, ..options() };
     let whole = |mut storage: Memory, crash: Option<u64>, kept: u64| {

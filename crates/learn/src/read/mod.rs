@@ -86,8 +86,6 @@ pub struct Options {
     pub skip_errors: u64,
     /// Under [`Format::Vw`], features are hashed to so many bits: 18 as there.
     pub bits: u32,
-    /// Under [`Format::Vw`], whether importances may be others than 1: the samples have them then. For those who heed them.
-    pub importances: bool,
     /// Which columns make up a sample; of Parquet and Arrow, whose indices count from 0.
     #[cfg(feature = "tables")]
     pub columns: Columns,
@@ -102,7 +100,6 @@ impl Default for Options {
             double: false,
             skip_errors: 0,
             bits: 18,
-            importances: false,
             #[cfg(feature = "tables")]
             columns: Columns::default(),
         }
@@ -371,9 +368,7 @@ impl Reader {
                     };
                     let done = match self.options.format {
                         Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
-                        Format::Vw => {
-                            vw::line(line, self.options.bits.min(31), self.options.importances, parsed)
-                        }
+                        Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
                     };
                     if let Err(problem) = done {
                         parsed.undo();

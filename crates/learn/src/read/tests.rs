@@ -183,7 +183,6 @@ fn vowpal_wabbits_lines() {
     for (text, message) in [
         ("1 a b", "data.svm:1:5: `b`: expected `|` and features after the label"),
         ("|a b", "data.svm:1:1: `|a`: expected a label, a number such as 1 or -1, before the first `|`"),
-        ("1 2 |a b", "data.svm:1:3: `2`: expected an importance of 1: here all samples count alike"),
         ("1 1 0.5 |a b", "data.svm:1:5: `0.5`: expected an initial prediction of 0, or none"),
         (
             "1 |a b:x",
@@ -203,7 +202,7 @@ fn importances_are_those_of_the_samples_that_have_them() {
         importance => format!("-1 {importance} tag|a c\n{}", if row % 500 == 1 { "1 -2 |a b\n" } else { "" }),
     };
     let text: String = (0..12_000).map(line).collect();
-    let options = Options { format: Format::Vw, importances: true, skip_errors: 100, ..Options::default() };
+    let options = Options { format: Format::Vw, skip_errors: 100, ..Options::default() };
     let mut whole = reader(text.clone(), options.clone());
     let (data, plan) = whole.all_planned().unwrap();
     assert_eq!((data.len(), whole.skipped().0), (12_000, 24));
@@ -234,6 +233,8 @@ proptest! {
             let again = Dataset::new(
                 data.offsets().to_vec(), data.features().to_vec(), data.values().clone(), data.labels().to_vec(), data.width()
             );
+            prop_assert!(data.importances().is_empty() || data.check_importances(data.importances()).is_ok());
+            let again = again.map(|again| again.weighed(data.importances().to_vec()));
             prop_assert_eq!(again.as_ref(), Ok(&data));
         }
     }

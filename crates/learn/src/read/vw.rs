@@ -13,7 +13,7 @@ use super::number::number;
 const IMPORTANCE: &str = "an importance, a finite number from 0 on such as 2.5";
 const LABEL: &str = "a label, a number such as 1 or -1, before the first `|`";
 
-pub(super) fn line(line: &[u8], bits: u32, importances: bool, parsed: &mut Parsed) -> Result<(), Problem> {
+pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Problem> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
@@ -21,7 +21,7 @@ pub(super) fn line(line: &[u8], bits: u32, importances: bool, parsed: &mut Parse
     let Some(bar) = memchr::memchr(b'|', line) else {
         return Err(Problem::word(line, line.len(), "`|` and features after the label"));
     };
-    let (label, importance) = label(line, bar, importances)?;
+    let (label, importance) = label(line, bar)?;
     let mask = ((1_u64 << bits) - 1) as u32;
     let mut sample: Vec<(u32, f64)> = Vec::new();
     let (mut seed, mut scale, mut at) = (0, 1.0, bar);
@@ -52,8 +52,8 @@ pub(super) fn line(line: &[u8], bits: u32, importances: bool, parsed: &mut Parse
     Ok(())
 }
 
-/// The label and the importance, which must be 1 unless there may be `others`.
-fn label(line: &[u8], bar: usize, others: bool) -> Result<(f64, f64), Problem> {
+/// The label and the importance, 1 where none is given.
+fn label(line: &[u8], bar: usize) -> Result<(f64, f64), Problem> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < bar {
@@ -76,11 +76,8 @@ fn label(line: &[u8], bar: usize, others: bool) -> Result<(f64, f64), Problem> {
     if let Some(&(at, end)) = words.get(1) {
         let found =
             number(line, at).filter(|&(found, stop)| stop == end && found.is_finite() && found >= 0.0);
-        let wanted = if others { IMPORTANCE } else { "an importance of 1: here all samples count alike" };
-        match found {
-            Some((found, _)) if others || found == 1.0 => importance = found,
-            _ => return Err(Problem::word(line, at, wanted)),
-        }
+        let Some((found, _)) = found else { return Err(Problem::word(line, at, IMPORTANCE)) };
+        importance = found;
     }
     if let Some(&(at, end)) = words.get(2)
         && number(line, at) != Some((0.0, end))
