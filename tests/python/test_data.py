@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import sparse_samples
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from isochrone.learn import CopClassifier, CopRegressor, plan
 from isochrone.learn._data import rows_of
@@ -61,8 +61,40 @@ def test_a_feature_beyond_the_last():
     for wrong in (-1, 400):
         bad = X.copy()
         bad.indices[0] = wrong
-        with pytest.raises(ValueError, match="row 0 has feature .*, but there are 400 features"):
+        with pytest.raises(ValueError, match=f"row 0 has feature {wrong}, but there are 400 features"):
             CopRegressor().fit(bad, scores)
+    bad = X.copy()
+    bad.indptr[3] = -5
+    with pytest.raises(ValueError, match=r"X.indptr\[3\] is -5: it begins with 0, never falls, and ends with .* entries, 240"):
+        CopRegressor().fit(bad, scores)
+
+
+@pytest.mark.parametrize("given", [dict(shuffle=True), dict(early_stopping=True), dict(early_stopping=True, shuffle=True)])
+def test_a_wrong_row_is_told_by_its_number_in_the_data(given):
+    X, scores = sparse_samples(n=100)
+    for row in (2, 98):
+        bad = X.copy()
+        bad.data[bad.indptr[row]] = np.nan
+        with pytest.raises(ValueError, match=rf"row {row}: the value of feature \d+ is NaN"):
+            CopRegressor(random_state=0, **given).fit(bad, scores)
+
+
+def test_what_fails_leaves_the_estimator_as_it_was():
+    X, scores = sparse_samples(n=100)
+    bad = X[:, :399].copy()
+    bad.data[7] = np.nan
+    fresh = CopRegressor()
+    with pytest.raises(ValueError, match="NaN"):
+        fresh.fit(bad, scores)
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+    for model, y in [(CopRegressor(max_iter=3, tol=None), scores), (CopClassifier(max_iter=3, tol=None), scores > 0)]:
+        before = {name: np.copy(value) for name, value in vars(model.fit(X, y)).items()}
+        for fail in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match="NaN|is expecting 400 features"):
+                fail(bad, y[::-1])
+        assert all(np.array_equal(value, before[name]) for name, value in vars(model).items())
+        assert before.keys() == vars(model).keys()
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
@@ -122,6 +154,8 @@ def test_classes_that_are_none():
         CopClassifier().fit(X, np.ones(40))
     with pytest.raises(ValueError, match="Unknown label type"):
         CopClassifier().fit(X, scores)
+    with pytest.raises(ValueError, match="y mixes labels of the types NoneType, str: give every sample a label"):
+        CopClassifier().fit(X, np.array(["up", None] * 20, dtype=object))
     with pytest.raises(ValueError, match="the first call of partial_fit needs classes="):
         CopClassifier().partial_fit(X, scores > 0)
     model = CopClassifier().partial_fit(X, np.where(scores > 0, "up", "down"), classes=["up", "down"])
@@ -138,7 +172,9 @@ def test_classes_that_are_none():
     (dict(alpha=-1.0), "alpha is -1.0: give 0 or more"),
     (dict(alpha=0.0), "alpha is 0, but learning_rate"),
     (dict(max_iter=0), "max_iter is 0: give 1 or more"),
+    (dict(max_iter=2**32), "max_iter is 4294967296: give 4294967295 at most"),
     (dict(n_jobs=0), "n_jobs is 0: give the number of threads, or -1 for all cores"),
+    (dict(n_jobs=100_000), "n_jobs is 100000, more than the 1024 threads that there can be: give -1 for all cores"),
     (dict(l1_ratio=1.5), "l1_ratio is 1.5: give 0"),
     (dict(learning_rate="constant", eta0=0.0), "eta0 is 0, but learning_rate='constant' needs a positive step size"),
     (dict(early_stopping=True, validation_fraction=1.0), "validation_fraction is 1.0: give a share between 0 and 1"),

@@ -166,6 +166,14 @@ def test_what_counts_nothing_does_not_stop_it_nor_show_in_its_loss(samples):
     assert by_weight == again.n_iter_ and np.array_equal(stopped.coef_, again.coef_)
 
 
+def test_samples_held_back_that_count_nothing_are_refused(samples):
+    X, y = samples
+    model = CopClassifier(early_stopping=True, validation_fraction=0.25)
+    for first, told in [(0.0, "all samples but the last 500"), (1.0, "the last 500")]:
+        with pytest.raises(ValueError, match=f"sample_weight is 0 of {told}, which early_stopping holds back: pass shuffle=True"):
+            model.fit(X, y, sample_weight=np.repeat([first, 1.0 - first], [1500, 500]))
+
+
 def test_warm_start_goes_on(samples):
     X, y = samples
     settings = dict(tol=None, learning_rate="constant", eta0=0.01)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -119,6 +120,24 @@ def test_cells_that_are_none(cells):
     ]:
         with pytest.raises(ValueError, match=told):
             CopFactorizer().fit(wrong, y)
+    names = np.array([f"p{row}" for row in X[:, 0]], dtype=object)
+    for absent in (None, np.nan, pandas.NA, pandas.NaT):
+        wrong = pandas.DataFrame({"person": names, "film": X[:, 1]}, dtype=object)
+        wrong.iloc[3, 0] = absent
+        with pytest.raises(ValueError, match=r"X\[3\] has .* for its row: leave out cells whose row is not known"):
+            CopFactorizer().fit(wrong, y)
+    numbers = X.astype(float)
+    numbers[2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"X\[2\] has nan for its column"):
+        CopFactorizer().fit(numbers, y)
+    names[5] = 7
+    with pytest.raises(ValueError, match="a column of X mixes names of the types int, str: give all the same type"):
+        CopFactorizer().fit(np.column_stack([names, X[:, 1]]), y)
+    fitted = CopFactorizer(n_components=2, max_iter=2, tol=None).fit(X, y)
+    with pytest.raises(ValueError, match="X has names of the types .*str.*, where fit had .*int"):
+        fitted.predict(np.column_stack([names, X[:, 1]]))
+    with pytest.raises(ValueError, match=r"X is a sparse matrix: give its known cells, for M = X.tocoo\(\)"):
+        CopFactorizer().fit(sparse.csr_matrix(X), y)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         CopFactorizer().fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
     with pytest.raises(ValueError, match="scale y to about 1, or take a smaller eta0"):

@@ -74,7 +74,7 @@ def test_a_plan_of_other_data(samples, threads):
     with pytest.raises(ValueError, match=r"the plan is of other data \(it has 1999 samples, the data 2000\): plan this"):
         model.fit(X, y, plan=plan(X[:-1]))
     other, _ = sparse_samples(seed=1)
-    with pytest.raises(ValueError, match="the plan is of other data"):
+    with pytest.raises(ValueError, match="the plan is of other data: of 2000 samples, as these are, but not with entries at the same"):
         model.fit(X, y, plan=plan(other))
     with pytest.raises(TypeError, match=r"plan is a str: make one by isochrone.learn.plan\(X\)"):
         model.fit(X, y, plan="conflicts.plan")
@@ -104,3 +104,5 @@ def test_it_draws(samples, tmp_path):
     assert left.get_xlabel() == "depth in the plan" and right.get_ylabel() == "speed-up at most"
     figure.savefig(tmp_path / "plan.png")
     assert (tmp_path / "plan.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match="give two axes"):
+        plan(samples[0]).plot(ax=left)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX
-from isochrone.learn._linear import SCHEMES, _number, _one_of, _weights
+from isochrone.learn._data import FEATURES_MAX, whole
+from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights
 from isochrone.learn._plan import threads_of
 from isochrone.learn._progress import Progress
 
@@ -171,7 +171,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(-1)
         check_consistent_length(X, values)
         weights = _weights(sample_weight, values)
-        (rows, row), (columns, column) = (np.unique(part, return_inverse=True) for part in names)
+        (rows, row), (columns, column) = (_numbered(part) for part in names)
         if len(rows) + len(columns) > FEATURES_MAX:
             raise ValueError(f"{len(rows)} rows and {len(columns)} columns are more than the {FEATURES_MAX} that there can be")
         random = check_random_state(self.random_state)
@@ -180,21 +180,23 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             row, column, values = row[order], column[order], values[order]
             weights = None if weights is None else weights[order]
         seed = int(random.randint(np.iinfo(np.int32).max))
+        # Memory that is not there is an error here; the native half would end the process.
+        np.empty((len(rows) + len(columns), self.n_components))
         vectors, begin = None, 0.0
         if self.fit_intercept:
             begin = float(np.average(values, weights=weights if weights is None or weights.any() else None))
         if self.warm_start and self._same(rows, columns):
             vectors = np.concatenate([self.row_factors_, self.column_factors_]).ravel()
-            begin = self.intercept_ if self.fit_intercept else 0.0
+            begin, seen = self.intercept_ if self.fit_intercept else 0.0, self.t_
         else:
-            self.t_ = 0
+            seen = 0
         indices = np.empty((len(values), 2), np.uint32)
         indices[:, 0], indices[:, 1] = row, column + len(rows)
         width = len(rows) + len(columns)
         cells = (
             np.arange(0, 2 * len(values) + 1, 2, dtype=np.uint64), indices.ravel(), np.ones(2 * len(values), np.float32), width
         )
-        settings = self._settings(len(values))
+        settings = self._settings(len(values), seen)
         bar = Progress(int(self.verbose), self.max_iter, type(self).__name__)
 
         def after(_: int, epoch: int, loss: float, score: float | None) -> None:
@@ -213,7 +215,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.rows_, self.columns_, self.intercept_ = rows, columns, float(intercept[0])
         self.row_factors_, self.column_factors_ = factors[: len(rows)].copy(), factors[len(rows) :].copy()
         self.n_features_in_, self.n_iter_ = 2, report["epochs"]
-        self.t_ += report["epochs"] * len(values)
+        self.t_ = seen + report["epochs"] * len(values)
         losses = report.pop("losses")
         self.loss_curve_, self.report_ = losses if settings["counts"] else [], report
         if self.tol is not None and not report["converged"] and self.max_iter > self.n_iter_no_change:
@@ -247,18 +249,18 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         _one_of(self, "learning_rate", SCHEDULES)
         _one_of(self, "scheme", SCHEMES)
-        _number(self, "n_components", 1, None, "1 or more", Integral)
+        whole("n_components", self.n_components, 1, FEATURES_MAX)
         _number(self, "alpha", 0.0, None, "0 or more")
         _number(self, "l1_ratio", 0.0, 1.0, "0 (only squares) to 1 (only absolute values)")
-        _number(self, "max_iter", 1, None, "1 or more", Integral)
-        _number(self, "n_iter_no_change", 1, None, "1 or more", Integral)
+        whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
+        whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", np.nextafter(0.0, 1.0), None, "a positive number")
         _number(self, "decay", 0.0, 1.0, "between 0 and 1")
         _number(self, "power_t", None, None, "a number")
         if self.tol is not None:
             _number(self, "tol", None, None, "a number or None")
 
-    def _settings(self, n_samples: int) -> dict[str, Any]:
+    def _settings(self, n_samples: int, seen: int) -> dict[str, Any]:
         """What the native half is told."""
         seconds = {"geometric": self.decay, "constant": 0.0, "invscaling": self.power_t}
         return {
@@ -274,7 +276,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "scheme": self.scheme,
             "threads": threads_of(self.n_jobs),
             "epochs": int(self.max_iter),
-            "seen": self.t_,
+            "seen": seen,
             "counts": bool(self.verbose) or self.tol is not None,
             "tol": None if self.tol is None else float(self.tol),
             "patience": int(self.n_iter_no_change),
@@ -292,6 +294,10 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Rows and columns, each of its own type."""
+    if sparse.issparse(X):
+        raise ValueError(
+            "X is a sparse matrix: give its known cells, for M = X.tocoo() X=numpy.column_stack([M.row, M.col]) and y=M.data"
+        )
     if hasattr(X, "iloc"):
         parts = [np.asarray(X.iloc[:, at]) for at in range(X.shape[1])]
     else:
@@ -303,10 +309,38 @@ def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         raise ValueError(f"X has {len(parts)} columns: give two, each cell's row and column")
     if not len(parts[0]):
         raise ValueError("X has no cells")
+    for what, part in zip(("row", "column"), parts, strict=True):
+        cells = np.flatnonzero(_missing(part))
+        if len(cells):
+            raise ValueError(f"X[{cells[0]}] has {part[cells[0]]} for its {what}: leave out cells whose {what} is not known")
     return parts[0], parts[1]
+
+
+def _missing(names: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of them are None, NaN, NaT or pandas' NA."""
+    if names.dtype.kind == "O":
+        absent = (name is None or type(name).__name__ == "NAType" or name != name for name in names)
+        return np.fromiter(absent, np.bool_, len(names))
+    # Numbers and times are unequal to themselves where there is none.
+    return np.asarray(names != names)
+
+
+def _numbered(names: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The different names, ascending, and which of them each is."""
+    try:
+        return np.unique(names, return_inverse=True)
+    except TypeError:
+        raise ValueError(f"a column of X mixes names of the types {_types(names)}: give all the same type") from None
+
+
+def _types(names: NDArray[Any]) -> str:
+    return ", ".join(sorted({type(name).__name__ for name in names}))
 
 
 def _places(names: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Where each stands among the names, and whether it does."""
-    at: NDArray[np.intp] = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    try:
+        at: NDArray[np.intp] = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    except TypeError:
+        raise ValueError(f"X has names of the types {_types(wanted)}, where fit had {_types(names)}") from None
     return at, np.asarray(names[at] == wanted)

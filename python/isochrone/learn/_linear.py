@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isochrone import _native
-from isochrone.learn._data import rows_of
+from isochrone.learn._data import rows_of, whole
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
 
 SCHEMES = ("cop", "hogwild", "locking", "occ", "serial")
 PENALTIES = ("l2", "l1", "elasticnet", None)
 SCHEDULES = ("geometric", "constant", "invscaling", "optimal")
+
+EPOCHS_MAX = 2**32 - 1
+"""Epochs are counted in 32 bits."""
 
 _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         What keeps coefficients small: the objective is
@@ -37,7 +42,8 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         Share of L1 under `penalty="elasticnet"`, 0 to 1.
     fit_intercept : bool, default=True
         Whether to learn an intercept. A sample sees it as it was one to two blocks of 64 samples before, in every
-        scheme alike: if every sample read and wrote it, no two could be learnt from side by side.
+        scheme alike: if every sample read and wrote it, no two could be learnt from side by side. Of sparse data it moves by
+        0.01 of a step, as in `SGDClassifier`, so that an array makes another model than the same numbers in a CSR matrix.
     max_iter : int, default={max_iter}
         Epochs (passes over the data) at most.
     tol : float or None, default=1e-3
@@ -107,8 +113,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         _number(self, "l1_ratio", 0.0, 1.0, "0 (only L2) to 1 (only L1)")
         _number(self, "power_t", None, None, "a number")
         _number(self, "decay", 0.0, 1.0, "between 0 and 1")
-        _number(self, "max_iter", 1, None, "1 or more", Integral)
-        _number(self, "n_iter_no_change", 1, None, "1 or more", Integral)
+        whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
+        whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", 0.0, None, "a positive number")
         if self.eta0 == 0 and self.learning_rate != "optimal":
             raise ValueError(f"eta0 is 0, but learning_rate={self.learning_rate!r} needs a positive step size")
@@ -116,8 +122,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             raise ValueError('alpha is 0, but learning_rate="optimal" steps by 1 / alpha: take another schedule')
         if self.tol is not None:
             _number(self, "tol", None, None, "a number or None")
-        if self.early_stopping and not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction is {self.validation_fraction}: give a share between 0 and 1")
+        if self.early_stopping:
+            _number(self, "validation_fraction", np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0), "a share between 0 and 1")
 
     def _validate(self, X: Any, y: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
         """`X` as CSR or a dense array and `y`. Whether all is finite the native half sees, and names the place."""
@@ -173,7 +179,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         weights = _weights(weights, X)
         if plan is not None and not isinstance(plan, Plan):
             raise TypeError(f"plan is a {type(plan).__name__}: make one by isochrone.learn.plan(X)")
-        rows = rows_of(X)
+        rows = given = rows_of(X)
         if self.shuffle:
             if plan is not None:
                 raise ValueError("a plan is of the data in its own order: with plan=, shuffle X yourself before planning")
@@ -195,6 +201,11 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             tail_weights = None
             if weights is not None:
                 weights, tail_weights = weights[:cut], weights[cut:]
+                if not (weights.any() and tail_weights.any()):
+                    share = "all samples but the last" if tail_weights.any() else "the last"
+                    raise ValueError(
+                        f"sample_weight is 0 of {share} {len(tail_labels)}, which early_stopping holds back: pass shuffle=True"
+                    )
             held = (tuple(tail), np.ascontiguousarray(tail_labels, dtype=np.float64), tail_weights)
         settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
         bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
@@ -211,6 +222,11 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 settings, plan._native if plan is not None else None, held,
                 after if self.verbose else None,
             )
+        except ValueError:
+            if held is not None or self.shuffle:
+                # A row that is wrong is told by its number in X.
+                _native.check(tuple(given))
+            raise
         finally:
             bar.close()
         shape = (len(positives), rows.width) if _is_classifier(self) else (rows.width,)
@@ -237,6 +253,16 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 f"still improving after max_iter={epochs} epochs: give more epochs, or a larger tol",
                 ConvergenceWarning, stacklevel=3,
             )
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Where it fails, or is broken off, the estimator is as it was before."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def _start(self, rows: int, width: int, keep: bool) -> bool:
         """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
@@ -381,28 +407,29 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             other data, or the coefficients overflow.
         """
         self._check_parameters()
-        X, y = self._validate(X, y, reset=True)
-        classes = _classes(y)
-        codes = _codes(classes, y)
-        kept = self.warm_start and np.array_equal(getattr(self, "classes_", []), classes)
-        self.classes_ = classes
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has 1 class only, {classes[0]}: a classifier needs samples of two classes or more"
+        with self._all_or_nothing():
+            X, y = self._validate(X, y, reset=True)
+            classes = _classes(y)
+            codes = _codes(classes, y)
+            kept = self.warm_start and np.array_equal(getattr(self, "classes_", []), classes)
+            self.classes_ = classes
+            if len(classes) < 2:
+                raise ValueError(
+                    f"y has 1 class only, {classes[0]}: a classifier needs samples of two classes or more"
+                )
+            changes = np.count_nonzero(codes[1:] != codes[:-1])
+            if not self.shuffle and changes == len(classes) - 1 and len(codes) >= 20:
+                warnings.warn(
+                    "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
+                    UserWarning, stacklevel=2,
+                )
+            sides = self._sides(y)
+            fresh = self._start(len(self._positives()), X.shape[1], kept)
+            if not self.warm_start:
+                self.t_ = 0
+            self._learn(
+                X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh, sides
             )
-        changes = np.count_nonzero(codes[1:] != codes[:-1])
-        if not self.shuffle and changes == len(classes) - 1 and len(codes) >= 20:
-            warnings.warn(
-                "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
-                UserWarning, stacklevel=2,
-            )
-        sides = self._sides(y)
-        fresh = self._start(len(self._positives()), X.shape[1], kept)
-        if not self.warm_start:
-            self.t_ = 0
-        self._learn(
-            X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh, sides
-        )
         return self
 
     def partial_fit(
@@ -438,21 +465,22 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         first = getattr(self, "classes_", None) is None or getattr(self, "coef_", None) is None
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes=, all that will ever come")
-        X, y = self._validate(X, y, reset=first)
-        check_classification_targets(y)
-        if first:
-            self.classes_ = np.unique(classes)
-            if len(self.classes_) < 2:
-                raise ValueError("classes has 1 class only: a classifier needs two or more")
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes is {np.unique(classes)}, but the first call said {self.classes_}")
-        codes = _codes(self.classes_, y)
-        known = self.classes_[codes] == y
-        if not np.all(known):
-            raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
-        sides = self._sides(y)
-        fresh = self._start(len(self._positives()), X.shape[1], True)
-        self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh, sides)
+        with self._all_or_nothing():
+            X, y = self._validate(X, y, reset=first)
+            _classes(y)
+            if first:
+                self.classes_ = np.unique(classes)
+                if len(self.classes_) < 2:
+                    raise ValueError("classes has 1 class only: a classifier needs two or more")
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes is {np.unique(classes)}, but the first call said {self.classes_}")
+            codes = _codes(self.classes_, y)
+            known = self.classes_[codes] == y
+            if not np.all(known):
+                raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
+            sides = self._sides(y)
+            fresh = self._start(len(self._positives()), X.shape[1], True)
+            self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh, sides)
         return self
 
     def _sides(self, y: NDArray[Any]) -> list[tuple[float, float]] | None:
@@ -650,11 +678,12 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             coefficients overflow.
         """
         self._check_parameters()
-        X, y = self._validate(X, y, reset=True)
-        fresh = self._start(1, X.shape[1], self.warm_start)
-        if not self.warm_start:
-            self.t_ = 0
-        self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], self.max_iter, True, plan, fresh)
+        with self._all_or_nothing():
+            X, y = self._validate(X, y, reset=True)
+            fresh = self._start(1, X.shape[1], self.warm_start)
+            if not self.warm_start:
+                self.t_ = 0
+            self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], self.max_iter, True, plan, fresh)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopRegressor:
@@ -677,9 +706,10 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             The estimator.
         """
         self._check_parameters()
-        X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
-        fresh = self._start(1, X.shape[1], True)
-        self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh)
+        with self._all_or_nothing():
+            X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
+            fresh = self._start(1, X.shape[1], True)
+            self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -725,8 +755,12 @@ def _classes(y: NDArray[Any]) -> NDArray[Any]:
         if ends[0] != ends[1] and np.all((y == ends[0]) | (y == ends[1])):
             check_classification_targets(ends)
             return ends
-    check_classification_targets(y)
-    return np.unique(y)
+    try:
+        check_classification_targets(y)
+        return np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise ValueError(f"y mixes labels of the types {kinds}: give every sample a label, all of one type") from None
 
 
 def _codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.integer[Any]]:
@@ -744,10 +778,10 @@ def _one_of(estimator: Any, name: str, allowed: tuple[Any, ...]) -> None:
 
 
 def _number(
-    estimator: Any, name: str, least: float | None, most: float | None, wanted: str, kind: type = Real
+    estimator: Any, name: str, least: float | None, most: float | None, wanted: str
 ) -> None:
     value: Any = getattr(estimator, name)
-    fits = isinstance(value, kind) and not isinstance(value, bool) and bool(np.isfinite(value))  # type: ignore[call-overload]
+    fits = isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(value))  # type: ignore[call-overload]
     if not fits or (least is not None and value < least) or (most is not None and value > most):
         raise ValueError(f"{name} is {value!r}: give {wanted}")
 

@@ -172,6 +172,8 @@ class Plan:
         ------
         ImportError
             If matplotlib is not installed: `pip install isochrone[plot]`.
+        ValueError
+            If `ax` is not two axes.
         """
         try:
             from matplotlib import pyplot
@@ -179,6 +181,8 @@ class Plan:
             raise ImportError("a plan is drawn by matplotlib: pip install isochrone[plot]") from missing
         if ax is None:
             _, ax = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+        if np.shape(ax) != (2,):
+            raise ValueError(f"ax is {ax!r}: give two axes, such as pyplot.subplots(1, 2)[1]")
         left, right = ax
         levels = self.levels()
         left.fill_between(np.arange(1, len(levels) + 1), levels, step="mid", alpha=0.35)
@@ -266,6 +270,10 @@ def _unpickled(data: bytes) -> Plan:
     return Plan(_native.Plan.from_bytes(data))
 
 
+_THREADS_MAX = 1024
+"""Far more than machines have cores; beyond, systems refuse to start them."""
+
+
 def threads_of(n_jobs: int | None) -> int:
     """Threads that `n_jobs` asks for, as scikit-learn reads it: None is 1, -1 all cores, -2 all but one."""
     if n_jobs is None:
@@ -275,4 +283,6 @@ def threads_of(n_jobs: int | None) -> int:
     if n_jobs < 0:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores + 1 + int(n_jobs))
+    if n_jobs > _THREADS_MAX:
+        raise ValueError(f"n_jobs is {n_jobs}, more than the {_THREADS_MAX} threads that there can be: give -1 for all cores")
     return int(n_jobs)
