@@ -166,6 +166,14 @@ def test_what_counts_nothing_does_not_stop_it_nor_show_in_its_loss(samples):
     assert by_weight == again.n_iter_ and np.array_equal(stopped.coef_, again.coef_)
 
 
+def test_a_batch_of_which_nothing_counts_teaches_nothing(samples):
+    X, y = samples
+    model = CopClassifier(penalty=None, n_jobs=2).partial_fit(X[:1000], y[:1000], classes=[-1, 1])
+    before = model.coef_
+    model.partial_fit(X[1000:], y[1000:], sample_weight=np.zeros(1000))
+    assert np.array_equal(model.coef_, before) and model.t_ == 2000
+
+
 def test_samples_held_back_that_count_nothing_are_refused(samples):
     X, y = samples
     model = CopClassifier(early_stopping=True, validation_fraction=0.25)

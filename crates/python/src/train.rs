@@ -350,7 +350,8 @@ fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
         (0..held.len()).map(|row| held.importance(row) * of(row)).sum()
     };
     if task.loss.classifies() {
-        return sum(&|row| f64::from(u8::from((told[row] >= 0.0) == (labels[row] > 0.0)))) / all;
+        // As `predict` decides: 0 is the lower class.
+        return sum(&|row| f64::from(u8::from((told[row] > 0.0) == (labels[row] > 0.0)))) / all;
     }
     let mean = sum(&|row| labels[row]) / all;
     1.0 - sum(&|row| (told[row] - labels[row]).powi(2)) / sum(&|row| (labels[row] - mean).powi(2))

@@ -176,7 +176,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         plan: Any, fresh: bool, sides: list[tuple[float, float]] | None = None,
     ) -> None:
         """Trains `coef_` and `intercept_`, one row for each of `positives`."""
-        weights = _weights(weights, X)
+        weights = _weights(weights, X, whole=stopping)
         if plan is not None and not isinstance(plan, Plan):
             raise TypeError(f"plan is a {type(plan).__name__}: make one by isochrone.learn.plan(X)")
         rows = given = rows_of(X)
@@ -728,10 +728,12 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         return self._decide(X)[:, 0]
 
 
-def _weights(weights: Any, X: Any) -> NDArray[np.float64] | None:
-    """What each sample counts; None for all alike."""
+def _weights(weights: Any, X: Any, whole: bool = True) -> NDArray[np.float64] | None:
+    """What each sample counts; None for all alike. Of some samples, not the `whole`, it may be that none counts."""
     if weights is None:
         return None
+    if not whole and np.shape(weights) == (X.shape[0],) and not np.any(weights):
+        return np.zeros(X.shape[0])
     checked = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     return np.ascontiguousarray(checked)
 
