@@ -129,7 +129,7 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     for region in range(SOURCES):
         (tmp_path / f"ready-{region}").touch()
     source = Region(0, tmp_path)
-    with pytest.raises(ValueError, match="class_weight is given, but over Ray every sample counts alike"):
+    with pytest.raises(ValueError, match="class_weight is given, but over Ray the sources say what each sample counts"):
         weighed = CopClassifier(class_weight={"up": 2.0})
         learn(weighed, [source], folder=tmp_path, n_features=FEATURES, classes=["down", "up"])
     with pytest.raises(ValueError, match="classes is None: give all that there are, two or more"):

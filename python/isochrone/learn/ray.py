@@ -301,7 +301,9 @@ class _Collector:
 def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
     model._check_parameters()
     if getattr(model, "class_weight", None) is not None:
-        raise ValueError("class_weight is given, but over Ray every sample counts alike: leave it out, or fit in one place")
+        raise ValueError(
+            "class_weight is given, but over Ray the sources say what each sample counts: have them give (X, y, sample_weight)"
+        )
     return model._settings(n_samples, dense=False, epochs=1, stopping=False, streamed=True)
 
 
