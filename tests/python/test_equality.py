@@ -32,6 +32,9 @@ def test_cop_is_serial(loss, penalty, dtype):
         assert same(cop.fit(X, y), serial), threads
         assert same(cop.fit(X, y, plan=planned), serial), threads
         assert same(cop.fit(X, y, weights, plan=planned), weighted), threads
+        packed = CopClassifier(scheme="cop", n_jobs=threads, packed=True, **settings)
+        assert same(packed.fit(X, y), serial), threads
+        assert same(packed.fit(X, y, weights, plan=planned), weighted), threads
     assert np.abs(serial.coef_).max() > 0 and serial.intercept_[0] != 0
 
 
@@ -57,6 +60,16 @@ def test_partial_fit_is_serial(samples):
         for model in models:
             model.partial_fit(X[cut], y[cut], classes=[-1, 1])
     assert all(same(model, models[0]) for model in models)
+
+
+def test_packed_is_for_fit_and_for_plans(samples):
+    X, y = samples
+    sums, settings = np.asarray(X.sum(axis=1)).ravel(), dict(max_iter=5, tol=None, eta0=0.001, n_jobs=2)
+    assert same(CopRegressor(packed=True, **settings).fit(X, sums), CopRegressor(**settings).fit(X, sums))
+    batches = CopClassifier(packed=True, n_jobs=2).partial_fit(X, y, classes=[-1, 1])
+    assert same(batches, CopClassifier(n_jobs=2).partial_fit(X, y, classes=[-1, 1]))
+    with pytest.raises(ValueError, match="packed goes by the plan of scheme=\"cop\", and scheme is 'hogwild'"):
+        CopClassifier(packed=True, scheme="hogwild").fit(X, y)
 
 
 def test_stopping_early_does_not_depend_on_threads(samples):

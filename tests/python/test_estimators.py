@@ -28,7 +28,7 @@ def differs_from_repetition(_):
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [CopClassifier(), CopRegressor(), CopClassifier(loss="log_loss", n_jobs=2)],
+    [CopClassifier(), CopRegressor(), CopClassifier(loss="log_loss", n_jobs=2, packed=True)],
     expected_failed_checks=differs_from_repetition,
 )
 def test_scikit_learn_contract(estimator, check):

@@ -129,6 +129,8 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     for region in range(SOURCES):
         (tmp_path / f"ready-{region}").touch()
     source = Region(0, tmp_path)
+    with pytest.raises(ValueError, match="packed is given, but over Ray each batch is learnt from once"):
+        learn(CopRegressor(packed=True), [source], folder=tmp_path, n_features=FEATURES)
     with pytest.raises(ValueError, match="class_weight is given, but over Ray the sources say what each sample counts"):
         weighed = CopClassifier(class_weight={"up": 2.0})
         learn(weighed, [source], folder=tmp_path, n_features=FEATURES, classes=["down", "up"])

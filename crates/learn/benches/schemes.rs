@@ -1,9 +1,10 @@
 //! All schemes side by side, on data with the shapes and conflicts of the published experiments (specs/cop.md 7).
 //!
 //! `cargo bench -p isochrone-learn --bench schemes -- [DATA,...] [--scale N] [--threads 1,2] [--rounds N] [--epochs N]
-//! [--chunk N] [--schemes cop,hogwild]`. Rounds take turns over the schemes, so that a noisy neighbour is everybody's;
+//! [--chunk N] [--schemes cop,hogwild] [--packed]`. Rounds take turns over the schemes, so that a noisy neighbour is everybody's;
 //! the best epoch of all rounds counts. `factors` is a matrix of the size of MovieLens 1M, factorised at rank 16. Times
-//! include the resets between epochs and exclude loading and planning.
+//! include the resets between epochs and exclude loading and planning. `--packed` adds COP over parameters that lie by how many
+//! samples touch them, and tells what it takes to lay them out so.
 
 use isochrone_core::Random;
 use isochrone_learn::generate::{Generator, Recipe};
@@ -21,6 +22,7 @@ struct Settings {
     epochs: u32,
     chunk: u32,
     schemes: Vec<Scheme>,
+    packed: bool,
     lambda: f64,
 }
 
@@ -35,6 +37,7 @@ fn settings() -> Settings {
         epochs: 3,
         chunk: Options::default().chunk,
         schemes: Scheme::ALL.to_vec(),
+        packed: false,
         lambda: 1.0,
     };
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +51,10 @@ fn settings() -> Settings {
         }
         if !argument.starts_with("--") {
             settings.data = argument.split(',').map(String::from).collect();
+            continue;
+        }
+        if argument == "--packed" {
+            settings.packed = true;
             continue;
         }
         let value = arguments.next().unwrap_or_default();
@@ -128,16 +135,21 @@ fn compare<T: Task>(name: &str, task: &T, data: &Dataset<'_>, begin: &Model, set
         planning.as_secs_f64() * 1e3,
         planning.as_secs_f64() * 1e9 / data.entries() as f64,
     );
+    let mut ways: Vec<(Scheme, bool)> = settings.schemes.iter().map(|&scheme| (scheme, false)).collect();
+    if settings.packed {
+        ways.push((Scheme::Cop, true));
+    }
     println!(
-        "{:>8} {:>7} {:>10} {:>10} {:>9} {:>10} {:>9}",
+        "{:>11} {:>7} {:>10} {:>10} {:>9} {:>10} {:>9}",
         "scheme", "threads", "ns/value", "M sample/s", "/hogwild", "polls", "restarts"
     );
     for &threads in &settings.threads {
-        let mut best = vec![(Duration::MAX, 0, 0); settings.schemes.len()];
+        let mut best = vec![(Duration::MAX, 0, 0); ways.len()];
         for _ in 0..settings.rounds {
-            for (best, &scheme) in best.iter_mut().zip(&settings.schemes) {
+            for (best, &(scheme, packed)) in best.iter_mut().zip(&ways) {
                 let options = Options {
                     scheme,
+                    packed,
                     threads,
                     epochs: settings.epochs,
                     chunk: settings.chunk,
@@ -153,6 +165,10 @@ fn compare<T: Task>(name: &str, task: &T, data: &Dataset<'_>, begin: &Model, set
                         std::process::exit(1)
                     }
                 };
+                if packed && report.planning > Duration::from_millis(1) {
+                    let ns = report.planning.as_secs_f64() * 1e9 / data.entries() as f64;
+                    println!("places and roster on {threads} threads: {ns:.2} ns a value");
+                }
                 // The first epoch also brings the cells into the caches.
                 let epochs = report
                     .epoch_times
@@ -169,14 +185,14 @@ fn compare<T: Task>(name: &str, task: &T, data: &Dataset<'_>, begin: &Model, set
             }
         }
         let hogwild = settings.schemes.iter().position(|&scheme| scheme == Scheme::Hogwild);
-        for (&(time, polls, restarts), scheme) in best.iter().zip(&settings.schemes) {
+        for (&(time, polls, restarts), (scheme, packed)) in best.iter().zip(&ways) {
             if *scheme == Scheme::Serial && threads.get() > 1 {
                 continue;
             }
             let seconds = time.as_secs_f64();
             println!(
-                "{:>8} {:>7} {:>10.2} {:>10.3} {:>9.3} {:>10} {:>9}",
-                scheme.to_string(),
+                "{:>11} {:>7} {:>10.2} {:>10.3} {:>9.3} {:>10} {:>9}",
+                format!("{scheme}{}", if *packed { ", packed" } else { "" }),
                 threads,
                 seconds * 1e9 / data.entries() as f64,
                 data.len() as f64 / seconds / 1e6,

@@ -605,10 +605,9 @@ impl<'a, V: Value> Rows<'a, V> {
     /// Asks for the memory of a row that has its turn soon.
     #[inline(always)]
     pub(crate) fn prefetch(&self, row: usize) {
-        const LINE: usize = 64;
         let sample = self.sample(row);
-        sample.features.chunks(LINE / size_of::<u32>()).for_each(|line| prefetch(&line[0]));
-        sample.values.chunks(LINE / size_of::<V>()).for_each(|line| prefetch(&line[0]));
+        ask_for(sample.features);
+        ask_for(sample.values);
     }
 
     /// The sample of this row, counted from 0.
@@ -622,6 +621,13 @@ impl<'a, V: Value> Rows<'a, V> {
             importance: if self.importances.is_empty() { 1.0 } else { self.importances[row] },
         }
     }
+}
+
+/// Asks for the memory of all of these.
+#[inline(always)]
+pub(crate) fn ask_for<N>(numbers: &[N]) {
+    const LINE: usize = 64;
+    numbers.chunks(LINE / size_of::<N>()).for_each(|line| prefetch(&line[0]));
 }
 
 /// One sample.

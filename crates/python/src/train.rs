@@ -3,7 +3,9 @@
 use crate::data::{Rows, refused};
 use crate::plan::{PyPlan, at_least_one, misfit};
 use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
-use isochrone_learn::{Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, train as learn};
+use isochrone_learn::{
+    Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
+};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -32,6 +34,8 @@ pub(crate) struct Settings {
     threads: usize,
     epochs: u32,
     seen: u64,
+    /// [`Options::packed`].
+    packed: bool,
     /// Whether losses are to be told.
     counts: bool,
     /// Improvement that counts; `None` to never stop early.
@@ -71,8 +75,9 @@ impl Settings {
         };
         let threads = at_least_one(self.threads);
         // One thread keeps the planned order by itself, without a plan: alone, all schemes give the bits of COP. Serial
-        // execution has nothing but values in memory, Hogwild has weights beside them.
+        // execution has nothing but values in memory, Hogwild has weights beside them. Packed, COP is faster than either.
         let scheme = match self.scheme.parse::<Scheme>().map_err(refused)? {
+            Scheme::Cop if self.packed => Scheme::Cop,
             Scheme::Cop if threads == NonZeroUsize::MIN && self.task()?.weighted() => Scheme::Hogwild,
             Scheme::Cop if threads == NonZeroUsize::MIN => Scheme::Serial,
             scheme => scheme,
@@ -84,6 +89,7 @@ impl Settings {
             schedule,
             seen: self.seen,
             decay: self.decay,
+            packed: self.packed,
             ..Options::default()
         })
     }
@@ -404,7 +410,8 @@ impl<T: Predicts + Copy> Work<'_, T> {
             return Err(error);
         }
         let report = report.map_err(|error| match error {
-            isochrone_learn::TrainError::Plan(error) => misfit(error),
+            TrainError::Plan(error) => misfit(error),
+            error @ TrainError::Packed(_) => refused(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
         if learnt.coef.is_empty() {

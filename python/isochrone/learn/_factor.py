@@ -277,6 +277,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "threads": threads_of(self.n_jobs),
             "epochs": int(self.max_iter),
             "seen": seen,
+            # Vectors are longer than what is won by laying them out.
+            "packed": False,
             "counts": bool(self.verbose) or self.tol is not None,
             "tol": None if self.tol is None else float(self.tol),
             "patience": int(self.n_iter_no_change),

@@ -70,6 +70,11 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         `"occ"` that of some order of the samples; `"hogwild"` coordinates nothing and its result varies from run to run.
     n_jobs : int, default=None
         Threads; -1 for all cores, None for one.
+    packed : bool, default=False
+        Whether coefficients lie in memory by how many samples have their feature, rather than by its number. Changes speed,
+        never results: epochs are faster where the coefficients are more than the caches hold. It takes four bytes a non-zero
+        (eight with an L1 penalty) and about the time of two epochs, once for a plan. With `scheme="cop"` only; then one thread
+        goes by a plan, too. `partial_fit`, which learns from each batch once, leaves coefficients as they are.
     shuffle : bool, default=False
         Whether to put the samples in a random order first (one order for all epochs; the data is copied). Needed where
         the order of the data means something, such as all samples of one class first.
@@ -120,6 +125,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"eta0 is 0, but learning_rate={self.learning_rate!r} needs a positive step size")
         if self.learning_rate == "optimal" and self.alpha == 0:
             raise ValueError('alpha is 0, but learning_rate="optimal" steps by 1 / alpha: take another schedule')
+        if self.packed and self.scheme != "cop":
+            raise ValueError(f'packed goes by the plan of scheme="cop", and scheme is {self.scheme!r}: take one of the two')
         if self.tol is not None:
             _number(self, "tol", None, None, "a number or None")
         if self.early_stopping:
@@ -157,6 +164,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             "threads": threads,
             "epochs": epochs,
             "seen": int(getattr(self, "t_", 0)),
+            # One epoch does not make up for what it takes to lay coefficients out.
+            "packed": bool(self.packed) and stopping,
             "counts": bool(self.verbose) or (stopping and self.tol is not None),
             "tol": float(self.tol) if stopping and self.tol is not None else None,
             "patience": int(self.n_iter_no_change),
@@ -353,6 +362,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         n_iter_no_change: int = 5,
         scheme: str = "cop",
         n_jobs: int | None = None,
+        packed: bool = False,
         shuffle: bool = False,
         random_state: Any = None,
         warm_start: bool = False,
@@ -375,6 +385,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self.n_iter_no_change = n_iter_no_change
         self.scheme = scheme
         self.n_jobs = n_jobs
+        self.packed = packed
         self.shuffle = shuffle
         self.random_state = random_state
         self.warm_start = warm_start
@@ -626,6 +637,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         n_iter_no_change: int = 5,
         scheme: str = "cop",
         n_jobs: int | None = None,
+        packed: bool = False,
         shuffle: bool = False,
         random_state: Any = None,
         warm_start: bool = False,
@@ -647,6 +659,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         self.n_iter_no_change = n_iter_no_change
         self.scheme = scheme
         self.n_jobs = n_jobs
+        self.packed = packed
         self.shuffle = shuffle
         self.random_state = random_state
         self.warm_start = warm_start

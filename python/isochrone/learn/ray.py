@@ -304,6 +304,8 @@ def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, 
         raise ValueError(
             "class_weight is given, but over Ray the sources say what each sample counts: have them give (X, y, sample_weight)"
         )
+    if getattr(model, "packed", False):
+        raise ValueError("packed is given, but over Ray each batch is learnt from once, which it does not pay for: leave it out")
     return model._settings(n_samples, dense=False, epochs=1, stopping=False, streamed=True)
 
 

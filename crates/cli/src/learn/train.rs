@@ -74,6 +74,12 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.first_epoch && arguments.scheme != Scheme::Cop {
         bail!(Usage(format!("--first-epoch is for --scheme cop; {} needs no plan", arguments.scheme)));
     }
+    if arguments.packed && arguments.scheme != Scheme::Cop {
+        bail!(Usage(format!(
+            "--packed is for --scheme cop; {} has no plan to lay the model out by",
+            arguments.scheme
+        )));
+    }
     Ok(())
 }
 
@@ -101,6 +107,7 @@ pub(super) fn execution(arguments: &Arguments) -> Options {
         schedule,
         mode: if arguments.carry { Mode::Carry } else { Mode::Reset },
         first_epoch: arguments.first_epoch,
+        packed: arguments.packed,
         ..Options::default()
     }
 }

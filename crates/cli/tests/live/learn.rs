@@ -387,17 +387,23 @@ fn schemes_and_threads_do_not_show_in_a_model() {
     for words in [&["--threads", "1"][..], &["--threads", "4"], &["--scheme", "hogwild", "--threads", "1"]] {
         assert!(model(words) == one, "{words:?}");
     }
+    for threads in ["1", "3"] {
+        assert!(model(&["--packed", "--threads", threads]) == one, "{threads}");
+    }
+    assert!(model(&["--packed", "--first-epoch", "--threads", "1"]) == one);
     // One thread takes its locks in the order of the file. Without a barrier the intercept lags over the borders of epochs.
     assert!(model(&["--first-epoch", "--threads", "1"]) == one);
     let carried = model(&["--scheme", "serial", "--carry"]);
     for words in [&["--threads", "1"][..], &["--threads", "4"], &["--first-epoch", "--threads", "1"]] {
         assert!(model(&[words, &["--carry"]].concat()) == carried, "{words:?}");
     }
+    assert!(model(&["--packed", "--threads", "2", "--carry"]) == carried);
     // With more the order is that of some run.
     model(&["--first-epoch", "--threads", "3", "--carry"]);
     let lots = ["--no-intercept", "--l1-ratio", "0.5", "--schedule", "optimal", "--held-out", "20"];
     let serial = model(&[&lots[..], &["--scheme", "serial"]].concat());
     assert!(model(&[&lots[..], &["--threads", "3"]].concat()) == serial);
+    assert!(model(&[&lots[..], &["--threads", "3", "--packed"]].concat()) == serial);
     let batched = model(&["--batch-rows", "500", "--scheme", "serial"]);
     assert!(model(&["--batch-rows", "500", "--threads", "3"]) == batched);
     assert!(batched != one, "penalties and intercept are those of each batch");
@@ -480,6 +486,12 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["--first-epoch", "--scheme", "locking"],
         expect![[r#"
         isochrone: --first-epoch is for --scheme cop; locking needs no plan
+    "#]],
+    );
+    train(
+        &["--packed", "--scheme", "hogwild"],
+        expect![[r#"
+        isochrone: --packed is for --scheme cop; hogwild has no plan to lay the model out by
     "#]],
     );
     train(

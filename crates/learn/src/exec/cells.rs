@@ -95,23 +95,38 @@ pub(crate) trait Heads: Cells + Planned {
 
 /// A value alone: eight bytes. For one number a parameter, without coordination and without weights.
 #[derive(Debug)]
-pub(crate) struct Bare(Vec<AtomicU64>);
+pub(crate) struct Bare<'a> {
+    cells: Vec<AtomicU64>,
+    /// Which cell is that of each parameter; empty where they lie in their order. What is asked for and handed out goes by
+    /// cells.
+    places: &'a [u32],
+}
 
-impl Bare {
-    pub(crate) fn new(values: &[f64]) -> Bare {
-        Bare(collected(values.iter().map(|value| AtomicU64::new(value.to_bits()))))
+impl Bare<'_> {
+    pub(crate) fn new(values: &[f64]) -> Bare<'static> {
+        let cells = collected(values.iter().map(|value| AtomicU64::new(value.to_bits())));
+        Bare { cells, places: &[] }
+    }
+
+    /// Laid out so, on so many threads.
+    pub(crate) fn laid_out<'a>(values: &[f64], places: &'a [u32], threads: usize) -> Bare<'a> {
+        let cells = collected(values.iter().map(|_| AtomicU64::new(0)));
+        in_parallel(places, threads, |parameter, &place| {
+            cells[place as usize].store(values[parameter].to_bits(), Relaxed);
+        });
+        Bare { cells, places }
     }
 }
 
-impl Cells for Bare {
+impl Cells for Bare<'_> {
     #[inline(always)]
     fn load(&self, parameter: u32, out: &mut [f64], at: usize) {
-        out[at] = f64::from_bits(self.0[parameter as usize].load(Relaxed));
+        out[at] = f64::from_bits(self.cells[parameter as usize].load(Relaxed));
     }
 
     #[inline(always)]
     fn store(&self, parameter: u32, from: &[f64], at: usize) {
-        self.0[parameter as usize].store(from[at].to_bits(), Relaxed);
+        self.cells[parameter as usize].store(from[at].to_bits(), Relaxed);
     }
 
     fn weight(&self, _: u32) -> f32 {
@@ -120,20 +135,20 @@ impl Cells for Bare {
 
     #[inline(always)]
     fn prefetch(&self, parameter: u32) {
-        prefetch(&self.0[parameter as usize]);
+        prefetch(&self.cells[parameter as usize]);
     }
 
     // A slice of one's own in each of these: otherwise its address is looked up again for every entry.
 
     #[inline(always)]
     fn prefetch_all(&self, parameters: impl Iterator<Item = u32>) {
-        let cells = &self.0[..];
+        let cells = &self.cells[..];
         parameters.for_each(|parameter| prefetch(&cells[parameter as usize]));
     }
 
     #[inline(always)]
     fn gather(&self, parameters: &[u32], values: &mut [f64], _: &mut [f32]) {
-        let cells = &self.0[..];
+        let cells = &self.cells[..];
         for (&parameter, value) in parameters.iter().zip(values) {
             *value = f64::from_bits(cells[parameter as usize].load(Relaxed));
         }
@@ -141,18 +156,22 @@ impl Cells for Bare {
 
     #[inline(always)]
     fn scatter(&self, parameters: &[u32], values: &[f64]) {
-        let cells = &self.0[..];
+        let cells = &self.cells[..];
         for (&parameter, value) in parameters.iter().zip(values) {
             cells[parameter as usize].store(value.to_bits(), Relaxed);
         }
     }
 
     fn scale(&self, threads: usize, by: f64) {
-        in_parallel(&self.0, threads, |_, value| multiply(value, by));
+        in_parallel(&self.cells, threads, |_, value| multiply(value, by));
     }
 
     fn export(&self, threads: usize, out: &mut [f64]) {
-        copied(&self.0, threads, out, |cell| cell);
+        if self.places.is_empty() {
+            copied(&self.cells, threads, out, |cell| cell);
+        } else {
+            copied(self.places, threads, out, |&place| &self.cells[place as usize]);
+        }
     }
 }
 
@@ -487,8 +506,13 @@ fn in_parallel<C: Sync>(cells: &[C], threads: usize, change: impl Fn(usize, &C) 
 }
 
 /// Copies the value of each cell, each thread a share of them.
-fn copied<C: Sync>(cells: &[C], threads: usize, out: &mut [f64], value: impl Fn(&C) -> &AtomicU64 + Sync) {
-    let copy = &|cells: &[C], out: &mut [f64]| {
+fn copied<'c, C: Sync>(
+    cells: &'c [C],
+    threads: usize,
+    out: &mut [f64],
+    value: impl Fn(&'c C) -> &'c AtomicU64 + Sync,
+) {
+    let copy = &|cells: &'c [C], out: &mut [f64]| {
         out.iter_mut().zip(cells).for_each(|(out, cell)| *out = f64::from_bits(value(cell).load(Relaxed)));
     };
     let share = share_of(cells.len(), threads);

@@ -20,6 +20,7 @@ mod locking;
 mod occ;
 mod options;
 mod ordered;
+pub(crate) mod places;
 mod pool;
 pub(crate) mod prefetch;
 #[cfg(test)]
@@ -141,6 +142,9 @@ pub enum TrainError {
     /// Weights were to decay where they cannot.
     #[error("weights do not decay {0}: penalise them by features instead")]
     Decay(&'static str),
+    /// Parameters were to be packed where they cannot.
+    #[error("parameters are not packed {0}")]
+    Packed(&'static str),
     /// An epoch was to begin with the versions of the one before.
     #[error(
         "versions stand where the last epoch left them: reset them, or carry them on, before the next epoch"

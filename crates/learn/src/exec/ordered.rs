@@ -23,8 +23,8 @@ use super::cells::Cells;
 use super::lanes::Lanes as _;
 use super::pool::{Halt, Pool, WorkerReport};
 use super::roster::Roster;
-use super::run::{Executor, Run, Turn, Worker, room};
-use crate::data::Value;
+use super::run::{AHEAD_MAX, Executor, Run, Turn, Worker, room};
+use crate::data::{Rows, Value, ask_for};
 use crate::task::{Sets, Task};
 use std::time::Duration;
 
@@ -32,6 +32,9 @@ use std::time::Duration;
 pub(crate) struct Ordered<'a, C> {
     pub(crate) cells: &'a C,
     pub(crate) roster: &'a Roster,
+    /// For each entry of the data, which cell is its feature's: the features themselves, unless parameters are laid out
+    /// otherwise ([`super::places`]).
+    pub(crate) places: &'a [u32],
     /// For each entry of the data, its weight, where cells do not have it.
     pub(crate) shares: &'a [f32],
 }
@@ -39,7 +42,7 @@ pub(crate) struct Ordered<'a, C> {
 impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
     #[inline(always)]
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt> {
-        let sample = run.rows.sample(turn.row);
+        let (sample, entries) = (run.rows.sample(turn.row), run.rows.range(turn.row));
         let most = Some(worker.crowd.spin());
         let intercept = run.intercept(turn.place(), &mut worker.lag, &mut worker.report, most)?;
         let Worker { number, read, write, weights, floor, lag, report, .. } = worker;
@@ -48,8 +51,7 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
         let buffers = (room(read, length * width), room(weights, own), room(write, length * width));
         let mut others = Pooled { pool: run.pool, own: *number, most, report };
         let compute = |read: &[f64], weights: &[f32], write: &mut [f64]| {
-            let weights =
-                if self.shares.is_empty() { weights } else { &self.shares[run.rows.range(turn.row)] };
+            let weights = if self.shares.is_empty() { weights } else { &self.shares[entries.clone()] };
             let step = run.step(turn.lap, turn.position, intercept, weights);
             run.compute(&sample, &step, turn.place(), lag, (read, write));
         };
@@ -59,15 +61,25 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
             self.roster,
             at,
             (&mut others, floor),
-            sample.features,
+            &self.places[entries.clone()],
             buffers,
             compute,
         )
     }
 
     #[inline(always)]
-    fn prepare(&self, run: &Run<'_, T, V>, position: u32, sets: &mut Sets) {
-        run.prepare(self.cells, position, sets);
+    fn prepare(&self, run: &Run<'_, T, V>, position: u32, _: &mut Sets) {
+        let places = &self.places[run.rows.range(run.row(position))];
+        self.cells.prefetch_all(places.iter().take(AHEAD_MAX).copied());
+    }
+
+    #[inline(always)]
+    fn ask(&self, run: &Run<'_, T, V>, row: usize) {
+        // Tasks hardly ever look at the features themselves.
+        Rows { features: self.places, ..run.rows }.prefetch(row);
+        if !self.shares.is_empty() {
+            ask_for(&self.shares[run.rows.range(row)]);
+        }
     }
 
     fn owners(&self) -> &[u8] {
@@ -118,12 +130,12 @@ pub(crate) fn carry_out<C: Cells, O: Others, S: Slips>(
     roster: &Roster,
     at: At,
     (others, floor): (&mut O, &mut u64),
-    features: &[u32],
+    places: &[u32],
     (read, weights, write): (&mut [f64], &mut [f32], &mut [f64]),
     compute: impl FnOnce(&[f64], &[f32], &mut [f64]),
 ) -> Result<(), Halt> {
     if S::READ_EARLY {
-        cells.gather(features, read, weights);
+        cells.gather(places, read, weights);
     }
     let nearest = u64::from(roster.waits(at.position).trailing_zeros());
     // The transaction `nearest` + 1 before this one, and so all that are waited for, are below the floor: most often.
@@ -131,10 +143,10 @@ pub(crate) fn carry_out<C: Cells, O: Others, S: Slips>(
         wait::<O, S>(roster, at, others, floor)?;
     }
     if !S::READ_EARLY {
-        cells.gather(features, read, weights);
+        cells.gather(places, read, weights);
     }
     compute(read, weights, write);
-    cells.scatter(features, write);
+    cells.scatter(places, write);
     Ok(())
 }
 

@@ -344,7 +344,8 @@ fn a_worker_that_does_not_ascend_is_reported() {
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
     let roster = &Roster::new((planned, None), &rows(&data), None, 2, 1);
-    let executor = Ordered { cells: &Bare::new(&[0.0; 5]), roster, shares: &[] };
+    let places = rows(&data).features;
+    let executor = Ordered { cells: &Bare::new(&[0.0; 5]), roster, places, shares: &[] };
     let lap = Lap::new(steps.epoch(0), 0, 0);
     let mut worker = Worker::new(1);
     let out_of_order = run.lap(&executor, &mut worker, &lap);

@@ -14,6 +14,7 @@
 //! first that is not finished never waits (specs/cop.md 4.3).
 
 use super::cycle::Cycle;
+use super::places::Places;
 use super::source::within;
 use crate::data::{Rows, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,25 +92,48 @@ impl Roster {
     }
 }
 
-/// The last roster that was made of a plan, and for how many threads and which chunk: it serves every model that so many learn by
-/// the plan. What it follows from is compared and copied, and not it.
+/// What was last made of a plan: a roster, for so many threads and this chunk, and places, if they were asked for. They serve
+/// every model that is learnt by the plan. What they follow from is compared and copied, and not they.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Option<(usize, u32, Arc<Roster>)>>);
+pub(crate) struct Kept {
+    roster: Last<(usize, u32), Roster>,
+    places: Last<(), Places>,
+}
 
 impl Kept {
     /// The roster for so many threads and this chunk, made if it is not there.
-    pub(crate) fn or_make(&self, threads: usize, chunk: u32, make: impl FnOnce() -> Roster) -> Arc<Roster> {
+    pub(crate) fn roster(&self, threads: usize, chunk: u32, make: impl FnOnce() -> Roster) -> Arc<Roster> {
+        self.roster.or_make((threads, chunk), |_| true, make)
+    }
+
+    /// Places, with shares if they are wanted; made if they are not there.
+    pub(crate) fn places(&self, shares: bool, make: impl FnOnce() -> Places) -> Arc<Places> {
+        self.places.or_make((), |places| !shares || places.has_shares(), make)
+    }
+}
+
+/// The last one that was made, and what for.
+#[derive(Debug)]
+struct Last<K, M>(Mutex<Option<(K, Arc<M>)>>);
+
+impl<K, M> Default for Last<K, M> {
+    fn default() -> Last<K, M> {
+        Last(Mutex::new(None))
+    }
+}
+
+impl<K: PartialEq, M> Last<K, M> {
+    /// The one for this, if it will do; else another.
+    fn or_make(&self, key: K, will_do: impl Fn(&M) -> bool, make: impl FnOnce() -> M) -> Arc<M> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*lock() {
-            Some((its_threads, its_chunk, roster)) if (*its_threads, *its_chunk) == (threads, chunk) => {
-                return roster.clone();
-            }
+            Some((its, made)) if *its == key && will_do(made) => return made.clone(),
             _ => {}
         }
         // Nobody waits meanwhile who wants another one, or has it.
-        let roster = Arc::new(make());
-        *lock() = Some((threads, chunk, roster.clone()));
-        roster
+        let made = Arc::new(make());
+        *lock() = Some((key, made.clone()));
+        made
     }
 }
 
@@ -303,7 +327,7 @@ mod tests {
                 made += 1;
                 Roster { owners: vec![threads as u8], waits: vec![made] }
             };
-            kept.or_make(threads, chunk, make).waits[0]
+            kept.roster(threads, chunk, make).waits[0]
         };
         assert_eq!([ask(&kept, 2, 0), ask(&kept, 2, 0), ask(&kept, 3, 0), ask(&kept, 3, 1)], [1, 1, 2, 3]);
         // Who copies a plan may alter the copy.

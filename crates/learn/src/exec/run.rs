@@ -138,6 +138,12 @@ pub(crate) trait Executor<T: Task, V: Value>: Sync {
 
     /// Asks for the memory of a transaction that has its turn soon. `sets` is empty, and still there at its turn.
     fn prepare(&self, run: &Run<'_, T, V>, position: u32, sets: &mut Sets);
+
+    /// Asks for the memory of a sample that is prepared soon.
+    #[inline(always)]
+    fn ask(&self, run: &Run<'_, T, V>, row: usize) {
+        run.rows.prefetch(row);
+    }
 }
 
 /// What a thread keeps from transaction to transaction, so that none allocates.
@@ -448,7 +454,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             let last = (slot + self.known) % SLOTS;
             coming[last] = positions.next();
             if self.known > self.ahead && coming[last] != END {
-                self.rows.prefetch(self.row(coming[last]));
+                executor.ask(self, self.row(coming[last]));
             }
             let last = (slot + self.ahead) % SLOTS;
             if coming[last] != END {

@@ -49,7 +49,7 @@ pub struct Stream {
 #[derive(Debug)]
 enum Lanes {
     /// Values alone, for what needs no counters.
-    Single(Bare),
+    Single(Bare<'static>),
     Counted(Counted),
     Wide(Wide),
 }
@@ -72,6 +72,9 @@ impl Stream {
         }
         if options.decay != 0.0 {
             return Err(TrainError::Decay("in a stream, which nothing interrupts"));
+        }
+        if options.packed {
+            return Err(TrainError::Packed("in a stream, which learns from each batch once"));
         }
         let lanes = match (task.rule(), task.width()) {
             (Rule::Features, 1) if options.elide => Lanes::Single(Bare::new(&parameters)),
@@ -170,7 +173,7 @@ impl Stream {
         let elide = self.options.elide;
         match (&self.lanes, plan.annotations()) {
             (Lanes::Single(cells), Annotations::Compact(_)) => {
-                run.lap(&Ordered { cells, roster, shares }, worker, lap)
+                run.lap(&Ordered { cells, roster, places: rows.features, shares }, worker, lap)
             }
             (Lanes::Single(_), Annotations::General { .. }) => {
                 unreachable!("the planner of a batch chooses the form by the rule, as the stream does")

@@ -4,6 +4,7 @@ use super::intercept::BLOCK;
 use super::options::Steps;
 use super::*;
 use crate::data::Values;
+use crate::plan::Annotations;
 use crate::plan::mixed::{self, Mixed};
 use crate::tasks::{Factorisation, Linear, Loss};
 use isochrone_core::Random;
@@ -83,6 +84,11 @@ pub(crate) fn learnt<T: Task>(task: &T, data: &Dataset<'_>, options: &Options) -
     run(task, data, None, options).0
 }
 
+fn may_pack<T: Task>(task: &T, data: &Dataset<'_>, plan: Option<&Plan>) -> bool {
+    let packed = Options { packed: true, ..Options::default() };
+    train::may_pack(task, data, plan, &packed).is_ok()
+}
+
 /// All ways of planned execution give what one thread gives.
 fn check_equality<T: Task>(task: &T, data: &Dataset<'_>, epochs: u32, threads: &[usize], chunks: &[u32]) {
     for mode in [Mode::Reset, Mode::Carry] {
@@ -97,8 +103,12 @@ fn check_equality<T: Task>(task: &T, data: &Dataset<'_>, epochs: u32, threads: &
         for (&threads, &chunk) in threads.iter().zip(chunks.iter().cycle()) {
             for elide in [true, false] {
                 for plan in plans {
-                    let options = Options { mode, epochs, elide, chunk, ..options(Scheme::Cop, threads) };
-                    assert_eq!(run(task, data, plan, &options).0, serial, "{options:?}");
+                    let packable = elide && plan.is_none() && may_pack(task, data, plan);
+                    for packed in [false, packable] {
+                        let planned = options(Scheme::Cop, threads);
+                        let options = Options { mode, epochs, elide, packed, chunk, ..planned };
+                        assert_eq!(run(task, data, plan, &options).0, serial, "{options:?}");
+                    }
                 }
             }
         }
@@ -183,8 +193,14 @@ fn weights_decay_alike_in_every_scheme() {
             assert_eq!(learnt(&task, &data, &with(Scheme::Hogwild, 1)), serial);
             let general = Plan::general(&task, &data);
             for threads in [1, 2, 4] {
-                for (plan, elide) in [(None, true), (None, false), (Some(&general), true)] {
-                    let options = Options { elide, ..with(Scheme::Cop, threads) };
+                let ways = [
+                    (None, true, false),
+                    (None, false, false),
+                    (Some(&general), true, false),
+                    (None, true, true),
+                ];
+                for (plan, elide, packed) in ways {
+                    let options = Options { elide, packed, ..with(Scheme::Cop, threads) };
                     assert_eq!(run(&task, &data, plan, &options).0, serial, "{options:?}");
                 }
             }
@@ -237,6 +253,108 @@ fn what_cannot_decay_says_so() {
     assert!(refused(stream).contains("in a stream"));
 }
 
+/// What is learnt over parameters that lie otherwise is the same: from any model on, in any order, at the end of every epoch and
+/// where it is stopped.
+#[test]
+fn packed_parameters_are_handed_out_by_their_numbers() {
+    // So many that threads share in laying them out and in handing them out, which less is not worth.
+    for (data, epochs) in [(samples(3_000, 200_000, 30, 1), 2), (samples(300, 200, 9, 2), 4)] {
+        let order: Vec<u32> = (0..data.len() as u32).rev().collect();
+        let backwards: Vec<usize> = order.iter().map(|&row| row as usize).collect();
+        let plan = |task: &Linear| Plan::of(task, &data.select(&backwards));
+        for task in
+            [Linear::published_svm(1.0), Linear { l1: 0.5, intercept: true, ..Linear::new(Loss::Logistic) }]
+        {
+            let Annotations::Compact(versions) = plan(&task).into_annotations() else { unreachable!() };
+            // The versions of each row's entries, where the row stands in the data.
+            let mut at_rows = vec![Vec::new(); data.len()];
+            let mut rest = &versions[..];
+            for &row in &backwards {
+                let (own, others) = rest.split_at(data.row(row).len());
+                (at_rows[row], rest) = (own.to_vec(), others);
+            }
+            let annotations = Annotations::Compact(at_rows.concat());
+            let plan = Plan::of_data(&data, data.width(), task.rule(), annotations).in_order(order.clone());
+            let seen = |scheme, threads, packed| {
+                let options = Options { packed, epochs, ..options(scheme, threads) };
+                let (mut model, mut ends) = (begin(&task, &data), Vec::new());
+                let mut after = |end: &EpochEnd<'_>| {
+                    ends.push(end.model().clone());
+                    if end.epoch + 1 == epochs { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                };
+                train(&task, &data, Some(&plan), &mut model, &options, &mut after).unwrap();
+                (model, ends)
+            };
+            let serial = seen(Scheme::Serial, 1, false);
+            assert_eq!(serial.1.len() as u32, epochs - 1);
+            for threads in [1, 2, 3, 4, 8] {
+                assert_eq!(seen(Scheme::Cop, threads, true), serial, "{threads} threads");
+            }
+        }
+    }
+}
+
+/// Places are made once for a plan, and again where shares are wanted too; the plan of the first epoch has its own.
+#[test]
+fn places_stay_with_the_plan() {
+    let data = samples(300, 200, 9, 1);
+    let plan = Plan::compact(&data);
+    let kept = |shares| {
+        let mut made = false;
+        plan.places(shares, || {
+            made = true;
+            places::Places::new(&data, shares, 1)
+        });
+        !made
+    };
+    let packed = |threads| Options { packed: true, epochs: 2, ..options(Scheme::Cop, threads) };
+    run(&Linear::new(Loss::Hinge), &data, Some(&plan), &packed(2));
+    assert_eq!([kept(false), kept(true)], [true, false]);
+    let weighted = Linear::published_svm(1.0);
+    let serial = learnt(&weighted, &data, &Options { epochs: 2, ..options(Scheme::Serial, 1) });
+    for threads in [1, 3] {
+        assert_eq!(run(&weighted, &data, Some(&plan), &packed(threads)).0, serial);
+        assert_eq!([kept(false), kept(true)], [true, true]);
+    }
+    let first = Options { first_epoch: true, epochs: 3, ..packed(3) };
+    let (model, report) = run(&weighted, &data, None, &first);
+    let serial = Options { epochs: 3, ..options(Scheme::Serial, 1) };
+    assert_eq!(run(&weighted, &data, report.plan.as_ref(), &serial).0, model);
+}
+
+#[test]
+fn what_cannot_be_packed_says_so() {
+    let data = samples(10, 20, 3, 1);
+    let task = Linear::new(Loss::Hinge);
+    let packed = |scheme| Options { packed: true, ..options(scheme, 2) };
+    let mut model = begin(&task, &data);
+    let mut refused = |plan: Option<&Plan>, options: &Options| {
+        train(&task, &data, plan, &mut model, options, &mut go_on).unwrap_err().to_string()
+    };
+    for scheme in [Scheme::Serial, Scheme::Hogwild, Scheme::Locking, Scheme::Occ] {
+        assert_eq!(
+            refused(None, &packed(scheme)),
+            "parameters are not packed without a plan: only scheme cop goes by one"
+        );
+    }
+    let counted = Options { elide: false, ..packed(Scheme::Cop) };
+    assert!(refused(None, &counted).contains("readers are counted"));
+    assert!(refused(Some(&Plan::general(&task, &data)), &packed(Scheme::Cop)).contains("general form"));
+    // Places that it has are of other data.
+    let other = samples(10, 20, 3, 2);
+    let plan = Plan::compact(&other);
+    run(&task, &other, Some(&plan), &packed(Scheme::Cop));
+    assert!(refused(Some(&plan), &packed(Scheme::Cop)).contains("the plan is of other data"));
+    let (cells, factors) = (cells(10, 4, 3, 2), Factorisation::new(2));
+    let mut model = begin(&factors, &cells);
+    let wide = train(&factors, &cells, None, &mut model, &packed(Scheme::Cop), &mut go_on).unwrap_err();
+    assert!(wide.to_string().contains("in this task"));
+    let own = train(&Broad, &data, None, &mut begin(&Broad, &data), &packed(Scheme::Cop), &mut go_on);
+    assert!(own.unwrap_err().to_string().contains("in this task"));
+    let stream = Stream::new(&task, 20, Model::zeros(&task, 20), packed(Scheme::Cop)).unwrap_err();
+    assert!(stream.to_string().contains("in a stream"));
+}
+
 fn every_step_is_finite(data: &Dataset<'_>) -> Options {
     // The test task neither grows nor shrinks without end, whatever the order.
     Options { epochs: if data.is_empty() { 1 } else { 3 }, ..Options::default() }
@@ -256,7 +374,9 @@ fn check_mixed(
     let options = Options { mode, elide, chunk, ..every_step_is_finite(&data) };
     let serial = learnt(task, &data, &Options { scheme: Scheme::Serial, ..options.clone() });
     let threads = NonZeroUsize::new(threads).unwrap();
-    assert_eq!(learnt(task, &data, &Options { threads, ..options }), serial);
+    for packed in [false, elide && may_pack(task, &data, None)] {
+        assert_eq!(learnt(task, &data, &Options { threads, packed, ..options.clone() }), serial);
+    }
 }
 
 /// The test task with parameters of several numbers.

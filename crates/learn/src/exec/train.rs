@@ -10,6 +10,7 @@ use super::locking::{self, Locking};
 use super::occ::{self, Occ};
 use super::options::{Mode, Options, SMALLEST, Scheme, Steps};
 use super::ordered::Ordered;
+use super::places::Places;
 use super::pool::Pool;
 use super::roster::Roster;
 use super::run::{Executor, Lap, Run, Worker, panicked};
@@ -19,7 +20,7 @@ use super::{EpochEnd, Model, Report, TrainError, WorkerReport, weights};
 use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
-use crate::task::Task;
+use crate::task::{Rule, Task};
 use crate::with_rows;
 use std::cell::{Cell, OnceCell};
 use std::ops::{ControlFlow, Range};
@@ -65,8 +66,16 @@ pub fn train<T: Task>(
     if options.decay != 0.0 && options.mode == Mode::Carry {
         return Err(TrainError::Decay("in carry mode, where no epoch has an end"));
     }
+    if options.packed {
+        may_pack(task, data, plan, options)?;
+    }
     with_rows!(data, rows => {
-        let weights = weights(task, data, &rows, options.threads.get());
+        // Packed ones come from the plan, but for an epoch under locks.
+        let weights = if options.packed && !options.first_epoch {
+            Vec::new()
+        } else {
+            weights(task, data, &rows, options.threads.get())
+        };
         let pool = Pool::new(options.threads.get(), options.patience);
         let steps = Steps::new(options, data.len() as u32);
         let report = Report::default();
@@ -74,6 +83,27 @@ pub fn train<T: Task>(
             Training { task, data, rows, options, weights: &weights, pool: &pool, steps, report, after, stopped: false };
         training.run(plan, model)
     })
+}
+
+/// Whether parameters can be packed, as they are to be.
+pub(super) fn may_pack<T: Task>(
+    task: &T,
+    data: &Dataset<'_>,
+    plan: Option<&Plan>,
+    options: &Options,
+) -> Result<(), TrainError> {
+    let general = plan.is_some_and(|plan| !matches!(plan.annotations(), Annotations::Compact(_)));
+    let own = task.rule() != Rule::Features || task.parameters(data.width()) != data.width();
+    let refused = |why| Err(TrainError::Packed(why));
+    match () {
+        () if options.scheme != Scheme::Cop => refused("without a plan: only scheme cop goes by one"),
+        () if own || task.width() != 1 => {
+            refused("in this task: only parameters of one number a feature are")
+        }
+        () if general => refused("by a plan in the general form"),
+        () if !options.elide => refused("where all readers are counted"),
+        () => Ok(()),
+    }
 }
 
 struct Training<'a, 'f, T, V> {
@@ -369,13 +399,22 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                     None => plan.roster(threads.get(), chunk, make),
                     Some(_) => Arc::new(make()),
                 };
+                let unpacked = (self.rows.features, &[][..]);
+                if self.options.packed {
+                    let (data, shares) = (self.data, self.task.weighted());
+                    let places = plan.places(shares, || Places::new(data, shares, threads.get()));
+                    self.report.planning += begun.elapsed();
+                    let cells = &Bare::laid_out(values, places.of(), threads.get());
+                    let shares = if shares { places.shares() } else { &[] };
+                    return self.ordered(part, roster, cells, (places.entries(), shares), state);
+                }
                 self.report.planning += begun.elapsed();
                 if width != 1 {
-                    self.ordered(part, roster, &Wide::new(values, width, self.weights), state)
+                    self.ordered(part, roster, &Wide::new(values, width, self.weights), unpacked, state)
                 } else if self.weights.is_empty() {
-                    self.ordered(part, roster, &Bare::new(values), state)
+                    self.ordered(part, roster, &Bare::new(values), unpacked, state)
                 } else {
-                    self.ordered(part, roster, &Singles::new(values, self.weights), state)
+                    self.ordered(part, roster, &Singles::new(values, self.weights), unpacked, state)
                 }
             }
             (Annotations::Compact(versions), _) => {
@@ -406,9 +445,10 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         part: Part<'_>,
         roster: &Roster,
         cells: &C,
+        (places, shares): (&[u32], &[f32]),
         state: &mut State,
     ) -> Result<(), TrainError> {
-        let executor = &Ordered { cells, roster, shares: &[] };
+        let executor = &Ordered { cells, roster, places, shares };
         self.part(part, &Over { executor, cells }, &Unplanned, state)?;
         Ok(())
     }

@@ -19,6 +19,7 @@ pub use statistics::Statistics;
 pub use stitch::{Stitched, Stitcher};
 
 use crate::data::{Dataset, Sample, Value};
+use crate::exec::places::Places;
 use crate::exec::prefetch::prefetch;
 use crate::exec::roster::{Kept, Roster};
 use crate::memory;
@@ -74,7 +75,7 @@ pub struct Plan {
     fingerprint: u64,
     order: Option<Vec<u32>>,
     annotations: Annotations,
-    /// Who carries out what of it: follows from all of the above, and is forgotten where that is altered.
+    /// Who carries out what of it, and where parameters lie: follows from all of the above, and is forgotten where that is altered.
     kept: Kept,
 }
 
@@ -187,7 +188,12 @@ impl Plan {
 
     /// Who carries out what of it, on so many threads; made if it is not there.
     pub(crate) fn roster(&self, threads: usize, chunk: u32, make: impl FnOnce() -> Roster) -> Arc<Roster> {
-        self.kept.or_make(threads, chunk, make)
+        self.kept.roster(threads, chunk, make)
+    }
+
+    /// Where its parameters lie, by how many of its samples touch them; made if it is not there.
+    pub(crate) fn places(&self, shares: bool, make: impl FnOnce() -> Places) -> Arc<Places> {
+        self.kept.places(shares, make)
     }
 
     /// Whether it was made of these samples for a task of this rule; else what differs.
