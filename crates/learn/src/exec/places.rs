@@ -12,7 +12,7 @@ use crate::memory::{collected, zeros};
 use std::cmp::Reverse;
 
 /// See the module. Of data whose parameters are its features.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
     /// Of each parameter.
     of: Vec<u32>,
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_most_popular_come_first_and_equals_by_their_numbers() {
-        assert_eq!(by_degree(&[]), []);
+        assert!(by_degree(&[]).is_empty());
         assert_eq!(by_degree(&[0, 3, 1, 3, 0]), [3, 0, 2, 1, 4]);
         let mut random = Random::seeded(1);
         // Also beyond what is counted.

@@ -321,13 +321,17 @@ mod tests {
         let values = Values::F32(vec![1.0; 3].into());
         let data = Dataset::new(vec![0, 1, 2, 3], vec![0, 1, 0], values, vec![1.0; 3], 2).unwrap();
         let made = |plan: &Plan| {
-            let mut made = false;
-            let make = || {
-                made = true;
+            let (mut roster, mut places) = (false, false);
+            plan.roster(2, 0, || {
+                roster = true;
                 Roster::default()
-            };
-            plan.roster(2, 0, make);
-            made
+            });
+            plan.places(false, || {
+                places = true;
+                Places::new(&data, false, 1)
+            });
+            assert_eq!(roster, places);
+            roster
         };
         let planned = BatchPlanner::new().compact(&data).unwrap();
         assert!(made(&planned.plan) && !made(&planned.plan));
