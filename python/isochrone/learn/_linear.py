@@ -73,7 +73,7 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
     packed : bool, default=False
         Whether coefficients lie in memory by how many samples have their feature, rather than by its number. Changes speed,
         never results: epochs are faster where the coefficients are more than the caches hold. It takes four bytes a non-zero
-        (eight with an L1 penalty) and about the time of two epochs, once for a plan. With `scheme="cop"` only; then one thread
+        (eight with an L1 penalty) and about the time of planning, once for a plan. With `scheme="cop"` only; then one thread
         goes by a plan, too. `partial_fit`, which learns from each batch once, leaves coefficients as they are.
     shuffle : bool, default=False
         Whether to put the samples in a random order first (one order for all epochs; the data is copied). Needed where

@@ -194,7 +194,7 @@ pub struct Train {
     #[arg(long)]
     pub first_epoch: bool,
     /// Lay the model out by how often features occur, not by their numbers: faster epochs where it is larger than the caches, for
-    /// 8 bytes a non-zero (4 without a penalty) and about two epochs' time once
+    /// 8 bytes a non-zero (4 without a penalty) and once the time of planning
     #[arg(long, conflicts_with_all = ["rank", "batch_rows"])]
     pub packed: bool,
     /// Let threads run from one epoch into the next without meeting
