@@ -26,6 +26,7 @@ const PORT: u16 = 6379;
 struct Wishes {
     port: Option<u16>,
     bind: Option<IpAddr>,
+    databases: Option<u8>,
     password: Option<String>,
     certificate: Option<(String, String)>,
     insecure: bool,
@@ -36,6 +37,8 @@ struct Wishes {
 struct Settings {
     bind: IpAddr,
     port: u16,
+    /// How many keyspaces there are.
+    databases: u8,
     /// The hash of the default user's password.
     password: Option<String>,
     /// Certificate and key that clients see.
@@ -52,13 +55,13 @@ struct Plan {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let Arguments { dir, port, bind, password_hash, cert, key, insecure } = arguments;
+    let Arguments { dir, port, bind, databases, password_hash, cert, key, insecure } = arguments;
     log::start("info")?;
     make(&dir)?;
     let certificate =
         cert.zip(key).map(|(cert, key)| Ok::<_, anyhow::Error>((absolute(&cert)?, absolute(&key)?)));
-    let wishes =
-        Wishes { port, bind, password: password_hash, certificate: certificate.transpose()?, insecure };
+    let certificate = certificate.transpose()?;
+    let wishes = Wishes { port, bind, databases, password: password_hash, certificate, insecure };
     let file = dir.join(FILE);
     let Plan { deployment, text, expect } = plan(&file, wishes)?;
     let me = the_node(&deployment, &file, &dir)?.clone();
@@ -125,6 +128,7 @@ impl Wishes {
         let given = [
             (self.port.is_some(), "--port"),
             (self.bind.is_some(), "--bind"),
+            (self.databases.is_some(), "--databases"),
             (self.password.is_some(), "--password-hash"),
             (self.certificate.is_some(), "--cert"),
         ];
@@ -135,7 +139,7 @@ impl Wishes {
 impl Default for Settings {
     fn default() -> Settings {
         let bind = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Settings { bind, port: PORT, password: None, certificate: None, insecure: false }
+        Settings { bind, port: PORT, databases: 1, password: None, certificate: None, insecure: false }
     }
 }
 
@@ -153,6 +157,7 @@ impl Settings {
         let settings = Settings {
             bind: redis.host().parse().ok()?,
             port: redis.port(),
+            databases: u8::try_from(deployment.keyspaces().len()).ok()?,
             password: security.users.first().map(|user| user.password.phc().to_owned()),
             certificate,
             insecure: text.contains("\ninsecure = true\n"),
@@ -161,10 +166,18 @@ impl Settings {
     }
 
     fn with(self, wishes: Wishes) -> anyhow::Result<Settings> {
-        let Wishes { port, bind, password, certificate, insecure } = wishes;
+        let Wishes { port, bind, databases, password, certificate, insecure } = wishes;
+        let held = self.databases;
+        if let Some(fewer) = databases.filter(|databases| *databases < held) {
+            let wrong = format!(
+                "--databases {fewer}: there are {held}, and what the others hold would be served to nobody"
+            );
+            return Err(Usage(format!("{wrong}\n  leave it away, or name {held} or more")).into());
+        }
         let settings = Settings {
             bind: bind.unwrap_or(self.bind),
             port: port.unwrap_or(self.port),
+            databases: databases.unwrap_or(held),
             password: password.or(self.password),
             certificate: certificate.or(self.certificate),
             insecure: self.insecure || insecure,
@@ -212,18 +225,20 @@ impl Settings {
              [[keyspace]]\n\
              name = \"main\"\n\
              protocol = \"curp\"\n\
-             replicas = [\"{NAME}\"]\n\
-             \n\
-             [journal]\n\
-             fsync = \"on\"\n"
+             replicas = [\"{NAME}\"]\n"
         );
+        for index in 1..self.databases {
+            let keyspace = format!("name = \"db{index}\"\nindex = {index}\nprotocol = \"curp\"");
+            // Writing to a string does not fail.
+            let _ = write!(text, "\n[[keyspace]]\n{keyspace}\nreplicas = [\"{NAME}\"]\n");
+        }
+        text += "\n[journal]\nfsync = \"on\"\n";
         if self.insecure || self.certificate.is_some() {
             text += "\n[security]\n";
         }
         if self.insecure {
             text += "insecure = true\n";
         }
-        // Writing to a string does not fail.
         if let Some((cert, key)) = &self.certificate {
             let _ = write!(text, "client_cert = {cert:?}\nclient_key = {key:?}\n");
         }
@@ -298,7 +313,7 @@ mod tests {
         "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b0dWRWJTmaaJObG2kU3RVG3wQM";
 
     fn wishes() -> Wishes {
-        Wishes { port: None, bind: None, password: None, certificate: None, insecure: false }
+        Wishes { port: None, bind: None, databases: None, password: None, certificate: None, insecure: false }
     }
 
     #[test]
@@ -306,15 +321,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pair = || Some(("/etc/a \"b\".pem".to_owned(), "/etc/b.key".to_owned()));
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        for (bind, password, certificate, insecure) in [
-            (None, None, None, false),
-            (None, Some(HASH), None, false),
-            (Some("::1".parse().unwrap()), None, pair(), false),
-            (Some(any), Some(HASH), pair(), false),
-            (Some(any), Some(HASH), None, true),
+        for (bind, databases, password, certificate, insecure) in [
+            (None, None, None, None, false),
+            (None, Some(16), Some(HASH), None, false),
+            (Some("::1".parse().unwrap()), None, None, pair(), false),
+            (Some(any), Some(2), Some(HASH), pair(), false),
+            (Some(any), None, Some(HASH), None, true),
         ] {
             let password = password.map(str::to_owned);
-            let wishes = Wishes { port: Some(7000), bind, password, certificate, insecure };
+            let wishes = Wishes { port: Some(7000), bind, databases, password, certificate, insecure };
             let file = folder.path().join(FILE);
             let _ = fs::remove_file(&file);
             let first = plan(&file, wishes).unwrap();
@@ -323,9 +338,25 @@ mod tests {
             let again = plan(&file, super::tests::wishes()).unwrap();
             assert!(again.text.is_none(), "nothing has changed:\n{text}");
             assert_eq!(again.deployment.nodes()[0].redis, first.deployment.nodes()[0].redis);
+            assert_eq!(again.deployment.keyspaces().len(), usize::from(databases.unwrap_or(1)));
             let moved = plan(&file, Wishes { port: Some(7001), ..super::tests::wishes() }).unwrap();
             assert_eq!(moved.text.expect("another port"), text.replace(":7000\"", ":7001\""));
         }
+    }
+
+    #[test]
+    fn databases_may_be_added_and_none_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let of = |databases| plan(&file, Wishes { databases: Some(databases), ..wishes() });
+        save(&file, &Settings::default().text()).unwrap();
+        let grown = of(3).unwrap();
+        let indices: Vec<_> = grown.deployment.keyspaces().iter().map(|keyspace| keyspace.index).collect();
+        assert_eq!(indices, [0, 1, 2]);
+        save(&file, &grown.text.expect("two more")).unwrap();
+        assert!(of(3).unwrap().text.is_none());
+        let error = of(2).err().expect("refused").to_string();
+        assert!(error.contains("there are 3") && error.contains("name 3 or more"), "{error}");
     }
 
     #[test]

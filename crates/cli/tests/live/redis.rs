@@ -304,6 +304,35 @@ fn an_element_is_not_popped_for_who_has_closed_while_it_waited() {
 }
 
 #[test]
+fn databases_are_apart_and_more_may_come() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), addresses(1)[0]);
+    let in_database = |number: &str, words: &[&str]| {
+        until("a reply", || {
+            let mut client = Client::connect(address).ok()?;
+            let selected = client.ask(&["SELECT", number]).ok()?;
+            if selected != Reply::Text("OK".into()) {
+                return Some(selected);
+            }
+            client
+                .ask(words)
+                .ok()
+                .filter(|reply| !matches!(reply, Reply::Error(text) if text.starts_with("NOLEADER")))
+        })
+    };
+    let out_of_range = Reply::Error("ERR DB index is out of range".into());
+    let mut first = redis(folder.path(), address, &[]);
+    assert_eq!(in_database("0", &["SET", "k", "zero"]), Reply::Text("OK".into()));
+    assert_eq!(in_database("1", &["GET", "k"]), out_of_range);
+    first.signal("TERM");
+    assert_eq!(first.end(), Some(0));
+    let _second = redis(folder.path(), address, &["--databases", "2"]);
+    assert_eq!(in_database("1", &["SET", "k", "one"]), Reply::Text("OK".into()));
+    assert_eq!(in_database("0", &["GET", "k"]), Reply::Text("zero".into()));
+    assert_eq!(in_database("1", &["GET", "k"]), Reply::Text("one".into()));
+    assert_eq!(in_database("2", &["GET", "k"]), out_of_range);
+}
+
+#[test]
 fn its_help_has_an_example() {
     let (status, out, _) = outcome(["redis", "--help"]);
     assert_eq!(status, 0);
