@@ -1,8 +1,8 @@
 //! The state behind a replicated log.
 
 use crate::command::Touch;
-use crate::migration::{Step, Told};
-use crate::{Blob, Malformed, PartitionId, Stamp, Wire};
+use crate::migration::{Ring, Step, Stretch, Told};
+use crate::{Blob, Malformed, Stamp, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -53,18 +53,22 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
         None
     }
 
-    /// What one of `of` machines that share the keys is asked where a command touches them all; `None` from one that has
-    /// no part in it. In a command that cannot be divided none has.
-    fn share(_command: &Self::Command, _at: PartitionId, _of: u16) -> Option<Self::Command> {
+    /// What one of several machines that share the keys, [`Ring::at`], is asked where a command touches them all; `None`
+    /// from one that has no part in it. In a command that cannot be divided none has. It is thought to serve these
+    /// places, ascending, and others the rest.
+    fn share(_command: &Self::Command, _ring: Ring, _served: &[Stretch]) -> Option<Self::Command> {
         None
     }
 
-    /// The answer to such a command, from the answers of those that have a part in it, in their order.
-    fn gather(
-        _command: &Self::Command,
-        _of: u16,
-        _replies: Vec<(PartitionId, Self::Reply)>,
-    ) -> Option<Self::Reply> {
+    /// Of which places that a share was about such an answer says nothing, since they are not served there: each as
+    /// [`Told::Elsewhere`]. Whoever serves them is then asked for a share of its own.
+    fn missing(_reply: &Self::Reply) -> &[Told] {
+        &[]
+    }
+
+    /// The answer to such a command, from the answers of those of `of` machines that have a part in it, in their order.
+    /// One that was asked several times has several.
+    fn gather(_command: &Self::Command, _of: u16, _replies: Vec<Self::Reply>) -> Option<Self::Reply> {
         None
     }
 

@@ -1,10 +1,11 @@
 //! Keys as such: existence, expiry, listing, renaming.
 
 use crate::Store;
+use crate::key::Key;
 use crate::random;
 use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
-use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, TtlUnit};
+use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, ScanShare, ScanShared, TtlUnit};
 use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Stamp};
 
@@ -64,6 +65,26 @@ impl Store {
             }
         })
     }
+
+    pub(crate) fn scan_share(&self, share: &ScanShare) -> Response {
+        let ScanShare { ring, stretches, cursor, count, pattern, kind } = share;
+        let ranges = self.ranges.as_deref();
+        let asked = |key: &Key| {
+            let place = ring.place(key);
+            let at = stretches.partition_point(|stretch| stretch.last < place);
+            stretches.get(at).is_some_and(|stretch| stretch.contains(place))
+        };
+        // Where nothing was moved, no other keys are here.
+        let within = |key: &Key| ranges.is_none() || asked(key);
+        let (mut items, shift) = (Vec::new(), cursor_shift(ring.partitions));
+        let cursor = page(&self.keys, *cursor, shift, *count, pattern.as_ref(), within, |entry| {
+            if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
+                items.push(entry.key.blob());
+            }
+        });
+        let missing = ranges.map_or_else(Vec::new, |ranges| ranges.missing(stretches));
+        Response::ScanShare(Box::new(ScanShared { cursor, items, missing }))
+    }
 }
 
 /// One page of a collection, if there is one, as the answer to a scan; `list` adds what stands for an entry.
@@ -75,37 +96,49 @@ pub(crate) fn scanned<'a, V>(
     mut list: impl FnMut(Listed<'a, V>, &mut Vec<Blob>),
 ) -> Response {
     let mut items = Vec::new();
-    let cursor = trie.map_or(0, |trie| page(trie, cursor, count, pattern, |entry| list(entry, &mut items)));
+    let list = |entry: Listed<'a, V>| list(entry, &mut items);
+    let cursor = trie.map_or(0, |trie| page(trie, cursor, cursor_shift(1), count, pattern, |_| true, list));
     Response::Scan { cursor, items }
 }
 
-/// How many low bits of a hash a cursor leaves out, so that it fits a double.
-const CURSOR_SHIFT: u32 = 12;
+/// How many low bits of a hash the cursor of one of so many partitions leaves out.
+pub(crate) fn cursor_shift(partitions: u16) -> u32 {
+    64 - ScanShare::cursor_bits(partitions)
+}
 
-/// Gives one page of a trie to `found`: the entries whose hashes begin at the cursor, `count` of them but
-/// never a part of those that share a cursor, then those that match. The next cursor, 0 at the end.
+/// So many entries are looked at for each one that is asked for: a page takes a bounded time however few there are.
+const LOOKS: u64 = 10;
+
+/// Gives one page of a trie to `found`: the entries whose hashes begin at the cursor, `count` of those that are `within`
+/// but never a part of those that share a cursor, then those that match. The next cursor, 0 at the end.
 ///
-/// A cursor is a hash, so entries that stay are listed exactly once whatever comes and goes, and a cursor
-/// made by one replica is good on another.
+/// A cursor is a hash without its `shift` low bits, so entries that stay are listed exactly once whatever comes and goes,
+/// and a cursor made by one replica is good on another.
 fn page<'a, V>(
     trie: &'a Trie<V>,
     cursor: u64,
+    shift: u32,
     count: u64,
     pattern: Option<&Blob>,
+    within: impl Fn(&Key) -> bool,
     mut found: impl FnMut(Listed<'a, V>),
 ) -> u64 {
-    // Beyond 52 bits lies nothing: cursors that were never given list nothing.
-    if cursor >> (64 - CURSOR_SHIFT) != 0 {
+    // Beyond the last hash lies nothing: cursors that were never given list nothing.
+    if cursor >> (64 - shift) != 0 {
         return 0;
     }
     let glob = pattern.map(|pattern| Glob::new(pattern));
-    let mut last = cursor;
-    for (seen, entry) in trie.iter_at(trie.index_of(cursor << CURSOR_SHIFT)).enumerate() {
-        let place = entry.hash >> CURSOR_SHIFT;
-        if seen as u64 >= count.max(1) && place != last {
+    let (count, mut last, mut seen) = (count.max(1), cursor, 0);
+    for (looked, entry) in trie.iter_at(trie.index_of(cursor << shift)).enumerate() {
+        let place = entry.hash >> shift;
+        if place != last && (seen >= count || looked as u64 / LOOKS >= count) {
             return place;
         }
         last = place;
+        if !within(entry.key) {
+            continue;
+        }
+        seen += 1;
         if glob.as_ref().is_none_or(|glob| glob.matches(entry.key)) {
             found(entry);
         }

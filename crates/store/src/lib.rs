@@ -55,8 +55,8 @@ pub use undo::Before;
 
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
-use isochrone_core::migration::{Step, Told};
-use isochrone_core::{Blob, Command, Malformed, PartitionId, Stamp, StateMachine};
+use isochrone_core::migration::{Ring, Step, Stretch, Told};
+use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
 use ranges::{Index, Ranges};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -152,6 +152,7 @@ impl Store {
             Type { key } => Ok(self.kind(key)),
             Ttl { key, unit, absolute } => Ok(self.ttl(key, stamp, *unit, *absolute)),
             Scan { cursor, count, pattern, kind } => Ok(self.scan(*cursor, *count, pattern.as_ref(), *kind)),
+            ScanShare { share } => Ok(self.scan_share(share)),
             Keys { pattern } => Ok(self.list(pattern)),
             DbSize => Ok(Response::count(self.keys.len())),
             RandomKey { seed } => Ok(self.random_key(*seed)),
@@ -309,11 +310,18 @@ impl StateMachine for Store {
         }
     }
 
-    fn share(command: &Command, at: PartitionId, of: u16) -> Option<Command> {
-        whole::share(command, at, of)
+    fn share(command: &Command, ring: Ring, served: &[Stretch]) -> Option<Command> {
+        whole::share(command, ring, served)
     }
 
-    fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Response)>) -> Option<Response> {
+    fn missing(reply: &Response) -> &[Told] {
+        match reply {
+            Response::ScanShare(shared) => &shared.missing,
+            _ => &[],
+        }
+    }
+
+    fn gather(command: &Command, of: u16, replies: Vec<Response>) -> Option<Response> {
         whole::gather(command, of, replies)
     }
 

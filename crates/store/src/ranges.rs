@@ -151,6 +151,35 @@ impl Ranges {
         })
     }
 
+    /// Which parts of these stretches are not served here.
+    pub fn missing(&self, stretches: &[Stretch]) -> Vec<Told> {
+        let mut missing = Vec::new();
+        for stretch in stretches {
+            let std::ops::Range { start: mut at, end } = stretch.range();
+            while at < end {
+                let (served, _, until) = self.at(at);
+                let run = at..until.min(end);
+                at = run.end;
+                if served {
+                    continue;
+                }
+                let place = run.start as u64;
+                // What never was here is not asked for by any who was told where it is.
+                let never = || (Stretch::of(&run), self.ring.owner(place), 0, false);
+                let (known, to, version, there) = match self.elsewhere(place) {
+                    Some(Told::Elsewhere { stretch, to, version, there }) => (stretch, to, version, there),
+                    _ => never(),
+                };
+                if let Some(stretch) = known.common(Stretch::of(&run)) {
+                    // It may end where something begins that is still leaving.
+                    at = stretch.range().end;
+                    missing.push(Told::Elsewhere { stretch, to, version, there });
+                }
+            }
+        }
+        missing
+    }
+
     /// Why keys at this place are not served here: nothing where they are.
     fn elsewhere(&self, place: u64) -> Option<Told> {
         let (run, Place::Gone { to, version }) = self.places.run(u128::from(place))? else { return None };

@@ -4,6 +4,7 @@ mod chords;
 mod collections;
 mod expiry;
 mod ranges;
+mod scans;
 mod streams;
 mod strings;
 mod transfer;

@@ -1,18 +1,32 @@
 //! Commands on all keys where several stores share them: what each is asked, and what their answers come to. No order
 //! is kept between the stores, so the whole is no picture of one moment.
+//!
+//! **Scans** go through the ring in parts that are always the same, the equal stretches that the stores owned at first,
+//! and through the keys of a part in the order of the stores. So a cursor does not say who serves the keys that are still
+//! to come, and they may move meanwhile: a page asks whoever serves some of its part now, and each answers for what it
+//! serves of that when it is asked. Every place of the part is thus answered for, once, by the one that served it then,
+//! and a key that is there all the time is in the page to which its hash belongs.
 
-use isochrone_core::command::{Operation, Response};
+use crate::hash;
+use crate::keys::cursor_shift;
+use isochrone_core::command::{Operation, Response, ScanShare};
+use isochrone_core::migration::{Ring, Stretch};
 use isochrone_core::{Command, PartitionId};
+use std::sync::Arc;
 
-/// What the store of one of `of` partitions is asked.
-pub(crate) fn share(command: &Command, at: PartitionId, of: u16) -> Option<Command> {
+/// What one store is asked, that of the partition [`Ring::at`], which serves these places, ascending.
+pub(crate) fn share(command: &Command, ring: Ring, served: &[Stretch]) -> Option<Command> {
     let operation = match &command.operation {
         Operation::Scan { cursor, count, pattern, kind } => {
-            let (cursor, place) = place(*cursor, of);
-            if place != at {
+            let (cursor, part) = place(*cursor, ring.partitions);
+            let part = ring.stretch(part);
+            let stretches: Vec<_> = served.iter().filter_map(|stretch| stretch.common(part)).collect();
+            if stretches.is_empty() {
                 return None;
             }
-            Operation::Scan { cursor, count: *count, pattern: pattern.clone(), kind: *kind }
+            let (count, pattern, kind) = (*count, pattern.clone(), *kind);
+            let share = ScanShare { ring, stretches, cursor, count, pattern, kind };
+            Operation::ScanShare { share: Arc::new(share) }
         }
         operation @ (Operation::DbSize
         | Operation::Flush
@@ -24,20 +38,28 @@ pub(crate) fn share(command: &Command, at: PartitionId, of: u16) -> Option<Comma
 }
 
 /// What the answers come to. The first error is the answer.
-pub(crate) fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Response)>) -> Option<Response> {
-    if let Some((_, error)) = replies.iter().find(|(_, reply)| matches!(reply, Response::Error(_))) {
+pub(crate) fn gather(command: &Command, of: u16, replies: Vec<Response>) -> Option<Response> {
+    if let Some(error) = replies.iter().find(|reply| matches!(reply, Response::Error(_))) {
         return Some(error.clone());
     }
     let answers = replies.into_iter();
     Some(match &command.operation {
-        Operation::Scan { .. } => match answers.last()? {
-            (at, Response::Scan { cursor, items }) => {
-                Response::Scan { cursor: behind(cursor, at, of), items }
+        Operation::Scan { cursor, .. } => {
+            let (mut next, mut items) = (None, Vec::new());
+            for reply in answers {
+                let Response::ScanShare(shared) = reply else { return None };
+                items.extend(shared.items);
+                next = next.into_iter().chain((shared.cursor != 0).then_some(shared.cursor)).min();
             }
-            _ => return None,
-        },
+            let (_, part) = place(*cursor, of);
+            if let Some(next) = next {
+                // The page ends with the first of them to end; the rest belongs to the next one.
+                items.retain(|key| hash::place(key) >> cursor_shift(of) < next);
+            }
+            Response::Scan { cursor: behind(next, part, of), items }
+        }
         Operation::DbSize => {
-            let sum = answers.map(|(_, reply)| match reply {
+            let sum = answers.map(|reply| match reply {
                 Response::Integer(number) => Some(number),
                 _ => None,
             });
@@ -46,7 +68,7 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Resp
         Operation::Flush => Response::Ok,
         Operation::Keys { .. } => {
             let mut keys = Vec::new();
-            for (_, reply) in answers {
+            for reply in answers {
                 let Response::Array(found) = reply else { return None };
                 keys.extend(found);
             }
@@ -54,8 +76,7 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Resp
         }
         // Of each store one: which of them, the seed decides, whatever their sizes.
         Operation::RandomKey { seed } => {
-            let mut found: Vec<_> =
-                answers.map(|(_, reply)| reply).filter(|reply| *reply != Response::Nil).collect();
+            let mut found: Vec<_> = answers.filter(|reply| *reply != Response::Nil).collect();
             if found.is_empty() {
                 return Some(Response::Nil);
             }
@@ -66,20 +87,19 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<(PartitionId, Resp
     })
 }
 
-/// The cursor of a scan in one store, and which.
+/// The cursor of a scan in one part of the ring, and whose that was at first.
 fn place(cursor: u64, of: u16) -> (u64, PartitionId) {
     let of = u64::from(of).max(1);
     // Below `of`.
     (cursor / of, PartitionId((cursor % of) as u16))
 }
 
-/// The cursor behind a page that ended there: in the same store, or at the beginning of the next; 0 behind the last.
-fn behind(cursor: u64, at: PartitionId, of: u16) -> u64 {
-    match cursor {
-        0 if at.0 + 1 < of => u64::from(at.0) + 1,
-        0 => 0,
-        // A cursor of one store has 52 bits at most.
-        cursor => cursor * u64::from(of) + u64::from(at.0),
+/// The cursor behind a page that ended there, or with its part: at the beginning of the next one, 0 behind the last.
+fn behind(next: Option<u64>, part: PartitionId, of: u16) -> u64 {
+    match next {
+        None if part.0 + 1 < of => u64::from(part.0) + 1,
+        None => 0,
+        Some(next) => next * u64::from(of) + u64::from(part.0),
     }
 }
 
@@ -87,28 +107,36 @@ fn behind(cursor: u64, at: PartitionId, of: u16) -> u64 {
 mod tests {
     use super::*;
     use crate::Store;
-    use isochrone_core::{Blob, Stamp, StateMachine};
+    use isochrone_core::{Blob, KeyspaceId, Stamp, StateMachine};
     use std::collections::BTreeSet;
 
-    /// What stores that share the keys answer together.
+    const OF: u16 = 3;
+
+    fn ring(at: u16) -> Ring {
+        Ring { keyspace: KeyspaceId(7), partitions: OF, at: PartitionId(at) }
+    }
+
+    /// What stores that share the keys answer together. Nothing was moved.
     fn ask(stores: &mut [Store], operation: Operation) -> Response {
-        let (command, of) = (Command::new(Stamp::ZERO, operation), stores.len() as u16);
-        let share = |(at, store): (usize, &mut Store)| {
-            let at = PartitionId(at as u16);
-            Some((at, store.apply(&share(&command, at, of)?)))
+        let command = Command::new(Stamp::ZERO, operation);
+        let share = |(at, store): (u16, &mut Store)| {
+            let ring = ring(at);
+            Some(store.apply(&share(&command, ring, &[ring.stretch(ring.at)])?))
         };
-        let replies = stores.iter_mut().enumerate().filter_map(share).collect();
-        gather(&command, of, replies).unwrap()
+        let replies = (0..).zip(stores).filter_map(share).collect();
+        gather(&command, OF, replies).unwrap()
     }
 
     #[test]
     fn several_stores_are_as_one() {
-        let mut stores = vec![Store::default(); 3];
-        let names: BTreeSet<Blob> = (0..500).map(|number| Blob::from(format!("key:{number}"))).collect();
-        for (number, key) in names.iter().enumerate() {
+        let mut stores = vec![Store::default(); usize::from(OF)];
+        let owner = |key: &Blob| ring(0).owner(ring(0).place(key)).0;
+        let names = (0..).map(|number| Blob::from(format!("key:{number}")));
+        // The second store stays empty.
+        let names: BTreeSet<Blob> = names.filter(|key| owner(key) != 1).take(500).collect();
+        for key in &names {
             let (key, by) = (key.clone(), 1);
-            // The second store stays empty.
-            stores[number % 2 * 2].apply(&Command::new(Stamp::ZERO, Operation::IncrBy { key, by }));
+            stores[usize::from(owner(&key))].apply(&Command::new(Stamp::ZERO, Operation::IncrBy { key, by }));
         }
         assert_eq!(ask(&mut stores, Operation::DbSize), Response::Integer(500));
         let Response::Array(keys) = ask(&mut stores, Operation::Keys { pattern: Blob::from("*") }) else {
@@ -137,6 +165,6 @@ mod tests {
         assert_eq!(ask(&mut stores, Operation::RandomKey { seed: 1 }), Response::Nil);
         let transaction =
             Operation::Transaction { watched: [].into(), operations: [Operation::Flush].into() };
-        assert!(share(&Command::new(Stamp::ZERO, transaction), PartitionId(0), 3).is_none());
+        assert!(share(&Command::new(Stamp::ZERO, transaction), ring(0), &[Stretch::ALL]).is_none());
     }
 }

@@ -197,6 +197,110 @@ fn keys_move_while_transactions_run() {
     keys_move_while_clients_write("carousel-fast", false);
 }
 
+/// All keys, a page at a time; `between` is told how many pages there were before the next one is asked for.
+fn scan(client: &mut Client, mut between: impl FnMut(usize)) -> Vec<String> {
+    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+    for pages in 1.. {
+        let words = ["SCAN", &cursor, "MATCH", "*:*", "COUNT", "100", "TYPE", "string"];
+        let page = match client.ask(&words).expect("a reply") {
+            Reply::List(page) => page,
+            other => panic!("{other:?}"),
+        };
+        let [Reply::Text(next), Reply::List(items)] = &page[..] else { panic!("{page:?}") };
+        found.extend(items.iter().map(|item| match item {
+            Reply::Text(key) => key.clone(),
+            other => panic!("{other:?}"),
+        }));
+        cursor = next.clone();
+        if cursor == "0" {
+            break;
+        }
+        assert!(pages < 1_000, "it does not end");
+        between(pages);
+    }
+    found.sort();
+    found
+}
+
+/// Keys move to where a scan has been, and to and fro while it goes on, and the node that scans hears of it late.
+fn scans_miss_nothing_that_moves(protocol: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes(NODES);
+    let file = deployment(folder.path(), &nodes, protocol);
+    let _processes: Vec<Process> = (0..NODES).map(|index| node(&file, index, folder.path())).collect();
+    let mut client = client(nodes[0].redis);
+    let mut all = Vec::new();
+    for tag in 0..150 {
+        let keys: Vec<String> = (0..20).map(|number| format!("{{t{tag}}}:{number}")).collect();
+        let mut words = vec!["MSET"];
+        words.extend(keys.iter().flat_map(|key| [key, "1"]));
+        until("a write", || matches!(client.ask(&words), Ok(Reply::Text(_))).then_some(()));
+        all.extend(keys);
+    }
+    all.sort();
+    // Of another type.
+    let push = ["RPUSH", "a:list", "1"];
+    until("a list", || matches!(client.ask(&push), Ok(Reply::Number(_))).then_some(()));
+    let http = nodes[1].http;
+    let move_all = move |from: usize, to: usize| {
+        let body = format!(r#"{{"keyspace": "main", "from": {from}, "to": {to}}}"#);
+        let (status, text) = order(http, "/admin/move-range", &body);
+        assert_eq!(status, 200, "{text}");
+        let told: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        told["keys"].as_u64().expect("a number")
+    };
+    // Everything is in the last partition, and goes to the first when the scan has been there.
+    let moved = move_all(0, 2) + move_all(1, 2);
+    assert!(moved > 1_000, "{moved}");
+    let mut moves = 0;
+    let found = scan(&mut client, |pages| match pages {
+        5 => moves += move_all(2, 0),
+        15 => moves += move_all(0, 1),
+        25 => moves += move_all(1, 2),
+        _ => {}
+    });
+    assert!(moves >= 2 * all.len() as u64, "{moves} keys moved while it went on");
+    assert!(found == all, "{} of {}", found.len(), all.len());
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let mover = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut moved = 0;
+            for round in 0.. {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                let from = round % PARTITIONS;
+                moved += move_all(from, (from + 1 + round / PARTITIONS % 2) % PARTITIONS);
+            }
+            moved
+        }
+    });
+    for _ in 0..5 {
+        let found = scan(&mut client, |_| {});
+        assert!(found == all, "{} of {} while others moved", found.len(), all.len());
+    }
+    stop.store(true, Ordering::SeqCst);
+    let moved = mover.join().expect("every move was made");
+    println!("{moved} keys moved beside the scans");
+    assert_eq!(client.ask(&["DBSIZE"]).expect("a reply"), Reply::Number(all.len() as i64 + 1));
+    match client.ask(&["KEYS", "*"]).expect("a reply") {
+        Reply::List(keys) => assert_eq!(keys.len(), all.len() + 1),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn scans_of_multipaxos_miss_nothing_that_moves() {
+    scans_miss_nothing_that_moves("multipaxos");
+}
+
+#[test]
+fn scans_of_curp_miss_nothing_that_moves() {
+    scans_miss_nothing_that_moves("curp");
+}
+
 #[test]
 fn orders_that_make_no_sense_are_refused_with_what_would() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@
 mod chord;
 mod operation;
 mod response;
+mod scan;
 mod score;
 mod sets;
 mod stream;
@@ -23,6 +24,7 @@ pub use operation::{
     Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
 pub use response::{Kind, Refusal, Response};
+pub use scan::{ScanShare, ScanShared};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
 pub use stream::{Append, NewId, ReadFrom, StreamId, StreamRead, StreamSlice, Trim, Trimming};

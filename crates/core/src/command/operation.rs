@@ -1,6 +1,6 @@
 //! The operations, and the small types they are made of.
 
-use super::{Append, Chord, Kind, Score, StreamId, StreamRead, StreamSlice, Trimming};
+use super::{Append, Chord, Kind, ScanShare, Score, StreamId, StreamRead, StreamSlice, Trimming};
 use crate::migration::Step;
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
@@ -267,6 +267,10 @@ pub enum Operation {
     // What moves keys between partitions; no client asks for it.
     /// A step of a move; what it answers stands there.
     Move { step: Arc<Step> },
+
+    // What a client asks of all keys, as one of several partitions is asked.
+    /// A partition's share of a page of `Scan`; what it answers stands there.
+    ScanShare { share: Arc<ScanShare> },
 }
 
 impl Operation {
@@ -385,6 +389,7 @@ impl Operation {
             XRead { .. } => "xread",
             ChordStep { .. } => "chord",
             Move { .. } => "move",
+            ScanShare { .. } => "scan",
         }
     }
 }

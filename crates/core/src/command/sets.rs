@@ -182,7 +182,9 @@ impl Operation {
                 read.streams.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));
             }
 
-            Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),
+            Scan { .. } | ScanShare { .. } | Keys { .. } | DbSize | RandomKey { .. } => {
+                visit(self::Touch::All(Read));
+            }
             Flush => visit(self::Touch::All(Write)),
             // A barrier: what the source answered before it is its last word, for all keys.
             Move { step } => match **step {

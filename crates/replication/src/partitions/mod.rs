@@ -100,9 +100,11 @@ struct Asked<X> {
     since: Instant,
     /// Where it is on its way to; nothing while it is held.
     sent: Option<PartitionId>,
-    /// Since when it waits for the end of a move, and how often it was refused for it.
-    waits: Option<(Instant, u32)>,
+    waits: Waits,
 }
+
+/// Since when the end of a move is waited for, and how often it was looked for; nothing where none is.
+type Waits = Option<(Instant, u32)>;
 
 /// The timers of a client of all partitions.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
@@ -251,25 +253,25 @@ where
         self.unblock(number);
         let Some(asked) = self.asked.get_mut(number) else { return };
         let Some(from) = asked.sent.take() else { return };
-        let due = match (there, asked.waits) {
-            (true, _) => {
-                asked.waits = None;
-                now
-            }
-            (false, waits) => {
-                let (since, times) = waits.unwrap_or((now, 0));
-                asked.waits = Some((since, times + 1));
-                let pause = self.service.retry / (SWEEPS * 4) * (1_u64 << times.min(4));
-                if now.since(since) >= self.service.retry * 2 {
-                    // Whoever moves it takes long, or is no more.
-                    self.drive(from, now);
-                }
-                now + pause
-            }
-        };
+        let waits = asked.waits;
+        let (waits, due) = if there { (None, now) } else { self.wait(waits, from, now) };
+        if let Some(asked) = self.asked.get_mut(number) {
+            asked.waits = waits;
+        }
         self.block(number);
         self.held.insert(number, due);
         self.stirred = true;
+    }
+
+    /// Waits, after so much of it, for the end of a move from there. When to look again.
+    fn wait(&mut self, waits: Waits, from: PartitionId, now: Instant) -> (Waits, Instant) {
+        let (since, times) = waits.unwrap_or((now, 0));
+        if now.since(since) >= self.service.retry * 2 {
+            // Whoever moves it takes long, or is no more.
+            self.drive(from, now);
+        }
+        let pause = self.service.retry / (SWEEPS * 4) * (1_u64 << times.min(4));
+        (Some((since, times + 1)), now + pause)
     }
 
     /// What touches the same keys waits.
@@ -502,7 +504,7 @@ where
         // What waits for others is looked at when they are answered, and given up in time.
         let held = self.held.values().map(|due| if *due > now { *due } else { now + self.service.retry });
         let drives = self.drives.values().filter(|drive| drive.open.is_none()).map(|drive| drive.due);
-        held.chain(drives).min()
+        held.chain(drives).chain(self.wholes.values().filter_map(Whole::due)).min()
     }
 }
 
@@ -597,10 +599,12 @@ where
     }
 
     fn settle(&mut self, effects: &mut Effects<Self>) {
-        let watch = self.stirred;
+        let mut watch = false;
         while self.stirred || !self.touched.is_empty() {
             if self.stirred {
+                watch = true;
                 self.resend(effects);
+                self.ask_again(effects);
                 self.move_on(effects);
             }
             let mut touched = std::mem::take(&mut self.touched);

@@ -23,11 +23,13 @@ fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
 }
 
 /// A command that touches keys, and a number to know it by; one that touches all, which can be divided where its number
-/// is even; or a step.
+/// is even; one that is about places, and the share of a partition in it; or a step.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 enum Asks {
     Keys(u32, Vec<Blob>),
     All(u32),
+    Page(u32),
+    Share(u32, PartitionId, Vec<Stretch>),
     Step(Step),
 }
 
@@ -35,7 +37,7 @@ impl Footprint for Asks {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
         match self {
             Asks::Keys(_, keys) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
-            Asks::All(_) | Asks::Step(_) => visit(Touch::All(Access::Update)),
+            _ => visit(Touch::All(Access::Update)),
         }
     }
 }
@@ -43,6 +45,8 @@ impl Footprint for Asks {
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 enum Says {
     Done(u32),
+    /// All but this.
+    Partly(u32, Vec<Told>),
     Told(Told),
 }
 
@@ -72,15 +76,28 @@ impl StateMachine for Machine {
     fn read(&self, _: &Asks) -> Option<Says> {
         None
     }
-    fn share(command: &Asks, _: PartitionId, _: u16) -> Option<Asks> {
-        matches!(command, Asks::All(number) if number % 2 == 0).then(|| command.clone())
+    fn share(command: &Asks, ring: Ring, served: &[Stretch]) -> Option<Asks> {
+        match command {
+            Asks::All(number) if number % 2 == 0 => Some(command.clone()),
+            Asks::Page(number) if !served.is_empty() => Some(Asks::Share(*number, ring.at, served.to_vec())),
+            _ => None,
+        }
     }
-    fn gather(_: &Asks, _: u16, replies: Vec<(PartitionId, Says)>) -> Option<Says> {
-        let digits = replies.iter().map(|(at, says)| match says {
-            Says::Done(number) => Some(number * 10_u32.pow(at.0.into())),
-            Says::Told(_) => None,
-        });
-        digits.sum::<Option<u32>>().map(Says::Done)
+    fn missing(reply: &Says) -> &[Told] {
+        match reply {
+            Says::Partly(_, missing) => missing,
+            _ => &[],
+        }
+    }
+    /// The digits of all, in order.
+    fn gather(_: &Asks, of: u16, replies: Vec<Says>) -> Option<Says> {
+        assert_eq!(of, 2);
+        let mut all = 0;
+        for says in &replies {
+            let (Says::Done(digit) | Says::Partly(digit, _)) = says else { return None };
+            all = all * 10 + digit;
+        }
+        Some(Says::Done(all))
     }
     fn step(step: Step, _: Stamp) -> Option<Asks> {
         Some(Asks::Step(step))
@@ -88,7 +105,7 @@ impl StateMachine for Machine {
     fn told(reply: &Says) -> Option<&Told> {
         match reply {
             Says::Told(told) => Some(told),
-            Says::Done(_) => None,
+            _ => None,
         }
     }
     fn export(&self) -> Machine {
@@ -204,6 +221,11 @@ impl Bench {
         self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
     }
 
+    fn ask_page(&mut self, number: u32) {
+        let command = Asks::Page(number);
+        self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
+    }
+
     /// A partition answers what was asked under this inner ticket.
     fn tell(&mut self, partition: u16, ticket: u64, says: Option<Says>) {
         let from = ProcessId { partition: PartitionId(partition), ..ME };
@@ -219,9 +241,18 @@ impl Bench {
     fn sent(&mut self) -> Vec<(u32, u64)> {
         let number = |(ticket, asks): (u64, Asks)| match asks {
             Asks::Keys(number, _) | Asks::All(number) => (number, ticket),
-            Asks::Step(step) => panic!("{step:?}"),
+            other => panic!("{other:?}"),
         };
         self.asked.drain(..).map(number).collect()
+    }
+
+    /// The shares that were asked for since the last look, by partition and places, with their inner tickets.
+    fn shares(&mut self) -> Vec<(u16, Vec<Stretch>, u64)> {
+        let share = |(ticket, asks)| match asks {
+            Asks::Share(_, at, places) => (at.0, places, ticket),
+            other => panic!("{other:?}"),
+        };
+        self.asked.drain(..).map(share).collect()
     }
 
     fn step(&mut self) -> (u64, Step) {
@@ -259,7 +290,7 @@ fn what_touches_all_keys_is_asked_everywhere() {
     bench.tell(1, sent[1].1, Some(Says::Done(2)));
     assert_eq!(bench.answered, []);
     bench.tell(0, sent[0].1, Some(Says::Done(7)));
-    assert_eq!(bench.answered.pop(), Some((4, Outcome::Replied(Says::Done(27)))));
+    assert_eq!(bench.answered.pop(), Some((4, Outcome::Replied(Says::Done(72)))));
     bench.tell(1, sent[3].1, None);
     assert_eq!(bench.answered.pop(), Some((6, Outcome::Unknown)));
     bench.tell(0, sent[2].1, Some(Says::Done(1)));
@@ -269,6 +300,92 @@ fn what_touches_all_keys_is_asked_everywhere() {
         bench.tell(0, ticket, Some(Says::Done(1)));
     }
     assert_eq!(bench.answered, [], "nobody waits for either");
+    assert!(bench.divided.wholes.is_empty() && bench.divided.shares.is_empty());
+}
+
+/// What is about places is answered when all of them are: what one partition does not serve any more is asked of the one
+/// that does, and later ones of that at once.
+#[test]
+fn places_that_have_moved_are_asked_for_where_they_are() {
+    let ring = |at| Ring { keyspace: KeyspaceId(1), partitions: 2, at: PartitionId(at) };
+    let [first, second] = [0, 1].map(|at| ring(at).stretch(PartitionId(at)));
+    let half = Stretch { first: 1_000, last: first.last };
+    let gone = |there| vec![Told::Elsewhere { stretch: half, to: PartitionId(1), version: 1, there }];
+    let mut bench = Bench::new();
+    bench.ask_page(1);
+    let sent = bench.shares();
+    assert_eq!(
+        sent.iter().map(|(at, places, _)| (*at, places)).collect::<Vec<_>>(),
+        [(0, &vec![first]), (1, &vec![second])]
+    );
+    bench.tell(1, sent[1].2, Some(Says::Done(7)));
+    bench.tell(0, sent[0].2, Some(Says::Partly(4, gone(true))));
+    assert_eq!(bench.answered, [], "nobody has answered for the half");
+    let rest = bench.shares();
+    assert_eq!((rest.len(), rest[0].0, &rest[0].1), (1, 1, &vec![half]));
+    bench.tell(1, rest[0].2, Some(Says::Done(8)));
+    assert_eq!(bench.answered.pop(), Some((1, Outcome::Replied(Says::Done(478)))));
+    bench.ask_page(2);
+    let whole = vec![Stretch { first: half.first, last: second.last }];
+    let sent = bench.shares();
+    assert_eq!(
+        sent.iter().map(|(at, places, _)| (*at, places)).collect::<Vec<_>>(),
+        [(0, &vec![Stretch { first: 0, last: half.first - 1 }]), (1, &whole)]
+    );
+    bench.tell(0, sent[0].2, Some(Says::Done(1)));
+    assert_eq!(bench.answered, []);
+    bench.tell(1, sent[1].2, None);
+    assert_eq!(bench.answered.pop(), Some((2, Outcome::Unknown)));
+    assert!(bench.divided.wholes.is_empty() && bench.divided.shares.is_empty());
+}
+
+/// What is on its way is asked for until it has arrived. A move that nobody ends is ended, and who has waited too long is
+/// refused.
+#[test]
+fn places_that_are_moving_are_waited_for() {
+    let (_, stretch) = mine();
+    let moving = |there| vec![Told::Elsewhere { stretch, to: PartitionId(1), version: 1, there }];
+    let mut bench = Bench::new();
+    // Whoever is asked to end the move does not answer.
+    let steps = |bench: &mut Bench| {
+        let all = bench.asked.len();
+        bench.asked.retain(|(_, asks)| !matches!(asks, Asks::Step(_)));
+        all - bench.asked.len()
+    };
+    bench.ask_page(1);
+    let sent = bench.shares();
+    bench.tell(1, sent[1].2, Some(Says::Done(2)));
+    let mut ticket = sent[0].2;
+    for _ in 0..3 {
+        bench.tell(0, ticket, Some(Says::Partly(0, moving(false))));
+        assert!(bench.asked.is_empty(), "it is looked for after a while");
+        bench.pass(Span::from_millis(100));
+        let again = bench.shares();
+        assert_eq!((again.len(), again[0].0, &again[0].1), (1, 0, &vec![stretch]));
+        ticket = again[0].2;
+    }
+    bench.tell(0, ticket, Some(Says::Partly(4, moving(true))));
+    let rest = bench.shares();
+    assert_eq!((rest[0].0, &rest[0].1), (1, &vec![stretch]));
+    bench.tell(1, rest[0].2, Some(Says::Done(5)));
+    assert_eq!(bench.answered.pop(), Some((1, Outcome::Replied(Says::Done(425)))));
+
+    let mut bench = Bench::new();
+    bench.ask_page(1);
+    let sent = bench.shares();
+    bench.tell(1, sent[1].2, Some(Says::Done(2)));
+    let (mut ticket, mut ends) = (sent[0].2, 0);
+    for _ in 0..99 {
+        bench.tell(0, ticket, Some(Says::Partly(0, moving(false))));
+        ends += steps(&mut bench);
+        bench.pass(Span::from_millis(200));
+        ends += steps(&mut bench);
+        ticket = bench.shares()[0].2;
+    }
+    assert_eq!((ends, bench.answered.len()), (1, 0), "the move is asked to be ended");
+    bench.tell(0, ticket, Some(Says::Partly(0, moving(false))));
+    bench.pass(Span::from_millis(200));
+    assert_eq!(bench.answered.pop(), Some((1, Outcome::Refused(Refusal::Moving))));
     assert!(bench.divided.wholes.is_empty() && bench.divided.shares.is_empty());
 }
 

@@ -1,19 +1,30 @@
 //! What all partitions are asked: each for its share of a command on all keys, or which keys it serves. The answers are
 //! put together.
+//!
+//! A share is about what a partition is thought to serve. Where it matters that every key is in exactly one of them, the
+//! partition says of which places it does not serve any more what it was asked about ([`StateMachine::missing`]), and
+//! whoever does is asked for another share: at once, or when the move that is under way may be over.
 
-use super::Divided;
+use super::{Divided, Noted, Waits};
 use crate::request::{Outcome, Refusal, Request};
-use isochrone_core::migration::{Step, Told};
-use isochrone_core::{Effects, PartitionId, Process, StateMachine, Ticket};
+use isochrone_core::migration::{Step, Stretch, Told};
+use isochrone_core::{Effects, Fact, Instant, PartitionId, Process, StateMachine, Ticket};
 use std::collections::BTreeMap;
 
 /// What all partitions are asked and have not answered.
 #[derive(Clone, Hash)]
 pub(super) struct Whole<X, R> {
     wish: Wish<X>,
+    since: Instant,
     /// Shares that are not answered, by their numbers.
     open: BTreeMap<u64, PartitionId>,
-    found: BTreeMap<PartitionId, R>,
+    /// Answers, by whose they are and their numbers.
+    found: BTreeMap<(PartitionId, u64), R>,
+    /// Places that are missing from what was answered.
+    missing: Vec<Stretch>,
+    /// When somebody is to be asked about those.
+    due: Instant,
+    waits: Waits,
 }
 
 #[derive(Clone, Hash)]
@@ -22,6 +33,13 @@ enum Wish<X> {
     Command(X),
     /// Where all keys are.
     Survey,
+}
+
+impl<X, R> Whole<X, R> {
+    /// When something is to be asked again, if anything is.
+    pub fn due(&self) -> Option<Instant> {
+        (!self.missing.is_empty()).then_some(self.due)
+    }
 }
 
 impl<S, C> Divided<S, C>
@@ -37,13 +55,11 @@ where
 
     /// Asks each partition for its share.
     pub(super) fn ask_all(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
-        let of = self.parts.len() as u16;
-        let share = |at| S::share(&command, at, of).map(|share| (at, share));
-        let shares: Vec<_> = self.all().filter_map(share).collect();
+        let shares = self.divide(&command, &[Stretch::ALL]);
         if shares.is_empty() {
             return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Whole));
         }
-        self.spread(ticket, Wish::Command(command), shares, effects);
+        self.begin_whole(ticket, Wish::Command(command), shares, effects);
     }
 
     /// Asks all partitions what they serve.
@@ -51,12 +67,22 @@ where
         let stamp = effects.stamp();
         let step = |at| S::step(Step::Survey { ring: self.routes.ring(at) }, stamp).map(|step| (at, step));
         match self.all().map(step).collect() {
-            Some(shares) => self.spread(ticket, Wish::Survey, shares, effects),
+            Some(shares) => self.begin_whole(ticket, Wish::Survey, shares, effects),
             None => effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable)),
         }
     }
 
-    fn spread(
+    /// The shares of all partitions in what a command has to do with these places.
+    fn divide(&self, command: &S::Command, places: &[Stretch]) -> Vec<(PartitionId, S::Command)> {
+        let served = self.routes.served(places);
+        let share = |at| {
+            let served = served.get(&at).map_or(&[][..], Vec::as_slice);
+            Some((at, S::share(command, self.routes.ring(at), served)?))
+        };
+        self.all().filter_map(share).collect()
+    }
+
+    fn begin_whole(
         &mut self,
         ticket: Ticket,
         wish: Wish<S::Command>,
@@ -66,11 +92,23 @@ where
         if self.wholes.len() >= self.service.outstanding {
             return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
         }
+        let (now, open, found) = (effects.now(), BTreeMap::new(), BTreeMap::new());
+        let whole = Whole { wish, since: now, open, found, missing: Vec::new(), due: now, waits: None };
+        self.wholes.insert(ticket, whole);
+        self.spread(ticket, shares, effects);
+    }
+
+    fn spread(
+        &mut self,
+        ticket: Ticket,
+        shares: Vec<(PartitionId, S::Command)>,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(whole) = self.wholes.get_mut(&ticket) else { return };
         let numbered: Vec<_> = (self.next..).zip(shares).collect();
         self.next += numbered.len() as u64;
-        let open: BTreeMap<_, _> = numbered.iter().map(|(number, (at, _))| (*number, *at)).collect();
-        self.shares.extend(open.keys().map(|number| (*number, ticket)));
-        self.wholes.insert(ticket, Whole { wish, open, found: BTreeMap::new() });
+        whole.open.extend(numbered.iter().map(|(number, (at, _))| (*number, *at)));
+        self.shares.extend(numbered.iter().map(|(number, _)| (*number, ticket)));
         for (number, (at, share)) in numbered {
             let request = Request::Command(share);
             self.with(at, effects, |client, effects| client.request(Ticket(number), request, effects));
@@ -89,8 +127,12 @@ where
         let Some(at) = whole.open.remove(&number) else { return };
         match outcome {
             Outcome::Replied(reply) => {
-                whole.found.insert(at, reply);
-                if !whole.open.is_empty() {
+                let missing = S::missing(&reply).to_vec();
+                whole.found.insert((at, number), reply);
+                if !missing.is_empty() {
+                    return self.on_missing(ticket, at, &missing, effects);
+                }
+                if !whole.open.is_empty() || !whole.missing.is_empty() {
                     return;
                 }
                 let Some(Whole { wish, found, .. }) = self.wholes.remove(&ticket) else { return };
@@ -98,7 +140,7 @@ where
                     Wish::Survey => served::<S>(&found),
                     Wish::Command(command) => {
                         let of = self.parts.len() as u16;
-                        S::gather(&command, of, found.into_iter().collect()).map(Outcome::Replied)
+                        S::gather(&command, of, found.into_values().collect()).map(Outcome::Replied)
                     }
                 };
                 effects.complete(ticket, outcome.unwrap_or(Outcome::Unknown));
@@ -108,6 +150,53 @@ where
                 self.give_up(ticket, effects);
                 effects.complete(ticket, if survey { Outcome::Unknown } else { outcome });
             }
+        }
+    }
+
+    /// A partition does not serve all it was asked about: whoever does is asked at once, or when a move may be over.
+    fn on_missing(
+        &mut self,
+        ticket: Ticket,
+        from: PartitionId,
+        missing: &[Told],
+        effects: &mut Effects<Self>,
+    ) {
+        effects.mark(Noted::Fact(Fact::Counted("commands_redirected")));
+        let (now, mut places, mut under_way) = (effects.now(), Vec::new(), false);
+        for told in missing {
+            let Told::Elsewhere { stretch, to, version, there } = told else { continue };
+            if *there {
+                self.learn(*stretch, *to, *version, now);
+            }
+            under_way |= !there;
+            places.push(*stretch);
+        }
+        let waits = self.wholes.get(&ticket).and_then(|whole| whole.waits);
+        let (waits, due) = if under_way { self.wait(waits, from, now) } else { (None, now) };
+        if let Some(whole) = self.wholes.get_mut(&ticket) {
+            whole.missing.extend(places);
+            (whole.waits, whole.due) = (waits, due.max(whole.due));
+        }
+        self.stirred = true;
+    }
+
+    /// Asks for what is missing, where it may be served by now.
+    pub(super) fn ask_again(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let due = self.wholes.iter().filter(|(_, whole)| whole.due().is_some_and(|due| due <= now));
+        for ticket in due.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            let Some(whole) = self.wholes.get_mut(&ticket) else { continue };
+            if now.since(whole.since) >= self.service.limit {
+                self.give_up(ticket, effects);
+                effects.complete(ticket, Outcome::Refused(Refusal::Moving));
+                continue;
+            }
+            let mut places = std::mem::take(&mut whole.missing);
+            places.sort();
+            // A survey is about all that is served, and nothing of it is missing.
+            let Wish::Command(command) = whole.wish.clone() else { continue };
+            let shares = self.divide(&command, &places);
+            self.spread(ticket, shares, effects);
         }
     }
 
@@ -122,9 +211,9 @@ where
 }
 
 /// Where all keys are, in the order of the ring; nothing where a partition did not tell.
-fn served<S: StateMachine>(found: &BTreeMap<PartitionId, S::Reply>) -> Option<Outcome<S::Reply>> {
+fn served<S: StateMachine>(found: &BTreeMap<(PartitionId, u64), S::Reply>) -> Option<Outcome<S::Reply>> {
     let mut all = Vec::new();
-    for (at, reply) in found {
+    for ((at, _), reply) in found {
         let Some(Told::Served(served)) = S::told(reply) else { return None };
         all.extend(served.iter().map(|(stretch, version)| (*stretch, *at, *version)));
     }
