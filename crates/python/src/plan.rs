@@ -2,7 +2,7 @@
 
 use crate::data::{Rows, refused};
 use isochrone_learn::Plan;
-use isochrone_learn::plan::{Annotations, PlanFileError, PlanMismatch, Statistics};
+use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ impl PyPlan {
         let parts = rows.parts()?;
         py.detach(move || {
             let data = parts.unlabelled(NonZeroUsize::MIN, true)?;
-            self.plan.check(&Linear::new(Loss::Hinge), &data).map_err(misfit)?;
+            self.plan.check(&Linear::new(Loss::Hinge), &data).map_err(refused)?;
             self.plan.validate(&data).map_err(raised)
         })
     }
@@ -73,7 +73,7 @@ impl PyPlan {
         let parts = rows.parts()?;
         let threads = at_least_one(threads);
         let statistics = py.detach(move || -> PyResult<Statistics> {
-            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(misfit)
+            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(refused)
         })?;
         let advice = statistics.recommend(threads);
         let found = PyDict::new(py);
@@ -119,16 +119,6 @@ fn raised(error: PlanFileError) -> PyErr {
     match error {
         PlanFileError::Io { source, .. } => io::Error::new(source.kind(), told).into(),
         _ => refused(told),
-    }
-}
-
-/// A plan of other data, which may well have as many samples.
-pub(crate) fn misfit(error: PlanMismatch) -> PyErr {
-    match error {
-        PlanMismatch::Data { plan, data } if plan as usize == data => refused(format!(
-            "the plan is of other data: of {data} samples, as these are, but not with entries at the same places: plan this data"
-        )),
-        error => refused(error),
     }
 }
 

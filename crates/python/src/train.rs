@@ -1,7 +1,7 @@
 //! Training and prediction of linear models.
 
 use crate::data::{Rows, refused};
-use crate::plan::{PyPlan, at_least_one, misfit};
+use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{
     Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
@@ -410,8 +410,7 @@ impl<T: Predicts + Copy> Work<'_, T> {
             return Err(error);
         }
         let report = report.map_err(|error| match error {
-            TrainError::Plan(error) => misfit(error),
-            error @ TrainError::Packed(_) => refused(error),
+            error @ (TrainError::Plan(_) | TrainError::Packed(_)) => refused(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
         if learnt.coef.is_empty() {

@@ -109,7 +109,8 @@ pub enum Mode {
 pub struct Options {
     /// How the threads keep out of each other's way.
     pub scheme: Scheme,
-    /// Number of threads. [`Scheme::Serial`] always uses one.
+    /// Number of threads. [`Scheme::Serial`] always uses one, and nobody more than 32 or four for each processor, whichever is
+    /// more: further ones only keep those from running that they wait for.
     pub threads: NonZeroUsize,
     /// Passes over the data.
     pub epochs: u32,
@@ -160,6 +161,19 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// The same, with no more threads than are of use.
+    pub(crate) fn with_useful_threads(mut self) -> Options {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let four = NonZeroUsize::MIN.saturating_add(3);
+        self.threads = self.threads.min(processors.saturating_mul(four).max(USEFUL));
+        self
+    }
+}
+
+/// Threads that are never too many.
+const USEFUL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
 /// A schedule for a run over a given number of samples.
 #[derive(Copy, Clone, Debug)]

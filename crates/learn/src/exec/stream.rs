@@ -65,6 +65,7 @@ impl Stream {
         model: Model,
         options: Options,
     ) -> Result<Stream, TrainError> {
+        let options = options.with_useful_threads();
         let Model { parameters, intercept } = model;
         let wanted = task.parameters(features) as usize * task.width();
         if parameters.len() != wanted {

@@ -538,3 +538,14 @@ fn updates_are_lost_without_coordination_only() {
         assert!((0..200).any(|_| counted(Scheme::Hogwild) < all));
     }
 }
+
+/// More threads than that would hardly ever let the one run that the others wait for.
+#[test]
+fn no_more_threads_run_than_are_of_use() {
+    let (data, task) = (samples(200, 50, 10, 1), Linear::published_svm(1.0));
+    let planned = Options { epochs: 2, ..options(Scheme::Cop, usize::MAX) };
+    let (model, report) = run(&task, &data, None, &planned);
+    assert_eq!(model, learnt(&task, &data, &Options { epochs: 2, ..options(Scheme::Serial, 1) }));
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(report.workers.len(), 32.max(4 * processors));
+}

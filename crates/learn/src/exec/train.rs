@@ -46,6 +46,7 @@ pub fn train<T: Task>(
     options: &Options,
     after: &mut After<'_>,
 ) -> Result<Report, TrainError> {
+    let options = &options.clone().with_useful_threads();
     let wanted = task.parameters(data.width()) as usize * task.width();
     if model.parameters.len() != wanted {
         return Err(TrainError::Model { found: model.parameters.len(), wanted });

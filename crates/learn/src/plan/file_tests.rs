@@ -93,7 +93,7 @@ fn files_are_of_their_data_and_task() {
     other[3][0].0 = 3;
     assert_eq!(
         refused(&task, &mixed::data(&other)),
-        "the plan is of other data (it has 20 samples, the data 20): plan this data"
+        "the plan is of other data: of 20 samples, as these are, but not with entries at the same places: plan this data"
     );
     let missing = Plan::load(&folder.path().join("no.plan")).unwrap_err().to_string();
     assert!(missing.contains("no.plan: No such file"), "{missing}");

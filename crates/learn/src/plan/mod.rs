@@ -273,7 +273,7 @@ pub enum PlanMismatch {
         task: u32,
     },
     /// It was made of other samples.
-    #[error("the plan is of other data (it has {plan} samples, the data {data}): plan this data")]
+    #[error("the plan is of other data{}: plan this data", samples(*plan, *data))]
     Data {
         /// Samples of the plan.
         plan: u32,
@@ -282,11 +282,29 @@ pub enum PlanMismatch {
     },
 }
 
+/// What tells two sets of samples apart, where their number does.
+fn samples(plan: u32, data: usize) -> String {
+    if plan as usize == data {
+        return format!(": of {data} samples, as these are, but not with entries at the same places");
+    }
+    format!(" (it has {plan} samples, the data {data})")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Values;
     use crate::task::Step;
+
+    #[test]
+    fn a_plan_of_other_data_says_how_it_differs() {
+        let text = |plan, data| PlanMismatch::Data { plan, data }.to_string();
+        assert_eq!(text(3, 5), "the plan is of other data (it has 3 samples, the data 5): plan this data");
+        assert_eq!(
+            text(5, 5),
+            "the plan is of other data: of 5 samples, as these are, but not with entries at the same places: plan this data"
+        );
+    }
 
     struct Touch;
 
