@@ -45,14 +45,14 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<Response>) -> Opti
     let answers = replies.into_iter();
     Some(match &command.operation {
         Operation::Scan { cursor, .. } => {
-            let (mut next, mut items) = (None, Vec::new());
+            let (mut next, mut items, several) = (None, Vec::new(), answers.len() > 1);
             for reply in answers {
                 let Response::ScanShare(shared) = reply else { return None };
                 items.extend(shared.items);
                 next = next.into_iter().chain((shared.cursor != 0).then_some(shared.cursor)).min();
             }
             let (_, part) = place(*cursor, of);
-            if let Some(next) = next {
+            if let Some(next) = next.filter(|_| several) {
                 // The page ends with the first of them to end; the rest belongs to the next one.
                 items.retain(|key| hash::place(key) >> cursor_shift(of) < next);
             }
