@@ -100,7 +100,7 @@ pub enum Ask {
         command: Command,
     },
     /// Is this the password of this user? Hashing takes tens of milliseconds, so it runs beside the
-    /// loop. Answered by [`Outcome::Verified`].
+    /// loop, one after the other. Answered by [`Outcome::Verified`], however many ask.
     Verify {
         /// The user; `default` where the client named none.
         user: String,
@@ -423,6 +423,10 @@ pub struct Counters {
     pub limited: BTreeMap<&'static str, u64>,
     /// Logins refused.
     pub login_failures: u64,
+    /// Passwords hashed.
+    pub login_checks: u64,
+    /// Passwords that wait for that now.
+    pub logins_waiting: u64,
     /// Connections accepted since the start.
     pub connections: u64,
     /// Bytes that came from clients, and that went to them.

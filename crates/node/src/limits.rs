@@ -30,11 +30,12 @@ pub struct Limits {
     pub login_input_bytes: usize,
     /// Before login: bytes sent.
     pub login_output_bytes: usize,
-    /// Before login: how long.
+    /// Before login: how long, beside the time for which a password waits to be checked.
     pub login_time: Span,
     /// Before login: commands.
     pub login_commands: usize,
-    /// Password checks waiting at once; each costs tens of milliseconds of one core.
+    /// Passwords of gRPC calls from one network that may wait to be checked; each costs tens of milliseconds of one
+    /// core. More are told to come again. Redis clients, which ask for one thing at a time, just wait.
     pub login_checks: usize,
     /// One bulk string.
     pub bulk_bytes: usize,

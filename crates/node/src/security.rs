@@ -8,6 +8,7 @@ use crate::gateway::Secret;
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use isochrone_core::NodeId;
 use isochrone_core::deployment::User;
+use ring::hmac;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -128,6 +129,25 @@ pub fn verify(users: &[User], name: &str, password: &Secret) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else { return false };
     let fits = Argon2::default().verify_password(password.expose(), &hash).is_ok();
     fits && user.is_some()
+}
+
+/// What tells some bytes from all others to whoever has the key, and nobody else anything about them.
+pub(crate) type Print = [u8; 32];
+
+/// A key for prints. It is drawn at a node's start and written nowhere.
+///
+/// # Errors
+/// The system gave no randomness.
+pub(crate) fn draw_key() -> std::io::Result<hmac::Key> {
+    hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
+        .map_err(|_| std::io::Error::other("the system has no randomness to give"))
+}
+
+/// The print of these bytes under this key.
+pub(crate) fn print(key: &hmac::Key, bytes: &[u8]) -> Print {
+    let mut print = [0; 32];
+    print.copy_from_slice(hmac::sign(key, bytes).as_ref());
+    print
 }
 
 /// The Argon2id hash of a password in PHC form, for a deployment file.

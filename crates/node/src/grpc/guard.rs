@@ -6,15 +6,16 @@ use super::socket::Peer;
 use crate::gateway::Secret;
 use crate::metrics::NodeMetrics;
 use crate::reactor::calls::{Ask, Line, Refusal, Said, Why};
+use crate::security::{self, Print};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use isochrone_proto::BASIC;
-use ring::digest;
+use ring::hmac;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -32,7 +33,17 @@ const REMEMBERED_MOST: usize = 1_024;
 #[derive(Clone)]
 pub(super) struct User(pub(super) Arc<str>);
 
-type Known = Mutex<BTreeMap<[u8; 32], (Arc<str>, Instant)>>;
+/// The users remembered, by the metadata that they have shown, which is not kept.
+struct Known {
+    key: hmac::Key,
+    users: Mutex<BTreeMap<Print, (Arc<str>, Instant)>>,
+}
+
+impl Known {
+    fn users(&self) -> MutexGuard<'_, BTreeMap<Print, (Arc<str>, Instant)>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Stands before the service `S`.
 #[derive(Clone)]
@@ -46,10 +57,17 @@ pub(super) struct Guard<S> {
 }
 
 impl<S> Guard<S> {
-    /// `most` calls may be under way at once.
-    pub(super) fn new(inner: S, line: Line, most: usize, metrics: Arc<NodeMetrics>) -> Guard<S> {
+    /// `most` calls may be under way at once; users are remembered under this key.
+    pub(super) fn new(
+        inner: S,
+        line: Line,
+        most: usize,
+        key: hmac::Key,
+        metrics: Arc<NodeMetrics>,
+    ) -> Guard<S> {
         let most = most.min(Semaphore::MAX_PERMITS);
-        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, known: Arc::default(), metrics }
+        let known = Arc::new(Known { key, users: Mutex::default() });
+        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, known, metrics }
     }
 }
 
@@ -158,9 +176,10 @@ async fn who(
     line: &Line,
     known: &Known,
 ) -> Result<Arc<str>, Refusal> {
+    let _asking = peer.map(Peer::asks);
     let shown = shown.map(http::HeaderValue::as_bytes);
-    let print = fingerprint(shown.unwrap_or_default());
-    let remembered = known.lock().unwrap_or_else(PoisonError::into_inner).get(&print).cloned();
+    let print = security::print(&known.key, shown.unwrap_or_default());
+    let remembered = known.users().get(&print).cloned();
     let user = match remembered {
         Some((user, since)) if since.elapsed() < REMEMBERED => user,
         _ => {
@@ -168,7 +187,7 @@ async fn who(
             let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
             let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
             let said = line.send(Ask::Login { named, from })?.await.map_err(|_| gone())?;
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = known.users();
             let user = match said {
                 Ok(Said::User(user)) => user,
                 refused => {
@@ -188,13 +207,6 @@ async fn who(
         peer.known.store(true, Relaxed);
     }
     Ok(user)
-}
-
-/// What tells this header from all others; the header itself is not kept.
-fn fingerprint(shown: &[u8]) -> [u8; 32] {
-    let mut print = [0; 32];
-    print.copy_from_slice(digest::digest(&digest::SHA256, shown).as_ref());
-    print
 }
 
 /// The user and the password in the metadata `authorization`.

@@ -21,6 +21,7 @@ use crate::metrics::NodeMetrics;
 use crate::reactor::calls::Line;
 use guard::Guard;
 use isochrone_proto::v1::isochrone_server::IsochroneServer;
+use ring::hmac;
 use rustls::ServerConfig;
 use service::Service;
 use socket::{Peer, Socket};
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub metrics: Arc<NodeMetrics>,
     /// What clients are shown, and may be renewed; in plain text where there is nothing.
     pub tls: Option<Arc<Mutex<Arc<ServerConfig>>>>,
+    /// What users are remembered under.
+    pub key: hmac::Key,
 }
 
 /// Begins to serve; when the server is dropped, what was answered leaves first.
@@ -59,7 +62,8 @@ async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Recei
     let inner = IsochroneServer::new(service)
         .max_decoding_message_size(limits.command_bytes)
         .max_encoding_message_size(usize::MAX);
-    let guard = Guard::new(inner, state.line.clone(), limits.requests, Arc::clone(&state.metrics));
+    let guard =
+        Guard::new(inner, state.line.clone(), limits.requests, state.key.clone(), Arc::clone(&state.metrics));
     let streams = u32::try_from(limits.pipeline).unwrap_or(u32::MAX);
     let headers = u32::try_from(limits.login_input_bytes).unwrap_or(u32::MAX);
     let (accepted, incoming) = mpsc::channel::<std::io::Result<Socket>>(limits.handshakes);

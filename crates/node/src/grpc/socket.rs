@@ -7,13 +7,13 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
@@ -24,13 +24,30 @@ pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Whether somebody has logged in on it.
     pub(super) known: Arc<AtomicBool>,
+    /// Calls on it that wait to be told whether they have logged in.
+    asking: Arc<AtomicUsize>,
     /// As the loop knows it.
     pub(super) connection: Connection,
 }
 
 impl Peer {
     pub(super) fn new(address: IpAddr) -> Peer {
-        Peer { address, known: Arc::default(), connection: Connection::default() }
+        Peer { address, known: Arc::default(), asking: Arc::default(), connection: Connection::default() }
+    }
+
+    /// A call on it waits to be told whether it has logged in, for as long as this is held.
+    pub(super) fn asks(&self) -> Asking {
+        self.asking.fetch_add(1, Relaxed);
+        Asking(Arc::clone(&self.asking))
+    }
+}
+
+/// See [`Peer::asks`].
+pub(super) struct Asking(Arc<AtomicUsize>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -62,8 +79,8 @@ enum Stream {
 pub(super) struct Socket {
     stream: Stream,
     peer: Peer,
-    /// Until when somebody must have logged in; nothing once somebody has.
-    grace: Option<Pin<Box<Sleep>>>,
+    /// Until when somebody must have logged in, and how long that is; nothing once somebody has.
+    grace: Option<(Pin<Box<Sleep>>, Duration)>,
     _seat: Seat,
 }
 
@@ -77,7 +94,7 @@ impl Socket {
     }
 
     fn new(stream: Stream, peer: Peer, grace: Duration, seat: Seat) -> Socket {
-        Socket { stream, peer, grace: Some(Box::pin(tokio::time::sleep(grace))), _seat: seat }
+        Socket { stream, peer, grace: Some((Box::pin(tokio::time::sleep(grace)), grace)), _seat: seat }
     }
 }
 
@@ -104,12 +121,17 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        if let Some(grace) = &mut me.grace {
-            if me.peer.known.load(Relaxed) {
-                me.grace = None;
-            } else if grace.as_mut().poll(context).is_ready() {
-                let late = "nobody has logged in within the time allowed";
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+        if me.peer.known.load(Relaxed) {
+            me.grace = None;
+        }
+        if let Some((end, grace)) = &mut me.grace {
+            while end.as_mut().poll(context).is_ready() {
+                if me.peer.asking.load(Relaxed) == 0 {
+                    let late = "nobody has logged in within the time allowed";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+                }
+                // It is not the client that takes so long.
+                end.as_mut().reset(Instant::now() + *grace);
             }
         }
         match &mut me.stream {

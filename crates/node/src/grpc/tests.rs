@@ -58,7 +58,8 @@ fn served(
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", socket.local_addr().unwrap());
     let metrics = Arc::new(NodeMetrics::default());
-    let state = State { line, limits, metrics: Arc::clone(&metrics), tls: None };
+    let key = crate::security::draw_key().unwrap();
+    let state = State { line, limits, metrics: Arc::clone(&metrics), tls: None, key };
     (start(socket, state).unwrap(), metrics, address)
 }
 
@@ -244,6 +245,15 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
     drop(server);
 }
 
+/// Connects, says nothing, and waits for the end.
+fn is_cut_off(address: &str) {
+    let mut silent = std::net::TcpStream::connect(address.trim_start_matches("http://")).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The greeting of HTTP/2, if any, and then the end.
+    let end = std::io::Read::read_to_end(&mut silent, &mut Vec::new());
+    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+}
+
 #[test]
 fn whoever_is_remembered_from_another_connection_has_logged_in() {
     let (begun, connections) = std::sync::mpsc::channel();
@@ -264,14 +274,8 @@ fn whoever_is_remembered_from_another_connection_has_logged_in() {
         let mut second = IsochroneClient::new(channel);
         second.begin(begin.clone()).await.unwrap();
         // One that came after them has been cut off, so the time of both is over.
-        let address = address.trim_start_matches("http://").to_owned();
-        let silent = tokio::task::spawn_blocking(move || {
-            let mut silent = std::net::TcpStream::connect(address).unwrap();
-            silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            // Its end, in whichever way.
-            let _ = std::io::Read::read_to_end(&mut silent, &mut Vec::new());
-        });
-        silent.await.unwrap();
+        let address = address.clone();
+        tokio::task::spawn_blocking(move || is_cut_off(&address)).await.unwrap();
         for connection in connections.try_iter() {
             assert!(!connection.is_closed(), "a connection on which somebody had logged in was closed");
         }
@@ -279,17 +283,38 @@ fn whoever_is_remembered_from_another_connection_has_logged_in() {
 }
 
 #[test]
+fn whoever_waits_to_be_told_whether_the_password_is_right_is_not_cut_off() {
+    let (checked, check) = std::sync::mpsc::channel();
+    let (asked, asks) = std::sync::mpsc::channel();
+    let login_time = isochrone_core::Span::from_millis(50);
+    let (_server, _metrics, address) = served(Limits { login_time, ..Limits::default() }, move |ask| {
+        Some(match ask {
+            Ask::Login { .. } => {
+                asked.send(()).unwrap();
+                check.recv().unwrap();
+                Ok(Said::User("app".into()))
+            }
+            _ => Ok(Said::Replied(b"$1\r\nv\r\n".to_vec())),
+        })
+    });
+    let host = address.clone();
+    let waits = std::thread::spawn(move || {
+        let get = v1::GetRequest { keyspace: "main".to_owned(), key: "a".into() };
+        ask(&host, async |mut client| client.get(get).await.map(|answer| answer.into_inner().value))
+    });
+    asks.recv().unwrap();
+    // One that came after it has been cut off, so its time is over.
+    is_cut_off(&address);
+    checked.send(()).unwrap();
+    assert_eq!(waits.join().unwrap().unwrap(), Some("v".into()));
+}
+
+#[test]
 fn whoever_does_not_log_in_is_not_waited_for() {
     let login_time = isochrone_core::Span::from_millis(50);
     let limits = Limits { login_time, clients: 1, ..Limits::default() };
     let (server, metrics, address) = served(limits, |ask| login(ask).ok());
-    let address = address.trim_start_matches("http://");
-    let mut silent = std::net::TcpStream::connect(address).unwrap();
-    silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut rest = Vec::new();
-    // The greeting of HTTP/2, if any, and then the end.
-    let end = std::io::Read::read_to_end(&mut silent, &mut rest);
-    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    is_cut_off(&address);
     while !page(&metrics).contains("isochrone_grpc_connections 0\n") {
         std::thread::yield_now();
     }

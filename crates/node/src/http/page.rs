@@ -365,6 +365,20 @@ pub(super) fn page(state: &State) -> String {
         &[],
         counters.login_failures as f64,
     );
+    page.value(
+        "isochrone_gateway_login_checks_total",
+        counter,
+        "Passwords hashed.",
+        &[],
+        counters.login_checks as f64,
+    );
+    page.value(
+        "isochrone_gateway_logins_waiting",
+        gauge,
+        "Passwords that wait to be hashed.",
+        &[],
+        counters.logins_waiting as f64,
+    );
     for (name, count) in &counters.commands {
         page.value(
             "isochrone_gateway_commands_total",

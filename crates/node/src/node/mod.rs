@@ -327,10 +327,8 @@ impl Node {
 
         let (orders, control) = sync_channel(ORDERS);
         let (line, calls) = Line::new(Arc::clone(&waker));
-        let mut salt = [0; 16];
-        getrandom::fill(&mut salt).map_err(|error| std::io::Error::other(error.to_string()))?;
         let transactional: Vec<_> = protocols.transactional().collect();
-        let calls = Calls::new(calls, random.next_u64(), salt, keyspaces.time_limits, transactional);
+        let calls = Calls::new(calls, random.next_u64(), keyspaces.time_limits, transactional);
         let killed = Arc::new(AtomicBool::new(false));
         let reactor = Reactor {
             clock,
@@ -376,7 +374,8 @@ impl Node {
             redis_addresses,
         };
         if let Some(socket) = config.sockets.grpc {
-            let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls };
+            let key = crate::security::draw_key()?;
+            let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls, key };
             handle.grpc = Some(grpc::start(socket, state)?);
         }
         if let Some(socket) = config.sockets.http {

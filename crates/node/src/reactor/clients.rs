@@ -1,7 +1,7 @@
 //! Client listeners, connections and sessions, and the thread that checks passwords.
 
 use super::slab::Slab;
-use super::verifier::{Asker, Verifier};
+use super::verifier::{Asker, Party, Verdict, Verifier};
 use super::{Kind, Origins, token};
 use crate::gateway::{
     Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Secret, Session,
@@ -11,6 +11,7 @@ use crate::limits::Limits;
 use crate::poller::Ready;
 use crate::redis::acl::Users;
 use crate::redis::call::{self, Call, Given, Objection};
+use crate::security::Print;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
@@ -26,11 +27,11 @@ use std::sync::Arc;
 pub(crate) const KEEP_ALIVE: Span = Span::from_secs(300);
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 2;
-/// Wrong passwords from one address after which each further answer is delayed.
+/// Wrong passwords from one network after which each further answer is delayed.
 const FAILURES_FREE: u32 = 5;
 /// By how much.
 const FAILURE_DELAY: Span = Span::from_secs(1);
-/// Addresses whose failures are remembered.
+/// Networks whose failures are remembered.
 const FAILURE_TABLE: usize = 1024;
 
 /// A socket that clients connect to, and the keyspace that they begin in.
@@ -74,7 +75,7 @@ pub(crate) struct Clients {
     /// Verdicts held back after repeated failures, in order.
     late: VecDeque<(Instant, Asker, bool)>,
     /// Verdicts for calls, to be told by the loop.
-    pub(crate) verdicts_of_calls: Vec<([u8; 32], bool)>,
+    pub(crate) verdicts_of_calls: Vec<(Party, bool)>,
     failures: BTreeMap<IpAddr, u32>,
 }
 
@@ -87,13 +88,15 @@ struct Connection {
     /// The socket may have input.
     input: bool,
     dirty: bool,
+    /// The other end has said that it sends no more.
+    closed: bool,
     /// Nothing more is to be read.
     ended: bool,
     in_flight: u32,
 }
 
 /// Who an answer goes to.
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) struct Recipient {
     pub index: usize,
     pub connection: u64,
@@ -269,6 +272,7 @@ impl Clients {
                 queued: false,
                 input: false,
                 dirty: false,
+                closed: false,
                 ended: false,
                 in_flight: 0,
             });
@@ -297,11 +301,33 @@ impl Clients {
             connection.dirty = true;
             self.dirty.push(index);
         }
+        if ready.closed {
+            connection.closed = true;
+            self.give_up_on(index);
+        }
+    }
+
+    /// Where many wait for their passwords to be checked, nobody does who sends no more and is gone, as a rule: the place
+    /// among the connections is for others.
+    fn give_up_on(&mut self, index: usize) {
+        let Some(connection) = self.connections.get(index).filter(|connection| connection.closed) else {
+            return;
+        };
+        let Some(from) = self.views.get(&connection.number).map(|view| view.address.ip()) else { return };
+        if self.verifier.is_long(from) && self.verifier.leave(connection.number, from) {
+            connection.in_flight = connection.in_flight.saturating_sub(1);
+            connection.ended = true;
+            self.mark(index);
+        }
     }
 
     /// Whether input waits that [`Clients::serve`] could take at once.
     pub fn pending(&self) -> bool {
-        !self.readable.is_empty() || !self.dirty.is_empty() || self.hub.has_mail()
+        !self.readable.is_empty()
+            || !self.dirty.is_empty()
+            || self.hub.has_mail()
+            || self.verifier.has_verdicts()
+            || !self.verdicts_of_calls.is_empty()
     }
 
     /// Reads from those who have sent something, as long as there is room for what they ask.
@@ -442,37 +468,35 @@ impl Clients {
         if self.failures.len() > FAILURE_TABLE / 2 {
             self.failures.pop_first();
         }
+        self.counters.logins_waiting = self.verifier.waiting() as u64;
+        self.counters.login_checks = self.verifier.checks();
     }
 
     /// Hands verdicts on passwords to those who wait for them.
     fn verdicts(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
-        while let Ok((to, accepted)) = self.verifier.done.try_recv() {
-            let address = match to {
-                Asker::Session(to) => self.views.get(&to.connection).map(|view| view.address.ip()),
-                Asker::Calls(_, address) => Some(address),
-            };
+        while let Some(Verdict { asker, from, accepted }) = self.verifier.next(now) {
             let mut due = now;
-            if let (Some(address), false) = (address, accepted) {
+            if accepted {
+                self.failures.remove(&from);
+            } else {
                 self.counters.login_failures += 1;
-                if self.failures.len() >= FAILURE_TABLE && !self.failures.contains_key(&address) {
+                if self.failures.len() >= FAILURE_TABLE && !self.failures.contains_key(&from) {
                     self.failures.pop_first();
                 }
-                let failures = self.failures.entry(address).or_default();
+                let failures = self.failures.entry(from).or_default();
                 *failures = failures.saturating_add(1);
                 if *failures >= FAILURES_FREE {
                     due = now + FAILURE_DELAY;
                 }
-            } else if let Some(address) = address {
-                self.failures.remove(&address);
             }
-            self.late.push_back((due, to, accepted));
+            self.late.push_back((due, asker, accepted));
         }
         let mut waiting = VecDeque::new();
         for (due, to, accepted) in std::mem::take(&mut self.late) {
             match to {
                 _ if now < due => waiting.push_back((due, to, accepted)),
                 Asker::Session(to) => self.answer(to, Outcome::Verified { accepted }, shard, origins, now),
-                Asker::Calls(print, _) => self.verdicts_of_calls.push((print, accepted)),
+                Asker::Calls(party) => self.verdicts_of_calls.push((party, accepted)),
             }
         }
         waiting.append(&mut self.late);
@@ -512,11 +536,14 @@ impl Clients {
         if let Some(mut connection) = self.connections.remove(index) {
             connection.stream.close();
             connection.stream.deregister(registry);
-            self.views.remove(&connection.number);
+            let view = self.views.remove(&connection.number);
             self.places.remove(&connection.number);
             self.hub.leave(connection.number);
             if connection.in_flight > 0 {
                 origins.forget(connection.number, shard);
+                if let Some(view) = view {
+                    self.verifier.leave(connection.number, view.address.ip());
+                }
             }
         }
     }
@@ -575,11 +602,29 @@ impl Clients {
         }
     }
 
-    /// Has a password checked; an error where too many wait for that already.
-    pub fn verify(&mut self, asker: Asker, user: String, password: Secret) -> Result<(), ()> {
-        self.verifier.ask(asker, user, password).inspect_err(|()| {
+    /// Has a password checked that came from this address. False for calls where too many wait for that already.
+    pub fn verify(
+        &mut self,
+        asker: Asker,
+        from: IpAddr,
+        user: String,
+        password: Secret,
+        now: Instant,
+    ) -> bool {
+        // Off, or deleted: whoever comes back under that name is not known.
+        if !self.hub.users.admits(&user) {
+            self.verifier.forget(&user);
+        }
+        let taken = self.verifier.ask(asker, from, user, password, now);
+        if !taken {
             *self.counters.limited.entry("login_checks").or_default() += 1;
-        })
+        }
+        taken
+    }
+
+    /// What tells this user and password from all others.
+    pub fn print(&self, user: &str, password: &Secret) -> Print {
+        self.verifier.print(user, password)
     }
 
     /// Understands a command that came without a connection.
@@ -629,9 +674,14 @@ impl Clients {
                 origins.ask(ticket, asked);
                 Ok(())
             }
-            Ask::Verify { user, password } => self
-                .verify(Asker::Session(to), user, password)
-                .map_err(|()| Outcome::Verified { accepted: false }),
+            Ask::Verify { user, password } => {
+                if let Some(from) = self.views.get(&to.connection).map(|view| view.address.ip()) {
+                    let taken = self.verify(Asker::Session(to), from, user, password, now);
+                    debug_assert!(taken, "a session waits");
+                    self.give_up_on(to.index);
+                }
+                Ok(())
+            }
         }
     }
 }

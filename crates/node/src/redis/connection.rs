@@ -300,6 +300,7 @@ impl Session for Connection {
             state.desist(None, context, out);
         }
         if let Some(allowance) = state.allowance
+            && state.login.is_none()
             && context.now.since(allowance.since) > context.limits.login_time
         {
             state.cut(
@@ -624,6 +625,13 @@ impl State {
         }
         self.complain(&Complaint::text(format!("ERR {error}")), context, out);
         self.quitting = true;
+    }
+
+    /// A stranger has waited for so long for us.
+    pub(crate) fn put_off(&mut self, waited: Span) {
+        if let Some(allowance) = &mut self.allowance {
+            allowance.since = allowance.since + waited;
+        }
     }
 
     /// Is a stranger again.

@@ -7,11 +7,14 @@ use super::reply::{Reply, Version};
 use super::request::{Args, integer};
 use super::shape::Shape;
 use crate::gateway::{Ask, Context, Login, Secret};
+use isochrone_core::Instant;
 
 /// A password check under way, and what follows where it succeeds.
 #[derive(Debug)]
 pub(crate) struct Pending {
     user: String,
+    /// When it began.
+    since: Instant,
     /// The keyspace named beside the user, as a place in the list of keyspaces.
     keyspace: Option<usize>,
     /// What HELLO asked for, where it was HELLO.
@@ -123,7 +126,7 @@ fn check(
         },
         None => (user, None),
     };
-    let pending = Pending { user: user.to_owned(), keyspace, greeting };
+    let pending = Pending { user: user.to_owned(), since: context.now, keyspace, greeting };
     let verdict = context.hub.users.judge(user, password);
     if verdict != Verdict::Ask {
         state.login = Some(pending);
@@ -147,6 +150,8 @@ pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<
 fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     let Some(pending) = state.login.take() else { return reply.error(WRONG) };
     if !accepted {
+        // The time that a password waits to be checked is not the client's.
+        state.put_off(context.now.since(pending.since));
         let command: &[u8] = if pending.greeting.is_some() { b"HELLO" } else { b"AUTH" };
         let entry = acl::Entry::new(acl::Reason::Auth, state.queue.is_some(), command, &pending.user);
         acl::note(entry, context);

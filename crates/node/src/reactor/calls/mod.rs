@@ -7,7 +7,7 @@ mod line;
 
 pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 
-use super::verifier::Asker;
+use super::verifier::{Asker, Party, network};
 use super::{Origin, Reactor, TICK};
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
 use crate::redis::acl::{DEFAULT, Verdict};
@@ -16,15 +16,11 @@ use bytes::Bytes;
 use isochrone_core::command::Command;
 use isochrone_core::{Blob, CommandId, Instant, ProcessId, Span};
 use line::{STOPPING, WAITING};
-use ring::digest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
-
-/// Passwords of the deployment's users that were found right and need no hashing again.
-const TRUSTED: usize = 1_024;
 
 /// The calls of a node.
 pub(crate) struct Calls {
@@ -37,10 +33,8 @@ pub(crate) struct Calls {
     time_limits: Vec<Span>,
     /// The protocols that have transactions.
     transactional: Vec<&'static str>,
-    /// Those that wait for a password to be hashed, by the fingerprint of it.
-    logins: BTreeMap<[u8; 32], Vec<Waiting>>,
-    trusted: BTreeSet<[u8; 32]>,
-    salt: [u8; 16],
+    /// Those that wait for a password to be checked.
+    logins: BTreeMap<Party, Vec<Waiting>>,
     swept: Instant,
 }
 
@@ -106,7 +100,6 @@ impl Calls {
     pub fn new(
         queue: Receiver<Call>,
         life: u64,
-        salt: [u8; 16],
         time_limits: Vec<Span>,
         transactional: Vec<&'static str>,
     ) -> Calls {
@@ -118,8 +111,6 @@ impl Calls {
             time_limits,
             transactional,
             logins: BTreeMap::new(),
-            trusted: BTreeSet::new(),
-            salt,
             swept: Instant::ZERO,
         }
     }
@@ -128,25 +119,13 @@ impl Calls {
     pub fn open(&self) -> usize {
         self.open.len()
     }
-
-    /// What tells this user and password from all others, to this life of this node.
-    fn fingerprint(&self, user: &str, password: &Secret) -> [u8; 32] {
-        let mut context = digest::Context::new(&digest::SHA256);
-        context.update(&self.salt);
-        context.update(&(user.len() as u64).to_le_bytes());
-        context.update(user.as_bytes());
-        context.update(password.expose());
-        let mut print = [0; 32];
-        print.copy_from_slice(context.finish().as_ref());
-        print
-    }
 }
 
 impl Reactor {
     /// Takes up what was asked since the last round.
     pub(super) fn take_calls(&mut self, now: Instant) {
-        for (print, accepted) in std::mem::take(&mut self.clients.verdicts_of_calls) {
-            self.logged_in(print, accepted);
+        for (party, accepted) in std::mem::take(&mut self.clients.verdicts_of_calls) {
+            self.logged_in(party, accepted);
         }
         // As many as may wait: what comes meanwhile is for the next round.
         for _ in 0..WAITING {
@@ -161,7 +140,7 @@ impl Reactor {
 
     fn take_call(&mut self, ask: Ask, answer: oneshot::Sender<Answer>, now: Instant) {
         let taken = match ask {
-            Ask::Login { named, from } => return self.login(named, from, answer),
+            Ask::Login { named, from } => return self.login(named, from, answer, now),
             Ask::Begin { user, on, keyspace, reads, writes } => {
                 self.begin(&user, &keyspace, reads, writes).map(|(keyspace, of, transaction)| {
                     (keyspace, of, Work::Transact(transaction), Stage::Begins(user, on))
@@ -394,7 +373,13 @@ impl Reactor {
         self.reporter.open_transactions(self.calls.open.len());
     }
 
-    fn login(&mut self, named: Option<(String, Secret)>, from: IpAddr, answer: oneshot::Sender<Answer>) {
+    fn login(
+        &mut self,
+        named: Option<(String, Secret)>,
+        from: IpAddr,
+        answer: oneshot::Sender<Answer>,
+        now: Instant,
+    ) {
         let users = &self.clients.hub.users;
         let Some((user, password)) = named else {
             return drop(answer.send(match users.login() {
@@ -411,33 +396,23 @@ impl Reactor {
             Verdict::Refused => return drop(answer.send(Err(wrong_password()))),
             Verdict::Ask => {}
         }
-        let print = self.calls.fingerprint(&user, &password);
-        if self.calls.trusted.contains(&print) && users.admits(&user) {
-            return drop(answer.send(Ok(Said::User(user.into()))));
-        }
+        let party = (network(from), self.clients.print(&user, &password));
         let name: Arc<str> = user.as_str().into();
-        if let Some(others) = self.calls.logins.get_mut(&print) {
+        if let Some(others) = self.calls.logins.get_mut(&party) {
             return others.push((name, answer));
         }
-        match self.clients.verify(Asker::Calls(print, from), user, password) {
-            Ok(()) => drop(self.calls.logins.insert(print, vec![(name, answer)])),
-            Err(()) => {
-                let text = "too many passwords wait to be checked; try again shortly";
-                drop(answer.send(Err(Refusal::new(Why::Limit, text))));
-            }
+        if self.clients.verify(Asker::Calls(party), from, user, password, now) {
+            self.calls.logins.insert(party, vec![(name, answer)]);
+        } else {
+            let text = "too many passwords wait to be checked; try again shortly";
+            drop(answer.send(Err(Refusal::new(Why::Limit, text))));
         }
     }
 
     /// The verifier has said whether this password is right.
-    fn logged_in(&mut self, print: [u8; 32], accepted: bool) {
-        for (user, answer) in self.calls.logins.remove(&print).unwrap_or_default() {
+    fn logged_in(&mut self, party: Party, accepted: bool) {
+        for (user, answer) in self.calls.logins.remove(&party).unwrap_or_default() {
             let admitted = accepted && self.clients.hub.users.admits(&user);
-            if admitted {
-                if self.calls.trusted.len() >= TRUSTED {
-                    self.calls.trusted.pop_first();
-                }
-                self.calls.trusted.insert(print);
-            }
             let said = if admitted { Ok(Said::User(user)) } else { Err(wrong_password()) };
             drop(answer.send(said));
         }

@@ -94,6 +94,26 @@ fn before_login_time_is_short() {
 }
 
 #[test]
+fn the_time_for_which_a_password_waits_to_be_checked_is_not_the_clients() {
+    let mut world = World::new(Login::Required);
+    expect![[r#"
+        + 4
+        > AUTH anna wrong ; PING
+          verify 0 anna wrong
+          reads no further
+        + 3600
+          reads no further
+        < 0 denied
+          -WRONGPASS invalid username-password pair or user is disabled.·-NOAUTH Authentication required.·
+        + 5
+        + 2
+          -ERR not logged in within the time allowed·
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, "+ 4\n> AUTH anna wrong ; PING\n+ 3600\n< 0 denied\n+ 5\n+ 2"));
+}
+
+#[test]
 fn a_bulk_or_request_above_its_limit_is_refused_by_its_header() {
     let cases = [
         "*2\r\n$3\r\nGET\r\n$67108865\r\n",
