@@ -477,6 +477,51 @@ fn passwords_certificates_and_permissions_are_those_of_redis_clients() {
 }
 
 #[test]
+fn a_fleet_logs_in_at_once_beside_those_who_guess() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Addresses { grpc, http, .. } = nodes(1).remove(0);
+    let file = folder.path().join("one.toml");
+    let hash = processes::hash("that of app");
+    let text = format!(
+        "cluster = \"logins\"\n[[region]]\nname = \"R0\"\n[[node]]\nname = \"n0\"\nregion = \"R0\"\ngrpc = \"{grpc}\"\n\
+         http = \"{http}\"\n[[keyspace]]\nname = \"plain\"\nprotocol = \"multipaxos\"\n[[security.user]]\nname = \"app\"\n\
+         password = \"{hash}\"\n"
+    );
+    std::fs::write(&file, text).expect("a writable folder");
+    let _process = processes::node(&file, 0, folder.path());
+    until("a leader", || processes::leader(http));
+    // Each has a connection of its own.
+    let get = move |password: String| async move {
+        let builder = Client::builder([grpc.to_string()]).login("app", password);
+        let client = builder.connect().await.expect("a connection");
+        client.keyspace("plain").get("k").await
+    };
+    wait(async {
+        let mut calls = tokio::task::JoinSet::new();
+        for number in 0..120 {
+            let guesses = number % 3 == 0;
+            let password = if guesses { format!("guess {number}") } else { "that of app".to_owned() };
+            calls.spawn(async move { (guesses, get(password).await) });
+        }
+        for (guesses, answer) in calls.join_all().await {
+            if guesses {
+                refused(answer, Code::Unauthenticated, "another password");
+            } else {
+                assert_eq!(answer.expect("it may"), None);
+            }
+        }
+    });
+    // One for each that is wrong, and one for all that are right.
+    let checks = until("checks", || {
+        let page = page(http, "/metrics")?;
+        let count =
+            page.lines().find_map(|line| line.strip_prefix("isochrone_gateway_login_checks_total "))?;
+        Some(count.parse::<u64>().expect("a number")).filter(|count| *count >= 41)
+    });
+    assert_eq!(checks, 41);
+}
+
+#[test]
 fn grpc_beyond_loopback_wants_a_certificate_and_a_user() {
     let folder = tempfile::tempdir().expect("a folder");
     let three = nodes(3);

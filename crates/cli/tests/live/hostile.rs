@@ -5,13 +5,16 @@
 //! What goes through a protocol is asked twice: of one node that is alone, and of a copy of three of `curp`, where
 //! witnesses and the master are on other nodes.
 
-use super::processes::{self, Process, addresses, client, isochrone, leader, nodes, until, writes};
+use super::processes::{
+    self, Process, addresses, client, hash, isochrone, leader, nodes, page, until, writes,
+};
 use super::resp::{Client, Reply};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// A node of its own, with this at the end of its deployment file.
@@ -298,6 +301,86 @@ fn ten_thousand_idle_connections_cost_little_and_the_last_is_told_that_the_house
     let master = until("a master", || leader(addresses[0].http));
     let copy = if master == "n1" { 2 } else { 1 };
     ten_thousand_idle_connections(&processes[copy], addresses[copy].redis);
+}
+
+/// What a node says to these who have sent one command each.
+fn replies(sockets: Vec<TcpStream>) -> Vec<String> {
+    let reply = |mut socket: TcpStream| {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    };
+    sockets.into_iter().map(reply).collect()
+}
+
+/// So many who all want to log in before any of them is answered.
+fn log_in(address: SocketAddr, count: usize, words: &[&[u8]]) -> Vec<TcpStream> {
+    let asks = |mut socket: TcpStream| {
+        socket.write_all(&request(words)).unwrap();
+        socket
+    };
+    (0..count).map(|_| asks(socket(address))).collect()
+}
+
+#[test]
+fn whoever_knows_the_password_logs_in_beside_hundreds_and_beside_those_who_guess() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes(1);
+    let file = processes::deployment(folder.path(), "one.toml", "hostile", &nodes);
+    let users = ["app", "fleet"].map(|name| {
+        format!("[[security.user]]\nname = \"{name}\"\npassword = \"{}\"\n", hash(&format!("that of {name}")))
+    });
+    let text = fs::read_to_string(&file).unwrap() + &users.concat();
+    fs::write(&file, text).unwrap();
+    let _process = processes::node(&file, 0, folder.path());
+    let address = nodes[0].redis;
+
+    // A fleet comes back: nobody is turned away, and its password is hashed once.
+    let fleet = log_in(address, 200, &[b"AUTH", b"fleet", b"that of fleet"]);
+    assert_eq!(replies(fleet), ["+OK\r\n"; 200]);
+    let figure = |name: &str| {
+        let page = page(nodes[0].http, "/metrics")?;
+        let figure = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        Some(figure.parse::<u64>().unwrap())
+    };
+    let checks = || figure("isochrone_gateway_login_checks_total");
+    assert_eq!(until("a check", || checks().filter(|count| *count > 0)), 1);
+
+    // Of those who guess and do not wait, few are checked, and none keeps a place.
+    drop(log_in(address, 400, &[b"AUTH", b"app", b"a guess"]));
+    until("the end of the guesses", || {
+        let now = ["gateway_connections_total", "clients", "gateway_logins_waiting"];
+        (now.map(|name| figure(&format!("isochrone_{name}"))) == [Some(600), Some(0), Some(0)]).then_some(())
+    });
+    assert!(checks().unwrap() < 200, "{:?}", checks());
+
+    // Eighty who guess, again and again, are each told that they are wrong; whoever is right waits for them once.
+    let (guessed, guesses) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut wanted = true;
+            while wanted {
+                let sockets = log_in(address, 80, &[b"AUTH", b"app", b"a guess"]);
+                wanted = guessed.send(()).is_ok();
+                let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+                assert_eq!(replies(sockets), [wrong; 80]);
+            }
+        });
+        guesses.recv().unwrap();
+        let start = Instant::now();
+        for _ in 0..20 {
+            let honest = log_in(address, 1, &[b"AUTH", b"app", b"that of app"]);
+            assert_eq!(replies(honest), ["+OK\r\n"]);
+        }
+        let took = start.elapsed();
+        drop(guesses);
+        println!("twenty logins beside eighty who guess: {took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    });
 }
 
 #[test]

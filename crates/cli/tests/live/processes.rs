@@ -39,6 +39,18 @@ pub fn outcome<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>
     (status.code().expect("no signal"), text(stdout), text(stderr))
 }
 
+/// The hash of a password, as it stands in deployment files.
+pub fn hash(password: &str) -> String {
+    let mut command = isochrone(["password"]);
+    let mut hashing =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut input = hashing.stdin.take().expect("it is piped");
+    input.write_all(format!("{password}\n").as_bytes()).expect("it reads");
+    drop(input);
+    let out = hashing.wait_with_output().expect("it ends").stdout;
+    String::from_utf8(out).expect("UTF-8").trim().to_owned()
+}
+
 /// A running process, killed if the test ends before it.
 pub struct Process {
     child: Child,

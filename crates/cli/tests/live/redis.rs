@@ -1,7 +1,8 @@
 //! `isochrone redis`: the start with nothing but a directory, and that directory in the hands of `isochrone node`.
 
 use super::processes::{
-    Addresses, Process, TOKEN, addresses, client, deployment, isochrone, node, nodes, outcome, page, until,
+    Addresses, Process, TOKEN, addresses, client, deployment, hash, isochrone, node, nodes, outcome, page,
+    until,
 };
 use super::resp::{Client, Reply};
 use std::fs;
@@ -208,16 +209,9 @@ fn a_monitor_sees_how_many_commands_come_in_a_second() {
 
 #[test]
 fn with_a_password_nothing_is_answered_before_it() {
-    use std::io::Write;
-    let mut command = isochrone(["password"]);
-    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-    let mut hashing = command.spawn().unwrap();
-    hashing.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
-    let hash = String::from_utf8(hashing.wait_with_output().unwrap().stdout).unwrap();
-
     let folder = tempfile::tempdir().unwrap();
     let address = addresses(1)[0];
-    let _process = redis(folder.path(), address, &["--password-hash", hash.trim()]);
+    let _process = redis(folder.path(), address, &["--password-hash", &hash("open sesame")]);
     let mut client = client(address);
     let refused = Reply::Error("NOAUTH Authentication required.".to_owned());
     assert_eq!(ask(&mut client, &["GET", "city"]), refused);
