@@ -75,6 +75,9 @@ pub enum Refusal {
     /// A bounded queue is full; asking again later may help.
     #[error("overloaded: too much is waiting already; ask again later")]
     Overloaded,
+    /// Nobody was found in time who leads. It was asked of nobody, or only reads.
+    #[error("NOLEADER nobody who leads was found in time; this was not executed")]
+    NoLeader,
     /// Only the leader can do this, and this replica does not lead.
     #[error("this replica does not lead")]
     NotLeader,

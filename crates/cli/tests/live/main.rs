@@ -17,6 +17,7 @@ mod orders;
 mod processes;
 mod proxy;
 mod ranges;
+mod ready;
 mod redis;
 mod replace;
 mod resp;

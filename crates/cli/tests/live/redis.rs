@@ -117,6 +117,10 @@ const LOOK: &[&str] = &[
     "DBSIZE",
 ];
 
+fn told_by_info(address: SocketAddr) -> String {
+    format!("{:?}", served(address, &["INFO", "isochrone"]))
+}
+
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
@@ -176,6 +180,13 @@ fn one_node_grows_into_a_master_with_two_witnesses_and_may_then_be_lost() {
     }
     assert_eq!(served(three[2].redis, &["INCR", "count"]), Reply::Number(42));
     until("managers beside the first", || (counted(three[0].http, "managers_added") == 2).then_some(()));
+    for node in &three {
+        until("a count of what there is now", || {
+            let ready = page(node.http, "/readyz")?;
+            let told = ready.contains("ready, 3 replicas, 3 of 3 nodes reachable");
+            (told && told_by_info(node.redis).contains(",replicas=3,")).then_some(())
+        });
+    }
 
     first.signal("KILL");
     assert_eq!(first.end(), None);

@@ -9,7 +9,7 @@ use crate::background::Background;
 use crate::limits::Limits;
 use crate::node::Orders;
 use crate::protocols::{Administration, Extent};
-use crate::reactor::{Board, Control, Responder};
+use crate::reactor::{Board, Control, KeyspaceStatus, Responder};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State as Shared};
@@ -98,11 +98,22 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
     let status = state.board.status();
     let mut text = String::new();
     for keyspace in &status.keyspaces {
-        let (reachable, all) = keyspace.reachable;
-        let word = if keyspace.ready { "ready" } else { "no quorum" };
-        text += &format!("{}: {word}, {reachable} of {all} replicas reachable\n", keyspace.name);
+        text += &line(keyspace);
     }
     (if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}
+
+/// What is said of one keyspace.
+fn line(keyspace: &KeyspaceStatus) -> String {
+    let (name, (reachable, all)) = (&keyspace.name, keyspace.reachable);
+    match (keyspace.replicas, keyspace.ready) {
+        (replicas, ready) if keyspace.chosen => {
+            let word = if ready { "ready" } else { "no master serves" };
+            format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable\n")
+        }
+        (_, true) => format!("{name}: ready, {reachable} of {all} replicas reachable\n"),
+        (_, false) => format!("{name}: no quorum, {reachable} of {all} replicas reachable\n"),
+    }
 }
 
 /// What orders about replicas carry.

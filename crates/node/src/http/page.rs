@@ -31,7 +31,7 @@ pub(super) fn page(state: &State) -> String {
     page.value(
         "isochrone_ready",
         gauge,
-        "Whether every keyspace has a reachable quorum.",
+        "Whether every keyspace is ready: a majority within reach, or with curp a master that serves.",
         &[],
         number(status.ready),
     );

@@ -31,7 +31,7 @@ use crate::shard::{SNAPSHOT_BYTES, Shard};
 use crate::snapshots::SnapshotError;
 use crate::transport::emulation::Emulation;
 use crate::transport::frame::{Hello, MAGIC, VERSION};
-use crate::transport::link::{Link, Target};
+use crate::transport::link::{Link, PING, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
 use isochrone_core::{Instant, NodeId, ProcessId, Random, Span};
@@ -419,6 +419,10 @@ fn users(deployment: &Deployment, me: &isochrone_core::deployment::Node) -> Resu
 /// How long a transaction may be open where the deployment says nothing: no protocol's own default is longer.
 const TIME_LIMIT: Span = Span::from_secs(30);
 
+/// After how long a silence a master is given up, at least and where the deployment says nothing: longer than the default
+/// for any distance on Earth. It takes about as long again until another one serves.
+const SILENCE: Span = Span::from_secs(2);
+
 /// What a node serves, gathered keyspace by keyspace.
 #[derive(Default)]
 struct Keyspaces {
@@ -466,6 +470,10 @@ impl Keyspaces {
             leaders: Vec::new(),
             leads: false,
         });
+        let masterless = (placed.durability == Durability::AllSoon).then(|| {
+            let silence = keyspace.parameters.read().span("silence", SILENCE, Span::ZERO, Span::MAX);
+            PING + silence.max(SILENCE) * 2
+        });
         self.hosts.push(placed.seats.iter().find(|seat| seat.client).map(|seat| seat.id));
         self.served.push(Served {
             id: keyspace.id,
@@ -475,6 +483,7 @@ impl Keyspaces {
             spares,
             partitions: keyspace.partitions,
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),
+            masterless,
         });
         // Protocols without transactions have no such parameter, and none of theirs is open.
         let time_limit = keyspace.parameters.read().span("time_limit", TIME_LIMIT, Span::ZERO, Span::MAX);

@@ -351,8 +351,7 @@ impl Reactor {
 
     fn note_facts(&mut self) {
         while let Some((process, fact)) = self.shard.io().facts.pop_front() {
-            let changed = matches!(fact, Fact::Leads { .. } | Fact::Follows);
-            self.reporter.note(process, &fact);
+            let changed = self.reporter.note(process, &fact);
             if let Fact::Stands { what: COPIES, .. } = fact {
                 // At once: an answer that rests on it may follow in this turn.
                 self.clients.has_copies(process.keyspace, self.reporter.copies(process.keyspace));

@@ -30,6 +30,8 @@ pub(crate) struct Peers {
     pub links: BTreeMap<NodeId, Link>,
     /// The highest reign of each group that a peer claims, and who claims it.
     pub leaders: BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
+    /// When that was last claimed.
+    pub claimed: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     pub listener: Option<TcpListener>,
     pub acceptor: Acceptor,
     pub emulation: Option<Emulation>,
@@ -86,6 +88,7 @@ impl Peers {
             hello,
             links: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            claimed: BTreeMap::new(),
             listener,
             acceptor,
             emulation,
@@ -163,9 +166,10 @@ impl Peers {
 
     fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
-        let (hello, leaders) = (&self.hello, &mut self.leaders);
+        let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
         let (incarnations, news) = (&mut self.incarnations, &mut self.news);
-        let context = Reading { hello, leaders, incarnations, limits: &self.limits, news };
+        let (now, limits) = (shard.io().now, &self.limits);
+        let context = Reading { now, hello, leaders, claimed, incarnations, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         match outcome {
@@ -297,8 +301,10 @@ impl Peers {
 
 /// What reading a connection needs besides it.
 struct Reading<'a> {
+    now: Instant,
     hello: &'a Hello,
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
+    claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
     incarnations: &'a mut BTreeMap<NodeId, u32>,
     limits: &'a Limits,
     news: &'a mut Vec<News>,
@@ -336,6 +342,7 @@ impl Reading<'_> {
                         let known = self.leaders.entry((keyspace, partition)).or_insert((reign, peer));
                         if reign >= known.0 {
                             *known = (reign, peer);
+                            self.claimed.insert((keyspace, partition), self.now);
                         }
                     }
                     frame::pong(stream.out(), ping.number);

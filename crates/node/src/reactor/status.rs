@@ -28,7 +28,7 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Whether it is about to end.
     pub stopping: bool,
-    /// Whether every keyspace has a quorum that this node can reach.
+    /// Whether every keyspace is ready.
     pub ready: bool,
     /// Whether a crash may lose acknowledged writes.
     pub unsafe_fsync_off: bool,
@@ -62,9 +62,16 @@ pub struct KeyspaceStatus {
     pub leader_region: Option<String>,
     /// The nodes that lead its partitions, in their order.
     pub leaders: Vec<Option<String>>,
-    /// Its replicas that this node can reach, itself included, and all of them.
+    /// Whether the protocol chooses its replicas.
+    pub chosen: bool,
+    /// How many replicas each of its partitions has: where the protocol chooses them, those of now, as far as this node
+    /// knows.
+    pub replicas: usize,
+    /// Its replicas that this node can reach, itself included, and all of them; where the protocol chooses them, the
+    /// nodes that it chooses from.
     pub reachable: (usize, usize),
-    /// Whether those are a majority.
+    /// Whether those are a majority; where the protocol chooses replicas, whether this node has heard of late that each
+    /// partition has a master that serves.
     pub ready: bool,
 }
 
@@ -158,6 +165,12 @@ impl Board {
 /// The name under which clients tell how many copies have what is safe.
 pub(crate) const COPIES: &str = "copies";
 
+/// The name under which servers tell how many replicas there are now, of those that the protocol may choose.
+const REPLICAS: &str = "replicas";
+
+/// The name under which a master tells how many of its copies are silent: it serves nobody then.
+const SILENT: &str = "copies_silent";
+
 /// Gathers facts for the board.
 pub(crate) struct Reporter {
     board: Arc<Board>,
@@ -169,6 +182,8 @@ pub(crate) struct Reporter {
     names: Vec<(String, String)>,
     keyspaces: Vec<Served>,
     processes: BTreeMap<ProcessId, ProcessStatus>,
+    /// When a process of this node was last the serving master of a partition.
+    served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// When commands were last counted, and how many there were.
     counted: (Instant, u64),
 }
@@ -186,6 +201,9 @@ pub(crate) struct Served {
     pub partitions: u16,
     /// The server processes of this node.
     pub servers: Vec<ProcessId>,
+    /// Where the protocol chooses its replicas, and a majority says nothing: how long a serving master may not be heard of
+    /// before the keyspace counts as one without.
+    pub masterless: Option<Span>,
 }
 
 impl Reporter {
@@ -207,6 +225,7 @@ impl Reporter {
             names,
             keyspaces,
             processes: BTreeMap::new(),
+            served: BTreeMap::new(),
             counted: (Instant::ZERO, 0),
         }
     }
@@ -236,22 +255,6 @@ impl Reporter {
         all.collect()
     }
 
-    /// The node that leads a partition, as far as this one has heard.
-    fn leader(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<NodeId> {
-        let group = |id: &ProcessId| (id.keyspace, id.partition) == (served.id, partition);
-        let claims = self.processes.iter().filter(|(id, _)| group(id)).filter_map(|(_, status)| status.leads);
-        match (claims.max(), peers.leaders.get(&(served.id, partition)).copied()) {
-            (Some(reign), Some((other, node))) if other > reign => Some(node),
-            (Some(_), _) => Some(self.me),
-            (None, heard) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
-        }
-    }
-
-    /// Whether this node reaches that one, or is it.
-    fn reaches(&self, node: NodeId, peers: &Peers) -> bool {
-        node == self.me || peers.links.get(&node).is_some_and(crate::transport::link::Link::ready)
-    }
-
     /// The keyspaces that a process of this node leads.
     pub fn led(&self) -> Vec<KeyspaceId> {
         let mut led: Vec<_> = self
@@ -264,10 +267,11 @@ impl Reporter {
         led
     }
 
-    /// What pings tell of leadership.
+    /// What pings tell of leadership. A master whose copies are silent serves nobody.
     pub fn claims(&self) -> Vec<(KeyspaceId, PartitionId, u64)> {
         self.processes
             .iter()
+            .filter(|(_, status)| !status.is_silenced())
             .filter_map(|(id, status)| Some((id.keyspace, id.partition, status.leads?)))
             .collect()
     }
@@ -289,8 +293,17 @@ impl Reporter {
         Some((sum("keys")?, sum("keys_with_deadline")?))
     }
 
-    /// A fact that a process has marked.
-    pub fn note(&mut self, process: ProcessId, fact: &Fact) {
+    /// How many replicas a keyspace has now, as its servers here know, or else its client; where there is neither, none.
+    fn replicas(&self, keyspace: KeyspaceId) -> Option<u64> {
+        let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
+        let stands = of.flat_map(|(_, status)| &status.stands);
+        let told = stands.filter(|((what, _), _)| *what == REPLICAS).map(|(_, value)| *value).min();
+        // The client says none also while it does not know.
+        told.or_else(|| self.copies(keyspace).filter(|copies| *copies > 0).map(|copies| copies + 1))
+    }
+
+    /// A fact that a process has marked. Whether pings have something else to tell from now on.
+    pub fn note(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let status = self.processes.entry(process).or_insert_with(|| ProcessStatus {
             process: process.to_string(),
             keyspace: process.keyspace.0,
@@ -343,9 +356,12 @@ impl Reporter {
             Fact::Counted(what) => *status.counted.entry(what).or_default() += 1,
             Fact::Added(what, more) => *status.counted.entry(what).or_default() += more,
             Fact::Stands { what, partition, value } => {
+                let silenced = status.is_silenced();
                 status.stands.insert((*what, partition.0.max(process.partition.0)), *value);
+                return status.is_silenced() != silenced;
             }
         }
+        matches!(fact, Fact::Leads { .. } | Fact::Follows)
     }
 
     /// A client's command was answered.
@@ -404,8 +420,12 @@ impl Reporter {
             if syncs == 0 { 0 } else { (self.journal.syncs.sum() * 1e6 / syncs as f64) as u64 };
         let connected = peers.links.values().filter(|link| link.ready()).count();
         node.peers_connected = (connected as u32, peers.links.len() as u32);
+        for (keyspace, partition, _) in self.claims() {
+            self.served.insert((keyspace, partition), now);
+        }
         let keyspaces = self.keyspaces.iter().zip(&mut views);
-        let keyspaces: Vec<_> = keyspaces.map(|(served, view)| self.keyspace(served, view, peers)).collect();
+        let keyspaces: Vec<_> =
+            keyspaces.map(|(served, view)| self.keyspace(served, view, peers, now)).collect();
         let metrics = &self.board.metrics;
         metrics.misaddressed.store(shard.misaddressed, Relaxed);
         metrics.clients.store(clients.len() as u64, Relaxed);
@@ -427,9 +447,16 @@ impl Reporter {
         (node, views)
     }
 
-    fn keyspace(&self, served: &Served, view: &mut KeyspaceView, peers: &Peers) -> KeyspaceStatus {
+    fn keyspace(
+        &self,
+        served: &Served,
+        view: &mut KeyspaceView,
+        peers: &Peers,
+        now: Instant,
+    ) -> KeyspaceStatus {
+        let partitions = || (0..served.partitions).map(PartitionId);
         let leaders: Vec<Option<NodeId>> =
-            (0..served.partitions).map(|at| self.leader(served, PartitionId(at), peers)).collect();
+            partitions().map(|partition| self.leader(served, partition, peers)).collect();
         let leader = leaders.first().copied().flatten();
         let name = |node: NodeId| self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
         view.leader = leader.map(|leader| name(leader).1);
@@ -441,7 +468,7 @@ impl Reporter {
         // Where the keyspace has grown, a majority of all may do without those that began.
         let grown = reachable + served.spares.iter().filter(|node| reaches(node)).count();
         let all = served.nodes.len() + served.spares.len();
-        KeyspaceStatus {
+        let mut status = KeyspaceStatus {
             id: served.id.0,
             name: view.name.clone(),
             index: view.index,
@@ -450,9 +477,50 @@ impl Reporter {
             leader: leader.map(|leader| name(leader).0),
             leader_region: view.leader.clone(),
             leaders: leaders.iter().map(|leader| leader.map(|leader| name(leader).0)).collect(),
+            chosen: served.masterless.is_some(),
+            replicas: served.nodes.len(),
             reachable: (reachable, served.nodes.len()),
             ready: reachable > served.nodes.len() / 2 || grown > all / 2,
+        };
+        if let Some(most) = served.masterless {
+            // A deployment has at most 7 replicas.
+            status.replicas = self.replicas(served.id).map_or(served.nodes.len(), |now| now as usize);
+            view.replicas = status.replicas as u32;
+            status.reachable = (grown, all);
+            status.ready = partitions().all(|partition| {
+                self.last_served(served, partition, peers).is_some_and(|last| now.since(last) < most)
+            });
         }
+        status
+    }
+
+    /// When this node last heard that a partition has a master that serves.
+    fn last_served(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<Instant> {
+        let group = (served.id, partition);
+        self.served.get(&group).max(peers.claimed.get(&group)).copied()
+    }
+
+    /// The node that leads a partition, as far as this one has heard.
+    fn leader(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<NodeId> {
+        let group = |id: &ProcessId| (id.keyspace, id.partition) == (served.id, partition);
+        let claims = self.processes.iter().filter(|(id, _)| group(id)).filter_map(|(_, status)| status.leads);
+        match (claims.max(), peers.leaders.get(&(served.id, partition)).copied()) {
+            (Some(reign), Some((other, node))) if other > reign => Some(node),
+            (Some(_), _) => Some(self.me),
+            (None, heard) => heard.map(|(_, node)| node).filter(|node| *node != self.me),
+        }
+    }
+
+    /// Whether this node reaches that one, or is it.
+    fn reaches(&self, node: NodeId, peers: &Peers) -> bool {
+        node == self.me || peers.links.get(&node).is_some_and(crate::transport::link::Link::ready)
+    }
+}
+
+impl ProcessStatus {
+    /// Whether it is a master that serves nobody, because copies that it waits for are silent.
+    fn is_silenced(&self) -> bool {
+        self.stands.iter().any(|((what, _), value)| *what == SILENT && *value > 0)
     }
 }
 
@@ -503,4 +571,118 @@ fn resident_bytes() -> u64 {
     /// Linux counts in pages; all platforms that have this file and that we build for use these.
     const PAGE: u64 = 4096;
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * PAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::Durability;
+    use crate::limits::Limits;
+    use crate::transport::frame::{Hello, MAGIC, VERSION};
+    use crate::transport::stream::Acceptor;
+    use isochrone_core::Role;
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(1);
+    const PATIENCE: Span = Span::from_secs(5);
+
+    fn process(role: u8) -> ProcessId {
+        ProcessId { node: NodeId(0), role: Role(role), keyspace: KEYSPACE, ..ProcessId::from_u64(0) }
+    }
+
+    fn peers() -> Peers {
+        let cluster = "tests".to_owned();
+        let (from, to) = (NodeId(0), NodeId(1));
+        let hello =
+            Hello { magic: MAGIC, version: VERSION, cluster_id: 1, cluster, from, to, incarnation: 1 };
+        Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default())
+    }
+
+    /// Of a node that stands alone, of five; or of a protocol that counts majorities.
+    fn reporter(masterless: Option<Span>) -> Reporter {
+        let served = Served {
+            id: KEYSPACE,
+            protocol: "some",
+            metrics: Arc::default(),
+            nodes: (0..5).map(NodeId).collect(),
+            spares: vec![NodeId(5)],
+            partitions: 2,
+            servers: vec![process(0)],
+            masterless,
+        };
+        let names = (0..6).map(|node| (format!("n{node}"), "R".to_owned())).collect();
+        let board = Arc::new(Board::new(Arc::default()));
+        Reporter::new(board, Clock::start(), NodeId(0), 1, Arc::default(), names, vec![served])
+    }
+
+    fn view() -> KeyspaceView {
+        KeyspaceView {
+            id: KEYSPACE,
+            name: "main".to_owned(),
+            index: 0,
+            protocol: "some",
+            guarantee: Guarantee::Linearizable,
+            replicas: 5,
+            durability: Durability::AllSoon,
+            copies: 0,
+            keys: None,
+            leader: None,
+            leaders: Vec::new(),
+            leads: false,
+        }
+    }
+
+    fn stands(reporter: &Reporter, peers: &Peers, now: Instant) -> (bool, usize, (usize, usize)) {
+        let mut view = view();
+        let status = reporter.keyspace(&reporter.keyspaces[0], &mut view, peers, now);
+        assert_eq!(view.replicas as usize, status.replicas);
+        (status.ready, status.replicas, status.reachable)
+    }
+
+    #[test]
+    fn where_the_protocol_chooses_replicas_a_master_of_each_partition_must_have_been_heard_of() {
+        let (mut reporter, mut peers) = (reporter(Some(PATIENCE)), peers());
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        assert_eq!(stands(&reporter, &peers, at(1)), (false, 5, (1, 6)), "as many as in the file");
+        for partition in [0, 1] {
+            assert!(!stands(&reporter, &peers, at(1)).0);
+            let group = (KEYSPACE, PartitionId(partition));
+            peers.leaders.insert(group, (3, NodeId(2)));
+            peers.claimed.insert(group, at(1));
+        }
+        assert!(stands(&reporter, &peers, at(1)).0);
+        reporter.note(process(1), &Fact::stands(COPIES, 2));
+        assert_eq!(stands(&reporter, &peers, at(5)), (true, 3, (1, 6)), "by its client");
+        reporter.note(process(0), &Fact::stands(REPLICAS, 4));
+        assert_eq!(
+            stands(&reporter, &peers, at(6)),
+            (false, 4, (1, 6)),
+            "by its server; and it is too long ago"
+        );
+        // Of the first partition this node has the master itself.
+        peers.claimed.insert((KEYSPACE, PartitionId(1)), at(6));
+        reporter.served.insert((KEYSPACE, PartitionId(0)), at(6));
+        assert!(stands(&reporter, &peers, at(7)).0);
+    }
+
+    #[test]
+    fn a_master_whose_copies_are_silent_is_none_that_serves() {
+        let mut reporter = reporter(Some(PATIENCE));
+        assert!(reporter.note(process(0), &Fact::Leads { reign: 3 }));
+        assert_eq!(reporter.claims(), [(KEYSPACE, PartitionId(0), 3)]);
+        assert!(!reporter.note(process(0), &Fact::stands(SILENT, 0)));
+        assert!(reporter.note(process(0), &Fact::stands(SILENT, 1)));
+        assert!(!reporter.note(process(0), &Fact::stands(SILENT, 2)), "known");
+        assert_eq!((reporter.claims(), reporter.led()), (vec![], vec![KEYSPACE]));
+        assert!(reporter.note(process(0), &Fact::stands(SILENT, 0)));
+        assert!(!reporter.claims().is_empty());
+    }
+
+    #[test]
+    fn elsewhere_a_majority_is_enough_and_needed() {
+        let (reporter, mut peers) = (reporter(None), peers());
+        let group = (KEYSPACE, PartitionId(0));
+        peers.leaders.insert(group, (3, NodeId(2)));
+        peers.claimed.insert(group, Instant::ZERO);
+        assert_eq!(stands(&reporter, &peers, Instant::ZERO), (false, 5, (1, 5)));
+    }
 }

@@ -23,7 +23,7 @@ const PAUSE_MAX: Span = Span::from_secs(1);
 /// How long a connection may take to be made and greeted.
 const GREETING: Span = Span::from_secs(5);
 /// How often an idle or busy link is asked whether the other end is there.
-const PING: Span = Span::from_secs(1);
+pub(crate) const PING: Span = Span::from_secs(1);
 /// A link whose pings stay unanswered this long is dead, whatever TCP believes.
 const SILENCE: Span = Span::from_secs(8);
 

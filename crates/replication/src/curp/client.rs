@@ -5,6 +5,9 @@
 //! a safe answer counts. Under a later reign everything outstanding begins anew, with the witnesses of that one.
 //! Reads go to a copy that is nearer than the leader, where the family has copies that may answer, and to the leader as
 //! soon as the copy says that it does not, or says nothing ([`super::nearby`]).
+//! While the master is silent, or whoever is asked knows none, and only the managers can name another, nothing is asked
+//! that was not asked before: who leads is sought, by requests for nothing. So what comes to nothing then is known to have
+//! had no effect.
 //! Commands that no witness can keep (too large, too many keys, all keys) are asked for with a safe answer at once.
 
 use super::decision::{Attempt, Decision};
@@ -61,6 +64,10 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
     /// waits for that, lest it overtake.
     parked: bool,
+    /// No master is found since it was last asked for something: what was asked of nobody waits until one is.
+    lost: bool,
+    /// When one was last sought by a request for nothing.
+    probed: Option<Instant>,
     /// When the deadline of reads at a copy is looked at.
     watching_reads: Option<Instant>,
     spoken: PhantomData<fn() -> W>,
@@ -83,6 +90,8 @@ struct Asked<S: StateMachine> {
     /// When it is asked for again.
     due: Instant,
     attempts: u32,
+    /// Whether anybody was asked for it.
+    sent: bool,
     attempt: Attempt<S::Reply>,
     near: Near,
     /// What a planted bug has read before it asked the witness.
@@ -99,6 +108,9 @@ enum Near {
     /// The leader is asked.
     Over,
 }
+
+/// Requests for nothing in one retry interval, at most.
+const PROBES: u64 = 4;
 
 /// The timers of a client.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
@@ -121,7 +133,7 @@ impl<S: StateMachine> Clone for Asked<S> {
 
 impl<S: StateMachine> Hash for Asked<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.ticket, &self.command, self.touching, self.at, self.due, self.attempts).hash(state);
+        (self.ticket, &self.command, self.touching, self.at, self.due, self.attempts, self.sent).hash(state);
         (&self.attempt, self.near, &self.early).hash(state);
     }
 }
@@ -149,7 +161,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
         (&self.nearby, self.watching_reads).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
         (self.next, &self.outstanding, &self.fresh, &self.again, &self.changes).hash(state);
-        (self.sweeping, self.watching, self.parked).hash(state);
+        (self.sweeping, self.watching, self.parked, self.lost, self.probed).hash(state);
     }
 }
 
@@ -235,6 +247,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             at: now,
             due: now + self.setup.service.retry,
             attempts: 0,
+            sent: false,
             attempt: Attempt::new(None, None, now),
             near: Near::Untried,
             early: None,
@@ -267,6 +280,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.fresh.clear();
             return self.again.clear();
         }
+        if self.lost {
+            let was_sent = |sequence: &u64| self.outstanding.get(*sequence).is_some_and(|asked| asked.sent);
+            self.fresh.retain(was_sent);
+            self.again.retain(was_sent);
+            if self.fresh.is_empty() && self.again.is_empty() {
+                return;
+            }
+        }
         let (reign, needed) = match &self.view {
             Some(view) => (Some(view.reign), view.needed),
             None => {
@@ -288,6 +309,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         self.fresh.dedup();
         for sequence in std::mem::take(&mut self.fresh) {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
+            asked.sent = true;
             let reads = S::reads_only(&asked.command) && !asked.touching;
             if reads && asked.near == Near::Untried && !touches_all::<S>(&asked.command) {
                 let to = *near.get_or_insert_with(|| self.nearby.choose(now));
@@ -329,6 +351,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             if asks[..begun].binary_search_by_key(&sequence, |ask: &Ask<_>| ask.sequence).is_ok() {
                 continue;
             }
+            asked.sent = true;
             let reads = S::reads_only(&asked.command) && !asked.touching;
             let (command, touching) = (asked.command.clone(), asked.touching);
             asks.push(Ask { sequence, command, touching, synced: !reads });
@@ -596,6 +619,40 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
         }
         self.heard_of(reign, Some(from).filter(|_| !near), effects);
+        if !near && self.view.as_ref().is_none_or(|view| view.reign >= reign) {
+            self.found();
+        }
+    }
+
+    /// Somebody leads: everything outstanding is asked for, in order.
+    fn found(&mut self) {
+        if !std::mem::take(&mut self.lost) {
+            return;
+        }
+        self.parked = false;
+        for (sequence, asked) in self.outstanding.iter() {
+            if asked.sent { &mut self.again } else { &mut self.fresh }.push(sequence);
+        }
+    }
+
+    /// Nobody is known to lead.
+    fn lose(&mut self) {
+        // Elsewhere whoever is asked next may lead as well.
+        self.lost |= W::SYNCS_ALL;
+    }
+
+    /// Asks for nothing, of whoever is to be asked: who leads says so, and nothing can come of it. Not too often.
+    fn probe(&mut self, effects: &mut Effects<Self>) {
+        let (now, pause) = (effects.now(), self.setup.service.retry / PROBES);
+        if self.probed.is_some_and(|probed| now.since(probed) < pause) {
+            return;
+        }
+        self.probed = Some(now);
+        let (client, below) = (self.me, self.below());
+        let under = self.view.as_ref().map(|view| view.reign);
+        let asks = Vec::new();
+        effects.send(self.target, Message::Requests { client, below, under, asks, forwarded: false });
+        self.inquire(effects);
     }
 
     fn on_redirect(
@@ -632,7 +689,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 }
             }
             // Nobody leads yet, or under a reign that is not known whole: again soon.
-            None if from == self.target => self.parked |= !sequences.is_empty(),
+            None if from == self.target => {
+                self.parked |= !sequences.is_empty();
+                self.lose();
+            }
             None => {}
         }
     }
@@ -684,7 +744,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         self.answered = now;
         let first = self.view.is_none();
         self.view = Some(view);
-        self.parked = false;
+        (self.parked, self.lost) = (false, false);
         if !first {
             self.program.clear();
         }
@@ -692,7 +752,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             // They are begun again in their order.
             asked.begun &= first;
             // What was asked for under no reign in particular is answered all the same.
-            if first && asked.attempt.reign.is_none() && asked.attempts == 0 {
+            if first && asked.sent && asked.attempt.reign.is_none() && asked.attempts == 0 {
                 continue;
             }
             asked.due = now + self.setup.service.retry;
@@ -752,12 +812,17 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         self.sweeping = false;
         let now = effects.now();
         let service = self.setup.service;
-        let old = |at: Instant| now.since(at) >= service.limit;
-        let over = self.outstanding.iter().take_while(|(_, asked)| old(asked.at));
-        let over: Vec<u64> = over.map(|(sequence, _)| sequence).collect();
-        for sequence in over {
+        let (soon, lost) = (service.limit / 2, self.lost);
+        let old = self.outstanding.iter().take_while(|(_, asked)| now.since(asked.at) >= soon);
+        let over = old.filter_map(|(sequence, asked)| {
+            // Whoever is told that nothing came of it can ask again, and need not wait as long.
+            let nothing = lost && (!asked.sent || S::reads_only(&asked.command));
+            let outcome = if nothing { Outcome::Refused(Refusal::NoLeader) } else { Outcome::Unknown };
+            (nothing || now.since(asked.at) >= service.limit).then_some((sequence, outcome))
+        });
+        for (sequence, outcome) in over.collect::<Vec<_>>() {
             // Its number is below all that are outstanding from now on, so a late copy is not executed.
-            self.finish(sequence, Outcome::Unknown, None, None, effects);
+            self.finish(sequence, outcome, None, None, effects);
         }
         for ticket in self.changes.expire(now, &service) {
             effects.complete(ticket, Outcome::Unknown);
@@ -770,10 +835,17 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.turn_to(next, now);
             self.answered = now;
             self.inquire(effects);
+            self.lose();
+        }
+        if self.lost && !self.outstanding.is_empty() {
+            self.probe(effects);
         }
         let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
+                if self.lost && !asked.sent {
+                    continue;
+                }
                 asked.attempts += 1;
                 asked.near = Near::Over;
                 asked.due = now + service.retry * u64::from(asked.attempts.min(4));
@@ -857,6 +929,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             sweeping: false,
             watching: false,
             parked: false,
+            lost: false,
+            probed: None,
             watching_reads: None,
             spoken: PhantomData,
             setup: Arc::new(setup.clone()),

@@ -5,7 +5,7 @@ use super::*;
 use crate::message::{Ask, Message, Told};
 use crate::replica::tests::Deed::{Append, Clear, Copy, Get};
 use crate::replica::tests::{Deed, Knobs, Text, Texts};
-use crate::request::{Outcome, Request};
+use crate::request::{Outcome, Refusal, Request};
 use crate::service::Service;
 use isochrone_core::{
     Effect, Effects, Identity, Instant, NodeId, Outbox, Process, Random, Stamp, StateMachine, Ticket,
@@ -20,11 +20,13 @@ enum Said {
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Told1;
+struct Told1<const ALL: bool>;
 
-impl Recording<Deed> for Told1 {
+impl<const ALL: bool> Recording<Deed> for Told1<ALL> {
     type Message = Said;
     type Parameters = Knobs;
+
+    const SYNCS_ALL: bool = ALL;
 
     fn fast_path(_: &Knobs) -> FastPath {
         FastPath { slot_bytes: 100, keys_max: 1, ..FastPath::for_rtt(Span::from_millis(10)) }
@@ -61,12 +63,15 @@ struct Heard1 {
     /// Records: to whom, under which reign, which number.
     recorded: Vec<(u16, Reign, u64)>,
     inquired: usize,
+    /// Who was asked for nothing.
+    probed: Vec<u16>,
     outcomes: Vec<Outcome<Text>>,
 }
 
-struct Table {
-    client: Client<Texts, Told1>,
-    outbox: Outbox<Client<Texts, Told1>>,
+/// Of a family that has a master where `ALL` is so.
+struct TableOf<const ALL: bool> {
+    client: Client<Texts, Told1<ALL>>,
+    outbox: Outbox<Client<Texts, Told1<ALL>>>,
     now: Instant,
     tickets: u64,
 }
@@ -74,8 +79,10 @@ struct Table {
 const FIRST: Reign = Reign(1, 0);
 const SECOND: Reign = Reign(1, 1);
 
-impl Table {
-    fn new(bug: Option<Bug>) -> Table {
+type Table = TableOf<false>;
+
+impl<const ALL: bool> TableOf<ALL> {
+    fn new(bug: Option<Bug>) -> Self {
         let rtt = Span::from_millis(10);
         let setup = Setup {
             replicas: Arc::from([process(1), process(2), process(3)]),
@@ -88,12 +95,12 @@ impl Table {
         let identity = Identity { process: process(0), incarnation: 1 };
         let client = Client::open(identity, &setup);
         let outbox = Outbox::new(process(0), Random::seeded(1));
-        Table { client, outbox, now: Instant::ZERO, tickets: 0 }
+        TableOf { client, outbox, now: Instant::ZERO, tickets: 0 }
     }
 
     /// One that knows the first reign: replica 1 leads, 2 and 3 are witnesses.
-    fn ready(bug: Option<Bug>) -> Table {
-        let mut table = Table::new(bug);
+    fn ready(bug: Option<Bug>) -> Self {
+        let mut table = Self::new(bug);
         table.view(FIRST, [2, 3]);
         // The first command of a view measures the long way.
         table.ask(Append(9, 'x'));
@@ -103,7 +110,7 @@ impl Table {
 
     fn input(
         &mut self,
-        input: impl FnOnce(&mut Client<Texts, Told1>, &mut Effects<Client<Texts, Told1>>),
+        input: impl FnOnce(&mut Client<Texts, Told1<ALL>>, &mut Effects<Client<Texts, Told1<ALL>>>),
     ) -> Heard1 {
         let effects = self.outbox.input(self.now, Stamp::ZERO);
         input(&mut self.client, effects);
@@ -113,6 +120,9 @@ impl Table {
         for effect in self.outbox.drain() {
             match effect {
                 Effect::Send { to, message: Message::Requests { under, asks, .. }, .. } => {
+                    if asks.is_empty() {
+                        heard.probed.push(to.node.0);
+                    }
                     let ask = |ask: &Ask<_>| (to.node.0, under, ask.sequence, ask.synced);
                     heard.asked.extend(asks.iter().map(ask));
                 }
@@ -302,6 +312,59 @@ fn a_silent_leader_is_turned_away_from() {
     assert_eq!((heard.inquired, heard.recorded), (1, vec![]));
     let limit = Service::for_rtt(Span::from_millis(10)).limit;
     assert_eq!(table.fire(limit, Timer::Sweep).outcomes, [Outcome::Unknown]);
+}
+
+/// Where there is one master, nobody is asked for what is new while it is silent: it is known then that nothing came of
+/// that. What was asked may have been done; a read has no effect anyway.
+#[test]
+fn what_nobody_was_asked_for_had_no_effect() {
+    let mut table = TableOf::<true>::ready(None);
+    let Service { retry, limit, .. } = Service::for_rtt(Span::from_millis(10));
+    table.ask(Append(1, 'a'));
+    assert_eq!(table.ask(Get(2)).asked, [(1, Some(FIRST), 3, false)]);
+    let heard = table.fire(retry * 2, Timer::Sweep);
+    assert_eq!(heard.asked, [(2, Some(FIRST), 2, true), (2, Some(FIRST), 3, false)]);
+    assert_eq!((heard.inquired, heard.probed), (1, vec![2]));
+    for deed in [Append(2, 'b'), Append(3, 'c'), Get(4)] {
+        let heard = table.ask(deed);
+        assert_eq!((heard.asked, heard.recorded), (vec![], vec![]));
+    }
+    // Not even of those who are asked next.
+    let heard = table.fire(retry * 4, Timer::Sweep);
+    assert_eq!(heard.asked, [(3, Some(FIRST), 2, true), (3, Some(FIRST), 3, false)]);
+    assert_eq!(heard.probed, [3]);
+    let nothing = || Outcome::Refused(Refusal::NoLeader);
+    assert_eq!(table.fire(limit / 2, Timer::Sweep).outcomes, [nothing(), nothing(), nothing(), nothing()]);
+    assert_eq!(table.fire(limit / 2, Timer::Sweep).outcomes, [Outcome::Unknown]);
+    assert_eq!(table.ask(Append(5, 'd')).asked, []);
+}
+
+/// Whoever leads says so to a request for nothing, and is asked for everything then, in order; so it is under another view.
+#[test]
+fn what_waited_for_a_master_is_asked_of_it() {
+    for another in [false, true] {
+        let mut table = TableOf::<true>::ready(None);
+        table.ask(Append(1, 'a'));
+        let redirect = Message::Redirect { incarnation: 1, reign: FIRST, leader: None, sequences: vec![2] };
+        table.hear(1, redirect);
+        assert_eq!(table.ask(Append(2, 'b')).asked, []);
+        let retry = Service::for_rtt(Span::from_millis(10)).retry;
+        let heard = table.fire(retry / 8, Timer::Sweep);
+        assert_eq!((heard.asked, heard.probed), (vec![(1, Some(FIRST), 2, true)], vec![1]));
+        let verdict = table.verdict(2, FIRST, 2, true);
+        assert_eq!(verdict.asked, [], "a witness is not the master");
+        if another {
+            let asked = table.view(SECOND, [2, 3]).asked;
+            assert_eq!(asked, [(1, Some(SECOND), 2, true), (1, Some(SECOND), 3, false)]);
+            continue;
+        }
+        let replies = Message::Replies { incarnation: 1, reign: FIRST, spans: None, answers: vec![] };
+        let heard = table.hear(1, replies.clone());
+        assert_eq!(heard.asked, [(1, Some(FIRST), 2, true), (1, Some(FIRST), 3, false)]);
+        assert_eq!(heard.recorded, [(2, FIRST, 3), (3, FIRST, 3)]);
+        assert_eq!(table.hear(1, replies).asked, [], "once");
+        assert_eq!(table.ask(Append(3, 'c')).asked, [(1, Some(FIRST), 4, false)]);
+    }
 }
 
 /// The machine of these conversations reads as it says.

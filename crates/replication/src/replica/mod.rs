@@ -168,6 +168,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 None => self.redirect(client, leader, &asks, effects),
             };
         }
+        if asks.is_empty() {
+            // Only who leads was asked.
+            let (incarnation, answers) = (client.incarnation, Vec::new());
+            let replies = Message::Replies { incarnation, reign, spans: None, answers };
+            return effects.send_ahead(client.process, replies);
+        }
         let now = effects.now();
         self.clients.entry(client.process).or_insert((now, 0)).0 = now;
         let reads = self.order.may_read(now);

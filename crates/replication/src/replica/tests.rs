@@ -513,6 +513,31 @@ fn another_reign_is_told() {
     assert!(bench.replica.order.proposed.is_empty());
 }
 
+/// Who leads answers a request for nothing, with nothing, and remembers nothing of it.
+#[test]
+fn a_request_for_nothing_is_answered() {
+    let mut bench = Bench::new(None);
+    let ask = |bench: &mut Bench, under| {
+        let requests =
+            Message::Requests { client: CLIENT(), below: 1, under, asks: Vec::new(), forwarded: true };
+        let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
+        bench.replica.receive(CLIENT().process, requests, effects);
+        bench.replica.settle(effects);
+        bench.outbox.drain().collect::<Vec<_>>()
+    };
+    let before = bench.replica.clone();
+    for under in [None, Some(Reign(0, 0))] {
+        let told = ask(&mut bench, under);
+        let [Effect::Send { message: Message::Replies { reign, answers, .. }, .. }] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((*reign, answers.len()), (Reign(0, 0), 0));
+    }
+    assert_eq!(bench.replica.clients, before.clients);
+    let told = ask(&mut bench, Some(Reign(7, 0)));
+    assert!(matches!(told[..], [Effect::Send { message: Message::Redirect { .. }, .. }]), "{told:?}");
+}
+
 /// T17, I5: also for keys that are gone.
 #[test]
 fn a_read_waits_for_what_it_saw() {

@@ -178,6 +178,7 @@ impl<V: Ordered> Order<V> {
         effects.disarm(super::message::Timer::Sync);
         effects.mark(Note::Stands("unsynced_commands", 0));
         effects.mark(Note::Stands("unsynced_age_milliseconds", 0));
+        effects.mark(Note::Stands("copies_silent", 0));
         if lead.serves() {
             effects.mark(Note::Follows);
             effects.mark(Note::Counted("masters_deposed"));

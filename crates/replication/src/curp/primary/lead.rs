@@ -190,6 +190,12 @@ impl<V: Wire> Lead<V> {
         counted.chain(joining.filter(move |(_, target)| lost(target))).map(|(node, _)| *node)
     }
 
+    /// Copies that count and were not heard of for long. Nothing becomes safe meanwhile, and no lease is held.
+    fn lost(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
+        let lost = move |target: &Target| now.since(target.heard) >= silence;
+        self.targets.iter().filter(move |(_, target)| lost(target)).map(|(node, _)| *node)
+    }
+
     /// All that are sent the log, those that are joining last, and whether they count.
     fn followers(&mut self) -> impl Iterator<Item = (&NodeId, &mut Target, bool)> {
         let joining = self.joining.iter_mut().flat_map(|joining| &mut joining.targets);
@@ -443,6 +449,7 @@ impl<V: Ordered> Order<V> {
     /// What metrics show of it.
     fn tell(&mut self, effects: &mut Effects<Self>) {
         let (now, open, full, end) = (effects.now(), self.book.open(), self.book.full(), self.book.end());
+        let silence = self.parameters().silence;
         let Some(lead) = &mut self.lead else { return };
         // What is open at one beat after the other may be something else each time.
         lead.lagging = lead.lagging.filter(|(slot, _)| full < *slot);
@@ -455,6 +462,7 @@ impl<V: Ordered> Order<V> {
             ("unsynced_age_milliseconds", age.as_millis_f64() as u64),
             ("reign", lead.epoch),
             ("list_version", lead.list),
+            ("copies_silent", lead.lost(now, silence).count() as u64),
         ] {
             effects.mark(Note::Stands(what, value));
         }

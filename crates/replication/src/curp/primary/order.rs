@@ -157,6 +157,10 @@ impl<V: Ordered> Order<V> {
     ) {
         self.manager = Some(from);
         if registry.version >= self.registry.version {
+            let copies = |registry: &Registry| registry.committed.as_ref().map(|now| now.copies.len());
+            if let Some(now) = copies(&registry).filter(|now| copies(&self.registry) != Some(*now)) {
+                effects.mark(Note::Stands("replicas", now as u64 + 1));
+            }
             self.registry = registry;
         }
         self.follow_registry(effects);
