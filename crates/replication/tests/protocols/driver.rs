@@ -3,7 +3,7 @@
 use crate::machine::{Command, Machine, Reply, key};
 use isochrone_check::{Budget, History, ModelName, Operation, Outcome as Ended, Value, Verdict};
 use isochrone_core::{Fact, Instant, NodeId, ProcessId, Random, Span, Ticket};
-use isochrone_replication::{Change, Family, Outcome, Replicated, Request};
+use isochrone_replication::{Change, Family, Outcome, Refusal, Replicated, Request};
 use isochrone_sim::{Admin, Driver, Next, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,7 +156,13 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
                 let invoked = Instant::from_nanos(operation.invoked);
                 self.latencies.push((session.client, now.since(invoked)));
             }
-            Outcome::Refused(_) => operation.outcome = Ended::Failed,
+            Outcome::Refused(refusal) => {
+                operation.outcome = Ended::Failed;
+                if refusal == Refusal::NoLeader {
+                    // What more is lost than may be, nobody answers; nobody is asked for ever either.
+                    *self.unknown.entry(session.number).or_default() += 1;
+                }
+            }
             Outcome::Unknown => *self.unknown.entry(session.number).or_default() += 1,
             Outcome::Changed | Outcome::Moved { .. } | Outcome::Served(_) => {}
         }
