@@ -88,8 +88,6 @@ struct Connection {
     /// The socket may have input.
     input: bool,
     dirty: bool,
-    /// The other end has said that it sends no more.
-    closed: bool,
     /// Nothing more is to be read.
     ended: bool,
     in_flight: u32,
@@ -272,7 +270,6 @@ impl Clients {
                 queued: false,
                 input: false,
                 dirty: false,
-                closed: false,
                 ended: false,
                 in_flight: 0,
             });
@@ -302,7 +299,6 @@ impl Clients {
             self.dirty.push(index);
         }
         if ready.closed {
-            connection.closed = true;
             self.give_up_on(index);
         }
     }
@@ -310,7 +306,8 @@ impl Clients {
     /// Where many wait for their passwords to be checked, nobody does who sends no more and is gone, as a rule: the place
     /// among the connections is for others.
     fn give_up_on(&mut self, index: usize) {
-        let Some(connection) = self.connections.get(index).filter(|connection| connection.closed) else {
+        let Some(connection) = self.connections.get(index).filter(|connection| connection.stream.is_closed())
+        else {
             return;
         };
         let Some(from) = self.views.get(&connection.number).map(|view| view.address.ip()) else { return };
