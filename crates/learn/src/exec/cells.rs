@@ -526,8 +526,8 @@ fn copied<'c, C: Sync>(
     });
 }
 
-/// Cells that each of so many threads sweeps over.
-fn share_of(cells: usize, threads: usize) -> usize {
+/// Cells, or entries, that each of so many threads sweeps over.
+pub(super) fn share_of(cells: usize, threads: usize) -> usize {
     // Below this a thread costs more to start than it saves.
     const WORTH_A_THREAD: usize = 1 << 16;
     cells.div_ceil(threads.max(1)).max(WORTH_A_THREAD)

@@ -197,5 +197,10 @@ fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>, 
             degrees
         }
     };
-    collected(degrees.into_iter().map(|degree| 1.0 / degree.max(1) as f32))
+    weights_by_degree(&degrees)
+}
+
+/// The weights of parameters that so many samples touch.
+fn weights_by_degree(degrees: &[u32]) -> Vec<f32> {
+    collected(degrees.iter().map(|&degree| 1.0 / degree.max(1) as f32))
 }

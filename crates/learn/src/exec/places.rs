@@ -6,9 +6,12 @@
 //! for weights, which then need not lie in cells. Tasks see samples as they are, and sums run in their order: what is learnt is
 //! the same, bit for bit.
 
+use super::cells::share_of;
 use super::prefetch::prefetch;
+use super::weights_by_degree;
 use crate::data::Dataset;
-use crate::memory::{collected, zeros};
+use crate::memory::zeros;
+use crate::plan::AHEAD;
 use std::cmp::Reverse;
 
 /// See the module. Of data whose parameters are its features.
@@ -29,8 +32,7 @@ impl Places {
         let of = by_degree(&degrees);
         let entries = looked_up(data.features(), &of, threads);
         let shares = if shares {
-            let weights: Vec<f32> = collected(degrees.into_iter().map(|degree| 1.0 / degree.max(1) as f32));
-            looked_up(data.features(), &weights, threads)
+            looked_up(data.features(), &weights_by_degree(&degrees), threads)
         } else {
             Vec::new()
         };
@@ -91,12 +93,8 @@ fn by_degree(degrees: &[u32]) -> Vec<u32> {
 
 /// What a table has for each feature, found by so many threads.
 fn looked_up<N: Copy + Default + Send + Sync>(features: &[u32], table: &[N], threads: usize) -> Vec<N> {
-    // Below this a thread costs more to start than it saves.
-    const WORTH_A_THREAD: usize = 1 << 16;
-    // Entries between a number's being asked for and its use.
-    const AHEAD: usize = 48;
     let mut found = zeros(features.len());
-    let share = features.len().div_ceil(threads.max(1)).max(WORTH_A_THREAD);
+    let share = share_of(features.len(), threads);
     let fill = |found: &mut [N], features: &[u32]| {
         for (at, (found, &feature)) in found.iter_mut().zip(features).enumerate() {
             if let Some(&ahead) = features.get(at + AHEAD) {

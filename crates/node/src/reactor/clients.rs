@@ -232,13 +232,13 @@ impl Clients {
             let (local, keyspace) = (from.address, from.index);
             let Ok(mut stream) = Stream::accepted(socket, &from.acceptor) else { continue };
             self.counters.connections += 1;
-            stream.keep_alive(KEEP_ALIVE);
             if self.connections.len() >= self.limits.clients {
                 *self.counters.limited.entry("clients").or_default() += 1;
                 self.gateway.refuse(stream.out());
                 stream.close();
                 continue;
             }
+            stream.keep_alive(KEEP_ALIVE);
             let index = self.connections.next();
             if let Err(error) = stream.register(registry, token(Kind::Client, index)) {
                 tracing::warn!(%error, "cannot watch a client");

@@ -447,7 +447,6 @@ impl Reactor {
         let times = (now, self.clients.request_time());
         self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
-        let registry = self.poller.registry();
         self.clients.accept_missed(now, self.shard.io().stamp, registry);
         self.sweep(now);
         if let Some(snapshots) = &mut self.snapshots {

@@ -276,28 +276,27 @@ impl Reporter {
             .collect()
     }
 
+    /// What the processes of a keyspace here tell under this name, each of each partition.
+    fn stands(&self, keyspace: KeyspaceId, name: &str) -> impl Iterator<Item = u64> {
+        let of = self.processes.iter().filter(move |(id, _)| id.keyspace == keyspace);
+        let stands = of.flat_map(|(_, status)| &status.stands);
+        stands.filter(move |((what, _), _)| *what == name).map(|(_, value)| *value)
+    }
+
     /// How many copies have what a keyspace says is safe, as its client here knows: in the partition that has fewest.
     pub fn copies(&self, keyspace: KeyspaceId) -> Option<u64> {
-        let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
-        let stands = of.flat_map(|(_, status)| &status.stands);
-        stands.filter(|((what, _), _)| *what == COPIES).map(|(_, value)| *value).min()
+        self.stands(keyspace, COPIES).min()
     }
 
     /// How many keys the replicas of this keyspace here have, and how many have a deadline.
     fn keys(&self, keyspace: KeyspaceId) -> Option<(u64, u64)> {
-        let sum = |name| {
-            let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
-            let stands = of.flat_map(|(_, status)| &status.stands).filter(|((what, _), _)| *what == name);
-            stands.map(|(_, value)| *value).reduce(|sum, value| sum + value)
-        };
+        let sum = |name| self.stands(keyspace, name).reduce(|sum, value| sum + value);
         Some((sum("keys")?, sum("keys_with_deadline")?))
     }
 
     /// How many replicas a keyspace has now, as its servers here know, or else its client; where there is neither, none.
     fn replicas(&self, keyspace: KeyspaceId) -> Option<u64> {
-        let of = self.processes.iter().filter(|(id, _)| id.keyspace == keyspace);
-        let stands = of.flat_map(|(_, status)| &status.stands);
-        let told = stands.filter(|((what, _), _)| *what == REPLICAS).map(|(_, value)| *value).min();
+        let told = self.stands(keyspace, REPLICAS).min();
         // The client says none also while it does not know.
         told.or_else(|| self.copies(keyspace).filter(|copies| *copies > 0).map(|copies| copies + 1))
     }

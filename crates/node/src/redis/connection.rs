@@ -365,14 +365,14 @@ impl State {
         if !self.spend(context, sink.out) {
             return Step::Secret;
         }
-        if HTTP.iter().any(|name| args.at(0).eq_ignore_ascii_case(name)) {
-            // A page in somebody's browser may send what it likes to a port on that machine: behind these come commands.
-            *context.counters.limited.entry("http").or_default() += 1;
-            self.closing = true;
-            return Step::Taken;
-        }
         let spec = match table::find(args) {
             Ok(spec) => spec,
+            // A page in somebody's browser may send what it likes to a port on that machine: behind these come commands.
+            Err(_) if HTTP.iter().any(|name| args.at(0).eq_ignore_ascii_case(name)) => {
+                *context.counters.limited.entry("http").or_default() += 1;
+                self.closing = true;
+                return Step::Taken;
+            }
             Err(complaint) => {
                 self.reject(&complaint, context, sink.out);
                 self.unmute();
