@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod births;
 pub mod cert;
 mod certificates;
 pub mod clock;

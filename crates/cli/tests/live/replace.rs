@@ -1,6 +1,8 @@
 //! A node that has lost its disk is replaced by another, as `docs/operations.md` says.
 
-use super::processes::{TOKEN, client, deployment, leader, node, nodes, outcome, until};
+use super::processes::{
+    TOKEN, client, deployment, deployment_of, leader, node, nodes, outcome, serves, until,
+};
 use super::resp::{Client, Reply};
 use std::fs;
 use std::io::{Read, Write};
@@ -50,6 +52,11 @@ fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
     let (status, _, err) = outcome(words);
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("no data of this node is here, but this node has run before"), "{err}");
+    // Whoever starts it may not know that: the others do.
+    let (status, _, err) =
+        outcome(["node", file.to_str().unwrap(), "--name", "n0", "--data", data.to_str().unwrap()]);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("it has lost its disk, or was started with another directory"), "{err}");
 
     let _spare = node(&file, 3, path);
     until("a leader that is not the lost one", || leader(addresses[1].http).filter(|name| name != "n0"));
@@ -77,4 +84,48 @@ fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
         _ => None,
     });
     assert_eq!(found, "after");
+}
+
+/// D-2: a witness that has lost what it held is no witness of the same master any more, and neither is its node a copy;
+/// the keyspace goes on with the other, also over the next crash of the master.
+#[test]
+fn a_copy_of_curp_that_has_lost_its_disk_is_not_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(3);
+    let file = deployment_of(path, "cluster.toml", "lost", &addresses, "curp");
+    let mut running: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
+    for index in 0..3 {
+        serves(addresses[index].redis);
+    }
+    let set = client(addresses[0].redis).ask(&["SET", "precious", "kept"]).unwrap();
+    assert_eq!(set, Reply::Text("OK".into()));
+    let master = until("a master", || leader(addresses[0].http)?.strip_prefix('n')?.parse::<usize>().ok());
+    let (lost, other) = ((master + 1) % 3, (master + 2) % 3);
+
+    running[lost].signal("KILL");
+    assert_eq!(running[lost].end(), None);
+    let data = path.join(format!("n{lost}"));
+    fs::remove_dir_all(&data).unwrap();
+    let name = format!("n{lost}");
+    for life in 1..=2 {
+        // The second time there is a directory, which is still not the one.
+        let words = ["node", file.to_str().unwrap(), "--name", &name, "--data", data.to_str().unwrap()];
+        let (status, _, err) = outcome(words);
+        assert_eq!(status, 1, "start {life}: {err}");
+        assert!(err.contains(&format!("{name} has another data directory")), "start {life}: {err}");
+    }
+    serves(addresses[other].redis);
+
+    running[master].signal("KILL");
+    assert_eq!(running[master].end(), None);
+    running[master] = node(&file, master, path);
+    serves(addresses[other].redis);
+    for index in [master, other] {
+        let mut client = client(addresses[index].redis);
+        let found = until("a read", || {
+            client.ask(&["GET", "precious"]).ok().filter(|found| !matches!(found, Reply::Error(_)))
+        });
+        assert_eq!(found, Reply::Text("kept".into()));
+    }
 }

@@ -193,7 +193,7 @@ impl Node {
         for keyspace in deployment.keyspaces() {
             keyspaces.add(&deployment, keyspace, &me, &region, protocols)?;
         }
-        let Recovered { journal, snapshots, processes, incarnation } =
+        let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces.placements, &waker)?;
         let journal_metrics = journal.metrics();
         let metrics = Arc::new(NodeMetrics {
@@ -230,6 +230,7 @@ impl Node {
         shard.snapshot_every(config.snapshot_bytes);
         shard.set_time(clock.now(), clock.stamp());
 
+        let birth = births.own();
         let hello = |to| Hello {
             magic: MAGIC,
             version: VERSION,
@@ -238,6 +239,7 @@ impl Node {
             from: config.node,
             to,
             incarnation,
+            birth,
         };
         let mut listener = match config.sockets.peer {
             None => None,
@@ -256,6 +258,7 @@ impl Node {
             emulation,
             Arc::clone(&metrics),
             limits.clone(),
+            births,
         );
         for peer in deployment.nodes().iter().filter(|peer| peer.id != config.node) {
             let address = match (config.peers.get(&peer.id), &peer.peer) {

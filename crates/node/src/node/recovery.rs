@@ -1,6 +1,7 @@
 //! Bringing the processes of a node back from its data directory.
 
 use super::{NodeConfig, StartError, layout, system_random};
+use crate::births::Births;
 use crate::hosted::Hosted;
 use crate::journal::{DataDirectory, Fsync, JournalOptions, JournalThread, StreamId};
 use crate::protocols::Placement;
@@ -17,6 +18,7 @@ pub(super) struct Recovered {
     pub snapshots: SnapshotThread,
     pub processes: Vec<Box<dyn Hosted>>,
     pub incarnation: u32,
+    pub(crate) births: Births,
 }
 
 /// Opens the data directory and brings every process back: snapshot, then records.
@@ -33,6 +35,7 @@ pub(super) fn recover(
     layout::keep(&config.data, deployment)?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
+    let births = Births::open(&config.data, config.node, &mut random)?;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
     for placement in placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
@@ -76,7 +79,7 @@ pub(super) fn recover(
     let (journal, store) = start.finish();
     let journal = JournalThread::start(journal, wake(waker))?;
     let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
-    Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation })
+    Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
 }
 
 /// The incarnation of a process: the node's, which is durable, and how often the process was started in

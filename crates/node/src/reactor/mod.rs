@@ -78,6 +78,14 @@ pub enum Failure {
     /// The journal failed; nothing may be acknowledged any more.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A peer knows this node with another data directory.
+    #[error("{by} does not know this node's data directory: {why}")]
+    Disowned {
+        /// Its name.
+        by: String,
+        /// What it says.
+        why: String,
+    },
     /// The system failed.
     #[error("the event loop failed: {0}")]
     Io(#[from] std::io::Error),
@@ -182,6 +190,7 @@ impl Reactor {
         let now = self.clock.now();
         self.shard.set_time(now, self.clock.stamp());
         self.dispatch(now);
+        self.peers.check()?;
         while let Some(order) = self.next_order() {
             self.obey(order, now);
         }
@@ -235,9 +244,8 @@ impl Reactor {
             match kind(ready.token) {
                 Some((Kind::PeerListener, _)) => self.peers.accept(now, registry),
                 Some((Kind::Link, index)) => {
-                    if let Some(link) = self.peers.links.get_mut(&isochrone_core::NodeId(index as u16)) {
-                        link.wake(ready, now, registry, &mut self.scratch);
-                    }
+                    let peer = isochrone_core::NodeId(index as u16);
+                    self.peers.wake_link(peer, ready, now, registry, &mut self.scratch);
                 }
                 Some((Kind::Inbound, index)) => {
                     self.peers.wake(index, ready, &mut self.shard, registry, &mut self.scratch);

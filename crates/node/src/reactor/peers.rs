@@ -1,6 +1,7 @@
 //! The links to peers and the connections that come from them.
 
-use super::{Kind, token};
+use super::{Failure, Kind, token};
+use crate::births::{Births, Stranger};
 use crate::hub::News;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
@@ -48,6 +49,8 @@ pub(crate) struct Peers {
     generation: u64,
     /// How often each peer had started when it last greeted.
     incarnations: BTreeMap<NodeId, u32>,
+    /// The data directories of all.
+    births: Births,
 }
 
 struct Inbound {
@@ -71,6 +74,8 @@ enum Broken {
     Message(#[from] Refused),
     #[error("{0}")]
     Greeting(String),
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
     #[error("it sent a frame that a dialler does not send here")]
     Unexpected,
 }
@@ -83,6 +88,7 @@ impl Peers {
         emulation: Option<Emulation>,
         metrics: Arc<NodeMetrics>,
         limits: Limits,
+        births: Births,
     ) -> Peers {
         Peers {
             hello,
@@ -101,6 +107,7 @@ impl Peers {
             again: Vec::new(),
             generation: 0,
             incarnations: BTreeMap::new(),
+            births,
         }
     }
 
@@ -167,9 +174,9 @@ impl Peers {
     fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
-        let (incarnations, news) = (&mut self.incarnations, &mut self.news);
-        let (now, limits) = (shard.io().now, &self.limits);
-        let context = Reading { now, hello, leaders, claimed, incarnations, limits, news };
+        let (incarnations, births, news) = (&mut self.incarnations, &mut self.births, &mut self.news);
+        let (now, limits, links) = (shard.io().now, &self.limits, &self.links);
+        let context = Reading { now, hello, leaders, claimed, incarnations, births, links, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         match outcome {
@@ -205,7 +212,7 @@ impl Peers {
             let fresh = !queue.frames.is_empty();
             link.take(queue, now);
             if fresh || link.next_deadline() <= now {
-                link.tick(now, registry, scratch);
+                link.tick(now, &mut self.births, registry, scratch);
                 link.take(queue, now);
             }
         }
@@ -259,6 +266,27 @@ impl Peers {
         Some(measured + emulated)
     }
 
+    /// A peer's link has news.
+    pub fn wake_link(
+        &mut self,
+        node: NodeId,
+        ready: Ready,
+        now: Instant,
+        registry: &Registry,
+        scratch: &mut [u8],
+    ) {
+        if let Some(link) = self.links.get_mut(&node) {
+            link.wake(ready, now, &mut self.births, registry, scratch);
+        }
+    }
+
+    /// Fails where a peer says that this node has lost its data directory: it must not take part without what it promised.
+    pub fn check(&self) -> Result<(), Failure> {
+        let disowned =
+            |link: &Link| Some(Failure::Disowned { by: link.name.clone(), why: link.disowned()?.to_owned() });
+        self.links.values().find_map(disowned).map_or(Ok(()), Err)
+    }
+
     pub fn close(&mut self, registry: &Registry) {
         self.listener = None;
         self.links.values_mut().for_each(|link| link.close(registry));
@@ -278,7 +306,7 @@ impl Peers {
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
         match why {
             Broken::Io(_) | Broken::Closed => tracing::info!(peer, why = %why, "a peer's connection ended"),
-            Broken::Greeting(_) => {
+            Broken::Greeting(_) | Broken::Stranger(_) => {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 tracing::warn!(why = %why, "a connection to the peer port was refused");
             }
@@ -306,6 +334,8 @@ struct Reading<'a> {
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
     incarnations: &'a mut BTreeMap<NodeId, u32>,
+    births: &'a mut Births,
+    links: &'a BTreeMap<NodeId, Link>,
     limits: &'a Limits,
     news: &'a mut Vec<News>,
 }
@@ -325,12 +355,14 @@ impl Reading<'_> {
             frames.feed(&scratch[..bytes], limit, |frame| match (frame, *node) {
                 (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
                 (Frame::Hello(hello), None) => {
-                    self.greet(&hello, stream).map_err(|why| {
-                        frame::refuse(stream.out(), &why);
-                        Broken::Greeting(why)
+                    self.greet(&hello, stream).inspect_err(|why| match why {
+                        Broken::Stranger(Stranger::Reborn { .. }) => {
+                            frame::disown(stream.out(), &why.to_string());
+                        }
+                        why => frame::refuse(stream.out(), &why.to_string()),
                     })?;
                     *node = Some(hello.from);
-                    frame::welcome(stream.out());
+                    frame::welcome(stream.out(), self.births.own());
                     Ok(())
                 }
                 (Frame::News(news), Some(_)) => {
@@ -355,7 +387,22 @@ impl Reading<'_> {
     }
 
     /// Whether this greeting is one of a peer's.
-    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), String> {
+    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), Broken> {
+        self.recognise(hello, stream).map_err(Broken::Greeting)?;
+        self.births.meet(hello.from, hello.birth)?;
+        let known = self.incarnations.entry(hello.from).or_insert(0);
+        if hello.incarnation < *known {
+            return Err(Broken::Greeting(format!(
+                "you are start {} of {}, and start {known} has greeted before: an old process, or an old copy of its data",
+                hello.incarnation, hello.from
+            )));
+        }
+        *known = hello.incarnation;
+        Ok(())
+    }
+
+    /// Whether it comes from who it says that it does, and is meant for this node.
+    fn recognise(&self, hello: &Hello, stream: &Stream) -> Result<(), String> {
         let mine = self.hello;
         if hello.magic != MAGIC {
             return Err("this is the port for peers of an Isochrone cluster, and that was no greeting".into());
@@ -384,18 +431,16 @@ impl Reading<'_> {
                 mine.from
             ));
         }
+        if !self.links.contains_key(&hello.from) {
+            return Err(format!(
+                "no node {} is in the deployment file that {} was started with; start it again with the file of now",
+                hello.from, mine.from
+            ));
+        }
         if stream.encrypted() {
             security::check_peer(stream.certificates(), hello.from, mine.cluster_id)
                 .map_err(|why| format!("you say that you are {}, but {why}", hello.from))?;
         }
-        let known = self.incarnations.entry(hello.from).or_insert(0);
-        if hello.incarnation < *known {
-            return Err(format!(
-                "you are start {} of {}, and start {known} has greeted before: an old process, or an old copy of its data",
-                hello.incarnation, hello.from
-            ));
-        }
-        *known = hello.incarnation;
         Ok(())
     }
 }

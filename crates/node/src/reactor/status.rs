@@ -575,11 +575,12 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::births::Births;
     use crate::gateway::Durability;
     use crate::limits::Limits;
     use crate::transport::frame::{Hello, MAGIC, VERSION};
     use crate::transport::stream::Acceptor;
-    use isochrone_core::Role;
+    use isochrone_core::{Random, Role};
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
     const PATIENCE: Span = Span::from_secs(5);
@@ -591,9 +592,19 @@ mod tests {
     fn peers() -> Peers {
         let cluster = "tests".to_owned();
         let (from, to) = (NodeId(0), NodeId(1));
-        let hello =
-            Hello { magic: MAGIC, version: VERSION, cluster_id: 1, cluster, from, to, incarnation: 1 };
-        Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default())
+        let hello = Hello {
+            magic: MAGIC,
+            version: VERSION,
+            cluster_id: 1,
+            cluster,
+            from,
+            to,
+            incarnation: 1,
+            birth: 1,
+        };
+        let data = tempfile::tempdir().unwrap();
+        let births = Births::open(data.path(), NodeId(0), &mut Random::seeded(1)).unwrap();
+        Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default(), births)
     }
 
     /// Of a node that stands alone, of five; or of a protocol that counts majorities.

@@ -4,8 +4,9 @@
 //! ```text
 //! dialler                               acceptor
 //!   Hello {magic, version, cluster,
-//!          from, to, incarnation}   ->
-//!                                   <-  Welcome {version}     or  Refuse "why", and the end
+//!          from, to, incarnation,
+//!          birth}                   ->
+//!                                   <-  Welcome {version, birth}, or  Refuse or Disown "why", and the end
 //!   Message, News, Ping ...         ->
 //!                                   <-  Pong ...
 //! ```
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";
@@ -45,6 +46,8 @@ pub struct Hello {
     pub to: NodeId,
     /// How often the dialler has started.
     pub incarnation: u32,
+    /// The number of the dialler's data directory.
+    pub birth: u64,
 }
 
 /// Sent once a second on every link.
@@ -62,10 +65,17 @@ pub struct Ping {
 pub enum Frame<'a> {
     /// The first frame of a connection.
     Hello(Hello),
-    /// The answer to a hello that is accepted: the acceptor's version.
-    Welcome(u16),
+    /// The answer to a hello that is accepted.
+    Welcome {
+        /// The acceptor's version.
+        version: u16,
+        /// The number of the acceptor's data directory.
+        birth: u64,
+    },
     /// The answer to one that is not: why.
     Refuse(String),
+    /// The answer to one whose sender has lost its data directory: why it must end.
+    Disown(String),
     /// A message between processes.
     Message {
         /// The sender.
@@ -117,17 +127,29 @@ pub fn hello(out: &mut Vec<u8>, hello: &Hello) {
 }
 
 /// Appends a welcome.
-pub fn welcome(out: &mut Vec<u8>) {
-    frame(out, 2, |out| out.extend_from_slice(&VERSION.to_le_bytes()));
+pub fn welcome(out: &mut Vec<u8>, birth: u64) {
+    frame(out, 2, |out| {
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&birth.to_le_bytes());
+    });
 }
 
 /// Appends a refusal, cut to what a handshake may carry.
 pub fn refuse(out: &mut Vec<u8>, why: &str) {
+    say_no(out, 3, why);
+}
+
+/// Appends a refusal that is to end whoever gets it, cut likewise.
+pub fn disown(out: &mut Vec<u8>, why: &str) {
+    say_no(out, 8, why);
+}
+
+fn say_no(out: &mut Vec<u8>, kind: u8, why: &str) {
     let mut end = why.len().min(HANDSHAKE_MAX - HEADER);
     while !why.is_char_boundary(end) {
         end -= 1;
     }
-    frame(out, 3, |out| out.extend_from_slice(&why.as_bytes()[..end]));
+    frame(out, kind, |out| out.extend_from_slice(&why.as_bytes()[..end]));
 }
 
 /// Appends a ping.
@@ -159,9 +181,11 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
     let (kind, content) = content.split_first().ok_or(FrameError::Content("empty"))?;
     let frame = match kind {
         1 => Frame::Hello(decode(content).map_err(|_| FrameError::Content("hello"))?),
-        2 => Frame::Welcome(u16::from_le_bytes(
-            content.try_into().map_err(|_| FrameError::Content("welcome"))?,
-        )),
+        2 => {
+            let (version, birth) = content.split_first_chunk().ok_or(FrameError::Content("welcome"))?;
+            let birth = birth.try_into().map_err(|_| FrameError::Content("welcome"))?;
+            Frame::Welcome { version: u16::from_le_bytes(*version), birth: u64::from_le_bytes(birth) }
+        }
         3 => Frame::Refuse(String::from_utf8_lossy(content).into_owned()),
         4 => {
             let Some((to, rest)) = content.split_first_chunk() else {
@@ -179,6 +203,7 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
         5 => Frame::Ping(decode(content).map_err(|_| FrameError::Content("ping"))?),
         6 => Frame::Pong(u64::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("pong"))?)),
         7 => Frame::News(decode(content).map_err(|_| FrameError::Content("news"))?),
+        8 => Frame::Disown(String::from_utf8_lossy(content).into_owned()),
         other => return Err(FrameError::Kind(*other)),
     };
     Ok(Some((frame, 4 + length)))
@@ -278,10 +303,12 @@ mod tests {
             from: NodeId(1),
             to: NodeId(2),
             incarnation: 3,
+            birth: 11,
         };
         hello(&mut bytes, &greeting);
-        welcome(&mut bytes);
+        welcome(&mut bytes, 12);
         refuse(&mut bytes, "why");
+        disown(&mut bytes, "why");
         message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"body"));
         let asked = Ping { number: 5, leads: vec![(KeyspaceId(1), PartitionId(0), 4)] };
         ping(&mut bytes, &asked);
@@ -290,8 +317,9 @@ mod tests {
         news(&mut bytes, &told);
         let expected = [
             Frame::Hello(greeting),
-            Frame::Welcome(VERSION),
+            Frame::Welcome { version: VERSION, birth: 12 },
             Frame::Refuse("why".into()),
+            Frame::Disown("why".into()),
             Frame::Message { from: process(1), to: process(2), body: b"body" },
             Frame::Ping(asked),
             Frame::Pong(6),

@@ -4,6 +4,7 @@
 use super::emulation::Delay;
 use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
 use super::stream::{Got, Stream};
+use crate::births::{Births, Stranger};
 use crate::outgoing::PeerQueue;
 use crate::poller::Ready;
 use crate::security;
@@ -91,6 +92,7 @@ pub struct Link {
     delayed_bytes: usize,
     random: Random,
     last_error: String,
+    disowned: Option<String>,
     /// What pings tell the peer that this node leads.
     leads: Vec<(KeyspaceId, PartitionId, u64)>,
 }
@@ -114,6 +116,10 @@ enum Broken {
     Frame(#[from] FrameError),
     #[error("it refused us: {0}")]
     Refused(String),
+    #[error("it does not know us: {0}")]
+    Disowned(String),
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
     #[error("it speaks version {0} of the protocol between nodes, this node {VERSION}")]
     Version(u16),
     #[error("it sent a frame that an acceptor does not send")]
@@ -152,6 +158,7 @@ impl Link {
             delayed_bytes: 0,
             random,
             last_error: String::new(),
+            disowned: None,
             leads: Vec::new(),
         }
     }
@@ -159,6 +166,11 @@ impl Link {
     /// Whether messages reach the peer's node, as far as this end knows.
     pub fn ready(&self) -> bool {
         matches!(self.state, State::Ready { .. }) && !self.delay.cut
+    }
+
+    /// Why the peer says that this node has lost its data directory, if it does.
+    pub fn disowned(&self) -> Option<&str> {
+        self.disowned.as_deref()
     }
 
     /// Why it broke last; empty while it is ready.
@@ -248,7 +260,7 @@ impl Link {
     }
 
     /// Time has passed, or something was taken: dials, pings, gives up, sends what is due.
-    pub fn tick(&mut self, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+    pub fn tick(&mut self, now: Instant, births: &mut Births, registry: &Registry, scratch: &mut [u8]) {
         match &mut self.state {
             State::Pausing { until } if *until <= now => self.dial(now, registry),
             State::Pausing { .. } => {}
@@ -259,7 +271,7 @@ impl Link {
                 self.broken(now, registry, &Broken::Silent(SILENCE));
             }
             _ => {
-                if let Err(error) = self.drive(now, false, scratch) {
+                if let Err(error) = self.drive(now, false, births, scratch) {
                     self.broken(now, registry, &error);
                 }
             }
@@ -267,13 +279,20 @@ impl Link {
     }
 
     /// The socket has news.
-    pub fn wake(&mut self, ready: Ready, now: Instant, registry: &Registry, scratch: &mut [u8]) {
+    pub fn wake(
+        &mut self,
+        ready: Ready,
+        now: Instant,
+        births: &mut Births,
+        registry: &Registry,
+        scratch: &mut [u8],
+    ) {
         if let (true, State::Greeting { stream, .. } | State::Ready { stream, .. }) =
             (ready.readable, &mut self.state)
         {
             stream.wake(ready.closed);
         }
-        if let Err(error) = self.drive(now, ready.readable, scratch) {
+        if let Err(error) = self.drive(now, ready.readable, births, scratch) {
             self.broken(now, registry, &error);
         }
     }
@@ -316,7 +335,13 @@ impl Link {
         }
     }
 
-    fn drive(&mut self, now: Instant, readable: bool, scratch: &mut [u8]) -> Result<(), Broken> {
+    fn drive(
+        &mut self,
+        now: Instant,
+        readable: bool,
+        births: &mut Births,
+        scratch: &mut [u8],
+    ) -> Result<(), Broken> {
         if let State::Greeting { stream, greeted, .. } = &mut self.state {
             if !stream.connected()? {
                 return Ok(());
@@ -328,7 +353,7 @@ impl Link {
             stream.flush()?;
         }
         if readable {
-            self.read(now, scratch)?;
+            self.read(now, births, scratch)?;
         }
         if let State::Ready { stream, ping_at, .. } = &mut self.state {
             if *ping_at <= now {
@@ -347,8 +372,8 @@ impl Link {
         Ok(())
     }
 
-    fn read(&mut self, now: Instant, scratch: &mut [u8]) -> Result<(), Broken> {
-        let (mut welcome, mut pong) = (false, None);
+    fn read(&mut self, now: Instant, births: &mut Births, scratch: &mut [u8]) -> Result<(), Broken> {
+        let (mut welcome, mut pong) = (None, None);
         let (stream, frames) = match &mut self.state {
             State::Pausing { .. } => return Ok(()),
             State::Greeting { stream, frames, .. } | State::Ready { stream, frames, .. } => (stream, frames),
@@ -358,9 +383,10 @@ impl Link {
                 Ok(Got::Bytes(bytes)) => {
                     frames.feed(&scratch[..bytes], frame::HANDSHAKE_MAX, |frame| {
                         match frame {
-                            Frame::Welcome(VERSION) => welcome = true,
-                            Frame::Welcome(other) => return Err(Broken::Version(other)),
+                            Frame::Welcome { version: VERSION, birth } => welcome = Some(birth),
+                            Frame::Welcome { version, .. } => return Err(Broken::Version(version)),
                             Frame::Refuse(why) => return Err(Broken::Refused(why)),
+                            Frame::Disown(why) => return Err(Broken::Disowned(why)),
                             Frame::Pong(sent) => pong = Some(Instant::from_nanos(sent)),
                             _ => return Err(Broken::Unexpected),
                         }
@@ -380,7 +406,8 @@ impl Link {
                 *heard = now;
             }
         }
-        if welcome {
+        if let Some(birth) = welcome {
+            births.meet(self.node, birth)?;
             self.welcomed(now)?;
         }
         Ok(())
@@ -406,6 +433,9 @@ impl Link {
 
     fn broken(&mut self, now: Instant, registry: &Registry, error: &Broken) {
         self.failures += 1;
+        if let Broken::Disowned(why) = error {
+            self.disowned = Some(why.clone());
+        }
         let text = error.to_string();
         // The same trouble again and again is one line, not one a second.
         if text != self.last_error {

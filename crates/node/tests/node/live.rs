@@ -103,6 +103,14 @@ impl Cluster {
         self.start(node, socket);
     }
 
+    /// The number of a node's data directory, as it remembers it itself.
+    fn birth(&self, node: NodeId) -> u64 {
+        let file = self.directory.path().join(format!("data-{}", node.0)).join("PEERS");
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{} ", node.0)));
+        u64::from_str_radix(line.unwrap(), 16).unwrap()
+    }
+
     pub fn connected(&self) {
         for node in self.nodes.values() {
             eventually("all links", || {
@@ -296,15 +304,17 @@ fn strangers_at_the_peer_port_are_told_why() {
         from: NodeId(1),
         to: NodeId(0),
         incarnation: 9,
+        birth: cluster.birth(NodeId(1)),
     };
     let refusals = [
         (
             Hello { cluster_id: 1, cluster: "other".into(), ..hello.clone() },
             "belongs to cluster \"test\", you to \"other\"",
         ),
-        (Hello { version: 9, ..hello.clone() }, "speaks version 1"),
+        (Hello { version: 9, ..hello.clone() }, "speaks version 2"),
         (Hello { to: NodeId(2), ..hello.clone() }, "this is node n0 of the cluster, you meant to reach n2"),
         (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
+        (Hello { from: NodeId(7), ..hello.clone() }, "no node n7 is in the deployment file"),
         (Hello { incarnation: 0, ..hello.clone() }, "has greeted before"),
         (Hello { magic: *b"GARBAGE!", ..hello.clone() }, "that was no greeting"),
     ];
@@ -344,7 +354,7 @@ fn strangers_at_the_peer_port_are_told_why() {
     eventually("counted", || {
         let text = cluster.get(0, "/metrics");
         (text.contains("isochrone_peer_malformed_frames_total 5")
-            && text.contains("isochrone_peer_greetings_refused_total 6"))
+            && text.contains("isochrone_peer_greetings_refused_total 7"))
         .then_some(())
     });
     assert!(cluster.client(0).count() > 0, "the node goes on");
@@ -429,6 +439,45 @@ const PEER_TLS: &str =
     "[security]\npeer_ca = \"ca.pem\"\npeer_cert = \"{node}.pem\"\npeer_key = \"{node}.key\"\n";
 
 #[test]
+fn a_node_that_comes_back_without_its_data_is_told_so_and_ends() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let lost = NodeId(1);
+    let (data, away) = (cluster.directory.path().join("data-1"), cluster.directory.path().join("away"));
+    let stop = |cluster: &mut Cluster| {
+        let ended = cluster.nodes.remove(&lost).unwrap().kill();
+        let free = || TcpListener::bind(cluster.peers[&lost]).ok();
+        (ended, eventually("the port is free", free))
+    };
+    let (ended, socket) = stop(&mut cluster);
+    ended.unwrap();
+    std::fs::rename(&data, &away).unwrap();
+    cluster.start(lost, socket);
+    eventually("it has ended", || (!cluster.nodes[&lost].running()).then_some(()));
+    // The others dial it as long as it runs, and are as little taken in.
+    for node in [0, 2] {
+        let others = |status: &isochrone_node::reactor::Status| {
+            status.peers.iter().filter(|peer| peer.connected).count()
+        };
+        eventually("only the other one", || {
+            (others(&cluster.nodes[&NodeId(node)].status()) == 1).then_some(())
+        });
+    }
+    let (ended, socket) = stop(&mut cluster);
+    let why = ended.unwrap_err().to_string();
+    assert!(
+        why.contains("does not know this node's data directory: n1 has another data directory than n"),
+        "{why}"
+    );
+    // With what it had it is welcome.
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&away, &data).unwrap();
+    cluster.start(lost, socket);
+    cluster.connected();
+}
+
+#[test]
 fn nodes_speak_mutual_tls() {
     let directory = tempfile::tempdir().unwrap();
     let cluster_id = Cluster::new("", None).deployment.cluster_id();
@@ -441,11 +490,11 @@ fn nodes_speak_mutual_tls() {
     // Plain text gets no further than the handshake of TLS.
     let mut bytes = Vec::new();
     let (from, to, incarnation) = (NodeId(1), NodeId(0), 99);
-    let hello =
-        Hello { magic: MAGIC, version: VERSION, cluster_id, cluster: "test".into(), from, to, incarnation };
+    let (magic, version, cluster_name, birth) = (MAGIC, VERSION, "test".to_owned(), cluster.birth(from));
+    let hello = Hello { magic, version, cluster_id, cluster: cluster_name, from, to, incarnation, birth };
     frame::hello(&mut bytes, &hello);
     let answer = say(cluster.peers[&NodeId(0)], &bytes);
-    assert!(!matches!(frame::parse(&answer, 1 << 20), Ok(Some((Frame::Welcome(_), _)))), "{answer:?}");
+    assert!(!matches!(frame::parse(&answer, 1 << 20), Ok(Some((Frame::Welcome { .. }, _)))), "{answer:?}");
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! Which data directories nodes have: a node that comes with another one than before has lost what it promised.
+//!
+//! A directory is given a number at random when its node first starts, its *birth*, which the node tells with
+//! every greeting. Every node remembers the births of the others, durably and before it hears anything else of them.
+//! Whoever comes back under a known name with an unknown birth has lost its disk, or was started with another directory. It
+//! is not listened to, is sent nothing, and is told so, upon which it ends: no protocol here survives a replica that comes
+//! back without its memory (`trust.md` R13; `specs/curp.md` D-2).
+
+use crate::node::StartError;
+use isochrone_core::{NodeId, Random};
+use rand_core::RngCore;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "PEERS";
+const NEW: &str = "PEERS.new";
+const HEAD: &str = "isochrone peers, format 1: number birth";
+
+/// The births that a node knows, its own among them.
+#[derive(Debug)]
+pub struct Births {
+    data: PathBuf,
+    me: NodeId,
+    own: u64,
+    known: BTreeMap<NodeId, u64>,
+}
+
+/// What comes of meeting a node.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Stranger {
+    /// It is known with another directory.
+    #[error(
+        "{node} has another data directory than {me} knows it by: it has lost its disk, or was started with another \
+         directory. A node must not come back without its memory: start it with the directory that it had, or put a \
+         node of another name in its place (docs/operations.md, \"A node that has lost its disk\")"
+    )]
+    Reborn {
+        /// Which.
+        node: NodeId,
+        /// Who says so.
+        me: NodeId,
+    },
+    /// It cannot be remembered, and so not be taken for who it is the next time.
+    #[error("{path} cannot be written: {cause}")]
+    Unwritten {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+impl Births {
+    /// What a data directory knows. Where it has no birth it is given one.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or is not what this version writes.
+    pub fn open(data: &Path, me: NodeId, random: &mut Random) -> Result<Births, StartError> {
+        let path = data.join(FILE);
+        let unfit = |cause: String| StartError::Layout { path: path.clone(), cause };
+        let known = match fs::read_to_string(&path) {
+            Ok(text) => read(&text).map_err(unfit)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(unfit(error.to_string())),
+        };
+        let own = known.get(&me).copied();
+        let mut births =
+            Births { data: data.into(), me, own: own.unwrap_or_else(|| random.next_u64()), known };
+        if own.is_none() {
+            births.remember(me, births.own).map_err(|error| unfit(error.to_string()))?;
+        }
+        Ok(births)
+    }
+
+    /// This node's own.
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
+    /// A node has come with this birth. When this returns, it is known by it for ever.
+    pub(crate) fn meet(&mut self, node: NodeId, birth: u64) -> Result<(), Stranger> {
+        match self.known.get(&node) {
+            Some(known) if *known == birth => Ok(()),
+            Some(_) => Err(Stranger::Reborn { node, me: self.me }),
+            None => self
+                .remember(node, birth)
+                .map_err(|cause| Stranger::Unwritten { path: self.data.join(FILE), cause }),
+        }
+    }
+
+    /// Durably, or not at all.
+    fn remember(&mut self, node: NodeId, birth: u64) -> io::Result<()> {
+        self.known.insert(node, birth);
+        let written = self.write();
+        if written.is_err() {
+            self.known.remove(&node);
+        }
+        written
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let new = self.data.join(NEW);
+        let mut file = File::create(&new)?;
+        writeln!(file, "{HEAD}")?;
+        for (node, birth) in &self.known {
+            writeln!(file, "{} {birth:016x}", node.0)?;
+        }
+        file.sync_all()?;
+        fs::rename(&new, self.data.join(FILE))?;
+        File::open(&self.data)?.sync_all()
+    }
+}
+
+fn read(text: &str) -> Result<BTreeMap<NodeId, u64>, String> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Err("it is of another format; this version reads format 1".into());
+    }
+    let entry = |line: &str| {
+        let (number, birth) = line.split_once(' ')?;
+        Some((NodeId(number.parse().ok()?), u64::from_str_radix(birth, 16).ok()?))
+    };
+    let entries: Option<_> = lines.map(entry).collect();
+    entries.ok_or_else(|| "it is damaged: a line is not `number birth`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(data: &Path, seed: u64) -> Births {
+        Births::open(data, NodeId(1), &mut Random::seeded(seed)).unwrap()
+    }
+
+    #[test]
+    fn who_was_met_is_known_for_ever_and_by_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let mut births = open(data.path(), 1);
+        let own = births.own();
+        births.meet(NodeId(2), 7).unwrap();
+        births.meet(NodeId(2), 7).unwrap();
+        let mut again = open(data.path(), 2);
+        assert_eq!(again.own(), own, "a directory is born once");
+        for births in [&mut births, &mut again] {
+            let refused = births.meet(NodeId(2), 8).unwrap_err();
+            assert!(matches!(refused, Stranger::Reborn { node: NodeId(2), .. }), "{refused}");
+            births.meet(NodeId(2), 7).expect("the first stays the one");
+        }
+        let other = tempfile::tempdir().unwrap();
+        assert_ne!(open(other.path(), 3).own(), own);
+    }
+
+    #[test]
+    fn who_cannot_be_written_down_is_not_known() {
+        let data = tempfile::tempdir().unwrap();
+        let mut births = open(data.path(), 1);
+        fs::remove_dir_all(data.path()).unwrap();
+        let refused = births.meet(NodeId(2), 7).unwrap_err();
+        assert!(matches!(refused, Stranger::Unwritten { .. }), "{refused}");
+        fs::create_dir(data.path()).unwrap();
+        births.meet(NodeId(2), 8).expect("nothing was known of it");
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        for (text, expected) in [
+            ("isochrone peers, format 2\n", "of another format"),
+            ("isochrone peers, format 1: number birth\n1\n", "a line is not"),
+            ("isochrone peers, format 1: number birth\n1 zz\n", "a line is not"),
+        ] {
+            fs::write(data.path().join(FILE), text).unwrap();
+            let error = Births::open(data.path(), NodeId(1), &mut Random::seeded(1)).unwrap_err().to_string();
+            assert!(error.contains(FILE) && error.contains(expected), "{error}");
+        }
+    }
+}
