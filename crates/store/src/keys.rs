@@ -5,8 +5,9 @@ use crate::key::Key;
 use crate::random;
 use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
-use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, ScanShare, ScanShared, TtlUnit};
+use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, Share, TtlUnit};
 use isochrone_core::glob::Glob;
+use isochrone_core::migration::Ring;
 use isochrone_core::{Blob, Stamp};
 
 impl Store {
@@ -36,9 +37,9 @@ impl Store {
         self.keys.get(key).map_or(0, |entry| entry.version)
     }
 
-    pub(crate) fn list(&self, pattern: &[u8]) -> Response {
+    pub(crate) fn list(&self, pattern: &[u8], within: impl Fn(&Key) -> bool) -> Response {
         let glob = Glob::new(pattern);
-        let matching = self.keys.iter().filter(|entry| glob.matches(entry.key));
+        let matching = self.keys.iter().filter(|entry| glob.matches(entry.key) && within(entry.key));
         Response::Array(matching.map(|entry| Response::Bulk(entry.key.blob())).collect())
     }
 
@@ -66,24 +67,23 @@ impl Store {
         })
     }
 
-    pub(crate) fn scan_share(&self, share: &ScanShare) -> Response {
-        let ScanShare { ring, stretches, cursor, count, pattern, kind } = share;
-        let ranges = self.ranges.as_deref();
-        let asked = |key: &Key| {
-            let place = ring.place(key);
-            let at = stretches.partition_point(|stretch| stretch.last < place);
-            stretches.get(at).is_some_and(|stretch| stretch.contains(place))
-        };
-        // Where nothing was moved, no other keys are here.
-        let within = |key: &Key| ranges.is_none() || asked(key);
+    /// A page of those keys of one part of the ring that are `within`.
+    pub(crate) fn scan_part(
+        &self,
+        ring: Ring,
+        cursor: u64,
+        count: u64,
+        pattern: Option<&Blob>,
+        kind: Option<Kind>,
+        within: impl Fn(&Key) -> bool,
+    ) -> Response {
         let (mut items, shift) = (Vec::new(), cursor_shift(ring.partitions));
-        let cursor = page(&self.keys, *cursor, shift, *count, pattern.as_ref(), within, |entry| {
+        let cursor = page(&self.keys, cursor, shift, count, pattern, within, |entry| {
             if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
                 items.push(entry.key.blob());
             }
         });
-        let missing = ranges.map_or_else(Vec::new, |ranges| ranges.missing(stretches));
-        Response::ScanShare(Box::new(ScanShared { cursor, items, missing }))
+        Response::Scan { cursor, items }
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn scanned<'a, V>(
 
 /// How many low bits of a hash the cursor of one of so many partitions leaves out.
 pub(crate) fn cursor_shift(partitions: u16) -> u32 {
-    64 - ScanShare::cursor_bits(partitions)
+    64 - Share::cursor_bits(partitions)
 }
 
 /// So many entries are looked at for each one that is asked for: a page takes a bounded time however few there are.

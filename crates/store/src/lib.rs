@@ -152,8 +152,8 @@ impl Store {
             Type { key } => Ok(self.kind(key)),
             Ttl { key, unit, absolute } => Ok(self.ttl(key, stamp, *unit, *absolute)),
             Scan { cursor, count, pattern, kind } => Ok(self.scan(*cursor, *count, pattern.as_ref(), *kind)),
-            ScanShare { share } => Ok(self.scan_share(share)),
-            Keys { pattern } => Ok(self.list(pattern)),
+            Share { share } => return self.answer_share(share).map(Ok),
+            Keys { pattern } => Ok(self.list(pattern, |_| true)),
             DbSize => Ok(Response::count(self.keys.len())),
             RandomKey { seed } => Ok(self.random_key(*seed)),
             Version { key } => Ok(Response::Integer(self.version(key) as i64)),
@@ -224,14 +224,14 @@ impl Store {
 }
 
 /// Whether an operation may stand within a transaction: all but transactions that may not take place, or hold
-/// others, and what moves keys. Those that always take place are scripts.
+/// others, and what is for one of several partitions. Those that always take place are scripts.
 pub(crate) fn may_be_inside(operation: &Operation) -> bool {
     match operation {
         Operation::Transaction { watched, operations } => {
             watched.is_empty()
                 && !operations.iter().any(|inner| matches!(inner, Operation::Transaction { .. }))
         }
-        Operation::Move { .. } => false,
+        Operation::Move { .. } | Operation::Share { .. } => false,
         _ => true,
     }
 }
@@ -316,7 +316,7 @@ impl StateMachine for Store {
 
     fn missing(reply: &Response) -> &[Told] {
         match reply {
-            Response::ScanShare(shared) => &shared.missing,
+            Response::Share(shared) => &shared.missing,
             _ => &[],
         }
     }

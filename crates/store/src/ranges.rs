@@ -151,6 +151,21 @@ impl Ranges {
         })
     }
 
+    /// Whether nothing is served here but what lies in these stretches, which are ascending.
+    fn serves_only(&self, stretches: &[Stretch]) -> bool {
+        let mut rest = stretches.iter().map(Stretch::range).peekable();
+        self.served(Stretch::ALL).all(|(mut run, _)| {
+            while run.start < run.end {
+                match rest.peek() {
+                    Some(stretch) if stretch.end <= run.start => drop(rest.next()),
+                    Some(stretch) if stretch.start <= run.start => run.start = stretch.end,
+                    _ => return false,
+                }
+            }
+            true
+        })
+    }
+
     /// Which parts of these stretches are not served here.
     pub fn missing(&self, stretches: &[Stretch]) -> Vec<Told> {
         let mut missing = Vec::new();
@@ -268,6 +283,14 @@ impl Store {
             }
         });
         told.map(|told| Response::Move(Box::new(told)))
+    }
+
+    /// Whether nothing is served here but what lies in these stretches, which are ascending.
+    pub(crate) fn serves_only(&self, ring: Ring, stretches: &[Stretch]) -> bool {
+        match self.ranges.as_deref() {
+            Some(ranges) => ranges.serves_only(stretches),
+            None => Ranges::new(ring).serves_only(stretches),
+        }
     }
 
     /// Answers a step that changes nothing; `None` for all others.

@@ -124,6 +124,7 @@ impl<'a> Turn<'a> {
             ExpireAt { key, at, condition } => Ok(self.expireat(mark, key, *at, *condition)),
             Persist { key } => Ok(self.persist(mark, key)),
             Flush => Ok(self.flush()),
+            Share { share } => Ok(self.run_share(share)),
             Rename { key, target, only_if_absent } => self.rename(mark, key, target, *only_if_absent),
             Copy { key, target, replace } => self.copy(mark, key, target, *replace),
             Sweep { keys } => Ok(self.sweep(keys)),

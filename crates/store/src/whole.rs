@@ -1,40 +1,101 @@
 //! Commands on all keys where several stores share them: what each is asked, and what their answers come to. No order
 //! is kept between the stores, so the whole is no picture of one moment.
 //!
+//! What is asked is about places, not about partitions: each answers for what it serves of those that it is asked about, and
+//! for the others whoever serves them is asked. So a key that is there all the time is listed, counted or deleted once, also
+//! where it moves meanwhile.
+//!
 //! **Scans** go through the ring in parts that are always the same, the equal stretches that the stores owned at first,
 //! and through the keys of a part in the order of the stores. So a cursor does not say who serves the keys that are still
 //! to come, and they may move meanwhile: a page asks whoever serves some of its part now, and each answers for what it
 //! serves of that when it is asked. Every place of the part is thus answered for, once, by the one that served it then,
 //! and a key that is there all the time is in the page to which its hash belongs.
 
-use crate::hash;
+use crate::key::Key;
 use crate::keys::cursor_shift;
-use isochrone_core::command::{Operation, Response, ScanShare};
+use crate::turn::Turn;
+use crate::{Store, hash};
+use isochrone_core::command::{Operation, Refusal, Response, Share, Shared};
 use isochrone_core::migration::{Ring, Stretch};
-use isochrone_core::{Command, PartitionId};
+use isochrone_core::{Blob, Command, PartitionId};
 use std::sync::Arc;
 
 /// What one store is asked, that of the partition [`Ring::at`], which serves these places, ascending.
 pub(crate) fn share(command: &Command, ring: Ring, served: &[Stretch]) -> Option<Command> {
-    let operation = match &command.operation {
+    let (part, operation) = match &command.operation {
         Operation::Scan { cursor, count, pattern, kind } => {
             let (cursor, part) = place(*cursor, ring.partitions);
-            let part = ring.stretch(part);
-            let stretches: Vec<_> = served.iter().filter_map(|stretch| stretch.common(part)).collect();
-            if stretches.is_empty() {
-                return None;
-            }
             let (count, pattern, kind) = (*count, pattern.clone(), *kind);
-            let share = ScanShare { ring, stretches, cursor, count, pattern, kind };
-            Operation::ScanShare { share: Arc::new(share) }
+            (ring.stretch(part), Operation::Scan { cursor, count, pattern, kind })
         }
         operation @ (Operation::DbSize
         | Operation::Flush
         | Operation::Keys { .. }
-        | Operation::RandomKey { .. }) => operation.clone(),
+        | Operation::RandomKey { .. }) => (Stretch::ALL, operation.clone()),
         _ => return None,
     };
-    Some(Command { operation, ..command.clone() })
+    let stretches: Vec<_> = served.iter().filter_map(|stretch| stretch.common(part)).collect();
+    if stretches.is_empty() {
+        return None;
+    }
+    let share = Share { ring, stretches, operation };
+    Some(Command { operation: Operation::Share { share: Arc::new(share) }, ..command.clone() })
+}
+
+/// Whether a key lies in one of these stretches, which are ascending.
+fn lies_in(key: &Key, ring: Ring, stretches: &[Stretch]) -> bool {
+    let place = ring.place(key);
+    let at = stretches.partition_point(|stretch| stretch.last < place);
+    stretches.get(at).is_some_and(|stretch| stretch.contains(place))
+}
+
+impl Store {
+    /// Answers a share that changes nothing; `None` for one that does.
+    pub(crate) fn answer_share(&self, share: &Share) -> Option<Response> {
+        let Share { ring, stretches, operation } = share;
+        let all = self.serves_only(*ring, stretches);
+        let within = |key: &Key| all || lies_in(key, *ring, stretches);
+        let response = match operation {
+            Operation::Scan { cursor, count, pattern, kind } => {
+                self.scan_part(*ring, *cursor, *count, pattern.as_ref(), *kind, within)
+            }
+            Operation::Keys { pattern } => self.list(pattern, within),
+            Operation::DbSize if all => Response::count(self.len()),
+            Operation::DbSize => {
+                Response::count(self.keys.iter().filter(|listed| within(listed.key)).count())
+            }
+            // Any will do, whoever was asked about it.
+            Operation::RandomKey { seed } => self.random_key(*seed),
+            _ => return None,
+        };
+        Some(self.shared(response, stretches))
+    }
+
+    fn shared(&self, response: Response, stretches: &[Stretch]) -> Response {
+        let ranges = self.ranges.as_deref();
+        let missing = ranges.map_or_else(Vec::new, |ranges| ranges.missing(stretches));
+        Response::Share(Box::new(Shared { response, missing }))
+    }
+}
+
+impl Turn<'_> {
+    /// Deletes what is served here of what the share is about.
+    pub(crate) fn run_share(&mut self, share: &Share) -> Response {
+        let Share { ring, stretches, operation } = share;
+        if !matches!(operation, Operation::Flush) {
+            return Refusal::NestedTransaction.into();
+        }
+        if self.store().serves_only(*ring, stretches) {
+            self.clear();
+        } else {
+            let keys = self.store().keys.iter().map(|listed| listed.key);
+            let keys = keys.filter(|key| lies_in(key, *ring, stretches));
+            for key in keys.map(Key::blob).collect::<Vec<Blob>>() {
+                self.delete(&key);
+            }
+        }
+        self.store().shared(Response::Ok, stretches)
+    }
 }
 
 /// What the answers come to. The first error is the answer.
@@ -42,14 +103,18 @@ pub(crate) fn gather(command: &Command, of: u16, replies: Vec<Response>) -> Opti
     if let Some(error) = replies.iter().find(|reply| matches!(reply, Response::Error(_))) {
         return Some(error.clone());
     }
-    let answers = replies.into_iter();
+    let own = |reply| match reply {
+        Response::Share(shared) => Some(shared.response),
+        _ => None,
+    };
+    let answers = replies.into_iter().map(own).collect::<Option<Vec<_>>>()?.into_iter();
     Some(match &command.operation {
         Operation::Scan { cursor, .. } => {
             let (mut next, mut items, several) = (None, Vec::new(), answers.len() > 1);
             for reply in answers {
-                let Response::ScanShare(shared) = reply else { return None };
-                items.extend(shared.items);
-                next = next.into_iter().chain((shared.cursor != 0).then_some(shared.cursor)).min();
+                let Response::Scan { cursor, items: found } = reply else { return None };
+                items.extend(found);
+                next = next.into_iter().chain((cursor != 0).then_some(cursor)).min();
             }
             let (_, part) = place(*cursor, of);
             if let Some(next) = next.filter(|_| several) {

@@ -185,7 +185,7 @@ pub fn value(response: &Response) -> isochrone_check::Value {
         Response::Scan { items, .. } => Value::List(items.iter().map(text).collect()),
         Response::Error(refusal) => Value::Error(refusal.to_string()),
         // Clients route; nobody beyond them sees it.
-        Response::Move(_) | Response::ScanShare(_) => Value::Error(MOVED.to_owned()),
+        Response::Move(_) | Response::Share(_) => Value::Error(MOVED.to_owned()),
     }
 }
 

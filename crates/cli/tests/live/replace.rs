@@ -95,9 +95,7 @@ fn a_copy_of_curp_that_has_lost_its_disk_is_not_taken_back() {
     let addresses = nodes(3);
     let file = deployment_of(path, "cluster.toml", "lost", &addresses, "curp");
     let mut running: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
-    for index in 0..3 {
-        serves(addresses[index].redis);
-    }
+    addresses.iter().for_each(|addresses| serves(addresses.redis));
     let set = client(addresses[0].redis).ask(&["SET", "precious", "kept"]).unwrap();
     assert_eq!(set, Reply::Text("OK".into()));
     let master = until("a master", || leader(addresses[0].http)?.strip_prefix('n')?.parse::<usize>().ok());

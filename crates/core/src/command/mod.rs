@@ -12,9 +12,9 @@
 mod chord;
 mod operation;
 mod response;
-mod scan;
 mod score;
 mod sets;
+mod share;
 mod stream;
 
 pub use chord::Chord;
@@ -24,9 +24,9 @@ pub use operation::{
     Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
 pub use response::{Kind, Refusal, Response};
-pub use scan::{ScanShare, ScanShared};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
+pub use share::{Share, Shared};
 pub use stream::{Append, NewId, ReadFrom, StreamId, StreamRead, StreamSlice, Trim, Trimming};
 
 use crate::Stamp;

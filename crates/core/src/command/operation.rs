@@ -1,6 +1,6 @@
 //! The operations, and the small types they are made of.
 
-use super::{Append, Chord, Kind, ScanShare, Score, StreamId, StreamRead, StreamSlice, Trimming};
+use super::{Append, Chord, Kind, Score, Share, StreamId, StreamRead, StreamSlice, Trimming};
 use crate::migration::Step;
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
@@ -269,8 +269,8 @@ pub enum Operation {
     Move { step: Arc<Step> },
 
     // What a client asks of all keys, as one of several partitions is asked.
-    /// A partition's share of a page of `Scan`; what it answers stands there.
-    ScanShare { share: Arc<ScanShare> },
+    /// A partition's share of what is asked of all keys; what it answers stands there.
+    Share { share: Arc<Share> },
 }
 
 impl Operation {
@@ -389,7 +389,7 @@ impl Operation {
             XRead { .. } => "xread",
             ChordStep { .. } => "chord",
             Move { .. } => "move",
-            ScanShare { .. } => "scan",
+            Share { share } => share.operation.name(),
         }
     }
 }

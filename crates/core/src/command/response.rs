@@ -1,6 +1,6 @@
 //! What the client is told.
 
-use super::{ScanShared, Score};
+use super::{Score, Shared};
 use crate::Blob;
 use crate::migration::Told;
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,8 @@ pub enum Response {
     Error(Refusal),
     /// Of a move of keys between partitions; no client is told so.
     Move(Box<Told>),
-    /// A partition's share of a page of a scan; no client is told so.
-    ScanShare(Box<ScanShared>),
+    /// A partition's share of what all keys come to; no client is told so.
+    Share(Box<Shared>),
 }
 
 impl Response {

@@ -182,10 +182,9 @@ impl Operation {
                 read.streams.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));
             }
 
-            Scan { .. } | ScanShare { .. } | Keys { .. } | DbSize | RandomKey { .. } => {
-                visit(self::Touch::All(Read));
-            }
+            Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),
             Flush => visit(self::Touch::All(Write)),
+            Share { share } => share.operation.visit(visit),
             // A barrier: what the source answered before it is its last word, for all keys.
             Move { step } => match **step {
                 Step::Fetch { .. } | Step::Survey { .. } => visit(self::Touch::All(Read)),

@@ -92,7 +92,7 @@ fn has_code(text: &str) -> bool {
 fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
     match (shape, response) {
         (_, Response::Error(refusal)) => reply.error(refusal),
-        (_, Response::Move(_) | Response::ScanShare(_)) => reply.error(MOVED),
+        (_, Response::Move(_) | Response::Share(_)) => reply.error(MOVED),
         (Shape::Yes, Response::Ok) => reply.integer(1),
         (Shape::Yes, Response::Nil) => reply.integer(0),
         (Shape::Ok | Shape::Watch(_), _) => reply.ok(),
@@ -211,6 +211,6 @@ fn plain(response: &Response, nested: bool, reply: &mut Reply<'_>) {
             items.iter().for_each(|item| reply.bulk(item));
         }
         Response::Error(refusal) => reply.error(refusal),
-        Response::Move(_) | Response::ScanShare(_) => reply.error(MOVED),
+        Response::Move(_) | Response::Share(_) => reply.error(MOVED),
     }
 }

@@ -48,6 +48,8 @@ enum Says {
     /// All but this.
     Partly(u32, Vec<Told>),
     Told(Told),
+    /// Nothing was done there.
+    Refused,
 }
 
 /// What the partitions execute is played by the tests.
@@ -70,8 +72,8 @@ impl StateMachine for Machine {
     fn apply(&mut self, _: &Asks) -> Says {
         Says::Done(0)
     }
-    fn reads_only(_: &Asks) -> bool {
-        false
+    fn reads_only(asks: &Asks) -> bool {
+        matches!(asks, Asks::Page(_))
     }
     fn read(&self, _: &Asks) -> Option<Says> {
         None
@@ -149,7 +151,12 @@ impl Process for Fake {
     fn start(&mut self, _: &mut Effects<Fake>) {}
     fn receive(&mut self, _: ProcessId, message: Said, effects: &mut Effects<Fake>) {
         if let Err((ticket, says)) = message {
-            effects.complete(Ticket(ticket), says.map_or(Outcome::Unknown, Outcome::Replied));
+            let outcome = match says {
+                Some(Says::Refused) => Outcome::Refused(Refusal::NoLeader),
+                Some(says) => Outcome::Replied(says),
+                None => Outcome::Unknown,
+            };
+            effects.complete(Ticket(ticket), outcome);
         }
     }
     fn request(&mut self, ticket: Ticket, request: Request<Asks>, effects: &mut Effects<Fake>) {
@@ -294,6 +301,15 @@ fn what_touches_all_keys_is_asked_everywhere() {
     bench.tell(1, sent[3].1, None);
     assert_eq!(bench.answered.pop(), Some((6, Outcome::Unknown)));
     bench.tell(0, sent[2].1, Some(Says::Done(1)));
+    // Of what changes something the other may have done its part; of what only reads there is nothing to be done.
+    bench.ask_all(10);
+    let refused = bench.sent()[0].1;
+    bench.tell(0, refused, Some(Says::Refused));
+    assert_eq!(bench.answered.pop(), Some((10, Outcome::Unknown)));
+    bench.ask_page(11);
+    let refused = bench.shares()[0].2;
+    bench.tell(0, refused, Some(Says::Refused));
+    assert_eq!(bench.answered.pop(), Some((11, Outcome::Refused(Refusal::NoLeader))));
     bench.ask_all(8);
     bench.input(|divided, effects| divided.cancel(Ticket(8), effects));
     for (_, ticket) in bench.sent() {

@@ -1,9 +1,9 @@
 //! What all partitions are asked: each for its share of a command on all keys, or which keys it serves. The answers are
 //! put together.
 //!
-//! A share is about what a partition is thought to serve. Where it matters that every key is in exactly one of them, the
-//! partition says of which places it does not serve any more what it was asked about ([`StateMachine::missing`]), and
-//! whoever does is asked for another share: at once, or when the move that is under way may be over.
+//! A share is about what a partition is thought to serve. The partition says of which places it does not serve any more what
+//! it was asked about ([`StateMachine::missing`]), and whoever does is asked for another share: at once, or when the move
+//! that is under way may be over. So every place is answered for once.
 
 use super::{Divided, Noted, Waits};
 use crate::request::{Outcome, Refusal, Request};
@@ -146,9 +146,15 @@ where
                 effects.complete(ticket, outcome.unwrap_or(Outcome::Unknown));
             }
             outcome => {
-                let survey = matches!(whole.wish, Wish::Survey);
+                let alone = whole.open.is_empty() && whole.found.is_empty();
+                let told = match &whole.wish {
+                    Wish::Survey => Outcome::Unknown,
+                    Wish::Command(command) if alone || S::reads_only(command) => outcome,
+                    // What was refused here may have been done elsewhere.
+                    Wish::Command(_) => Outcome::Unknown,
+                };
                 self.give_up(ticket, effects);
-                effects.complete(ticket, if survey { Outcome::Unknown } else { outcome });
+                effects.complete(ticket, told);
             }
         }
     }
@@ -187,8 +193,11 @@ where
         for ticket in due.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             let Some(whole) = self.wholes.get_mut(&ticket) else { continue };
             if now.since(whole.since) >= self.service.limit {
+                // By now it was done somewhere, if it changes anything.
+                let reads = matches!(&whole.wish, Wish::Command(command) if S::reads_only(command));
+                let outcome = if reads { Outcome::Refused(Refusal::Moving) } else { Outcome::Unknown };
                 self.give_up(ticket, effects);
-                effects.complete(ticket, Outcome::Refused(Refusal::Moving));
+                effects.complete(ticket, outcome);
                 continue;
             }
             let mut places = std::mem::take(&mut whole.missing);

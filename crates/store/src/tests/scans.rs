@@ -1,4 +1,4 @@
-//! Scans of several stores while keys move between them, and whoever scans learns of it late.
+//! What is asked of all keys of several stores while keys move between them, and whoever asks learns of it late.
 
 use super::*;
 use isochrone_core::command::Kind;
@@ -97,9 +97,9 @@ impl Many {
         served.into_iter().filter_map(share).collect()
     }
 
-    /// One page, with disturbances between the shares.
-    fn page(&mut self, scan: Operation) -> (u64, Vec<Blob>) {
-        let scan = command(1, scan);
+    /// What all come to, with disturbances between the shares.
+    fn ask(&mut self, operation: Operation) -> Response {
+        let scan = command(1, operation);
         let (mut open, mut replies) = (self.shares(&scan, &[Stretch::ALL]), Vec::new());
         while let Some((at, share)) = open.pop() {
             self.disturb();
@@ -115,8 +115,12 @@ impl Many {
             }
             replies.push(reply);
         }
-        match Store::gather(&scan, OF, replies) {
-            Some(Response::Scan { cursor, items }) => (cursor, items),
+        Store::gather(&scan, OF, replies).unwrap()
+    }
+
+    fn page(&mut self, scan: Operation) -> (u64, Vec<Blob>) {
+        match self.ask(scan) {
+            Response::Scan { cursor, items } => (cursor, items),
             reply => panic!("{reply:?}"),
         }
     }
@@ -190,6 +194,41 @@ fn a_scan_lists_what_stays_whatever_moves() {
     }
 }
 
+/// Keys are counted and listed once each, and what is flushed is gone, wherever they are meanwhile.
+#[test]
+fn all_keys_are_all_keys_whatever_moves() {
+    for seed in 0..60 {
+        let mut many = Many::new(seed);
+        let mut keys: Vec<Blob> = (0..400).map(|number| Blob::from(format!("k{number}"))).collect();
+        for key in &keys {
+            many.apply(owner(key), Operation::IncrBy { key: key.clone(), by: 1 });
+        }
+        keys.sort();
+        for _ in 0..many.random.below(12) {
+            many.disturb();
+        }
+        for _ in 0..5 {
+            assert_eq!(many.ask(Operation::DbSize), Response::Integer(400), "seed {seed}");
+            let Response::Array(found) = many.ask(Operation::Keys { pattern: Blob::from("*") }) else {
+                panic!("seed {seed}")
+            };
+            let blob = |found| match found {
+                Response::Bulk(key) => key,
+                found => panic!("{found:?}"),
+            };
+            let mut found: Vec<Blob> = found.into_iter().map(blob).collect();
+            found.sort();
+            assert!(found == keys, "seed {seed}: {} of {}", found.len(), keys.len());
+            let random = many.ask(Operation::RandomKey { seed });
+            assert!(matches!(&random, Response::Bulk(key) if keys.contains(key)), "seed {seed}: {random:?}");
+        }
+        assert_eq!(many.ask(Operation::Flush), Response::Ok);
+        (0..OF).for_each(|at| many.end(PartitionId(at)));
+        let left: usize = many.stores.iter().map(Store::len).sum();
+        assert_eq!(left, 0, "seed {seed}");
+    }
+}
+
 /// Of the keys of the other parts that one store has, each page looks at a bounded number, and one that finds few goes on.
 #[test]
 fn a_store_that_has_everything_gives_full_pages_of_each_part() {
@@ -208,20 +247,23 @@ fn a_store_that_has_everything_gives_full_pages_of_each_part() {
         let scan = Operation::Scan { cursor, count: 50, pattern: None, kind: None };
         let share = Store::share(&command(1, scan), ring(PartitionId(0)), &[stretch]).unwrap();
         match many.stores[0].read(&share) {
-            Some(Response::ScanShare(shared)) => *shared,
+            Some(Response::Share(shared)) => match shared.response {
+                Response::Scan { cursor, items } => (cursor, items, shared.missing),
+                reply => panic!("{reply:?}"),
+            },
             reply => panic!("{reply:?}"),
         }
     };
     for part in (0..OF).map(PartitionId) {
         let stretch = ring(part).stretch(part);
-        let shared = page(part.0.into(), stretch);
-        assert_eq!((shared.items.len(), shared.missing), (50, vec![]));
-        assert!(shared.items.iter().all(|key| owner(key) == part));
+        let (_, items, missing) = page(part.0.into(), stretch);
+        assert_eq!((items.len(), missing), (50, vec![]));
+        assert!(items.iter().all(|key| owner(key) == part));
         // A place that has few keys or none.
         let narrow = Stretch { first: stretch.first, last: stretch.first + 1 };
-        let shared = page(part.0.into(), narrow);
-        assert!(shared.cursor > 0 && shared.items.is_empty(), "{shared:?}");
-        let behind = many.stores[0].keys.index_of(shared.cursor << crate::keys::cursor_shift(OF));
+        let (cursor, items, _) = page(part.0.into(), narrow);
+        assert!(cursor > 0 && items.is_empty(), "{cursor} {items:?}");
+        let behind = many.stores[0].keys.index_of(cursor << crate::keys::cursor_shift(OF));
         assert_eq!(behind, 500, "ten for each that was asked for");
     }
 }

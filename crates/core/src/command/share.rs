@@ -1,42 +1,33 @@
-//! A page of all keys, where several partitions have them.
+//! What is asked of all keys, where several partitions have them.
 
-use super::Kind;
-use crate::Blob;
+use super::{Operation, Response};
 use crate::migration::{Ring, Stretch, Told};
 use serde::{Deserialize, Serialize};
 
-/// What one partition is asked of a page: those of its keys that lie in some stretches of the ring, so that what all
-/// are asked together does not depend on which of them serves a key when it is asked.
+/// What one partition is asked: about those of its keys that lie in some stretches of the ring, so that what all are
+/// asked together does not depend on which of them serves a key when it is asked.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub struct ScanShare {
+pub struct Share {
     /// The partition that is asked.
     pub ring: Ring,
     /// Where the keys lie, ascending.
     pub stretches: Vec<Stretch>,
-    /// Where the page begins in the order in which stores list their keys: as many of the first bits of a key's hash as
-    /// [`ScanShare::cursor_bits`] says.
-    pub cursor: u64,
-    /// About how many keys.
-    pub count: u64,
-    /// Which of them.
-    pub pattern: Option<Blob>,
-    /// Of which type.
-    pub kind: Option<Kind>,
+    /// What: `Scan`, `Keys`, `DbSize`, `RandomKey` or `Flush`. The cursor of a scan is of one part of the ring: as many of
+    /// the first bits of a key's hash as [`Share::cursor_bits`] says.
+    pub operation: Operation,
 }
 
 /// What it answers.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
-pub struct ScanShared {
-    /// Where the next page begins; 0 when this was the last one.
-    pub cursor: u64,
-    /// The keys.
-    pub items: Vec<Blob>,
+pub struct Shared {
+    /// As to the operation, about what is served there of the stretches.
+    pub response: Response,
     /// Which parts of the stretches are not served there, so that others have to be asked: each as
-    /// [`Told::Elsewhere`]. The page is about the rest.
+    /// [`Told::Elsewhere`].
     pub missing: Vec<Told>,
 }
 
-impl ScanShare {
+impl Share {
     /// How many bits a cursor within one of so many parts of the ring has: what a client keeps says which part as well, and
     /// has 52 at most, so that it fits a double.
     pub fn cursor_bits(partitions: u16) -> u32 {
@@ -51,7 +42,7 @@ mod tests {
     #[test]
     fn what_a_client_keeps_fits_a_double() {
         for (partitions, bits) in [(1, 52), (2, 51), (3, 50), (4, 50), (1_000, 42), (1_024, 42)] {
-            assert_eq!(ScanShare::cursor_bits(partitions), bits);
+            assert_eq!(Share::cursor_bits(partitions), bits);
             assert!(((1 << bits) - 1) * u64::from(partitions) + u64::from(partitions) - 1 < 1 << 52);
         }
     }
