@@ -83,8 +83,8 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
         None
     }
 
-    /// How many keys there are, and how many of them have a deadline, where it knows at once.
-    fn keys(&self) -> Option<(usize, usize)> {
+    /// How many keys there are, where it knows at once.
+    fn keys(&self) -> Option<Keys> {
         None
     }
 
@@ -102,6 +102,18 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// # Errors
     /// Refuses a chunk that no version of this machine has exported.
     fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed>;
+}
+
+/// How many keys a machine has.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
+pub struct Keys {
+    /// All of them.
+    pub held: usize,
+    /// Those with a deadline.
+    pub expiring: usize,
+    /// How many it has deleted since it was made because their time was over. No part of the state: it neither travels
+    /// nor is undone.
+    pub expired: u64,
 }
 
 /// What a command touches: how a protocol knows that two commands commute without knowing what they do.

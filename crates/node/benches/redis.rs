@@ -37,6 +37,7 @@ fn commands(criterion: &mut Criterion) {
             durability: isochrone_node::gateway::Durability::Most,
             copies: 1,
             keys: None,
+            expired: 0,
             leader: None,
             leaders: Vec::new(),
             leads: false,

@@ -359,6 +359,8 @@ pub struct KeyspaceView {
     pub copies: u32,
     /// How many keys the replicas here have, and how many of them have a deadline; none where no replica is here.
     pub keys: Option<(u64, u64)>,
+    /// How many keys the replicas here have deleted since they started because their time was over.
+    pub expired: u64,
     /// The region of its leader, where it has one that this node has heard of.
     pub leader: Option<String>,
     /// The regions of the leaders of its partitions, in their order.
@@ -417,6 +419,8 @@ pub struct Counters {
     pub times: BTreeMap<&'static str, Span>,
     /// Commands answered with an error, by its first word (a bounded set: `ERR`, `WRONGTYPE`, ...).
     pub errors: BTreeMap<&'static str, u64>,
+    /// Keys that were asked for and found, and those that were not, as far as answers say.
+    pub lookups: (u64, u64),
     /// Input that was not the protocol; each ended its connection.
     pub malformed: u64,
     /// Connections ended because a limit was passed, by the limit's name.

@@ -55,6 +55,7 @@ pub use undo::Before;
 
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, Refusal, Response, Touch};
+use isochrone_core::machine::Keys;
 use isochrone_core::migration::{Ring, Step, Stretch, Told};
 use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
 use ranges::{Index, Ranges};
@@ -77,6 +78,8 @@ pub struct Store {
     ranges: Option<Arc<Ranges>>,
     /// The keys of a stretch that is being moved from here, so that its parts are found. It follows from the keys.
     index: Option<Index>,
+    /// How many keys were deleted because their time was over.
+    expired: u64,
 }
 
 /// With fewer keys than this everything is near in any case.
@@ -242,8 +245,9 @@ impl StateMachine for Store {
     type View = View;
     type Before = Before;
 
-    fn keys(&self) -> Option<(usize, usize)> {
-        Some((self.keys.len(), self.deadlines.len()))
+    fn keys(&self) -> Option<Keys> {
+        let (held, expiring) = (self.keys.len(), self.deadlines.len());
+        Some(Keys { held, expiring, expired: self.expired })
     }
 
     fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {

@@ -193,7 +193,9 @@ impl<'a> Turn<'a> {
     /// Deletes this key if the stamp expires it; whether it did.
     pub fn expire(&mut self, key: &Blob) -> bool {
         let due = self.store.keys.get(key).is_some_and(|entry| entry.deadline <= self.stamp);
-        due && self.delete(key).is_some()
+        let expired = due && self.delete(key).is_some();
+        self.store.expired += u64::from(expired);
+        expired
     }
 
     /// Deletes all keys that the stamp expires.
@@ -203,6 +205,7 @@ impl<'a> Turn<'a> {
         {
             let key = key.blob();
             self.delete(&key);
+            self.store.expired += 1;
         }
     }
 
@@ -210,7 +213,8 @@ impl<'a> Turn<'a> {
     pub fn clear(&mut self) {
         let ranges = self.store.ranges.take();
         let index = self.store.index.take().map(|index| index.emptied());
-        *self.store = Store { ranges, index, ..Store::default() };
+        let expired = self.store.expired;
+        *self.store = Store { ranges, index, expired, ..Store::default() };
     }
 
     /// The state, to be changed by moves.

@@ -14,6 +14,12 @@ pub fn keys(address: SocketAddr) -> Option<String> {
     text.lines().find(|line| line.starts_with("db0:")).map(str::to_owned)
 }
 
+/// How many keys a node says that its replicas have deleted because their time was over.
+fn expired(address: SocketAddr) -> Option<u64> {
+    let Ok(Reply::Text(text)) = Client::connect(address).ok()?.ask(&["INFO", "stats"]) else { return None };
+    text.lines().find_map(|line| line.strip_prefix("expired_keys:")?.trim().parse().ok())
+}
+
 fn all_say(nodes: &[Addresses], line: &str) {
     for Addresses { redis, .. } in nodes {
         until(line, || (keys(*redis)? == line).then_some(()));
@@ -85,6 +91,11 @@ fn keys_that_nobody_touches_go_when_their_time_is_over() {
             });
         };
         only_the_list(&nodes, holders);
+        until("every holder has deleted fifty", || {
+            let said =
+                nodes.iter().filter_map(|node| expired(node.redis)).filter(|count| *count >= 50).count();
+            (said >= holders).then_some(())
+        });
         processes[0].signal("KILL");
         processes[0].end();
         keys_for_a_moment("other");

@@ -397,6 +397,15 @@ pub(super) fn page(state: &State) -> String {
             *count as f64,
         );
     }
+    for (result, count) in [("hit", counters.lookups.0), ("miss", counters.lookups.1)] {
+        page.value(
+            "isochrone_gateway_lookups_total",
+            counter,
+            "Keys that were looked for.",
+            &[("result", result)],
+            count as f64,
+        );
+    }
     for (limit, count) in &counters.limited {
         page.value(
             "isochrone_limit_reached_total",

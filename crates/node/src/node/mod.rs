@@ -469,6 +469,7 @@ impl Keyspaces {
                 Durability::AllSoon => 0,
             },
             keys: None,
+            expired: 0,
             leader: None,
             leaders: Vec::new(),
             leads: false,

@@ -462,6 +462,7 @@ impl Reporter {
         view.leaders = leaders.iter().map(|leader| leader.map(|leader| name(leader).1)).collect();
         view.leads = leaders.contains(&Some(self.me));
         view.keys = self.keys(served.id);
+        view.expired = self.stands(served.id, "keys_expired").sum();
         let reaches = |node: &NodeId| self.reaches(*node, peers);
         let reachable = served.nodes.iter().filter(|node| reaches(node)).count();
         // Where the keyspace has grown, a majority of all may do without those that began.
@@ -635,6 +636,7 @@ mod tests {
             durability: Durability::AllSoon,
             copies: 0,
             keys: None,
+            expired: 0,
             leader: None,
             leaders: Vec::new(),
             leads: false,

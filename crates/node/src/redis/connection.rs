@@ -5,6 +5,7 @@ use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::durability::{self, Syncing};
 use super::login;
+use super::lookups::Lookups;
 use super::pipeline::{Pipeline, Waiting};
 use super::pubsub;
 use super::reply::{Reply, Version};
@@ -502,9 +503,11 @@ impl State {
         let behind = if reads { self.pipeline.ordered() > 0 } else { self.pipeline.looking() > 0 };
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
+        let lookups = Lookups::of(&operation);
         let (version, bytes) = (self.version, sink.bytes);
         let (name, asked) = (self.last_command, context.now);
-        let id = self.pipeline.wait(Waiting { shape, version, bytes, muted, ordered, fills, name, asked });
+        let waiting = Waiting { shape, version, bytes, muted, ordered, fills, lookups, name, asked };
+        let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
     }
@@ -519,6 +522,7 @@ impl State {
             muted,
             ordered: false,
             fills: Fills::Nothing,
+            lookups: Lookups::Nothing,
             name: self.last_command,
             asked: Instant::ZERO,
         });
@@ -716,8 +720,11 @@ impl State {
             self.closing = true;
             return;
         }
-        if matches!(&outcome, Outcome::Done(response) if !response.is_error()) {
-            waiting.fills.tell(context.hub, context.now);
+        if let Outcome::Done(response) = &outcome {
+            waiting.lookups.count(response, &mut context.counters.lookups);
+            if !response.is_error() {
+                waiting.fills.tell(context.hub, context.now);
+            }
         }
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;

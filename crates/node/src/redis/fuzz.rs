@@ -27,6 +27,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
         durability: crate::gateway::Durability::Most,
         copies: 1,
         keys: None,
+        expired: 0,
         leader: None,
         leaders: Vec::new(),
         leads: false,

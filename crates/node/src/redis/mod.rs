@@ -34,6 +34,7 @@ mod durability;
 mod fuzz;
 mod info;
 mod login;
+mod lookups;
 mod pipeline;
 mod pubsub;
 mod reply;

@@ -1,6 +1,7 @@
 //! Replies in the order of their requests, whatever the order of the outcomes.
 
 use super::blocking::Fills;
+use super::lookups::Lookups;
 use super::reply::Version;
 use super::shape::Shape;
 use isochrone_core::Instant;
@@ -40,6 +41,8 @@ pub(crate) struct Waiting {
     pub(crate) ordered: bool,
     /// What it may give to those who wait for a key.
     pub(crate) fills: Fills,
+    /// Whether what it reads is found.
+    pub(crate) lookups: Lookups,
     /// The command, and when it was asked of a keyspace.
     pub(crate) name: &'static str,
     pub(crate) asked: Instant,

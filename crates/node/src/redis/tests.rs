@@ -80,6 +80,7 @@ impl World {
             durability: crate::gateway::Durability::Most,
             copies: 2,
             keys: None,
+            expired: 0,
             leader: Some("Oregon".to_owned()),
             leaders: Vec::new(),
             leads: false,

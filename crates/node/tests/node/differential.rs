@@ -42,6 +42,7 @@ impl Here {
             durability: isochrone_node::gateway::Durability::Most,
             copies: 0,
             keys: None,
+            expired: 0,
             leader: None,
             leaders: Vec::new(),
             leads: true,

@@ -6,6 +6,7 @@ use crate::curp::Bug;
 use crate::message::{Entry, Note, Spans, Told, micros};
 use crate::order::{Decided, Member, Order, Ordered as _, Step};
 use crate::service::Reply;
+use isochrone_core::machine::Keys;
 use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
 use std::sync::Arc;
 
@@ -61,9 +62,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let keys = self.machine.keys();
         if keys != self.told {
             self.told = keys;
-            let (keys, expiring) = keys.unwrap_or_default();
-            effects.mark(Note::Fact(Fact::stands("keys", keys as u64)));
+            let Keys { held, expiring, expired } = keys.unwrap_or_default();
+            let expired = expired.wrapping_sub(self.expired_before);
+            effects.mark(Note::Fact(Fact::stands("keys", held as u64)));
             effects.mark(Note::Fact(Fact::stands("keys_with_deadline", expiring as u64)));
+            effects.mark(Note::Fact(Fact::stands("keys_expired", expired)));
         }
     }
 

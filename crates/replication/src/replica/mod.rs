@@ -19,6 +19,7 @@ use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
+use isochrone_core::machine::Keys;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
     ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, Stamp, StateMachine, Ticket, wire,
@@ -86,7 +87,9 @@ pub struct Replica<S: StateMachine, O: Order> {
     taking: Option<Pull>,
     staged: Option<Box<Staged<S, O::Position>>>,
     /// The keys that the host was last told of.
-    told: Option<(usize, usize)>,
+    told: Option<Keys>,
+    /// What is taken off how many the machine says have expired, so that those of this life count, whichever machine it was.
+    expired_before: u64,
 }
 
 #[derive(Clone, Hash)]
@@ -122,6 +125,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// The members, where they change by stop and hand-over.
     pub fn members(&self) -> &Arc<[Member]> {
         &self.members
+    }
+
+    /// How many keys the machine says have expired.
+    fn expired(&self) -> u64 {
+        self.machine.keys().unwrap_or_default().expired
     }
 
     /// Gives the order an input, then executes what it has decided, unless that can wait.
@@ -444,6 +452,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             taking: None,
             staged: None,
             told: None,
+            expired_before: 0,
         }
     }
 
@@ -477,6 +486,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
 
     fn start(&mut self, effects: &mut Effects<Self>) {
         self.staged = None;
+        self.expired_before = self.expired();
         self.started = true;
         effects.arm(Timer::Sessions, self.service.session_idle / 2);
         if self.is_active() {

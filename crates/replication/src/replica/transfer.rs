@@ -210,6 +210,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         // At the beginning of an epoch no order has anything to say against it.
         let ahead = self.order.install(&head.position) || later;
         if ahead {
+            // The other machine begins with none.
+            self.expired_before = self.expired_before.wrapping_sub(self.expired());
             (self.machine, self.once) = (machine, once);
             self.speculation.forget();
             (self.applied, self.digest) = (head.applied, head.digest);

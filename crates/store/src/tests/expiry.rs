@@ -167,4 +167,9 @@ fn a_sweep_deletes_what_is_due_of_its_keys_and_nothing_else() {
     assert_eq!(store.read(&command(400, Operation::Keys { pattern: b("*") })), None);
     assert_eq!(store.run_at(400, Operation::Keys { pattern: b("*") }), array(""));
     assert_eq!(store.len(), 0);
+    // Counted, and no part of the state.
+    let expired = |store: &Store| store.keys().unwrap().expired;
+    store.run(Operation::Flush);
+    assert_eq!(expired(&store), 4);
+    assert!(store == Store::default() && expired(&Store::default()) == 0);
 }

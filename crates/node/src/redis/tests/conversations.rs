@@ -639,6 +639,7 @@ fn monitors_find_keys_commands_and_processor_time() {
     let mut world = super::World::new(Login::Open);
     world.keyspaces[0].keys = Some((12, 3));
     world.keyspaces[1].keys = Some((0, 0));
+    (world.keyspaces[0].expired, world.keyspaces[1].expired) = (40, 2);
     (world.node.processor_seconds, world.node.memory_bytes) = ((1.5, 0.25), 3 << 20);
     (world.node.memory_peak_bytes, world.counters.traffic) = (5 << 20, (30, 40));
     (world.node.commands_per_second, world.counters.limited) = (17, [("clients", 2)].into());
@@ -647,7 +648,7 @@ fn monitors_find_keys_commands_and_processor_time() {
          < 0 nil
          > GET a ; SET a 1
          + 1
-         < 1 nil
+         < 1 bulk 1
          < 2 ok
          > INFO keyspace CPU commandstats memory ; INFO everything ; INFO";
     let text = super::play(&mut world, script);
@@ -657,6 +658,7 @@ fn monitors_find_keys_commands_and_processor_time() {
         "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00·cmdstat_info:calls=",
         "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00·",
         "·used_memory:3145728·used_memory_human:3.00M·",
+        "·expired_keys:42·evicted_keys:0·keyspace_hits:1·keyspace_misses:1·",
         "·used_memory_peak:5242880·used_memory_peak_human:5.00M·",
         "·instantaneous_ops_per_sec:17·total_net_input_bytes:30·total_net_output_bytes:40·rejected_connections:2·",
     ] {
