@@ -303,6 +303,65 @@ def test_redis_py_pool_under_threads(cluster):
         pool.disconnect()
 
 
+# --- moving in ----------------------------------------------------------------------------------------
+
+
+class RealRedis:
+    """`redis-server` on a free port, for as long as the block lasts."""
+
+    def __enter__(self):
+        import redis
+        import socket
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL
+        )
+        self.client = redis.Redis(port=self.port)
+
+        def answers():
+            try:
+                return self.client.ping()
+            except redis.ConnectionError:
+                return False
+
+        wait_for("redis-server", answers)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def test_the_lines_of_the_page_move_a_redis_in(cluster):
+    import re
+
+    if not shutil.which("redis-server"):
+        raise Skipped("there is no redis-server to move in")
+    page = (ROOT / "docs" / "redis.md").read_text()
+    lines = re.search(r"## Moving in.*?```python\n(.*?)```", page, re.DOTALL).group(1)
+    with RealRedis() as real:
+        old, new = real.client, connect(cluster, 1)
+        new.flushdb()
+        old.mset({f"key:{i}": f"value {i}" for i in range(100)})
+        old.set("session", "abc", ex=1000)
+        old.hset("hash", mapping={f"f{i}": i for i in range(600)})
+        old.zadd("scores", {f"m{i}": i / 8 for i in range(200)})
+        old.rpush("list", *[os.urandom(7).hex() for _ in range(500)])
+        old.sadd("set", *range(1000))
+        entry = old.xadd("stream", {"a": 1}).decode()
+        lines = lines.replace("port=6379", f"port={real.port}").replace("port=7001", f"port={cluster.ports[0]}")
+        exec(lines, {})
+        same((new.dbsize(), new.get("key:42")), (old.dbsize(), "value 42"))
+        assert 0 < new.ttl("session") <= 1000 and new.ttl("hash") == -1
+        same((new.hget("hash", "f599"), new.zscore("scores", "m199"), new.scard("set")), ("599", 199 / 8, 1000))
+        same(new.lrange("list", 0, -1), [element.decode() for element in old.lrange("list", 0, -1)])
+        same(new.xrange("stream"), [(entry, {"a": "1"})])
+    new.flushdb()
+
+
 # --- streams, users -------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 //! key, so that commands mean there what they mean here.
 
 use crate::Store;
-use crate::export::{self, Part, Piece, Room};
+use crate::export::{self, Piece, Room};
+use isochrone_core::command::Content;
 use isochrone_core::{Blob, Malformed, Stamp, wire};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ const FORMAT: u8 = 1;
 struct Whole {
     deadline: Stamp,
     version: u64,
-    part: Part,
+    part: Content,
 }
 
 /// Whether a key that holds this ([`Store::entry`]) has a deadline. Of other bytes nothing is known, and so it has none.

@@ -12,7 +12,7 @@ use crate::sorted::SortedSet;
 use crate::streams::{Fields, Stream};
 use crate::trie::Trie;
 use crate::value::{Collection, Entry, Hashes, List, Members, Value};
-use isochrone_core::command::{Score, StreamId};
+use isochrone_core::command::{Content, Dated, Score};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::migration::{self, Cursor};
 use isochrone_core::{Blob, Export, Malformed, Stamp, wire};
@@ -52,24 +52,9 @@ pub(crate) struct Piece {
     pub key: Blob,
     pub deadline: Stamp,
     pub version: u64,
-    pub part: Part,
+    /// As much of the value as fits.
+    pub part: Content,
 }
-
-/// As much of a value as fits.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Part {
-    String(Blob),
-    Integer(i64),
-    Hash(Vec<(Blob, Blob)>),
-    Set(Vec<Blob>),
-    List(Vec<Blob>),
-    Sorted(Vec<(Score, Blob)>),
-    /// The highest identifier ever given, and entries.
-    Stream(StreamId, Vec<Dated>),
-}
-
-/// An entry of a stream.
-type Dated = (StreamId, Vec<(Blob, Blob)>);
 
 /// An upper bound for what encoding adds to the bytes of one blob or number: its length, at most.
 const OVERHEAD: usize = 10;
@@ -194,14 +179,14 @@ pub(crate) fn weigh(key: &[u8], entry: &Entry, left: usize) -> Option<usize> {
 
 /// As much of a value behind its first `from` elements as there is room for, how many elements that is, and
 /// whether they are the last.
-pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, bool) {
+pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usize, bool) {
     let one = |bytes: &[u8]| bytes.len() + OVERHEAD;
     match value {
         Value::String(bytes) => {
             let taken = usize::from(room.admit(one(bytes)));
-            (Part::String(bytes.clone()), taken, true)
+            (Content::String(bytes.clone()), taken, true)
         }
-        Value::Integer(number) => (Part::Integer(*number), usize::from(room.admit(OVERHEAD)), true),
+        Value::Integer(number) => (Content::Integer(*number), usize::from(room.admit(OVERHEAD)), true),
         Value::Hash(hash) => {
             let (taken, whole) = room.take(
                 hash.iter_at(from),
@@ -209,19 +194,19 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
                 |entry| (entry.key.blob(), entry.value.clone()),
             );
             let count = taken.len();
-            (Part::Hash(taken), count, whole)
+            (Content::Hash(taken), count, whole)
         }
         Value::Set(set) => {
             let (taken, whole) =
                 room.take(set.iter_at(from), |entry| one(entry.key), |entry| entry.key.blob());
             let count = taken.len();
-            (Part::Set(taken), count, whole)
+            (Content::Set(taken), count, whole)
         }
         Value::List(list) => {
             let (taken, whole) =
                 room.take(list.range(from..list.len()), |value| one(value), |value| value.clone());
             let count = taken.len();
-            (Part::List(taken), count, whole)
+            (Content::List(taken), count, whole)
         }
         Value::Sorted(set) => {
             let (taken, whole) = room.take(
@@ -230,12 +215,12 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
                 |(score, member)| (*score, member.blob()),
             );
             let count = taken.len();
-            (Part::Sorted(taken), count, whole)
+            (Content::Sorted(taken), count, whole)
         }
         Value::Stream(stream) => {
             // The stream itself counts as its first element: it may have no entry.
             if from == 0 && !room.admit(2 * OVERHEAD) {
-                return (Part::Stream(stream.last(), Vec::new()), 0, false);
+                return (Content::Stream(stream.last(), Vec::new()), 0, false);
             }
             let size = |fields: &Fields| {
                 let each = fields.iter().map(|(field, value)| one(field) + one(value));
@@ -247,7 +232,7 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Part, usize, 
                 |(id, fields)| (*id, fields.to_vec()),
             );
             let count = taken.len() + usize::from(from == 0);
-            (Part::Stream(stream.last(), taken), count, whole)
+            (Content::Stream(stream.last(), taken), count, whole)
         }
     }
 }
@@ -344,33 +329,37 @@ pub(crate) fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
         // Only a collection goes on in another piece.
         let goes_on = (entry.deadline, entry.version) == (deadline, version)
             && match part {
-                Part::Hash(part) => extend(&mut entry.value, part, add_fields),
-                Part::Set(part) => extend(&mut entry.value, part, add_members),
-                Part::List(part) => extend(&mut entry.value, part, add_elements),
-                Part::Sorted(part) => extend(&mut entry.value, part, add_scored),
-                Part::Stream(_, part) => extend(&mut entry.value, part, add_entries),
-                Part::String(_) | Part::Integer(_) => false,
+                Content::Hash(part) => extend(&mut entry.value, part, add_fields),
+                Content::Set(part) => extend(&mut entry.value, part, add_members),
+                Content::List(part) => extend(&mut entry.value, part, add_elements),
+                Content::Sorted(part) => extend(&mut entry.value, part, add_scored),
+                Content::Stream(_, part) => extend(&mut entry.value, part, add_entries),
+                Content::String(_) | Content::Integer(_) => false,
             };
         return if goes_on { Ok(()) } else { Err(malformed(format!("key {key:?} comes twice"))) };
     }
-    let value = match part {
-        Part::String(bytes) => Some(Value::String(bytes)),
-        Part::Integer(number) => Some(Value::Integer(number)),
-        Part::Hash(part) => begin(part, add_fields),
-        Part::Set(part) => begin(part, add_members),
-        Part::List(part) => begin(part, add_elements),
-        Part::Sorted(part) => begin(part, add_scored),
-        Part::Stream(last, part) => {
-            let mut stream = Stream::behind(last);
-            let good = part.into_iter().all(|entry| add_entries(&mut stream, entry));
-            (good && !stream.is_empty()).then(|| stream.wrap())
-        }
-    };
-    let Some(value) = value else {
+    let Some(value) = value(part) else {
         return Err(malformed(format!("the collection under {key:?} is empty or repeats an element")));
     };
     store.replace(&key, Some(Entry { value, deadline, version }));
     Ok(())
+}
+
+/// The value that holds this; `None` where it is an empty collection, or one in which an element comes twice.
+pub(crate) fn value(content: Content) -> Option<Value> {
+    match content {
+        Content::String(bytes) => Some(Value::String(bytes)),
+        Content::Integer(number) => Some(Value::Integer(number)),
+        Content::Hash(part) => begin(part, add_fields),
+        Content::Set(part) => begin(part, add_members),
+        Content::List(part) => begin(part, add_elements),
+        Content::Sorted(part) => begin(part, add_scored),
+        Content::Stream(last, part) => {
+            let mut stream = Stream::behind(last);
+            let good = part.into_iter().all(|entry| add_entries(&mut stream, entry));
+            (good && !stream.is_empty()).then(|| stream.wrap())
+        }
+    }
 }
 
 /// A collection of these elements; `None` where there are none or one comes twice.

@@ -22,6 +22,7 @@
 mod bits;
 mod chords;
 mod deadlines;
+mod dump;
 mod encoding;
 pub mod entry;
 mod export;
@@ -204,6 +205,7 @@ impl Store {
             BitPos { key, on, range, open } => self.bitpos(key, *on, *range, *open),
             BitField { key, steps } if operation.is_read() => self.bitfield_read(key, steps),
             Encoding { key } => Ok(self.encoding(key)),
+            Dump { key } => Ok(self.dump(key)),
 
             XLen { key } => self.xlen(key),
             XRange { key, slice } => self.xrange(key, slice),

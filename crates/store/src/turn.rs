@@ -128,6 +128,7 @@ impl<'a> Turn<'a> {
             Rename { key, target, only_if_absent } => self.rename(mark, key, target, *only_if_absent),
             Copy { key, target, replace } => self.copy(mark, key, target, *replace),
             Sweep { keys } => Ok(self.sweep(keys)),
+            Restore { key, restore } => self.restore(mark, key, restore),
 
             HSet { key, pairs } => self.hset(mark, key, pairs),
             HSetNx { key, field, value } => self.hsetnx(mark, key, field, value),

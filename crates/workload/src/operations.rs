@@ -186,6 +186,7 @@ pub fn value(response: &Response) -> isochrone_check::Value {
         Response::Error(refusal) => Value::Error(refusal.to_string()),
         // Clients route; nobody beyond them sees it.
         Response::Move(_) | Response::Share(_) => Value::Error(MOVED.to_owned()),
+        Response::Content(content) => Value::Text(format!("{content:?}")),
     }
 }
 

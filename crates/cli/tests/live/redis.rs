@@ -1,5 +1,6 @@
 //! `isochrone redis`: the start with nothing but a directory, and that directory in the hands of `isochrone node`.
 
+use super::grammar::{Peer, Server, encode};
 use super::processes::{
     Addresses, Process, TOKEN, addresses, client, deployment, hash, isochrone, node, nodes, outcome, page,
     until,
@@ -345,4 +346,83 @@ fn its_help_has_an_example() {
         out.contains("Example:\n  isochrone redis --dir /var/lib/isochrone\n  redis-cli SET city"),
         "{out}"
     );
+}
+
+/// One of every type, in forms of small values and of large ones.
+const MOVED: &[&str] = &[
+    "SET city Lisbon",
+    "SET session abc EXAT 4000000000",
+    "SET count 41",
+    "HSET hash a 1 b 2",
+    "RPUSH list one two three",
+    "SADD numbers 1 2 70000",
+    "SADD set x y",
+    "ZADD scores 1.5 a -inf b",
+    "XADD stream 1-1 field value",
+    "XADD stream 9-0 field value other 7",
+    "XDEL stream 9-0",
+];
+const ARRIVED: &[&str] = &[
+    "GET city",
+    "EXPIRETIME session",
+    "TTL city",
+    "INCR count",
+    "HMGET hash a b c",
+    "LRANGE list 0 -1",
+    "SMISMEMBER numbers 1 2 70000 3",
+    "SCARD set",
+    "ZRANGE scores 0 -1 WITHSCORES",
+    "XRANGE stream - +",
+    "XADD stream 8-0 field value",
+    "DBSIZE",
+];
+
+/// A real Redis moves in, by its own MIGRATE as by SCAN, DUMP and RESTORE, and a value moves back.
+#[test]
+fn a_running_redis_moves_in() {
+    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
+        println!("skipped: there is no redis-server on the path to move in");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let address = addresses(1)[0];
+    let mut process = redis(folder.path(), address, &[]);
+    served(address, &["PING"]);
+    served(address, &["EXISTS", "city"]);
+    let (mut old, mut new) = (Server::start(), Peer::new(TcpStream::connect(address).unwrap()));
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let ask = |peer: &mut Peer, words: &[Vec<u8>]| {
+        peer.send(&encode(words));
+        peer.next()
+    };
+    for line in MOVED {
+        ask(&mut old.peer, &words(line));
+    }
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let mut migrate = words(&format!("MIGRATE {host} {port} KEY 0 20000 COPY REPLACE KEYS"));
+    migrate[3].clear();
+    migrate.extend(words("city session count hash"));
+    assert_eq!(ask(&mut old.peer, &migrate), b"+OK\r\n");
+    let bulk = |reply: Vec<u8>| {
+        let line = reply.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        assert_eq!(reply[0], b'$', "{}", reply.escape_ascii());
+        reply[line..reply.len() - 2].to_vec()
+    };
+    for key in ["list", "numbers", "set", "scores", "stream"] {
+        let payload = bulk(ask(&mut old.peer, &words(&format!("DUMP {key}"))));
+        let restore = [words(&format!("RESTORE {key} 0")), vec![payload]].concat();
+        assert_eq!(ask(&mut new, &restore), b"+OK\r\n", "{key}");
+        assert_eq!(ask(&mut new, &restore), b"-BUSYKEY Target key name already exists.\r\n");
+    }
+    for line in ARRIVED {
+        let (found, expected) = (ask(&mut new, &words(line)), ask(&mut old.peer, &words(line)));
+        assert_eq!(found.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{line}");
+    }
+    let payload = bulk(ask(&mut new, &words("DUMP stream")));
+    let restore = [words("RESTORE back 0"), vec![payload]].concat();
+    assert_eq!(ask(&mut old.peer, &restore), b"+OK\r\n");
+    let range = |key: &str| words(&format!("XRANGE {key} - +"));
+    assert_eq!(ask(&mut old.peer, &range("back")), ask(&mut new, &range("stream")));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
 }

@@ -10,6 +10,7 @@
 //! [`Operation`], so that older members of a group still read what they know.
 
 mod chord;
+mod content;
 mod operation;
 mod response;
 mod score;
@@ -18,6 +19,7 @@ mod share;
 mod stream;
 
 pub use chord::Chord;
+pub use content::{Content, Dated, Restore};
 pub use operation::{
     Aggregate, BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Combine, Condition, DeadlineChange,
     End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,

@@ -1,6 +1,6 @@
 //! The operations, and the small types they are made of.
 
-use super::{Append, Chord, Kind, Score, Share, StreamId, StreamRead, StreamSlice, Trimming};
+use super::{Append, Chord, Kind, Restore, Score, Share, StreamId, StreamRead, StreamSlice, Trimming};
 use crate::migration::Step;
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
@@ -271,6 +271,12 @@ pub enum Operation {
     // What a client asks of all keys, as one of several partitions is asked.
     /// A partition's share of what is asked of all keys; what it answers stands there.
     Share { share: Arc<Share> },
+
+    // Values as a whole.
+    /// What a key holds, or nil.
+    Dump { key: Blob },
+    /// Gives a key a value. `Ok`, also where its deadline lies at or before the command's stamp: then nothing is there.
+    Restore { key: Blob, restore: Arc<Restore> },
 }
 
 impl Operation {
@@ -390,6 +396,8 @@ impl Operation {
             ChordStep { .. } => "chord",
             Move { .. } => "move",
             Share { share } => share.operation.name(),
+            Dump { .. } => "dump",
+            Restore { .. } => "restore",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the client is told.
 
-use super::{Score, Shared};
+use super::{Content, Score, Shared};
 use crate::Blob;
 use crate::migration::Told;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,8 @@ pub enum Response {
     Move(Box<Told>),
     /// A partition's share of what all keys come to; no client is told so.
     Share(Box<Shared>),
+    /// What a key holds; a gateway writes it as its clients want it.
+    Content(Box<Content>),
 }
 
 impl Response {
@@ -173,4 +175,10 @@ pub enum Refusal {
     /// The last identifier there can be was given.
     #[error("ERR The stream has exhausted the last possible ID, unable to add more items")]
     StreamFull,
+    /// A key that was to be given a value has one.
+    #[error("BUSYKEY Target key name already exists.")]
+    BusyKey,
+    /// A value that a key was to be given is none: it is empty, or has an element twice.
+    #[error("ERR Bad data format")]
+    BadContent,
 }

@@ -87,7 +87,8 @@ impl Operation {
             | BitPos { key, .. }
             | Encoding { key }
             | XLen { key }
-            | XRange { key, .. } => visit(self::Touch::Key(key, Read)),
+            | XRange { key, .. }
+            | Dump { key } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -137,7 +138,8 @@ impl Operation {
             | ExpireIf { key, .. }
             | XAdd { key, .. }
             | XDel { key, .. }
-            | XTrim { key, .. } => visit(self::Touch::Key(key, Update)),
+            | XTrim { key, .. }
+            | Restore { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | Sweep { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 

@@ -633,8 +633,8 @@ impl Clients {
         stamp: Stamp,
     ) -> Result<Call, Objection> {
         let Hub { users, scripts, .. } = &mut self.hub;
-        let bulk_max = self.limits.bulk_bytes;
-        let mut given = Given { stamp, random: &mut self.random, scripts, bulk_max };
+        let (bulk_max, elements_max) = (self.limits.bulk_bytes, self.limits.elements);
+        let mut given = Given { stamp, random: &mut self.random, scripts, bulk_max, elements_max };
         call::understand(words, keyspace, user, users, &mut given)
     }
 

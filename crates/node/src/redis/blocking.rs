@@ -302,7 +302,8 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         | Operation::Rename { target, .. }
         | Operation::Copy { target, .. }
         | Operation::ZRangeStore { target, .. }
-        | Operation::ZCombineStore { target, .. } => Some((target, usize::MAX)),
+        | Operation::ZCombineStore { target, .. }
+        | Operation::Restore { key: target, .. } => Some((target, usize::MAX)),
         _ => None,
     }
 }

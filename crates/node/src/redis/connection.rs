@@ -766,6 +766,7 @@ pub(crate) fn given<'a>(context: &'a mut Context<'_>) -> Given<'a> {
         random: &mut *context.random,
         scripts: &mut context.hub.scripts,
         bulk_max: context.limits.bulk_bytes,
+        elements_max: context.limits.elements,
     }
 }
 

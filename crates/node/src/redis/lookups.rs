@@ -35,6 +35,7 @@ impl Lookups {
             | Type { .. }
             | Ttl { .. }
             | Encoding { .. }
+            | Dump { .. }
             | HGet { .. }
             | HMGet { .. }
             | HGetAll { .. }

@@ -35,6 +35,7 @@ mod fuzz;
 mod info;
 mod login;
 mod lookups;
+mod payload;
 mod pipeline;
 mod pubsub;
 mod reply;
@@ -48,6 +49,7 @@ mod transaction;
 pub use catalog::page;
 pub use connection::Connection;
 pub use fuzz::fuzz_resp;
+pub use payload::fuzz_payload;
 pub use scripts::Scripts;
 
 use crate::gateway::{Context, Gateway, Session};

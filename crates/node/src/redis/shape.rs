@@ -1,5 +1,6 @@
 //! From outcomes to replies.
 
+use super::payload;
 use super::reply::{Reply, Version};
 use super::transaction::Watch;
 use crate::gateway::Outcome;
@@ -210,6 +211,7 @@ fn plain(response: &Response, nested: bool, reply: &mut Reply<'_>) {
             reply.array(items.len());
             items.iter().for_each(|item| reply.bulk(item));
         }
+        Response::Content(content) => reply.bulk(&payload::dump(content)),
         Response::Error(refusal) => reply.error(refusal),
         Response::Move(_) | Response::Share(_) => reply.error(MOVED),
     }

@@ -81,6 +81,8 @@ pub(crate) struct Given<'a> {
     pub(crate) scripts: &'a mut Scripts,
     /// The longest string that a command may make, bytes.
     pub(crate) bulk_max: usize,
+    /// The most elements that a command may have.
+    pub(crate) elements_max: usize,
 }
 
 impl Given<'_> {

@@ -8,6 +8,7 @@ mod garbage;
 mod grammar;
 mod limits;
 mod page;
+mod payloads;
 mod redis_texts;
 mod waiting;
 mod wire;

@@ -215,3 +215,127 @@ fn differential_users_may_do_what_they_may_in_redis() {
         wrong[..wrong.len().min(40)].join("\n")
     );
 }
+
+/// Values of all types, small and large, made by the same commands here and there, then carried both ways by DUMP and
+/// RESTORE: what arrives is what was there, in the other's words.
+#[test]
+#[ignore = "needs redis-server; see the module"]
+fn differential_values_are_carried_both_ways_by_dump_and_restore() {
+    const READS: &[&str] = &[
+        "TYPE x",
+        "GET x",
+        "LRANGE x 0 -1",
+        "~SMEMBERS x",
+        "%HGETALL x",
+        "ZRANGE x 0 -1 WITHSCORES",
+        "XRANGE x - +",
+        "XADD x 7-0 a b",
+        "XADD x 5000-1 a b",
+        "PEXPIRETIME x",
+    ];
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let mut random = Random::seeded(number("SEED").unwrap_or(1));
+    let (mut here, mut there) = (Here::new(), Server::start());
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let bulk = |reply: &[u8]| {
+        let line = reply.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        assert_eq!(reply[0], b'$', "{}", reply.escape_ascii());
+        reply[line..reply.len() - 2].to_vec()
+    };
+    let mut carried = 0;
+    for round in 0..number("ROUNDS").unwrap_or(400) {
+        // In the forms of large values, or in those of small ones, under settings that all versions know.
+        let most = [0, 3, 128, 512, 5000][random.below(5) as usize];
+        for setting in [
+            "hash-max-ziplist-entries",
+            "zset-max-ziplist-entries",
+            "set-max-intset-entries",
+            "stream-node-max-entries",
+        ] {
+            there.peer.send(&encode(&words(&format!("CONFIG SET {setting} {most}"))));
+            assert_eq!(there.peer.next(), b"+OK\r\n");
+        }
+        let size = [1, 2, 7, 60, 130, 600, 3000][random.below(7) as usize];
+        let long = [1, 6, 30, 63, 64, 100, 5000][random.below(if size > 200 { 5 } else { 7 }) as usize];
+        let numbers = random.below(3) == 0;
+        let element = |random: &mut Random| {
+            if numbers {
+                let wide = [7, 12, 15, 23, 31, 62][random.below(6) as usize];
+                return ((random.below(1 << wide) as i64) * [1, -1][random.below(2) as usize])
+                    .to_string()
+                    .into_bytes();
+            }
+            match random.below(4) {
+                0 => random.below(100_000).to_string().into_bytes(),
+                1 => b"abcde".repeat(long).into_iter().take(long).collect(),
+                _ => (0..random.below(long as u64 + 1)).map(|_| random.below(256) as u8).collect(),
+            }
+        };
+        let kind = round % 6;
+        let mut lines: Vec<Vec<Vec<u8>>> = vec![words("DEL k x")];
+        for at in 0..size {
+            let (one, two) = (element(&mut random), element(&mut random));
+            let line = |text: &str, more: Vec<Vec<u8>>| [words(text), more].concat();
+            lines.push(match kind {
+                0 => line("SET k", vec![one]),
+                1 => line(if at % 3 == 0 { "LPUSH k" } else { "RPUSH k" }, vec![one]),
+                2 => line("SADD k", vec![one]),
+                3 => line("HSET k", vec![one, two]),
+                4 => {
+                    let score =
+                        [random.below(100) as f64 / 8.0, -7.0, 1e30, f64::INFINITY][random.below(4) as usize];
+                    line("ZADD k", vec![score.to_string().into_bytes(), one])
+                }
+                _ => {
+                    let id = format!("{}-{}", 10 + at * (1 + at % 3) / 2, at);
+                    let fields = if random.below(5) == 0 {
+                        vec![two.clone(), one, two]
+                    } else {
+                        vec![b"f".to_vec(), one]
+                    };
+                    let fields =
+                        if fields.len() % 2 == 0 { fields } else { [fields, vec![b"v".to_vec()]].concat() };
+                    line(&format!("XADD k {id}"), fields)
+                }
+            });
+            if kind == 5 && random.below(6) == 0 {
+                lines.push(words(&format!("XDEL k {}-{}", 10 + at * (1 + at % 3) / 2, at)));
+            }
+        }
+        if random.below(3) == 0 {
+            lines.push(words("PEXPIREAT k 4000000000000"));
+        }
+        for line in &lines {
+            let bytes = encode(line);
+            there.peer.send(&bytes);
+            let (found, expected) = (here.call(&bytes), there.peer.next());
+            assert_eq!(found.escape_ascii().to_string(), expected.escape_ascii().to_string());
+        }
+        let dumped = [bulk(&here.call(&encode(&words("DUMP k")))), {
+            there.peer.send(&encode(&words("DUMP k")));
+            bulk(&there.peer.next())
+        }];
+        let restore = |payload: &[u8]| {
+            let tail = words("REPLACE ABSTTL");
+            encode(&[words("RESTORE x 4000000000000"), vec![payload.to_vec()], tail].concat())
+        };
+        let (mut carried_here, mut original) = (Vec::new(), Vec::new());
+        assert_eq!(here.call(&restore(&dumped[1])), b"+OK\r\n", "{}", dumped[1].escape_ascii());
+        there.peer.send(&restore(&dumped[0]));
+        assert_eq!(there.peer.next().escape_ascii().to_string(), "+OK\\r\\n", "{}", dumped[0].escape_ascii());
+        for read in READS {
+            let bytes = encode(&words(grammar::bare(read)));
+            carried_here.push(lay(read, &here.call(&bytes)));
+            there.peer.send(&bytes);
+            original.push(lay(read, &there.peer.next()));
+        }
+        assert_eq!(carried_here, original, "round {round}: what went here is not what went there");
+        // And it is what the commands have made: asked of k where it never left.
+        for (read, carried) in READS.iter().zip(&carried_here).take(7) {
+            let bytes = encode(&words(&grammar::bare(read).replace(" x", " k")));
+            assert_eq!(&lay(read, &here.call(&bytes)), carried, "round {round}");
+        }
+        carried += 1;
+    }
+    assert!(carried > 0);
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What is sent, a line a form: `K` is a key, `V` a value, `F` a field or member, `N` an integer, `X` a position,
 /// `S` a score, `W` a weight, `B` a bound of scores, `L` a bound of members, `ID` an identifier of a stream's entry, `I*` one to be completed, `T` a time to come, `TT` the same in
-/// milliseconds; the rest is sent as it is.
+/// milliseconds; `P` a payload of DUMP, `Q` one that holds nothing; the rest is sent as it is.
 /// Members of `lex` all have one score, since ranges of members are defined only then. `w`, which is watched,
 /// is only written anew: what leaves a key as it was is a change in Redis here and there, and none in this program.
 /// A `~` in front says that the reply has no order, `%` that it has none two by two.
@@ -230,6 +230,22 @@ XREAD STREAMS st ID
 XREAD COUNT N STREAMS st K ID ID
 XREAD COUNT 1 STREAMS st $
 XREAD BLOCK 10 STREAMS st K $ $
+DUMP never
+RESTORE K 0 P
+RESTORE K 0 P REPLACE
+RESTORE K TT P ABSTTL REPLACE
+RESTORE K 1 P REPLACE ABSTTL
+RESTORE K 0 P IDLETIME 5 REPLACE
+RESTORE K 0 P REPLACE FREQ 7
+RESTORE never 0 Q
+RESTORE never 0 V
+RESTORE never -1 P
+RESTORE never x P
+RESTORE never 0 P NOSUCH
+RESTORE never 0 P IDLETIME
+RESTORE never 0 P IDLETIME -1
+RESTORE never 0 P FREQ 256
+RESTORE never 0 P IDLETIME 1 FREQ 1
 TYPE st
 DEL st
 OBJECT ENCODING st
@@ -490,12 +506,40 @@ pub fn batch<'f>(forms: &[&'f str], random: &mut Random, least: usize) -> Vec<(&
     batch
 }
 
+/// What `redis-server` 6.2.14 and 7.0.15 have dumped: strings, lists, sets, hashes, sorted sets, streams.
+const PAYLOADS: &[&str] = &[
+    "00c00c0900ecd8a99d0882df64",
+    "000568656c6c6f0900b3808eba31b243bb",
+    "0e011414000000100000000300000161030162030163ff0900b5123dab1d2e4b11",
+    "1201020f0f00000003008161020c01816202ff0a008fa79cb354a8c32f",
+    "0b0e0200000003000000010002000300090075f00d2e39e82eaa",
+    "0202016101620a00fe642125eb033d0d",
+    "0d10100000000d000000020000016103f2ff0900e0a8245f3d06bd8f",
+    "101414000000040081610201018162028378797a04ff0a002e2c226e653d1fc4",
+    "1114140000000400816102010181620283322e3504ff0a00d44c6ea4f644d9d7",
+    "130110000000000000000500000000000000011c1c0000000a00010100010101816102000102010001000101010401ff0105010501000001000a00b7f946367c1f2f5f",
+    "130110000000000000000500000000000000012c2c000000110002010001010181610200010201000100010101040100010f01dfff02010181620202010601ff0214000501000002000a00daa29267d260320a",
+];
+
+/// The same with something in them changed, before the checksum was made and behind it.
+const DAMAGED: &[&str] = &[
+    "000568656c6c6f0900b3808eba31b243bc",
+    "0202016101610a0057be762fc2d6523a",
+    "04000a00933196c0279295bf",
+    "6301610a0053c0fbdfbab5ae06",
+    "1114140000000400816102010181620283322e0a002449d0b8f4c94064",
+    "12010301610a0077414581d2bbfc1c",
+    "0f010261620a00b1ffec05cb0ddc98",
+];
+
 /// Fills a form in.
 pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
     let pick = |random: &mut Random, from: &[&str]| from[random.below(from.len() as u64) as usize].to_owned();
     form.split(' ')
         .map(|word| {
             let text = match word {
+                "P" => return unhex(&pick(random, PAYLOADS)),
+                "Q" => return unhex(&pick(random, DAMAGED)),
                 "K" => format!("k{}", random.below(6)),
                 "V" => pick(random, &["a", "b", "", "12", "-7", "3.5", "some longer text", "\u{0}\u{7f}x"]),
                 "F" => pick(random, &["a", "b", "c", "d", "e"]),
@@ -520,6 +564,11 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
             text.into_bytes()
         })
         .collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
 }
 
 pub fn encode(words: &[Vec<u8>]) -> Vec<u8> {

@@ -4,11 +4,13 @@ use super::Understood;
 use crate::redis::args::{Time, blob, blobs, is, number, pattern, scan_options};
 use crate::redis::catalog;
 use crate::redis::complaint::Complaint;
+use crate::redis::payload::{self, Allowance};
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{DANGEROUS, DENYOOM, FAST, LOADING, READ, STALE, WRITE};
 use crate::redis::spec::{ALL, Action, Given, Group, Keys, Spec, TWO, about};
-use isochrone_core::command::{ExpiryCondition, Kind, Operation, TtlUnit};
+use isochrone_core::command::{ExpiryCondition, Kind, Operation, Restore, TtlUnit};
+use std::sync::Arc;
 
 pub(crate) static COMMANDS: &[Spec] = &[
     Group::Generic
@@ -26,6 +28,15 @@ pub(crate) static COMMANDS: &[Spec] = &[
             Ok(Operation::Del { keys: blobs(args, 1) }.into())
         })
         .with_keys(ALL),
+    Group::Generic
+        .data(
+            "dump",
+            2,
+            READ,
+            about("2.6.0", "key", "A value as bytes that RESTORE takes"),
+            |args, _| Ok(Operation::Dump { key: blob(args.at(1)) }.into()),
+        )
+        .differs("in the plainest form of each type, which Redis reads since 5.0"),
     Group::Generic
         .data(
             "exists",
@@ -122,6 +133,22 @@ pub(crate) static COMMANDS: &[Spec] = &[
             |args, _| rename(args, true),
         )
         .with_keys(TWO),
+    Group::Generic
+        .data(
+            "restore",
+            -4,
+            WRITE | DENYOOM | DANGEROUS,
+            about(
+                "2.6.0",
+                "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+                "Gives a key the value that DUMP has told",
+            ),
+            restore,
+        )
+        .differs(
+            "takes what Redis 2.6 to 7.2 have dumped, and later ones in forms of 7.2; neither values of modules nor streams \
+             with consumer groups; IDLETIME and FREQ are without effect",
+        ),
     Group::Generic
         .data(
             "scan",
@@ -270,6 +297,50 @@ fn ttl(args: Args<'_>, unit: TtlUnit, absolute: bool) -> Understood {
 
 fn rename(args: Args<'_>, only_if_absent: bool) -> Understood {
     Ok(Operation::Rename { key: blob(args.at(1)), target: blob(args.at(2)), only_if_absent }.into())
+}
+
+fn restore(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let (mut replace, mut absolute) = (false, false);
+    // One or the other is given, as in Redis, and neither is kept.
+    let (mut idle, mut used) = (false, false);
+    let mut at = 4;
+    while at < args.len() {
+        let (option, more) = (args.at(at), at + 1 < args.len());
+        if is(option, "REPLACE") {
+            replace = true;
+        } else if is(option, "ABSTTL") {
+            absolute = true;
+        } else if is(option, "IDLETIME") && more && !used {
+            at += 1;
+            idle = true;
+            if number(args.at(at))? < 0 {
+                return Err(Complaint::text("ERR Invalid IDLETIME value, must be >= 0"));
+            }
+        } else if is(option, "FREQ") && more && !idle {
+            at += 1;
+            used = true;
+            if !(0..=255).contains(&number(args.at(at))?) {
+                return Err(Complaint::text("ERR Invalid FREQ value, must be >= 0 and <= 255"));
+            }
+        } else {
+            return Err(Complaint::Syntax);
+        }
+        at += 1;
+    }
+    let ttl = number(args.at(2))?;
+    let deadline = match ttl {
+        0 => None,
+        1.. => {
+            let time = if absolute { Time::AtMillis } else { Time::Millis };
+            Some(time.deadline(ttl, given.stamp).ok_or(Complaint::Expire("restore"))?)
+        }
+        _ => return Err(Complaint::text("ERR Invalid TTL value, must be >= 0")),
+    };
+    let allowance = Allowance { bytes: given.bulk_max, elements: given.elements_max };
+    let content =
+        payload::restore(args.at(3), allowance).map_err(|fault| Complaint::text(fault.to_string()))?;
+    let restore = Restore { content, deadline, replace };
+    Ok(Operation::Restore { key: blob(args.at(1)), restore: Arc::new(restore) }.into())
 }
 
 fn scan(args: Args<'_>, _: &mut Given<'_>) -> Understood {
