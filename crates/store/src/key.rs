@@ -18,7 +18,7 @@ enum Held {
 }
 
 /// The most bytes that stand in the key itself.
-const SHORT: usize = 22;
+pub(crate) const SHORT: usize = 22;
 
 impl Key {
     fn short(bytes: &[u8]) -> Option<Key> {

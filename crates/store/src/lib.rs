@@ -46,6 +46,7 @@ mod turn;
 mod undo;
 mod value;
 pub mod versions;
+mod weight;
 mod whole;
 
 #[cfg(test)]
@@ -206,6 +207,7 @@ impl Store {
             BitField { key, steps } if operation.is_read() => self.bitfield_read(key, steps),
             Encoding { key } => Ok(self.encoding(key)),
             Dump { key } => Ok(self.dump(key)),
+            Weight { key, samples } => Ok(self.weight(key, *samples)),
 
             XLen { key } => self.xlen(key),
             XRange { key, slice } => self.xrange(key, slice),

@@ -277,6 +277,9 @@ pub enum Operation {
     Dump { key: Blob },
     /// Gives a key a value. `Ok`, also where its deadline lies at or before the command's stamp: then nothing is there.
     Restore { key: Blob, restore: Arc<Restore> },
+    /// About how many bytes of memory a key takes with its value, or nil; of a collection so many elements are looked at, 0
+    /// for all.
+    Weight { key: Blob, samples: u64 },
 }
 
 impl Operation {
@@ -398,6 +401,7 @@ impl Operation {
             Share { share } => share.operation.name(),
             Dump { .. } => "dump",
             Restore { .. } => "restore",
+            Weight { .. } => "memory",
         }
     }
 }

@@ -88,7 +88,8 @@ impl Operation {
             | Encoding { key }
             | XLen { key }
             | XRange { key, .. }
-            | Dump { key } => visit(self::Touch::Key(key, Read)),
+            | Dump { key }
+            | Weight { key, .. } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }

@@ -36,6 +36,7 @@ impl Lookups {
             | Ttl { .. }
             | Encoding { .. }
             | Dump { .. }
+            | Weight { .. }
             | HGet { .. }
             | HMGet { .. }
             | HGetAll { .. }

@@ -231,6 +231,10 @@ XREAD COUNT N STREAMS st K ID ID
 XREAD COUNT 1 STREAMS st $
 XREAD BLOCK 10 STREAMS st K $ $
 DUMP never
+MEMORY USAGE never
+MEMORY USAGE never SAMPLES 0
+MEMORY USAGE K SAMPLES x
+MEMORY USAGE K SAMPLES -1
 RESTORE K 0 P
 RESTORE K 0 P REPLACE
 RESTORE K TT P ABSTTL REPLACE
@@ -451,7 +455,7 @@ pub const INCOMPARABLE: &[(&str, &str)] = &[
         "the tables differ: each says what it has",
     ),
     (
-        "config|get config|help config|set info lolwut role time wait waitaof cluster|help cluster|info \
+        "config|get config|help config|set info lolwut memory|help role time wait waitaof cluster|help cluster|info \
          readonly readwrite",
         "what is told of a server is another thing on another server",
     ),

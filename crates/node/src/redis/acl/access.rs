@@ -25,9 +25,9 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
         args.from(2).iter().any(fits)
     };
     match spec.name {
-        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "object|encoding" | "object|freq"
-        | "object|idletime" | "object|refcount" | "scard" | "sismember" | "strlen" | "touch" | "type"
-        | "watch" | "xlen" | "zcard" => NEITHER,
+        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"
+        | "object|freq" | "object|idletime" | "object|refcount" | "scard" | "sismember" | "strlen"
+        | "touch" | "type" | "watch" | "xlen" | "zcard" => NEITHER,
         "set" if !says(&["get"]) => WRITE,
         "bitfield" if !says(&["set", "incrby"]) => READ,
         "bitfield" | "set" | "decr" | "decrby" | "incr" | "incrby" | "incrbyfloat" | "getdel" | "getex"

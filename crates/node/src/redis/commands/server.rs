@@ -2,7 +2,7 @@
 
 use super::Understood;
 use crate::redis::acl;
-use crate::redis::args::is;
+use crate::redis::args::{blob, is, number};
 use crate::redis::blocking;
 use crate::redis::catalog;
 use crate::redis::clients;
@@ -321,6 +321,7 @@ pub(crate) static SERVER: &[Spec] = &[
              time of a command is that from its request to its answer; keys are those of the replicas at this node, and `avg_ttl` is 0"),
     Group::Server.local("lolwut", -1, READ | FAST, about("5.0.0", "[VERSION version]", "A picture"), info::lolwut)
         .differs("another picture"),
+    Group::Server.here("memory", -2, 0, about("4.0.0", "", "About memory"), Action::Container(MEMORY)),
     Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)
     .differs("always a master without replicas: every node takes reads and writes"),
     Group::Server.local("time", 1, LOADING | STALE | FAST, about("2.6.0", "", "The wall clock of this node"), info::time),
@@ -393,6 +394,20 @@ static CONFIG: &[Spec] = &[
             config::set,
         )
         .differs("accepted only where it changes nothing: the deployment file decides"),
+];
+
+static MEMORY: &[Spec] = &[
+    Group::Server.local("memory|help", 2, LOADING | STALE, about("4.0.0", "", "This help"), catalog::help),
+    Group::Server
+        .data(
+            "memory|usage",
+            -3,
+            READ,
+            about("4.0.0", "key [SAMPLES count]", "About how much memory a key takes"),
+            weight,
+        )
+        .with_keys(Keys::Range { first: 2, last: 2, step: 1 })
+        .differs("what a key takes here, reckoned from lengths, at one replica"),
 ];
 
 pub(crate) static CLUSTER: &[Spec] = &[
@@ -623,4 +638,18 @@ fn flush(args: Args<'_>, _: &mut Given<'_>) -> Understood {
         _ => return Err(Complaint::Syntax),
     }
     Ok(Operation::Flush.into())
+}
+
+/// How many elements are looked at where nobody says how many.
+const SAMPLES: u64 = 5;
+
+fn weight(args: Args<'_>, _: &mut Given<'_>) -> Understood {
+    let samples = match args.len() {
+        3 => SAMPLES,
+        5 if is(args.at(3), "SAMPLES") => {
+            u64::try_from(number(args.at(4))?).map_err(|_| Complaint::Syntax)?
+        }
+        _ => return Err(Complaint::Syntax),
+    };
+    Ok(Operation::Weight { key: blob(args.at(2)), samples }.into())
 }
