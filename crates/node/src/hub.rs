@@ -8,8 +8,8 @@
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
 //! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
 
-use crate::redis::Scripts;
 use crate::redis::acl::Users;
+use crate::redis::{Scripts, Slowlog};
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,6 +94,8 @@ pub struct Hub {
     mail: VecDeque<(u64, Notice)>,
     /// The scripts that this node was sent.
     pub scripts: Scripts,
+    /// The commands that took long.
+    pub slowlog: Slowlog,
     /// The users of this node.
     pub users: Users,
     news: Vec<News>,

@@ -113,6 +113,8 @@ pub(crate) fn begin(
     }
     let operation = plan.operation.clone();
     let before = sink.requests.len();
+    // How long it waits is no fault of anybody.
+    sink.said = None;
     state.ask(plan, context, sink);
     let Some(Request { id, ask: Ask::Execute { keyspace, .. } }) = sink.requests.get(before) else { return };
     context.hub.wait(state.number, *keyspace, &keys);

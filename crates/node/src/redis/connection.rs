@@ -11,6 +11,7 @@ use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
+use super::slowlog;
 use super::spec::{Action, Given, flag};
 use super::table;
 use super::transaction::{self, Queue, Watches};
@@ -128,6 +129,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) requests: &'a mut Vec<Request>,
     /// Bytes of the request in hand.
     pub(crate) bytes: usize,
+    /// The request in hand, where it may turn out to be slow.
+    pub(crate) said: Option<Args<'a>>,
 }
 
 /// Words that begin lines of HTTP and no command.
@@ -197,8 +200,9 @@ impl Connection {
             if !whole {
                 break;
             }
-            let mut sink = Sink { out: &mut *out, requests: &mut *requests, bytes: self.requests.length() };
-            match self.state.take_up(self.requests.args(), context, &mut sink) {
+            let (bytes, args) = (self.requests.length(), self.requests.args());
+            let mut sink = Sink { out: &mut *out, requests: &mut *requests, bytes, said: Some(args) };
+            match self.state.take_up(args, context, &mut sink) {
                 Step::Taken => self.requests.consume(),
                 Step::Secret => {
                     self.requests.forget();
@@ -506,7 +510,13 @@ impl State {
         let lookups = Lookups::of(&operation);
         let (version, bytes) = (self.version, sink.bytes);
         let (name, asked) = (self.last_command, context.now);
-        let waiting = Waiting { shape, version, bytes, muted, ordered, fills, lookups, name, asked };
+        let told = sink.said.filter(|_| context.hub.slowlog.listens());
+        let noted = self.pipeline.note(|notes| {
+            if let Some(args) = told {
+                slowlog::note(args, notes);
+            }
+        });
+        let waiting = Waiting { shape, version, bytes, muted, ordered, fills, lookups, name, asked, noted };
         let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
@@ -515,6 +525,7 @@ impl State {
     /// Asks the shard for something else than an operation.
     pub(crate) fn ask_shard(&mut self, ask: Ask, shape: Shape, sink: &mut Sink<'_>) -> u64 {
         let muted = self.muted();
+        let noted = self.pipeline.note(|_| {});
         let id = self.pipeline.wait(Waiting {
             shape,
             version: self.version,
@@ -525,6 +536,7 @@ impl State {
             lookups: Lookups::Nothing,
             name: self.last_command,
             asked: Instant::ZERO,
+            noted,
         });
         sink.requests.push(Request { id, ask });
         id
@@ -708,7 +720,16 @@ impl State {
     fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(waiting) = self.pipeline.take(id) else { return };
         if waiting.asked > Instant::ZERO {
-            *context.counters.times.entry(waiting.name).or_default() += context.now.since(waiting.asked);
+            let took = context.now.since(waiting.asked);
+            *context.counters.times.entry(waiting.name).or_default() += took;
+            let noted = self.pipeline.noted(waiting.noted);
+            if context.hub.slowlog.is_slow(took) && !noted.is_empty() {
+                let client = context.clients.get(&self.number);
+                let (from, name) = client
+                    .map(|client| (client.address.to_string(), client.name.clone()))
+                    .unwrap_or_default();
+                context.hub.slowlog.keep(noted, took, context.stamp, from, name);
+            }
         }
         if self.closing {
             return;

@@ -15,8 +15,8 @@
 //! list of spans in the input, read once however it is cut, refused where it passes a limit before it has
 //! arrived, with Redis' own texts, the inline form included.
 //!
-//! Cost of a GET or SET: one allocation a key and a value, one copy of each, one look-up of the name;
-//! nothing else is allocated in steady state.
+//! Cost of a GET or SET: one allocation a key and a value, one copy of each, and another while it is under way for
+//! [`slowlog`], one look-up of the name; nothing else is allocated in steady state.
 
 mod absent;
 pub mod acl;
@@ -42,6 +42,7 @@ mod reply;
 mod request;
 mod scripts;
 mod shape;
+mod slowlog;
 mod spec;
 mod table;
 mod transaction;
@@ -51,6 +52,7 @@ pub use connection::Connection;
 pub use fuzz::fuzz_resp;
 pub use payload::fuzz_payload;
 pub use scripts::Scripts;
+pub use slowlog::Slowlog;
 
 use crate::gateway::{Context, Gateway, Session};
 

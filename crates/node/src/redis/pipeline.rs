@@ -18,7 +18,20 @@ pub(crate) struct Pipeline {
     ordered: usize,
     bytes: usize,
     ready: usize,
+    /// What was noted of the requests under way, in their order, and how much was noted before that.
+    notes: Vec<u8>,
+    notes_before: u64,
 }
+
+/// What was noted of a request, as a place among all that ever was.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Noted {
+    from: u64,
+    length: usize,
+}
+
+/// Notes of this many bytes may be of requests that were answered.
+const NOTES_SLACK: usize = 4096;
 
 #[derive(Debug)]
 enum Slot {
@@ -46,6 +59,8 @@ pub(crate) struct Waiting {
     /// The command, and when it was asked of a keyspace.
     pub(crate) name: &'static str,
     pub(crate) asked: Instant,
+    /// What was noted of it.
+    pub(crate) noted: Noted,
 }
 
 impl Pipeline {
@@ -72,6 +87,35 @@ impl Pipeline {
     /// Whether nothing is owed.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Notes what may have to be told of the request that waits next. All notes lie in one piece: an allocation for each
+    /// would be among the larger things that a request costs.
+    pub(crate) fn note(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Noted {
+        let needed_from = match self.slots.front() {
+            Some(Slot::Waiting(oldest)) => oldest.noted.from,
+            _ => self.notes_end(),
+        };
+        // At most as long as all notes.
+        let over = (needed_from - self.notes_before) as usize;
+        if over == self.notes.len() || over > NOTES_SLACK.max(self.notes.len() / 2) {
+            self.notes.drain(..over);
+            self.notes.shrink_to(4 * NOTES_SLACK.max(self.notes.len()));
+            self.notes_before = needed_from;
+        }
+        let (from, before) = (self.notes_end(), self.notes.len());
+        write(&mut self.notes);
+        Noted { from, length: self.notes.len() - before }
+    }
+
+    /// What was noted of a request that was just taken.
+    pub(crate) fn noted(&self, noted: Noted) -> &[u8] {
+        let from = noted.from.checked_sub(self.notes_before).map_or(usize::MAX, |from| from as usize);
+        self.notes.get(from..from.saturating_add(noted.length)).unwrap_or_default()
+    }
+
+    fn notes_end(&self) -> u64 {
+        self.notes_before + self.notes.len() as u64
     }
 
     /// Takes a place in the order; returns its number.

@@ -15,6 +15,7 @@ use crate::redis::login;
 use crate::redis::pubsub;
 use crate::redis::request::Args;
 use crate::redis::scripts;
+use crate::redis::slowlog;
 use crate::redis::spec::flag::{
     ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ,
     SKIP_SLOWLOG, STALE, WRITE,
@@ -324,6 +325,7 @@ pub(crate) static SERVER: &[Spec] = &[
     Group::Server.here("memory", -2, 0, about("4.0.0", "", "About memory"), Action::Container(MEMORY)),
     Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)
     .differs("always a master without replicas: every node takes reads and writes"),
+    Group::Server.here("slowlog", -2, 0, about("2.2.12", "", "About slow commands"), Action::Container(SLOWLOG)),
     Group::Server.local("time", 1, LOADING | STALE | FAST, about("2.6.0", "", "The wall clock of this node"), info::time),
     Group::Server.here("wait", 3, NOSCRIPT, about("3.0.0", "numreplicas timeout", "How many replicas have the writes of this connection"), Action::Durable(durability::wait))
     .differs(SYNCED),
@@ -393,7 +395,40 @@ static CONFIG: &[Spec] = &[
             about("2.0.0", "parameter value [parameter value ...]", "Changes settings"),
             config::set,
         )
-        .differs("accepted only where it changes nothing: the deployment file decides"),
+        .differs(
+            "accepted only where it changes nothing, since the deployment file decides; and for `slowlog-log-slower-than` and \
+             `slowlog-max-len` (up to 4096), at this node until it stops",
+        ),
+];
+
+const SLOW: &str = "the time of a command is that from its request to its answer, with what its protocol waits for; commands that \
+                    wait for others, and those that ask nothing of a keyspace, are not among them; EXEC is one; of this node";
+
+static SLOWLOG: &[Spec] = &[
+    Group::Server
+        .local(
+            "slowlog|get",
+            -2,
+            ADMIN | LOADING | STALE,
+            about("2.2.12", "[count]", "The latest slow commands"),
+            slowlog::get,
+        )
+        .differs(SLOW),
+    Group::Server.local("slowlog|help", 2, LOADING | STALE, about("6.2.0", "", "This help"), catalog::help),
+    Group::Server.local(
+        "slowlog|len",
+        2,
+        ADMIN | LOADING | STALE,
+        about("2.2.12", "", "How many slow commands are kept"),
+        slowlog::len,
+    ),
+    Group::Server.local(
+        "slowlog|reset",
+        2,
+        ADMIN | LOADING | STALE,
+        about("2.2.12", "", "Forgets the slow commands"),
+        slowlog::reset,
+    ),
 ];
 
 static MEMORY: &[Spec] = &[

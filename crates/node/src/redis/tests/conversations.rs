@@ -491,7 +491,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :186·
+              :187·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
@@ -718,5 +718,89 @@ fn lines_of_http_end_the_connection_and_what_follows_is_not_carried_out() {
         let text = super::play(&mut world, &format!("| PING\\r\\n{head}\\r\\n\\r\\nDEL a\\r\\n"));
         assert!(text.contains("+PONG") && text.contains("closes") && !text.contains("ask"), "{text}");
         assert_eq!(world.counters.limited.get("http"), Some(&1));
+    }
+}
+
+/// What took long is told, cut as in Redis; what waits for others is not, and what is set lasts.
+#[test]
+fn slow_commands_are_told() {
+    let mut world = super::World::new(Login::Open);
+    world.clients.get_mut(&7).unwrap().name = "me".to_owned();
+    let long = "x".repeat(130);
+    let many: Vec<String> = (0..40).map(|at| format!("k{at}")).collect();
+    let script = format!(
+        "> CONFIG GET slowlog*
+         > GET quick
+         < 0 nil
+         > SET a {long} ; DEL {}
+         + 2
+         < 1 ok
+         < 2 int 0
+         > BLPOP list 0
+         + 3
+         < 3 popped bulk list, bulk v
+         > MULTI ; GET b ; EXEC
+         + 1
+         < 4 array nil
+         > SLOWLOG LEN ; SLOWLOG GET ; SLOWLOG GET 1 ; SLOWLOG GET 0
+         > CONFIG SET slowlog-max-len 1 slowlog-log-slower-than 2000000 ; SLOWLOG LEN
+         > GET c
+         + 1
+         < 5 nil
+         > SLOWLOG LEN ; CONFIG SET slowlog-log-slower-than -1 slowlog-max-len -1 ; CONFIG GET slowlog*
+         > CONFIG SET slowlog-log-slower-than -1 ; GET d
+         + 9
+         < 6 nil
+         > SLOWLOG GET ; SLOWLOG RESET ; SLOWLOG LEN",
+        many.join(" ")
+    );
+    let text = super::play(&mut world, &script);
+    let replies: Vec<&str> = text.lines().filter(|line| line.contains('·')).map(str::trim).collect();
+    let exec = "*6·:2·:1700000006·:1000000·*1·$4·EXEC·$15·127.0.0.1:50000·$2·me·";
+    let (shown, more) = ("x".repeat(128), "... (2 more bytes)");
+    let set =
+        format!("*6·:0·:1700000002·:2000000·*3·$3·SET·$1·a·$146·{shown}{more}·$15·127.0.0.1:50000·$2·me·");
+    let names: String = many[..30].iter().map(|name| format!("${}·{name}·", name.len())).collect();
+    let del = format!(
+        "*6·:1·:1700000002·:2000000·*32·$3·DEL·{names}$23·... (10 more arguments)·$15·127.0.0.1:50000·$2·me·"
+    );
+    let settings = |micros: &str, length: &str| {
+        let (m, l) = (micros.len(), length.len());
+        format!("*4·$23·slowlog-log-slower-than·${m}·{micros}·$15·slowlog-max-len·${l}·{length}·")
+    };
+    assert_eq!(replies[0], settings("10000", "128"));
+    let wanted = format!(":3·*3·{exec}{del}{set}*1·{exec}*0·");
+    assert!(replies.contains(&wanted.as_str()), "{text}\nwanted {wanted}");
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument must be between 0 and 4096 inclusive·";
+    let wanted = format!(":1·{refused}{}", settings("2000000", "1"));
+    assert!(replies.contains(&"+OK·:1·") && replies.contains(&wanted.as_str()), "{text}\nwanted {wanted}");
+    assert_eq!(replies[replies.len() - 1], format!("*1·{exec}+OK·:0·"), "{text}");
+}
+
+/// However many are under way, and in whatever order they are answered.
+#[test]
+fn slow_commands_of_a_pipeline_are_told_each_as_it_was() {
+    let mut world = super::World::new(Login::Open);
+    super::play(&mut world, "> CONFIG SET slowlog-max-len 4096 slowlog-log-slower-than 0");
+    let value = "x".repeat(100);
+    let mut waiting = Vec::new();
+    let mut random = isochrone_core::Random::seeded(3);
+    for at in 0..1500 {
+        super::play(&mut world, &format!("> SET key:{at} {value}"));
+        waiting.push(at);
+        // Sometimes few are under way, and sometimes many.
+        while waiting.len() > if at % 500 < 250 { 3 } else { 90 } {
+            let at = waiting.remove(random.below(waiting.len() as u64) as usize);
+            super::play(&mut world, &format!("< {at} ok"));
+        }
+    }
+    for at in waiting {
+        super::play(&mut world, &format!("< {at} ok"));
+    }
+    let text = super::play(&mut world, "> SLOWLOG GET -1");
+    for at in 0..1500 {
+        let key = format!("key:{at}");
+        let told = format!("*3·$3·SET·${}·{key}·$100·{value}·", key.len());
+        assert_eq!(text.matches(&told).count(), 1, "{told}");
     }
 }
