@@ -6,16 +6,16 @@
 //! is not listened to, is sent nothing, and is told so, upon which it ends: no protocol here survives a replica that comes
 //! back without its memory (`trust.md` R13; `specs/curp.md` D-2).
 
+use crate::journal::put;
 use crate::node::StartError;
 use isochrone_core::{NodeId, Random};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "PEERS";
-const NEW: &str = "PEERS.new";
 const HEAD: &str = "isochrone peers, format 1: number birth";
 
 /// The births that a node knows, its own among them.
@@ -101,15 +101,9 @@ impl Births {
     }
 
     fn write(&self) -> io::Result<()> {
-        let new = self.data.join(NEW);
-        let mut file = File::create(&new)?;
-        writeln!(file, "{HEAD}")?;
-        for (node, birth) in &self.known {
-            writeln!(file, "{} {birth:016x}", node.0)?;
-        }
-        file.sync_all()?;
-        fs::rename(&new, self.data.join(FILE))?;
-        File::open(&self.data)?.sync_all()
+        let lines = self.known.iter().map(|(node, birth)| format!("{} {birth:016x}\n", node.0));
+        let text: String = std::iter::once(format!("{HEAD}\n")).chain(lines).collect();
+        put(&self.data, FILE, text.as_bytes())
     }
 }
 

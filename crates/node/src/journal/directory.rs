@@ -105,18 +105,21 @@ impl DataDirectory {
         if !self.fresh {
             return Ok(());
         }
-        let (new, path) = (self.path.join(IDENTITY_NEW), self.path.join(IDENTITY));
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&new)?;
-            file.write_all(&self.identity.encode())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
-            File::open(&self.path)?.sync_all()
-        };
-        write().map_err(|e| JournalError::io(&path, "write", SECTOR as u64, e))?;
+        put(&self.path, IDENTITY, &self.identity.encode())
+            .map_err(|e| JournalError::io(self.path.join(IDENTITY), "write", SECTOR as u64, e))?;
         self.fresh = false;
         Ok(())
     }
+}
+
+/// Gives a small file of a data directory this content, durably, as a whole or not at all.
+pub(crate) fn put(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
+    let new = directory.join(format!("{name}.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&new, directory.join(name))?;
+    File::open(directory)?.sync_all()
 }
 
 fn read_identity(path: &Path) -> Result<Option<IdentityFile>, JournalError> {

@@ -56,6 +56,7 @@ mod thread;
 mod writer;
 
 pub use batch::{Batch, Fsync, JournalOptions};
+pub(crate) use directory::put;
 pub use directory::{DataDirectory, Expect};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::JournalError;

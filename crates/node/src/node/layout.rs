@@ -4,14 +4,14 @@
 //! were: with others in the file, those of them that know nothing might agree without this one.
 
 use super::StartError;
+use crate::journal::put;
 use isochrone_core::deployment::{Deployment, Keyspace};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "KEYSPACES";
-const NEW: &str = "KEYSPACES.new";
 const HEAD: &str = "isochrone keyspaces, format 1: name number protocol partitions";
 
 /// What must not change of a keyspace.
@@ -81,11 +81,7 @@ pub(super) fn keep(data: &Path, deployment: &Deployment) -> Result<(), StartErro
             }
         }
     }
-    if known == before {
-        Ok(())
-    } else {
-        write(data, &path, &known).map_err(|error| unreadable(&path, &error))
-    }
+    if known == before { Ok(()) } else { write(data, &known).map_err(|error| unreadable(&path, &error)) }
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StartError {
@@ -114,18 +110,14 @@ fn read(path: &Path) -> Result<BTreeMap<String, Known>, StartError> {
     entries.ok_or_else(|| unreadable(path, &"it is damaged: a line is not `name number protocol partitions`"))
 }
 
-/// Durably, as a whole or not at all. Names have no spaces.
-fn write(data: &Path, path: &Path, known: &BTreeMap<String, Known>) -> io::Result<()> {
-    let new = data.join(NEW);
-    let mut file = File::create(&new)?;
-    writeln!(file, "{HEAD}")?;
+/// Names have no spaces.
+fn write(data: &Path, known: &BTreeMap<String, Known>) -> io::Result<()> {
+    let mut text = format!("{HEAD}\n");
     for (name, Known { number, protocol, partitions, replicas }) in known {
         let replicas = replicas.as_deref().map(|names| format!(" {names}")).unwrap_or_default();
-        writeln!(file, "{name} {number} {protocol} {partitions}{replicas}")?;
+        text += &format!("{name} {number} {protocol} {partitions}{replicas}\n");
     }
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(data)?.sync_all()
+    put(data, FILE, text.as_bytes())
 }
 
 #[cfg(test)]
