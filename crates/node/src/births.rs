@@ -22,7 +22,6 @@ const HEAD: &str = "isochrone peers, format 1: number birth";
 #[derive(Debug)]
 pub struct Births {
     data: PathBuf,
-    me: NodeId,
     own: u64,
     known: BTreeMap<NodeId, u64>,
 }
@@ -32,16 +31,11 @@ pub struct Births {
 pub(crate) enum Stranger {
     /// It is known with another directory.
     #[error(
-        "{node} has another data directory than {me} knows it by: it has lost its disk, or was started with another \
+        "it has another data directory than the one that it is known by: its disk is lost, or it was started with another \
          directory. A node must not come back without its memory: start it with the directory that it had, or put a \
          node of another name in its place (docs/operations.md, \"A node that has lost its disk\")"
     )]
-    Reborn {
-        /// Which.
-        node: NodeId,
-        /// Who says so.
-        me: NodeId,
-    },
+    Reborn,
     /// It cannot be remembered, and so not be taken for who it is the next time.
     #[error("{path} cannot be written: {cause}")]
     Unwritten {
@@ -66,8 +60,7 @@ impl Births {
             Err(error) => return Err(unfit(error.to_string())),
         };
         let own = known.get(&me).copied();
-        let mut births =
-            Births { data: data.into(), me, own: own.unwrap_or_else(|| random.next_u64()), known };
+        let mut births = Births { data: data.into(), own: own.unwrap_or_else(|| random.next_u64()), known };
         if own.is_none() {
             births.remember(me, births.own).map_err(|error| unfit(error.to_string()))?;
         }
@@ -83,7 +76,7 @@ impl Births {
     pub(crate) fn meet(&mut self, node: NodeId, birth: u64) -> Result<(), Stranger> {
         match self.known.get(&node) {
             Some(known) if *known == birth => Ok(()),
-            Some(_) => Err(Stranger::Reborn { node, me: self.me }),
+            Some(_) => Err(Stranger::Reborn),
             None => self
                 .remember(node, birth)
                 .map_err(|cause| Stranger::Unwritten { path: self.data.join(FILE), cause }),
@@ -139,7 +132,7 @@ mod tests {
         assert_eq!(again.own(), own, "a directory is born once");
         for births in [&mut births, &mut again] {
             let refused = births.meet(NodeId(2), 8).unwrap_err();
-            assert!(matches!(refused, Stranger::Reborn { node: NodeId(2), .. }), "{refused}");
+            assert!(matches!(refused, Stranger::Reborn), "{refused}");
             births.meet(NodeId(2), 7).expect("the first stays the one");
         }
         let other = tempfile::tempdir().unwrap();

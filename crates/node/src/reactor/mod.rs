@@ -79,7 +79,7 @@ pub enum Failure {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A peer knows this node with another data directory.
-    #[error("{by} does not know this node's data directory: {why}")]
+    #[error("{by} does not take this node in: {why}")]
     Disowned {
         /// Its name.
         by: String,

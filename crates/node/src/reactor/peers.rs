@@ -74,8 +74,8 @@ enum Broken {
     Message(#[from] Refused),
     #[error("{0}")]
     Greeting(String),
-    #[error(transparent)]
-    Stranger(#[from] Stranger),
+    #[error("{name}: {why}")]
+    Stranger { name: String, why: Stranger },
     #[error("it sent a frame that a dialler does not send here")]
     Unexpected,
 }
@@ -306,7 +306,7 @@ impl Peers {
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
         match why {
             Broken::Io(_) | Broken::Closed => tracing::info!(peer, why = %why, "a peer's connection ended"),
-            Broken::Greeting(_) | Broken::Stranger(_) => {
+            Broken::Greeting(_) | Broken::Stranger { .. } => {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 tracing::warn!(why = %why, "a connection to the peer port was refused");
             }
@@ -356,7 +356,7 @@ impl Reading<'_> {
                 (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
                 (Frame::Hello(hello), None) => {
                     self.greet(&hello, stream).inspect_err(|why| match why {
-                        Broken::Stranger(Stranger::Reborn { .. }) => {
+                        Broken::Stranger { why: why @ Stranger::Reborn, .. } => {
                             frame::disown(stream.out(), &why.to_string());
                         }
                         why => frame::refuse(stream.out(), &why.to_string()),
@@ -389,7 +389,8 @@ impl Reading<'_> {
     /// Whether this greeting is one of a peer's.
     fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), Broken> {
         self.recognise(hello, stream).map_err(Broken::Greeting)?;
-        self.births.meet(hello.from, hello.birth)?;
+        let name = || self.links.get(&hello.from).map_or_else(String::new, |link| link.name.clone());
+        self.births.meet(hello.from, hello.birth).map_err(|why| Broken::Stranger { name: name(), why })?;
         let known = self.incarnations.entry(hello.from).or_insert(0);
         if hello.incarnation < *known {
             return Err(Broken::Greeting(format!(
