@@ -7,7 +7,6 @@ use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
 use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, Share, TtlUnit};
 use isochrone_core::glob::Glob;
-use isochrone_core::migration::Ring;
 use isochrone_core::{Blob, Stamp};
 
 impl Store {
@@ -53,31 +52,17 @@ impl Store {
         }
     }
 
+    /// A page of those keys that are `within`, where so many partitions share them.
     pub(crate) fn scan(
         &self,
-        cursor: u64,
-        count: u64,
-        pattern: Option<&Blob>,
-        kind: Option<Kind>,
-    ) -> Response {
-        scanned(Some(&self.keys), cursor, count, pattern, |entry, items| {
-            if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
-                items.push(entry.key.blob());
-            }
-        })
-    }
-
-    /// A page of those keys of one part of the ring that are `within`.
-    pub(crate) fn scan_part(
-        &self,
-        ring: Ring,
+        partitions: u16,
         cursor: u64,
         count: u64,
         pattern: Option<&Blob>,
         kind: Option<Kind>,
         within: impl Fn(&Key) -> bool,
     ) -> Response {
-        let (mut items, shift) = (Vec::new(), cursor_shift(ring.partitions));
+        let (mut items, shift) = (Vec::new(), cursor_shift(partitions));
         let cursor = page(&self.keys, cursor, shift, count, pattern, within, |entry| {
             if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
                 items.push(entry.key.blob());

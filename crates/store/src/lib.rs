@@ -156,7 +156,9 @@ impl Store {
             Exists { keys } | Touch { keys } => Ok(self.exists(keys)),
             Type { key } => Ok(self.kind(key)),
             Ttl { key, unit, absolute } => Ok(self.ttl(key, stamp, *unit, *absolute)),
-            Scan { cursor, count, pattern, kind } => Ok(self.scan(*cursor, *count, pattern.as_ref(), *kind)),
+            Scan { cursor, count, pattern, kind } => {
+                Ok(self.scan(1, *cursor, *count, pattern.as_ref(), *kind, |_| true))
+            }
             Share { share } => return self.answer_share(share).map(Ok),
             Keys { pattern } => Ok(self.list(pattern, |_| true)),
             DbSize => Ok(Response::count(self.keys.len())),

@@ -152,7 +152,7 @@ impl Ranges {
     }
 
     /// Whether nothing is served here but what lies in these stretches, which are ascending.
-    fn serves_only(&self, stretches: &[Stretch]) -> bool {
+    pub fn serves_only(&self, stretches: &[Stretch]) -> bool {
         let mut rest = stretches.iter().map(Stretch::range).peekable();
         self.served(Stretch::ALL).all(|(mut run, _)| {
             while run.start < run.end {
@@ -285,12 +285,9 @@ impl Store {
         told.map(|told| Response::Move(Box::new(told)))
     }
 
-    /// Whether nothing is served here but what lies in these stretches, which are ascending.
-    pub(crate) fn serves_only(&self, ring: Ring, stretches: &[Stretch]) -> bool {
-        match self.ranges.as_deref() {
-            Some(ranges) => ranges.serves_only(stretches),
-            None => Ranges::new(ring).serves_only(stretches),
-        }
+    /// What moves have done; where there were none, nothing.
+    pub(crate) fn ranges_of(&self, ring: Ring) -> Arc<Ranges> {
+        self.ranges.clone().unwrap_or_else(|| Arc::new(Ranges::new(ring)))
     }
 
     /// Answers a step that changes nothing; `None` for all others.
@@ -304,8 +301,7 @@ impl Store {
                 })
             }
             Step::Survey { ring } => {
-                let unmoved = || Ranges::new(*ring);
-                let ranges = self.ranges.as_deref().cloned().unwrap_or_else(unmoved);
+                let ranges = self.ranges_of(*ring);
                 let served = ranges.served(Stretch::ALL).map(|(run, version)| (Stretch::of(&run), version));
                 Some(Told::Served(served.collect()))
             }

@@ -53,11 +53,11 @@ impl Store {
     /// Answers a share that changes nothing; `None` for one that does.
     pub(crate) fn answer_share(&self, share: &Share) -> Option<Response> {
         let Share { ring, stretches, operation } = share;
-        let all = self.serves_only(*ring, stretches);
+        let all = self.ranges_of(*ring).serves_only(stretches);
         let within = |key: &Key| all || lies_in(key, *ring, stretches);
         let response = match operation {
             Operation::Scan { cursor, count, pattern, kind } => {
-                self.scan_part(*ring, *cursor, *count, pattern.as_ref(), *kind, within)
+                self.scan(ring.partitions, *cursor, *count, pattern.as_ref(), *kind, within)
             }
             Operation::Keys { pattern } => self.list(pattern, within),
             Operation::DbSize if all => Response::count(self.len()),
@@ -85,7 +85,7 @@ impl Turn<'_> {
         if !matches!(operation, Operation::Flush) {
             return Refusal::NestedTransaction.into();
         }
-        if self.store().serves_only(*ring, stretches) {
+        if self.store().ranges_of(*ring).serves_only(stretches) {
             self.clear();
         } else {
             let keys = self.store().keys.iter().map(|listed| listed.key);

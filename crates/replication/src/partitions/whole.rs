@@ -145,18 +145,20 @@ where
                 };
                 effects.complete(ticket, outcome.unwrap_or(Outcome::Unknown));
             }
-            outcome => {
-                let alone = whole.open.is_empty() && whole.found.is_empty();
-                let told = match &whole.wish {
-                    Wish::Survey => Outcome::Unknown,
-                    Wish::Command(command) if alone || S::reads_only(command) => outcome,
-                    // What was refused here may have been done elsewhere.
-                    Wish::Command(_) => Outcome::Unknown,
-                };
-                self.give_up(ticket, effects);
-                effects.complete(ticket, told);
-            }
+            outcome => self.fail(ticket, outcome, effects),
         }
+    }
+
+    /// A share came to this, or is not to be had: so does the whole, unless others may have done what is refused here.
+    fn fail(&mut self, ticket: Ticket, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
+        let Some(whole) = self.wholes.get(&ticket) else { return };
+        let alone = whole.open.is_empty() && whole.found.is_empty();
+        let told = match &whole.wish {
+            Wish::Command(command) if alone || S::reads_only(command) => outcome,
+            Wish::Command(_) | Wish::Survey => Outcome::Unknown,
+        };
+        self.give_up(ticket, effects);
+        effects.complete(ticket, told);
     }
 
     /// A partition does not serve all it was asked about: whoever does is asked at once, or when a move may be over.
@@ -193,11 +195,7 @@ where
         for ticket in due.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             let Some(whole) = self.wholes.get_mut(&ticket) else { continue };
             if now.since(whole.since) >= self.service.limit {
-                // By now it was done somewhere, if it changes anything.
-                let reads = matches!(&whole.wish, Wish::Command(command) if S::reads_only(command));
-                let outcome = if reads { Outcome::Refused(Refusal::Moving) } else { Outcome::Unknown };
-                self.give_up(ticket, effects);
-                effects.complete(ticket, outcome);
+                self.fail(ticket, Outcome::Refused(Refusal::Moving), effects);
                 continue;
             }
             let mut places = std::mem::take(&mut whole.missing);

@@ -43,14 +43,21 @@ fn little(bytes: &[u8]) -> i64 {
 }
 
 /// Takes so many bytes from the front.
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Read<&'a [u8]> {
+pub(super) fn take<'a>(rest: &mut &'a [u8], count: usize) -> Read<&'a [u8]> {
     let (taken, behind) = rest.split_at_checked(count).ok_or(Fault::Format)?;
     *rest = behind;
     Ok(taken)
 }
 
+/// The same, of a number that is known beforehand.
+pub(super) fn array<const N: usize>(rest: &mut &[u8]) -> Read<[u8; N]> {
+    let (taken, behind) = rest.split_first_chunk().ok_or(Fault::Format)?;
+    *rest = behind;
+    Ok(*taken)
+}
+
 fn byte(rest: &mut &[u8]) -> Read<u8> {
-    Ok(take(rest, 1)?[0])
+    array(rest).map(|[byte]| byte)
 }
 
 /// The end of both packs.
@@ -69,24 +76,23 @@ pub(super) struct Pack<'a> {
 }
 
 pub(super) fn listpack(bytes: &[u8]) -> Read<Pack<'_>> {
-    Pack::open(bytes, 4, Pack::listed)
+    Pack::open(bytes, 0, Pack::listed)
 }
 
 pub(super) fn ziplist(bytes: &[u8]) -> Read<Pack<'_>> {
-    Pack::open(bytes, 8, Pack::zipped)
+    Pack::open(bytes, 4, Pack::zipped)
 }
 
 impl<'a> Pack<'a> {
-    /// Length, in a ziplist the place of the last entry, number of elements, elements, end.
-    fn open(bytes: &'a [u8], head: usize, next: fn(&mut Pack<'a>) -> Read<Packed<'a>>) -> Read<Pack<'a>> {
+    /// Length, in a ziplist the place of the last entry (so many bytes), number of elements, elements, end.
+    fn open(bytes: &'a [u8], between: usize, next: fn(&mut Pack<'a>) -> Read<Packed<'a>>) -> Read<Pack<'a>> {
         let mut rest = bytes;
-        let head = take(&mut rest, head)?;
-        let count = take(&mut rest, 2)?;
-        let long = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let long = u32::from_le_bytes(array(&mut rest)?) as usize;
+        take(&mut rest, between)?;
+        let count = usize::from(u16::from_le_bytes(array(&mut rest)?));
         let (Some((&END, rest)), true) = (rest.split_last(), long == bytes.len()) else {
             return Err(Fault::Format);
         };
-        let count = usize::from(u16::from_le_bytes([count[0], count[1]]));
         Ok(Pack { rest, next, left: (count != MANY).then_some(count), before: 0 })
     }
 
@@ -129,8 +135,7 @@ impl<'a> Pack<'a> {
                 Packed::Bytes(take(rest, length)?)
             }
             0xf0 => {
-                let length = take(rest, 4)?;
-                let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+                let length = u32::from_le_bytes(array(rest)?);
                 Packed::Bytes(take(rest, length as usize)?)
             }
             0xf1 => Packed::Number(little(take(rest, 2)?)),
@@ -151,7 +156,7 @@ impl<'a> Pack<'a> {
         let before = self.rest.len();
         let rest = &mut self.rest;
         let last = match byte(rest)? {
-            0xfe => little(take(rest, 4)?) as u32 as usize,
+            0xfe => u32::from_le_bytes(array(rest)?) as usize,
             END => return Err(Fault::Format),
             short => usize::from(short),
         };
@@ -167,8 +172,7 @@ impl<'a> Pack<'a> {
                 Packed::Bytes(take(rest, length)?)
             }
             0x80 => {
-                let length = take(rest, 4)?;
-                let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]);
+                let length = u32::from_be_bytes(array(rest)?);
                 Packed::Bytes(take(rest, length as usize)?)
             }
             0xc0 => Packed::Number(little(take(rest, 2)?)),
@@ -204,9 +208,8 @@ pub(super) fn backwards(length: usize) -> ([u8; 5], usize) {
 /// The numbers of a set of integers: how many bytes each has, how many there are, and they themselves.
 pub(super) fn intset(bytes: &[u8]) -> Read<impl Iterator<Item = i64>> {
     let mut rest = bytes;
-    let head = take(&mut rest, 8)?;
-    let (width, count) = (little(&head[..4]), little(&head[4..]) as u32);
-    let whole = u64::from(count).checked_mul(width as u64) == Some(rest.len() as u64);
+    let (width, count) = (u32::from_le_bytes(array(&mut rest)?), u32::from_le_bytes(array(&mut rest)?));
+    let whole = u64::from(count) * u64::from(width) == rest.len() as u64;
     if !matches!(width, 2 | 4 | 8) || !whole {
         return Err(Fault::Format);
     }

@@ -1,6 +1,6 @@
 //! A value from its payload.
 
-use super::packed::{Pack, Packed, intset, listpack, ziplist};
+use super::packed::{self, Pack, Packed, intset, listpack, ziplist};
 use super::{Allowance, Fault, Read, kind, lzf};
 use isochrone_core::Blob;
 use isochrone_core::command::{Content, Score};
@@ -209,14 +209,10 @@ impl<'a> Source<'a> {
 
     /// So many bytes as they are.
     pub(super) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (taken, behind) = self.rest.split_first_chunk().ok_or(Fault::Format)?;
-        self.rest = behind;
-        Ok(*taken)
+        packed::array(&mut self.rest)
     }
 
     fn take(&mut self, count: usize) -> Read<&'a [u8]> {
-        let (taken, behind) = self.rest.split_at_checked(count).ok_or(Fault::Format)?;
-        self.rest = behind;
-        Ok(taken)
+        packed::take(&mut self.rest, count)
     }
 }

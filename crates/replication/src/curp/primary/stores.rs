@@ -3,8 +3,9 @@
 //! An instance is *normal* from its start until it is *frozen*, and goes when its master is over; none of these steps is
 //! ever taken back. An instance that is not there accepts nothing and gives nothing to a recovery: only the master whose
 //! it is starts one, once. A node whose disk is lost never comes back under its name: nodes know one another by their data
-//! directories, so it hears of no master again, and its copy is replaced as that of any lost node (D-2, 3.12). Whoever holds the stores writes down what happens to them: the
-//! [`super::WitnessServer`], or in the unified form the server itself ([`super::unified`]).
+//! directories, so it hears of no master again, and its copy is replaced as that of any lost node (D-2, 3.12). Whoever
+//! holds the stores writes down what happens to them: the [`super::WitnessServer`], or in the unified form the server
+//! itself ([`super::unified`]).
 
 use super::message::Kept;
 use super::{Mutation, Parameters};
