@@ -18,10 +18,12 @@ struct Whole {
     part: Content,
 }
 
-/// Whether a key that holds this ([`Store::entry`]) has a deadline. Of other bytes nothing is known, and so it has none.
-pub fn has_deadline(entry: &[u8]) -> bool {
-    let [FORMAT, entry @ ..] = entry else { return false };
-    wire::decode_prefix::<Stamp>(entry).is_ok_and(|(deadline, _)| deadline != Stamp::MAX)
+/// The deadline of a key that holds this ([`Store::entry`]), if it has one. Of other bytes nothing is known, and so they
+/// have none.
+pub fn deadline(entry: &[u8]) -> Option<Stamp> {
+    let [FORMAT, entry @ ..] = entry else { return None };
+    let (deadline, _) = wire::decode_prefix::<Stamp>(entry).ok()?;
+    (deadline != Stamp::MAX).then_some(deadline)
 }
 
 impl Store {

@@ -14,12 +14,13 @@
 //! and its key reads as never written. Whoever compares versions may then find [`Version::NONE`] where it had read the
 //! deletion, and the other way round.
 
+use crate::deadlines::Deadlines;
 use crate::hash;
 use crate::key::Name;
 use crate::sequence::Sequence;
 use crate::trie::Trie;
 use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::{Blob, Export, Malformed, wire};
+use isochrone_core::{Blob, Export, Malformed, Stamp, wire};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fmt;
@@ -55,6 +56,8 @@ pub struct Versions {
     /// How keys are counted; none are where it says nothing.
     census: Option<Census>,
     count: Count,
+    /// Of the keys that are counted with one; they follow from the keys.
+    deadlines: Deadlines,
 }
 
 /// Says of a key that has this value as what it is counted. It depends on nothing else.
@@ -67,8 +70,14 @@ pub enum Kind {
     Apart,
     /// A key without a deadline.
     Lasting,
-    /// A key with one.
-    Expiring,
+    /// A key with this one.
+    Expiring(Stamp),
+}
+
+impl Kind {
+    fn deadline(self) -> Option<Stamp> {
+        if let Kind::Expiring(deadline) = self { Some(deadline) } else { None }
+    }
 }
 
 /// How many keys there are.
@@ -82,7 +91,7 @@ pub struct Count {
 
 impl Count {
     fn change(&mut self, before: Kind, after: Kind) {
-        let one = |kind| (usize::from(kind != Kind::Apart), usize::from(kind == Kind::Expiring));
+        let one = |kind: Kind| (usize::from(kind != Kind::Apart), usize::from(kind.deadline().is_some()));
         let (less, more) = (one(before), one(after));
         self.keys = self.keys + more.0 - less.0;
         self.expiring = self.expiring + more.1 - less.1;
@@ -125,6 +134,12 @@ impl Versions {
     /// How many keys have a value in their latest version. It is kept up to date, so asking for it costs nothing.
     pub fn count(&self) -> Count {
         self.count
+    }
+
+    /// Keys whose deadline in their latest version lies at or before this stamp, the earliest first.
+    pub fn overdue(&self, stamp: Stamp) -> impl Iterator<Item = &[u8]> {
+        let due = self.deadlines.from(Stamp::ZERO).take_while(move |(deadline, _)| *deadline <= stamp);
+        due.map(|(_, key)| &key[..])
     }
 
     /// How many keys there are, deleted ones included until that is trimmed.
@@ -251,6 +266,10 @@ impl Versions {
         if late.is_none() {
             self.digest = self.digest.wrapping_add(weight);
             self.count.change(before, after);
+            if before.deadline() != after.deadline() {
+                before.deadline().inspect(|deadline| self.deadlines.remove(*deadline, key));
+                after.deadline().inspect(|deadline| self.deadlines.insert(*deadline, key));
+            }
             if !first || deletes {
                 let due = Arc::make_mut(&mut self.due);
                 let place = due.seek(|(held, name)| (*held, name) < (version, key));

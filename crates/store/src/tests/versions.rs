@@ -2,7 +2,7 @@
 
 use crate::versions::{Count, Kind, Version, Versions};
 use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::{Blob, Export};
+use isochrone_core::{Blob, Export, Stamp};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -26,7 +26,7 @@ fn census(_: &[u8], value: &[u8]) -> Kind {
     match value.first().map_or(0, |byte| byte % 3) {
         0 => Kind::Apart,
         1 => Kind::Lasting,
-        _ => Kind::Expiring,
+        _ => Kind::Expiring(Stamp::from_nanos(value[0].into())),
     }
 }
 
@@ -45,13 +45,21 @@ fn copy(versions: &Versions) -> Versions {
 }
 
 fn check(versions: &Versions, twin: &Twin, at: &[u64]) {
-    let mut count = Count::default();
+    let (mut count, mut deadlines) = (Count::default(), Vec::new());
     for key in twin.keys.keys() {
         let kind = twin.below(key, Version(u64::MAX)).1.map_or(Kind::Apart, |value| census(key, value));
         count.keys += usize::from(kind != Kind::Apart);
-        count.expiring += usize::from(kind == Kind::Expiring);
+        if let Kind::Expiring(deadline) = kind {
+            count.expiring += 1;
+            deadlines.push((deadline, &key[..]));
+        }
     }
     assert_eq!(versions.count(), count);
+    deadlines.sort_unstable();
+    for stamp in [0, 100, u64::MAX].map(Stamp::from_nanos) {
+        let due = deadlines.iter().filter(|(deadline, _)| *deadline <= stamp).map(|(_, key)| *key);
+        assert!(versions.overdue(stamp).eq(due));
+    }
     for key in twin.keys.keys() {
         let same = |found: (Version, Option<&Blob>), right: (Version, Option<&Blob>)| {
             // A deletion may be forgotten once it is trimmed.

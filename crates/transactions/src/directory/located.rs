@@ -48,7 +48,7 @@ pub(crate) fn key(partition: PartitionId, key: &[u8]) -> Blob {
 }
 
 /// The client's key; nothing where it is none.
-pub(super) fn plain(key: &[u8]) -> Option<Blob> {
+pub(crate) fn plain(key: &[u8]) -> Option<Blob> {
     match key {
         [_, _, KEY, plain @ ..] => Some(Blob::from(plain)),
         _ => None,

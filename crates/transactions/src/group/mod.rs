@@ -14,7 +14,7 @@ mod tuning;
 pub use message::{Entry, Message, Note, Record, Timer};
 pub(crate) use tuning::{log_for_rtt, read_log};
 
-use crate::census::Census;
+use crate::census::{self, Census};
 use crate::family::{self, Tuning};
 use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
@@ -25,7 +25,7 @@ use isochrone_core::{
 use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
-use isochrone_store::versions::Count;
+use isochrone_store::versions::Versions;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -79,8 +79,8 @@ pub trait Rules: Clone + Hash + Send + 'static {
     /// Takes over the replicated state of `staged`, which has taken in a peer's view; its own records stay, but for
     /// those that the new state makes void.
     fn install(&mut self, staged: Self, turn: Option<&mut Turn<'_, Self>>);
-    /// How many keys have a value.
-    fn count(&self) -> Count;
+    /// What was applied.
+    fn store(&self) -> &Versions;
     /// A page of the keys that have a value, and of those that may get one.
     fn list(&self, query: &Query) -> Option<Page>;
     /// Its own records that a restart still needs.
@@ -447,12 +447,16 @@ impl<R: Rules> Process for Server<R> {
                 break;
             }
         }
-        self.census.tell(self.rules.count(), Note::Fact, effects);
+        self.census.tell(self.rules.store().count(), Note::Fact, effects);
     }
 
     /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot.
     fn snapshot(&self) -> Option<Snapshot> {
         self.staged.is_none().then(|| self.own_snapshot())
+    }
+
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
+        census::overdue(self.rules.store(), &self.setup.0.map.split, stamp, most)
     }
 
     fn check(&self) {

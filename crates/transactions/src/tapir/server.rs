@@ -6,12 +6,12 @@ use super::state::State;
 use super::takeover::Takeover;
 use super::view::Change;
 use super::{Mutation, Parameters};
-use crate::census::Census;
+use crate::census::{self, Census};
 use crate::family;
 use crate::map::Map;
 use crate::request::TxnId;
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Malformed, PartitionId, Process, ProcessId, Snapshot, Span, Ticket,
+    Blob, Effects, Fact, Identity, Malformed, PartitionId, Process, ProcessId, Snapshot, Span, Stamp, Ticket,
 };
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -351,6 +351,10 @@ impl Process for Server {
 
     fn snapshot(&self) -> Option<Snapshot> {
         Some(self.state.snapshot())
+    }
+
+    fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
+        census::overdue(self.state.data.store(), &self.map.split, stamp, most)
     }
 
     fn check(&self) {

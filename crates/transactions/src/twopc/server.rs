@@ -14,7 +14,7 @@ use crate::locks::LockTable;
 use crate::request::TxnId;
 use isochrone_core::{Identity, Instant, Malformed, PartitionId, ProcessId};
 use isochrone_replication::multipaxos;
-use isochrone_store::versions::{Count, Version};
+use isochrone_store::versions::{Version, Versions};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a replica of a partition makes of its group's log. See the module.
@@ -94,7 +94,7 @@ impl Replica {
     }
 
     /// The keys and their values.
-    pub fn versions(&self) -> &isochrone_store::versions::Versions {
+    pub fn versions(&self) -> &Versions {
         &self.state.versions
     }
 
@@ -321,8 +321,8 @@ impl Rules for Replica {
         }
     }
 
-    fn count(&self) -> Count {
-        self.state.versions.count()
+    fn store(&self) -> &Versions {
+        &self.state.versions
     }
 
     fn list(&self, query: &Query) -> Option<Page> {

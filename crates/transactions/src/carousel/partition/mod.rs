@@ -24,7 +24,7 @@ use isochrone_core::{
     Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
 };
 use isochrone_replication::multipaxos;
-use isochrone_store::versions::{Count, Version, Versions};
+use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -328,8 +328,8 @@ impl Rules for Partition {
         }
     }
 
-    fn count(&self) -> Count {
-        self.state.store.count()
+    fn store(&self) -> &Versions {
+        &self.state.store
     }
 
     fn list(&self, query: &Query) -> Option<Page> {
