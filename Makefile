@@ -5,12 +5,12 @@ PYTHON ?= python3
 
 .PHONY: test lint unit clients python proto differential equality deny bench fuzz seeds clean
 
-# The live tests of `unit` have built the program that real clients then speak with. Clients wait for distant regions most of
-# the time, so Python's package is built and tested beside them.
-test: lint unit
+# Clients wait for distant regions most of the time, so all else is tested beside them, with the program that they speak with.
+test: lint
+	$(CARGO) test --workspace --locked --tests --no-run
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone > target/clients.log 2>&1 & \
-	clients=$$!; $(PYTHON) tests/python/run.py; python=$$?; \
-	wait $$clients; clients=$$?; cat target/clients.log; [ $$python -eq 0 ] && [ $$clients -eq 0 ]
+	clients=$$!; $(MAKE) --no-print-directory unit python; others=$$?; \
+	wait $$clients; clients=$$?; cat target/clients.log; [ $$others -eq 0 ] && [ $$clients -eq 0 ]
 
 # Style and warnings; under the tests' profile, so that `unit` finds macros and build scripts built.
 lint:

@@ -220,7 +220,7 @@ def test_other_threads_run_while_it_trains():
     assert turns > 10 * model.n_iter_
 
 
-def test_ctrl_c_ends_it_at_an_epoch():
+def test_ctrl_c_ends_it():
     # Its second thread says when the first one learns; a callback would let Python see the signal by itself. What a
     # shell runs in the background ignores Ctrl-C, and all that it starts with it.
     program = (
@@ -241,7 +241,6 @@ def test_ctrl_c_ends_it_at_an_epoch():
     try:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGINT)
-        # Where other programs have the cores, an epoch takes long.
         _, told = process.communicate(timeout=120)
     finally:
         process.kill()

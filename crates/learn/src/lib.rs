@@ -29,6 +29,6 @@ pub mod task;
 pub mod tasks;
 
 pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
-pub use exec::{EpochEnd, Mode, Model, Options, Report, Schedule, Scheme, TrainError, train};
+pub use exec::{EpochEnd, Mode, Model, Options, Report, Schedule, Scheme, Stop, TrainError, train};
 pub use plan::Plan;
 pub use task::{Rule, Sets, Step, Task};

@@ -5,6 +5,7 @@
 
 mod data;
 mod global;
+mod interrupt;
 mod plan;
 mod read;
 mod train;

@@ -1,6 +1,7 @@
 //! Training and prediction of linear models.
 
 use crate::data::{Rows, refused};
+use crate::interrupt::interruptible;
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{
@@ -173,8 +174,9 @@ pub(crate) fn train<'py>(
     let parts = rows.parts()?;
     let coef = slice(&coef)?;
     let intercept = intercept.as_slice()?;
+    let stop = options.stop.clone();
     let work = Work { task, options, settings: &settings, coef, intercept, after };
-    let learnt = py.detach(move || -> PyResult<Learnt> {
+    let learnt = interruptible(py, &stop, move || -> PyResult<Learnt> {
         let threads = work.options.threads;
         let planned = plan.is_some() || work.options.scheme == Scheme::Cop;
         let data = parts.labelled(labels, threads, planned)?;
@@ -231,8 +233,9 @@ pub(crate) fn factorise<'py>(
     let (labels, importances, parts) = (labels.as_slice()?, slice(&importances)?, rows.parts()?);
     let vectors = slice(&vectors)?;
     let intercept = [intercept];
+    let stop = options.stop.clone();
     let work = Work { task, options, settings: &settings, coef: None, intercept: &intercept, after };
-    let learnt = py.detach(move || -> PyResult<Learnt> {
+    let learnt = interruptible(py, &stop, move || -> PyResult<Learnt> {
         let planned = work.options.scheme == Scheme::Cop;
         let data = parts.labelled(labels, work.options.threads, planned)?;
         let data = important(&data, importances)?;
@@ -391,12 +394,10 @@ impl<T: Predicts + Copy> Work<'_, T> {
                 best = best.max(gain);
                 stopped = waited >= self.settings.patience;
             }
-            let told = Python::attach(|py| {
-                if let Some(after) = &self.after {
-                    after.call1(py, (at, end.epoch, loss, score))?;
-                }
-                py.check_signals()
-            });
+            let told = match &self.after {
+                Some(after) => Python::attach(|py| after.call1(py, (at, end.epoch, loss, score)).map(|_| ())),
+                None => Ok(()),
+            };
             match told {
                 Ok(()) if !stopped && loss.is_finite() => ControlFlow::Continue(()),
                 Ok(()) => ControlFlow::Break(()),

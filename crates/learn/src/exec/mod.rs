@@ -35,7 +35,7 @@ mod tests;
 mod train;
 mod transaction;
 
-pub use options::{Mode, Options, Schedule, Scheme, UnknownScheme};
+pub use options::{Mode, Options, Schedule, Scheme, Stop, UnknownScheme};
 pub use pool::WorkerReport;
 pub use stream::{Stream, StreamBatch};
 pub use train::{After, train};
@@ -167,6 +167,9 @@ pub enum TrainError {
         /// What it is.
         observed: u32,
     },
+    /// Somebody has asked for the end, by [`Options::stop`].
+    #[error("it was interrupted")]
+    Interrupted,
     /// A thread panicked, most likely in the task.
     #[error("worker {worker} panicked: {message}")]
     Panicked {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How the threads keep out of each other's way.
@@ -104,8 +106,26 @@ pub enum Mode {
     Carry,
 }
 
+/// Ends a run from outside: clones are one, and whoever has one may ask. Each thread then ends with the sample that it is at,
+/// and the run with [`super::TrainError::Interrupted`].
+#[derive(Clone, Default, Debug)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Ends the run, and those that begin later with this.
+    pub fn ask(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether somebody has asked.
+    #[inline(always)]
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
 /// How to train.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How the threads keep out of each other's way.
     pub scheme: Scheme,
@@ -140,6 +160,8 @@ pub struct Options {
     pub first_epoch: bool,
     /// Whether [`Scheme::Locking`] and [`Scheme::Occ`] record the order in which samples were committed.
     pub record: bool,
+    /// Ends the run before its time.
+    pub stop: Stop,
 }
 
 impl Default for Options {
@@ -158,6 +180,7 @@ impl Default for Options {
             patience: Duration::from_secs(30),
             first_epoch: false,
             record: false,
+            stop: Stop::default(),
         }
     }
 }

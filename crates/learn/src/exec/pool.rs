@@ -1,7 +1,7 @@
 //! What the threads of a run share beside the model: who is alive, who makes progress, and why a run ended early.
 
-use super::TrainError;
 use super::lanes::{Crowd, Lanes};
+use super::{Stop, TrainError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +89,8 @@ struct Lane {
 #[derive(Debug)]
 pub(crate) struct Pool {
     stopped: AtomicBool,
+    /// The end that is asked for from outside.
+    stop: Stop,
     failure: Mutex<Option<TrainError>>,
     lanes: Vec<Lane>,
     napping: Mutex<()>,
@@ -99,10 +101,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(threads: usize, patience: Duration) -> Pool {
+    pub(crate) fn new(threads: usize, patience: Duration, stop: Stop) -> Pool {
         let alone = std::thread::available_parallelism().is_ok_and(|processors| threads <= processors.get());
         Pool {
             stopped: AtomicBool::new(false),
+            stop,
             failure: Mutex::new(None),
             lanes: (0..threads).map(|_| Lane::default()).collect(),
             napping: Mutex::new(()),
@@ -121,12 +124,13 @@ impl Pool {
 
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Relaxed)
+        self.stopped.load(Relaxed) || self.stop.is_asked()
     }
 
     /// Why the run ended early.
     pub(crate) fn failure(&self) -> Option<TrainError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.or_else(|| self.stop.is_asked().then_some(TrainError::Interrupted))
     }
 
     /// Number of threads.

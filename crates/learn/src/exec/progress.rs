@@ -22,6 +22,7 @@ use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// The plan by its definition, without any state carried along: each transaction looks back at all earlier ones.
@@ -264,7 +265,7 @@ proptest! {
         let all = Rows::of(&data, &[0.0]);
         let roster = Roster::new((&versions, None), &all, None, threads, chunk);
         let (cells, log) = (Wide::new(&[0.0; mixed::WIDTH as usize], 1, &[]), Mutex::new(Vec::new()));
-        let pool = Pool::new(threads, Duration::from_secs(30));
+        let pool = Pool::new(threads, Duration::from_secs(30), Stop::default());
         std::thread::scope(|scope| {
             for own in 0..threads {
                 let (roster, cells, log, data, pool) = (&roster, &cells, &log, &data, &pool);
@@ -340,7 +341,7 @@ fn a_worker_that_does_not_ascend_is_reported() {
     let Annotations::Compact(planned) = plan.annotations() else { unreachable!() };
     // Each of the two samples has a thread of its own, and the first thread does nothing.
     let options = Options { chunk: 1, ..options(Scheme::Cop, 2) };
-    let pool = Pool::new(2, IMPATIENT);
+    let pool = Pool::new(2, IMPATIENT, Stop::default());
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
     let roster = &Roster::new((planned, None), &rows(&data), None, 2, 1);
@@ -367,7 +368,7 @@ fn an_epoch_without_a_reset_is_refused() {
     let data = pair();
     let (task, plan) = (Linear::new(Loss::Hinge), Plan::general(&Linear::new(Loss::Hinge), &data));
     let options = options(Scheme::Cop, 2);
-    let pool = Pool::new(2, IMPATIENT);
+    let pool = Pool::new(2, IMPATIENT, Stop::default());
     let steps = Steps::new(&options, 2);
     let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
     let cells = &Wide::new(&[0.0; 5], 1, &[]);
@@ -385,9 +386,16 @@ fn an_epoch_without_a_reset_is_refused() {
     versions.reset();
     assert_eq!(versions.may_begin(0), Ok(()));
     assert_eq!(
-        Run::new(&task, rows(&data), None, steps, (&Pool::new(2, IMPATIENT), None), &options)
-            .segment(&executor, 2, &[Lap::new(steps.epoch(0), 0, 0)])
-            .map(|_| ()),
+        Run::new(
+            &task,
+            rows(&data),
+            None,
+            steps,
+            (&Pool::new(2, IMPATIENT, Stop::default()), None),
+            &options
+        )
+        .segment(&executor, 2, &[Lap::new(steps.epoch(0), 0, 0)])
+        .map(|_| ()),
         Ok(())
     );
     cells.set_heads(1, |_| (0, 0));
@@ -427,6 +435,51 @@ fn a_panic_ends_all_workers() {
             matches!(&failed, TrainError::Panicked { message, .. } if message.starts_with("cannot learn from"))
         );
         assert_eq!(model, before);
+    }
+}
+
+/// Asks for the end at the sample with this label, and counts.
+struct Asks {
+    stop: Stop,
+    computed: AtomicUsize,
+}
+
+impl Task for Asks {
+    fn compute<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        _: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> f64 {
+        self.computed.fetch_add(1, Relaxed);
+        if sample.label == 150.0 {
+            self.stop.ask();
+        }
+        write.copy_from_slice(read);
+        0.0
+    }
+}
+
+/// Whoever asks for the end gets it in the middle of an epoch, and the model as it was.
+#[test]
+fn a_run_ends_when_asked() {
+    let data = samples(3_000, 12, 6, 32);
+    let labels: Vec<f64> = (0..3_000).map(f64::from).collect();
+    let data = data.with_labels(labels).unwrap();
+    for (scheme, threads) in Scheme::ALL.into_iter().flat_map(|scheme| [(scheme, 1), (scheme, 4)]) {
+        let task = Asks { stop: Stop::default(), computed: AtomicUsize::new(0) };
+        let options = Options { stop: task.stop.clone(), ..options(scheme, threads) };
+        let mut model = begin(&task, &data);
+        let before = model.clone();
+        let ended = train(&task, &data, None, &mut model, &options, &mut go_on).unwrap_err();
+        assert_eq!(ended, TrainError::Interrupted, "{scheme}");
+        assert_eq!(model, before);
+        let computed = task.computed.into_inner();
+        assert!(
+            if threads == 1 { computed == 151 } else { computed < 20 * 3_000 },
+            "{scheme}: {computed} samples on {threads} threads"
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! One thread, in planned order, without anything between the task and its numbers: the reference that the other schemes are
 //! held to. Specification: `specs/cop.md` 6.1. It shares no code with them but the task.
 
+use super::TrainError;
 use super::intercept::BLOCK;
-use super::options::{Epoch, Mode, Options, SMALLEST, Steps};
+use super::options::{Epoch, Mode, Options, SMALLEST, Steps, Stop};
 use super::prefetch::prefetch;
 use super::run::{SAMPLES_AHEAD, far, room};
 use crate::data::{Rows, Value};
@@ -22,6 +23,7 @@ pub(crate) struct Serial<'a, T, V> {
     /// What has become, by decay alone, of a weight of 1.
     scale: f64,
     mode: Mode,
+    stop: Stop,
     lag: VecDeque<Vec<f64>>,
     sets: Sets,
     read: Vec<f64>,
@@ -52,6 +54,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             steps: Steps::new(options, rows.labels.len() as u32),
             scale: 1.0,
             mode: options.mode,
+            stop: options.stop.clone(),
             lag: VecDeque::new(),
             sets: Sets::default(),
             read: Vec::new(),
@@ -65,7 +68,10 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
     }
 
     /// One pass over all samples.
-    pub(crate) fn epoch(&mut self, number: u32) {
+    ///
+    /// # Errors
+    /// [`TrainError::Interrupted`].
+    pub(crate) fn epoch(&mut self, number: u32) -> Result<(), TrainError> {
         let epoch = self.steps.epoch(number);
         let samples = self.rows.labels.len();
         let far = far(&self.rows);
@@ -81,6 +87,9 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
                     }
                 }
             }
+            if self.stop.is_asked() {
+                return Err(TrainError::Interrupted);
+            }
             self.sample(&epoch, position);
             if self.scale < SMALLEST {
                 self.rescale();
@@ -90,6 +99,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
         if self.mode == Mode::Reset {
             self.finish();
         }
+        Ok(())
     }
 
     /// Takes the scale into the values.

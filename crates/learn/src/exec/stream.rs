@@ -130,7 +130,7 @@ impl Stream {
             place += data.len() as u64;
         }
         let threads = self.options.threads.get();
-        let pool = Pool::new(threads, self.options.patience);
+        let pool = Pool::new(threads, self.options.patience, self.options.stop.clone());
         pool.begin(self.place);
         let this = &*self;
         let workers = on_threads(&pool, threads, &|worker| {

@@ -37,7 +37,8 @@ pub type After<'a> = dyn FnMut(&EpochEnd<'_>) -> ControlFlow<()> + 'a;
 /// under [`Scheme::Cop`] and [`Scheme::Serial`] in [`Mode::Carry`]); breaking stops early.
 ///
 /// # Errors
-/// If plan or model do not fit the data, if a thread panics, or if all of them stand still. `model` has not changed then.
+/// If plan or model do not fit the data, if a thread panics, if all of them stand still, or if [`Options::stop`] asks for the end.
+/// `model` has not changed then.
 pub fn train<T: Task>(
     task: &T,
     data: &Dataset<'_>,
@@ -77,7 +78,7 @@ pub fn train<T: Task>(
         } else {
             weights(task, data, &rows, options.threads.get())
         };
-        let pool = Pool::new(options.threads.get(), options.patience);
+        let pool = Pool::new(options.threads.get(), options.patience, options.stop.clone());
         let steps = Steps::new(options, data.len() as u32);
         let report = Report::default();
         let training =
@@ -545,12 +546,13 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             let begun = Instant::now();
             let last = epoch + 1 == options.epochs;
             let run = std::panic::AssertUnwindSafe(|| {
-                serial.epoch(epoch);
+                serial.epoch(epoch)?;
                 if last {
                     serial.finish();
                 }
+                Ok::<(), TrainError>(())
             });
-            std::panic::catch_unwind(run).map_err(|panic| panicked(0, &*panic))?;
+            std::panic::catch_unwind(run).map_err(|panic| panicked(0, &*panic))??;
             let did = WorkerReport { transactions: self.data.len() as u64, ..WorkerReport::default() };
             self.note(begun.elapsed(), 1, [(0, did)].into_iter());
             if last || !carry {
