@@ -170,6 +170,19 @@ pub enum TrainError {
     /// Somebody has asked for the end, by [`Options::stop`].
     #[error("it was interrupted")]
     Interrupted,
+    /// The system refused a thread.
+    #[error(
+        "the system refused thread {} of {threads}: {error}; train with fewer threads (--threads, n_jobs), or raise the limit \
+         of processes (ulimit -u) or of memory (ulimit -v)", worker + 1
+    )]
+    Refused {
+        /// Threads that were wanted.
+        threads: usize,
+        /// The one that was refused, counted from 0.
+        worker: usize,
+        /// What the system said.
+        error: String,
+    },
     /// A thread panicked, most likely in the task.
     #[error("worker {worker} panicked: {message}")]
     Panicked {

@@ -543,7 +543,14 @@ pub(crate) fn on_threads(
     };
     let work = &work;
     let workers = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let spawn = |number| {
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || work(number));
+            // Those that have begun may wait for what this one was to do.
+            spawned.map_err(|error| {
+                pool.fail(TrainError::Refused { threads, worker: number, error: error.to_string() })
+            })
+        };
+        let handles: Vec<_> = (0..threads).map_while(|number| spawn(number).ok()).collect();
         let joined = handles.into_iter().enumerate();
         joined
             .map(|(worker, handle)| handle.join().map_err(|panic| panicked(worker, &*panic)))

@@ -549,3 +549,31 @@ fn no_more_threads_run_than_are_of_use() {
     let processors = std::thread::available_parallelism().unwrap().get();
     assert_eq!(report.workers.len(), 32.max(4 * processors));
 }
+
+/// The system refuses threads with stacks larger than its memory, to a process that is told to want them.
+#[test]
+fn a_thread_that_the_system_refuses_is_an_error() {
+    const CHILD: &str = "ISOCHRONE_TEST_REFUSED";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "exec::tests::a_thread_that_the_system_refuses_is_an_error";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([name, "--exact", "--test-threads=1"]);
+        let told = child.env(CHILD, "1").env("RUST_MIN_STACK", (1_u64 << 50).to_string()).output().unwrap();
+        let out = String::from_utf8_lossy(&told.stdout);
+        assert!(told.status.success() && out.contains("1 passed"), "{out}");
+        return;
+    }
+    let (task, data) = (Linear::new(Loss::Hinge), samples(100, 20, 3, 1));
+    for scheme in [Scheme::Cop, Scheme::Hogwild, Scheme::Locking, Scheme::Occ] {
+        let mut model = Model::zeros(&task, data.width());
+        let before = model.clone();
+        let refused = train(&task, &data, None, &mut model, &options(scheme, 2), &mut go_on).unwrap_err();
+        assert!(matches!(refused, TrainError::Refused { threads: 2, worker: 0, .. }), "{refused}");
+        let told = refused.to_string();
+        assert!(
+            told.starts_with("the system refused thread 1 of 2: ") && told.contains("ulimit -u"),
+            "{told}"
+        );
+        assert_eq!(model, before);
+    }
+}
