@@ -12,7 +12,7 @@ use crate::sorted::SortedSet;
 use crate::streams::{Fields, Stream};
 use crate::trie::Trie;
 use crate::value::{Collection, Entry, Hashes, List, Members, Value};
-use isochrone_core::command::{Content, Dated, Score};
+use isochrone_core::command::{Content, Dated, Score, StreamHead, StreamPart};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::migration::{self, Cursor};
 use isochrone_core::{Blob, Export, Malformed, Stamp, wire};
@@ -219,8 +219,22 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usiz
         }
         Value::Stream(stream) => {
             // The stream itself counts as its first element: it may have no entry.
-            if from == 0 && !room.admit(2 * OVERHEAD) {
+            if from == 0 && !room.admit(5 * OVERHEAD) {
                 return (Content::Stream(stream.last(), Vec::new()), 0, false);
+            }
+            if !stream.is_plain() {
+                let size = |part: &StreamPart| match part {
+                    StreamPart::Entry((_, fields)) => {
+                        let each = fields.iter().map(|(field, value)| one(field) + one(value));
+                        each.sum::<usize>() + 4 * OVERHEAD
+                    }
+                    StreamPart::Group(name, ..) => one(name) + 5 * OVERHEAD,
+                    StreamPart::Consumer(name, _) => one(name) + 2 * OVERHEAD,
+                    StreamPart::Pending(..) => 6 * OVERHEAD,
+                };
+                let (taken, whole) = room.take(stream.parts_at(from.saturating_sub(1)), size, |part| part);
+                let count = taken.len() + usize::from(from == 0);
+                return (Content::Parts(stream.head(), taken), count, whole);
             }
             let size = |fields: &Fields| {
                 let each = fields.iter().map(|(field, value)| one(field) + one(value));
@@ -334,6 +348,7 @@ pub(crate) fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
                 Content::List(part) => extend(&mut entry.value, part, add_elements),
                 Content::Sorted(part) => extend(&mut entry.value, part, add_scored),
                 Content::Stream(_, part) => extend(&mut entry.value, part, add_entries),
+                Content::Parts(_, part) => extend(&mut entry.value, part, Stream::restore_part),
                 Content::String(_) | Content::Integer(_) => false,
             };
         return if goes_on { Ok(()) } else { Err(malformed(format!("key {key:?} comes twice"))) };
@@ -355,9 +370,12 @@ pub(crate) fn value(content: Content) -> Option<Value> {
         Content::List(part) => begin(part, add_elements),
         Content::Sorted(part) => begin(part, add_scored),
         Content::Stream(last, part) => {
-            let mut stream = Stream::behind(last);
-            let good = part.into_iter().all(|entry| add_entries(&mut stream, entry));
-            (good && !stream.is_empty()).then(|| stream.wrap())
+            let mut stream = Stream::begin(StreamHead { last, ..StreamHead::default() });
+            part.into_iter().all(|entry| add_entries(&mut stream, entry)).then(|| stream.wrap())
+        }
+        Content::Parts(head, part) => {
+            let mut stream = Stream::begin(head);
+            part.into_iter().all(|part| stream.restore_part(part)).then(|| stream.wrap())
         }
     }
 }
@@ -394,6 +412,8 @@ fn add_scored(set: &mut SortedSet, (score, member): (Score, Blob)) -> bool {
     set.set(&member, score).is_none()
 }
 
+/// Of a stream that is no more than its entries.
 fn add_entries(stream: &mut Stream, (id, fields): Dated) -> bool {
+    stream.head_mut().added += 1;
     stream.restore(id, fields.into())
 }

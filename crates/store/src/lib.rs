@@ -26,6 +26,7 @@ mod dump;
 mod encoding;
 pub mod entry;
 mod export;
+mod groups;
 mod hash;
 mod hashes;
 mod key;
@@ -214,6 +215,8 @@ impl Store {
             XLen { key } => self.xlen(key),
             XRange { key, slice } => self.xrange(key, slice),
             XRead { read } => self.xread(read),
+            XReadGroup { read } if read.peek => self.xreadgroup_peek(read),
+            XInfo { key, look } => self.xinfo(key, look, stamp),
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {

@@ -92,7 +92,8 @@ impl<T> Sequence<T> {
         self.blocks.range(..place.block).map(|block| block.len as usize).sum::<usize>() + place.offset
     }
 
-    fn place(&self, index: usize) -> Place {
+    /// The place of a position.
+    pub fn place(&self, index: usize) -> Place {
         if index >= self.len {
             return match self.blocks.back() {
                 Some(last) => Place { block: self.blocks.len() - 1, offset: last.len as usize },
@@ -150,6 +151,11 @@ impl<T: Clone> Sequence<T> {
         assert!(index < self.len, "position {index} of {}", self.len);
         let place = self.place(index);
         self.blocks[place.block].edit(|items| items[place.offset] = value);
+    }
+
+    /// Changes the element at a place, which must be one.
+    pub fn edit<R>(&mut self, place: Place, edit: impl FnOnce(&mut T) -> R) -> R {
+        self.blocks[place.block].edit(|items| edit(&mut items[place.offset]))
     }
 
     /// Puts an element in front of the one at a place.

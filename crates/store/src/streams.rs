@@ -1,10 +1,12 @@
 //! Streams. `XADD *` takes its time from the stamp of the command, so that all replicas give one identifier.
 
 use crate::Store;
+use crate::groups::{Group, Groups};
 use crate::sequence::Sequence;
 use crate::turn::{Changed, Mark, Turn};
 use isochrone_core::command::{
-    Append, NewId, ReadFrom, Refusal, Response, StreamId, StreamRead, StreamSlice, Trim, Trimming,
+    Append, NewId, ReadFrom, Refusal, Response, StreamHead, StreamId, StreamPart, StreamRead, StreamSlice,
+    Trim, Trimming,
 };
 use isochrone_core::{Blob, Stamp};
 use std::sync::Arc;
@@ -16,14 +18,30 @@ pub(crate) type Fields = Arc<[(Blob, Blob)]>;
 #[derive(Clone, Default, PartialEq, Hash)]
 pub(crate) struct Stream {
     entries: Sequence<(StreamId, Fields)>,
-    /// The highest identifier that was ever given.
-    last: StreamId,
+    head: StreamHead,
+    pub groups: Groups,
 }
 
 impl Stream {
     /// One without entries, as a replica is sent it.
-    pub fn behind(last: StreamId) -> Stream {
-        Stream { entries: Sequence::default(), last }
+    pub fn begin(head: StreamHead) -> Stream {
+        Stream { head, ..Stream::default() }
+    }
+
+    /// What it remembers.
+    pub fn head(&self) -> StreamHead {
+        self.head
+    }
+
+    /// The same, to be changed.
+    pub fn head_mut(&mut self) -> &mut StreamHead {
+        &mut self.head
+    }
+
+    /// Whether its entries and the last identifier are all there is to say of it.
+    pub fn is_plain(&self) -> bool {
+        let StreamHead { added, deleted, .. } = self.head;
+        added == self.len() as u64 && deleted == StreamId::MIN && self.groups.is_empty()
     }
 
     pub fn len(&self) -> usize {
@@ -31,7 +49,18 @@ impl Stream {
     }
 
     pub fn last(&self) -> StreamId {
-        self.last
+        self.head.last
+    }
+
+    /// The first entry, and the last.
+    pub fn ends(&self) -> [Option<&(StreamId, Fields)>; 2] {
+        [self.entries.get(0), self.len().checked_sub(1).and_then(|at| self.entries.get(at))]
+    }
+
+    /// The entry of this identifier.
+    pub fn find(&self, id: StreamId) -> Option<&(StreamId, Fields)> {
+        let place = self.entries.seek(|(held, _)| *held < id);
+        self.entries.at(place).filter(|(held, _)| *held == id)
     }
 
     /// The entries from this position on.
@@ -39,12 +68,31 @@ impl Stream {
         self.entries.range(from..self.len())
     }
 
+    /// Its parts from this one on, as a replica is sent them.
+    pub fn parts_at(&self, from: usize) -> impl Iterator<Item = StreamPart> {
+        let entries = self.iter_at(from.min(self.len()));
+        let entries = entries.map(|(id, fields)| StreamPart::Entry((*id, fields.to_vec())));
+        entries.chain(self.groups.parts_at(from.saturating_sub(self.len())))
+    }
+
     /// Adds an entry that a replica was sent; false where it cannot be the next.
     pub fn restore(&mut self, id: StreamId, fields: Fields) -> bool {
-        let before = self.len().checked_sub(1).and_then(|at| self.entries.get(at)).map(|(id, _)| *id);
-        let fits = before.unwrap_or(StreamId::MIN) < id && id <= self.last;
+        let [_, before] = self.ends();
+        let fits = before.map_or(StreamId::MIN, |(id, _)| *id) < id
+            && id <= self.head.last
+            && self.groups.is_empty();
         self.entries.push_back((id, fields));
         fits
+    }
+
+    /// Adds a part that a replica was sent; false where it cannot be the next.
+    pub fn restore_part(&mut self, part: StreamPart) -> bool {
+        match part {
+            StreamPart::Entry((id, fields)) => self.restore(id, fields.into()),
+            StreamPart::Group(name, last, read) => self.groups.push(Group::new(name, last, read)),
+            StreamPart::Consumer(name, seen) => self.groups.last(|group| group.push_consumer(name, seen)),
+            StreamPart::Pending(id, pending) => self.groups.last(|group| group.push_pending(id, pending)),
+        }
     }
 
     /// How many entries lie before this identifier.
@@ -53,7 +101,7 @@ impl Stream {
     }
 
     /// How many lie before it or are it.
-    fn up_to(&self, id: StreamId) -> usize {
+    pub fn up_to(&self, id: StreamId) -> usize {
         self.entries.index(self.entries.seek(|(held, _)| *held <= id))
     }
 
@@ -73,30 +121,30 @@ impl Stream {
     /// The identifier of a new entry.
     fn id(&self, new: NewId, stamp: Stamp) -> Result<StreamId, Refusal> {
         match new {
-            _ if self.last == StreamId::MAX => Err(Refusal::StreamFull),
+            _ if self.last() == StreamId::MAX => Err(Refusal::StreamFull),
             NewId::Next => {
                 let now = StreamId { millis: stamp.as_millis(), sequence: 0 };
-                if now > self.last { Ok(now) } else { self.last.next().ok_or(Refusal::StreamFull) }
+                if now > self.last() { Ok(now) } else { self.last().next().ok_or(Refusal::StreamFull) }
             }
-            NewId::Within(millis) if millis == self.last.millis => {
-                let sequence = self.last.sequence.checked_add(1).ok_or(Refusal::StreamIdNotAbove)?;
+            NewId::Within(millis) if millis == self.last().millis => {
+                let sequence = self.last().sequence.checked_add(1).ok_or(Refusal::StreamIdNotAbove)?;
                 Ok(StreamId { millis, sequence })
             }
-            NewId::Within(millis) if millis > self.last.millis => Ok(StreamId { millis, sequence: 0 }),
-            NewId::This(id) if id > self.last => Ok(id),
+            NewId::Within(millis) if millis > self.last().millis => Ok(StreamId { millis, sequence: 0 }),
+            NewId::This(id) if id > self.last() => Ok(id),
             NewId::Within(_) | NewId::This(_) => Err(Refusal::StreamIdNotAbove),
         }
     }
 }
 
-fn entry((id, fields): &(StreamId, Fields)) -> Response {
+pub(crate) fn entry((id, fields): &(StreamId, Fields)) -> Response {
     let flat = fields.iter().flat_map(|(field, value)| [field, value]);
     let flat = flat.map(|bytes| Response::Bulk(bytes.clone())).collect();
     Response::Array(vec![Response::bulk(id.to_string().as_bytes()), Response::Array(flat)])
 }
 
 /// At most so many.
-fn bound(count: u64) -> usize {
+pub(crate) fn bound(count: u64) -> usize {
     if count == 0 { usize::MAX } else { usize::try_from(count).unwrap_or(usize::MAX) }
 }
 
@@ -163,7 +211,9 @@ impl Turn<'_> {
         };
         self.update(mark, key, |stream: &mut Stream| {
             stream.entries.push_back((id, append.fields.iter().cloned().collect()));
-            stream.last = id;
+            stream.head.last = id;
+            // No stream had more than 2^64 entries.
+            stream.head.added = stream.head.added.wrapping_add(1);
             append.trimming.map(|trimming| stream.trim(trimming));
             ((), Changed::Yes)
         })?;
@@ -182,6 +232,7 @@ impl Turn<'_> {
                 let at = stream.before(*id);
                 if stream.entries.get(at).is_some_and(|(held, _)| held == id) {
                     stream.entries.remove_at(at);
+                    stream.head.deleted = stream.head.deleted.max(*id);
                     deleted += 1;
                 }
             }

@@ -3,6 +3,7 @@
 mod chords;
 mod collections;
 mod expiry;
+mod groups;
 mod ranges;
 mod scans;
 mod streams;

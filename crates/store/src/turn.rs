@@ -173,6 +173,9 @@ impl<'a> Turn<'a> {
             ChordStep { chord } => self.chord(chord),
             XTrim { key, trimming } => self.xtrim(mark, key, **trimming),
 
+            XGroup { key, change } => self.xgroup(mark, key, change),
+            XReadGroup { read } => self.xreadgroup(mark, read),
+
             Move { step } => Ok(Response::Move(Box::new(self.step(step)))),
 
             // Whatever only reads has been answered, and transactions are taken apart above.

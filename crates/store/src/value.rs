@@ -68,7 +68,7 @@ pub(crate) trait Collection: Default {
     fn open(value: &mut Value) -> Option<&mut Self>;
     /// The collection as a value.
     fn wrap(self) -> Value;
-    /// Whether it holds nothing; a value never does, unless it is a stream, which outlives its entries.
+    /// Whether it holds nothing; a value never does, unless it is a stream, which outlives its entries and groups.
     fn is_empty(&self) -> bool;
 }
 
@@ -108,6 +108,6 @@ impl Collection for Stream {
         Value::Stream(Arc::new(self))
     }
     fn is_empty(&self) -> bool {
-        self.last() == isochrone_core::command::StreamId::MIN
+        false
     }
 }

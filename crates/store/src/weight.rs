@@ -2,6 +2,7 @@
 //! whatever their allocators do and however they came by their state. `tests/memory.rs` holds it against what is allocated.
 
 use crate::Store;
+use crate::groups::Held;
 use crate::key::{Key, SHORT};
 use crate::value::{Entry, Value};
 use isochrone_core::command::{Response, Score, StreamId};
@@ -101,7 +102,14 @@ fn value(value: &Value, samples: usize) -> usize {
                 allocated(COUNTS + fields.len() * size_of::<(Blob, Blob)>()) + each.sum::<usize>()
             });
             let order = sequence::<(StreamId, Arc<[(Blob, Blob)]>)>(stream.len(), true);
-            allocated(COUNTS + 56) + order + entries
+            let groups = stream.groups.iter().map(|group| {
+                let consumers = group.consumers().map(|(name, pending)| {
+                    allocated(COUNTS + 48) + blob(name) + sequence::<StreamId>(pending, true)
+                });
+                let pending = sequence::<(StreamId, Held)>(group.pending(), true);
+                allocated(COUNTS + 136) + blob(group.name()) + pending + consumers.sum::<usize>()
+            });
+            allocated(COUNTS + 136) + order + entries + groups.sum::<usize>()
         }
     }
 }

@@ -21,6 +21,44 @@ pub enum Content {
     Sorted(Vec<(Score, Blob)>),
     /// The highest identifier ever given, and entries in order.
     Stream(StreamId, Vec<Dated>),
+    /// A stream of which more is to be said than its entries, and its parts in order: entries, then each group with its
+    /// consumers and what is pending.
+    Parts(StreamHead, Vec<StreamPart>),
+}
+
+/// What a stream remembers.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct StreamHead {
+    /// The highest identifier ever given.
+    pub last: StreamId,
+    /// How many entries there ever were.
+    pub added: u64,
+    /// The highest identifier of an entry that was deleted.
+    pub deleted: StreamId,
+}
+
+/// A part of a stream. Times are milliseconds since 1970.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum StreamPart {
+    /// An entry.
+    Entry(Dated),
+    /// A group: its name, the last entry that it has delivered, and how many it has read, where that is known.
+    Group(Blob, StreamId, Option<u64>),
+    /// A consumer of the last group, and when it was seen.
+    Consumer(Blob, u64),
+    /// An entry that the last group has delivered and that is not acknowledged.
+    Pending(StreamId, Pending),
+}
+
+/// How an entry was delivered that is not acknowledged.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Pending {
+    /// To which of the consumers of the group, counted from 0.
+    pub consumer: u64,
+    /// When, in milliseconds since 1970.
+    pub delivered: u64,
+    /// How often.
+    pub count: u64,
 }
 
 /// An entry of a stream.

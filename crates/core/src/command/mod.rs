@@ -19,7 +19,7 @@ mod share;
 mod stream;
 
 pub use chord::Chord;
-pub use content::{Content, Dated, Restore};
+pub use content::{Content, Dated, Pending, Restore, StreamHead, StreamPart};
 pub use operation::{
     Aggregate, BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Combine, Condition, DeadlineChange,
     End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,
@@ -29,7 +29,10 @@ pub use response::{Kind, Refusal, Response};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
 pub use share::{Share, Shared};
-pub use stream::{Append, NewId, ReadFrom, StreamId, StreamRead, StreamSlice, Trim, Trimming};
+pub use stream::{
+    Append, Claim, GroupChange, GroupRead, NewId, ReadFrom, StreamId, StreamLook, StreamRead, StreamSlice,
+    Trim, Trimming,
+};
 
 use crate::Stamp;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,9 @@
 //! The operations, and the small types they are made of.
 
-use super::{Append, Chord, Kind, Restore, Score, Share, StreamId, StreamRead, StreamSlice, Trimming};
+use super::{
+    Append, Chord, GroupChange, GroupRead, Kind, Restore, Score, Share, StreamId, StreamLook, StreamRead,
+    StreamSlice, Trimming,
+};
 use crate::migration::Step;
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
@@ -280,6 +283,14 @@ pub enum Operation {
     /// About how many bytes of memory a key takes with its value, or nil; of a collection so many elements are looked at, 0
     /// for all.
     Weight { key: Blob, samples: u64 },
+
+    // Consumer groups of streams.
+    /// Changes a group, or what a stream remembers; what it answers stands there.
+    XGroup { key: Blob, change: Arc<GroupChange> },
+    /// Entries of several streams for a consumer of a group: pairs of key and entries, or the nil array.
+    XReadGroup { read: Arc<GroupRead> },
+    /// What is asked about a stream and its groups.
+    XInfo { key: Blob, look: Arc<StreamLook> },
 }
 
 impl Operation {
@@ -402,6 +413,18 @@ impl Operation {
             Dump { .. } => "dump",
             Restore { .. } => "restore",
             Weight { .. } => "memory",
+            XGroup { change, .. } => match **change {
+                GroupChange::Acknowledge { .. } => "xack",
+                GroupChange::Claim { .. } => "xclaim",
+                GroupChange::ClaimFrom { .. } => "xautoclaim",
+                GroupChange::Remember { .. } => "xsetid",
+                _ => "xgroup",
+            },
+            XReadGroup { .. } => "xreadgroup",
+            XInfo { look, .. } => match **look {
+                StreamLook::Pending { .. } | StreamLook::PendingRange { .. } => "xpending",
+                _ => "xinfo",
+            },
         }
     }
 }

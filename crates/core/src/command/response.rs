@@ -181,4 +181,22 @@ pub enum Refusal {
     /// A value that a key was to be given is none: it is empty, or has an element twice.
     #[error("ERR Bad data format")]
     BadContent,
+    /// The stream at this place among those that were asked has no such group, or is none. A gateway says which.
+    #[error("NOGROUP No such key or consumer group")]
+    NoGroup(u32),
+    /// A group that was to be made is there.
+    #[error("BUSYGROUP Consumer Group name already exists")]
+    GroupExists,
+    /// There is no stream whose groups could be changed.
+    #[error(
+        "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM \
+         option to create an empty stream automatically."
+    )]
+    NoStream,
+    /// The last identifier was to be before that of an entry.
+    #[error("ERR The ID specified in XSETID is smaller than the target stream top item")]
+    StreamIdBelowTop,
+    /// There were to have been fewer entries than there are.
+    #[error("ERR The entries_added specified in XSETID is smaller than the target stream length")]
+    StreamAddedBelowLength,
 }

@@ -89,7 +89,8 @@ impl Operation {
             | XLen { key }
             | XRange { key, .. }
             | Dump { key }
-            | Weight { key, .. } => visit(self::Touch::Key(key, Read)),
+            | Weight { key, .. }
+            | XInfo { key, .. } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -140,7 +141,8 @@ impl Operation {
             | XAdd { key, .. }
             | XDel { key, .. }
             | XTrim { key, .. }
-            | Restore { key, .. } => visit(self::Touch::Key(key, Update)),
+            | Restore { key, .. }
+            | XGroup { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | Sweep { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 
@@ -183,6 +185,11 @@ impl Operation {
             ChordStep { chord } => chord.keys().for_each(|key| visit(self::Touch::Key(key, Update))),
             XRead { read } => {
                 read.streams.iter().for_each(|(key, _)| visit(self::Touch::Key(key, Read)));
+            }
+
+            XReadGroup { read } => {
+                let access = if read.peek { Read } else { Update };
+                read.streams.iter().for_each(|(key, _)| visit(self::Touch::Key(key, access)));
             }
 
             Scan { .. } | Keys { .. } | DbSize | RandomKey { .. } => visit(self::Touch::All(Read)),

@@ -27,7 +27,6 @@ const SNAPSHOTS: &str = "snapshots are taken by themselves";
 const TWO_KEYSPACES: &str = "keyspaces have different protocols: no command spans two";
 const INTERPRETER: &str = "there is no interpreter, by design";
 const READ_ONLY_SCRIPTS: &str = "no known script only reads";
-const GROUPS: &str = "there are no consumer groups yet";
 const NOT_YET: &str = "not yet";
 
 /// By chapter, then name.
@@ -122,22 +121,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Generic, "sort", NOT_YET),
     row(Group::Generic, "sort_ro", NOT_YET),
     row(Group::String, "lcs", "seldom used, and its time is the product of two lengths"),
-    row(Group::Stream, "xack", GROUPS),
-    row(Group::Stream, "xautoclaim", GROUPS),
-    row(Group::Stream, "xclaim", GROUPS),
-    row(Group::Stream, "xgroup|create", GROUPS),
-    row(Group::Stream, "xgroup|createconsumer", GROUPS),
-    row(Group::Stream, "xgroup|delconsumer", GROUPS),
-    row(Group::Stream, "xgroup|destroy", GROUPS),
-    row(Group::Stream, "xgroup|help", GROUPS),
-    row(Group::Stream, "xgroup|setid", GROUPS),
-    row(Group::Stream, "xinfo|consumers", GROUPS),
-    row(Group::Stream, "xinfo|groups", GROUPS),
-    row(Group::Stream, "xinfo|help", NOT_YET),
-    row(Group::Stream, "xinfo|stream", NOT_YET),
-    row(Group::Stream, "xpending", GROUPS),
-    row(Group::Stream, "xreadgroup", GROUPS),
-    row(Group::Stream, "xsetid", NOT_YET),
     row(Group::HyperLogLog, "pfadd", NOT_YET),
     row(Group::HyperLogLog, "pfcount", NOT_YET),
     row(Group::HyperLogLog, "pfdebug", NOT_YET),

@@ -12,7 +12,9 @@ use super::request::Args;
 use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::{Hub, RETRY};
-use isochrone_core::command::{Command, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead};
+use isochrone_core::command::{
+    Command, GroupChange, GroupRead, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead,
+};
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use std::sync::Arc;
 
@@ -241,7 +243,13 @@ impl Blocked {
     fn ask(&mut self, step: Step, context: &mut Context<'_>, requests: &mut Vec<Request>) {
         self.step = step;
         let operation = match step {
-            Step::Look => Operation::Exists { keys: self.keys.iter().cloned().collect() },
+            // Whoever reads for a group changes something where it only tries.
+            Step::Look => match &self.operation {
+                Operation::XReadGroup { read } => {
+                    Operation::XReadGroup { read: GroupRead { peek: true, ..GroupRead::clone(read) }.into() }
+                }
+                _ => Operation::Exists { keys: self.keys.iter().cloned().collect() },
+            },
             _ => self.operation.clone(),
         };
         let command = Command::new(context.stamp, operation);
@@ -299,6 +307,11 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         Operation::ZAdd { key, members, .. } => Some((key, members.len())),
         Operation::ZIncrBy { key, .. } => Some((key, 1)),
         Operation::LMove { target, .. } => Some((target, 1)),
+        Operation::XGroup { key, change } => match **change {
+            // Whoever waits there is told that nothing will come; or something is new again.
+            GroupChange::Destroy { .. } | GroupChange::SetId { .. } => Some((key, usize::MAX)),
+            _ => None,
+        },
         // However much there is, everybody may have some.
         Operation::XAdd { key: target, .. }
         | Operation::Rename { target, .. }

@@ -112,7 +112,8 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
             reply.bulk(b"keyword");
             reply.bulk(b"STREAMS");
             reply.bulk(b"startfrom");
-            reply.integer(1);
+            // Behind the group, where there is one.
+            reply.integer(if spec.is(flag::WRITE) { 4 } else { 1 });
             reply.bulk(b"find_keys");
             found(reply, -1, 1, 2);
         }

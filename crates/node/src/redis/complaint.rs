@@ -72,7 +72,7 @@ fn shown(bytes: &[u8], most: usize) -> Cow<'_, str> {
 
 /// The code of an error text, from a bounded set so that it can be counted.
 pub(crate) fn code(text: &str) -> &'static str {
-    const CODES: [&str; 18] = [
+    const CODES: [&str; 20] = [
         "ERR",
         "WRONGTYPE",
         "NOAUTH",
@@ -91,6 +91,8 @@ pub(crate) fn code(text: &str) -> &'static str {
         "NOPERM",
         "UNBLOCKED",
         "BUSYKEY",
+        "BUSYGROUP",
+        "NOGROUP",
     ];
     let word = text.split(' ').next().unwrap_or_default();
     CODES.into_iter().find(|code| *code == word).unwrap_or("ERR")

@@ -5,7 +5,7 @@ use super::reply::{Reply, Version};
 use super::transaction::Watch;
 use crate::gateway::Outcome;
 use isochrone_core::Blob;
-use isochrone_core::command::{Operation, Response};
+use isochrone_core::command::{Operation, Refusal, Response};
 
 /// What a request asks of its keyspace, and how the answer is laid out.
 #[derive(Debug)]
@@ -43,12 +43,23 @@ pub(crate) enum Shape {
     Nested,
     /// Streams with their entries: RESP2 an array of two each, RESP3 a map.
     Streams,
+    /// What a group of streams has to say, entries laid out as [`Shape::Streams`]; where there is none, an error that names
+    /// it.
+    Grouped(Box<Grouped>),
     /// The answer to a password check, written elsewhere.
     Login,
     /// The versions of watched keys: `OK`.
     Watch(Watch),
     /// The answers of a transaction, among those that were known before.
     Exec(Box<[Item]>),
+}
+
+/// Which group was asked, of which streams, and what is said where a stream does not have it.
+#[derive(Debug)]
+pub(crate) struct Grouped {
+    pub(crate) keys: Box<[Blob]>,
+    pub(crate) group: Blob,
+    pub(crate) absent: fn(&Blob, &Blob) -> String,
 }
 
 /// One reply of a transaction.
@@ -92,6 +103,12 @@ fn has_code(text: &str) -> bool {
 
 fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
     match (shape, response) {
+        (Shape::Grouped(asked), Response::Error(refusal @ Refusal::NoGroup(at))) => {
+            match asked.keys.get(*at as usize) {
+                Some(key) => reply.error((asked.absent)(key, &asked.group)),
+                None => reply.error(refusal),
+            }
+        }
         (_, Response::Error(refusal)) => reply.error(refusal),
         (_, Response::Move(_) | Response::Share(_)) => reply.error(MOVED),
         (Shape::Yes, Response::Ok) => reply.integer(1),
@@ -111,7 +128,7 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             [_, Response::Integer(deleted)] => deleted,
             _ => 0,
         }),
-        (Shape::Streams, Response::Pairs(streams)) => {
+        (Shape::Streams | Shape::Grouped(_), Response::Pairs(streams)) => {
             let version = reply.version();
             match version {
                 Version::Two => reply.array(streams.len()),

@@ -176,7 +176,20 @@ impl Keys {
                 Some((first..=last).step_by(step as usize).map(|at| at as usize).collect())
             }
             Keys::Streams => {
-                let word = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"streams"))?;
+                // Past the options, of which a value may be this word too.
+                let mut word = 1;
+                while !args.at(word).eq_ignore_ascii_case(b"streams") {
+                    let option = args.at(word).to_ascii_lowercase();
+                    word += match &option[..] {
+                        b"group" => 3,
+                        b"count" | b"block" => 2,
+                        b"noack" => 1,
+                        _ => return None,
+                    };
+                    if word >= args.len() {
+                        return None;
+                    }
+                }
                 let behind = args.len() - word - 1;
                 if behind == 0 || !behind.is_multiple_of(2) {
                     return None;

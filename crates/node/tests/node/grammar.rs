@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// milliseconds; `P` a payload of DUMP, `Q` one that holds nothing; the rest is sent as it is.
 /// Members of `lex` all have one score, since ranges of members are defined only then. `w`, which is watched,
 /// is only written anew: what leaves a key as it was is a change in Redis here and there, and none in this program.
-/// A `~` in front says that the reply has no order, `%` that it has none two by two.
+/// `G` is a group, `C` a consumer. A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
+/// it has times, which are compared roughly.
 pub const FORMS: &str = "
 SET K V
 SET K V NX
@@ -230,6 +231,103 @@ XREAD STREAMS st ID
 XREAD COUNT N STREAMS st K ID ID
 XREAD COUNT 1 STREAMS st $
 XREAD BLOCK 10 STREAMS st K $ $
+XGROUP CREATE st G 0
+XGROUP CREATE st G $ MKSTREAM
+XGROUP CREATE st G ID MKSTREAM ENTRIESREAD N
+XGROUP CREATE K G $
+XGROUP CREATE K G 0 ENTRIESREAD N
+XGROUP CREATE k1 G 0 MKSTREAM
+XGROUP CREATE st G 0 ENTRIESREAD -2
+XGROUP CREATE st G 0 ENTRIESREAD
+XGROUP CREATE st G 0 NOSUCH
+XGROUP SETID st G ID
+XGROUP SETID st G $ ENTRIESREAD N
+XGROUP SETID st G -
+XGROUP SETID st G 0 MKSTREAM
+XGROUP SETID K G 0
+XGROUP DESTROY st G
+XGROUP DESTROY K G
+XGROUP HELP K
+XINFO HELP K
+XGROUP CREATECONSUMER st G C
+XGROUP CREATECONSUMER K G C
+XGROUP DELCONSUMER st G C
+XGROUP DELCONSUMER K G C
+XGROUP NOSUCH st G
+XGROUP CREATE st G
+XREADGROUP GROUP G C STREAMS st >
+XREADGROUP GROUP G C COUNT 1 STREAMS st >
+XREADGROUP GROUP G C COUNT 2 STREAMS st >
+XREADGROUP GROUP G C COUNT N NOACK STREAMS st >
+XREADGROUP GROUP G C STREAMS st ID
+XREADGROUP GROUP G C COUNT 2 STREAMS st 0
+XREADGROUP COUNT 3 GROUP G C STREAMS st k1 > 0
+XREADGROUP GROUP G C COUNT 1 STREAMS k1 st > >
+XREADGROUP GROUP G C COUNT 1 STREAMS st st > >
+XREADGROUP GROUP G C BLOCK 10 STREAMS st >
+XREADGROUP GROUP G C STREAMS K >
+XREADGROUP COUNT 1 BLOCK 2 STREAMS st 0
+XREADGROUP GROUP g C COUNT x STREAMS st 0
+XACK st G ID
+XACK st G ID ID ID
+XACK K G ID
+XACK k1 G ID ID
+XPENDING st G
+XPENDING k1 G
+XPENDING K G
+^XPENDING st G - + N
+^XPENDING st G ID + 100
+^XPENDING st G (ID ID N C
+^XPENDING st G - + 100 C
+^XPENDING st G IDLE 50000 - + 100
+^XPENDING st G IDLE 50000 - + N C
+^XPENDING K G - + 10
+XPENDING st G - +
+XPENDING st G IDLE 5 - +
+XPENDING st G x + 10
+XPENDING st G IDLE x - + 10
+XPENDING st G - + x
+XCLAIM st G C 0 ID
+XCLAIM st G C 0 ID ID FORCE
+XCLAIM st G C 0 ID FORCE JUSTID
+XCLAIM st G C 50000 ID ID ID
+XCLAIM st G C 0 ID ID IDLE 100000
+XCLAIM st G C 0 ID ID IDLE 100000 FORCE RETRYCOUNT N
+XCLAIM st G C 0 ID TIME 1000 JUSTID
+XCLAIM st G C 0 ID IDLE -5
+XCLAIM st G C -3 ID ID LASTID ID
+XCLAIM K G C 0 ID
+XAUTOCLAIM st G C 0 0
+XAUTOCLAIM st G C 0 ID COUNT 2
+XAUTOCLAIM st G C 50000 - COUNT 1
+XAUTOCLAIM st G C 50000 (ID JUSTID
+XAUTOCLAIM st G C 0 ID COUNT 3 JUSTID
+XAUTOCLAIM k1 G C 0 0 COUNT 5
+XAUTOCLAIM K G C 0 0
+XAUTOCLAIM st g C x 0
+XAUTOCLAIM st g C 0 x
+XAUTOCLAIM st g C 0 0 COUNT 0
+XAUTOCLAIM st g C 0 0 NOSUCH
+^XINFO STREAM st
+^XINFO STREAM k1
+XINFO STREAM K
+^XINFO STREAM st FULL
+^XINFO STREAM st FULL COUNT 2
+^XINFO STREAM k1 FULL COUNT 0
+XINFO GROUPS st
+XINFO GROUPS k1
+XINFO GROUPS K
+^XINFO CONSUMERS st G
+^XINFO CONSUMERS K G
+XINFO NOSUCH st
+XSETID st ID
+XSETID st 40 ENTRIESADDED 100 MAXDELETEDID ID
+XSETID K ID
+XSETID st 40-0 ENTRIESADDED -1
+XSETID st 40-0 ENTRIESADDED N MAXDELETEDID 41-0
+XSETID st 40-0 NOSUCH 1
+XSETID st x
+COPY st k1 REPLACE
 DUMP never
 MEMORY USAGE never
 MEMORY USAGE never SAMPLES 0
@@ -478,7 +576,7 @@ pub fn forms() -> Vec<&'static str> {
 
 /// A form, without what it says of its reply.
 pub fn bare(form: &str) -> &str {
-    form.trim_start_matches(['~', '%'])
+    form.trim_start_matches(['~', '%', '^'])
 }
 
 /// Some commands with their forms; some of them in a transaction.
@@ -547,6 +645,8 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
                 "K" => format!("k{}", random.below(6)),
                 "V" => pick(random, &["a", "b", "", "12", "-7", "3.5", "some longer text", "\u{0}\u{7f}x"]),
                 "F" => pick(random, &["a", "b", "c", "d", "e"]),
+                "G" => pick(random, &["g", "g", "g", "gg", "h"]),
+                "C" => pick(random, &["a", "b", "bb", "c"]),
                 "N" => pick(random, &["0", "1", "2", "3", "5", "9", "17", "100"]),
                 "#N" => pick(random, &["#0", "#1", "#3"]),
                 "X" => pick(random, &["0", "1", "2", "4", "9", "-1", "-2", "-3", "-9"]),
@@ -607,8 +707,32 @@ pub fn lay(form: &str, reply: &[u8]) -> Vec<u8> {
     match form.as_bytes()[0] {
         b'~' => sorted(reply, 1),
         b'%' => sorted(reply, 2),
+        b'^' => timeless(reply),
         _ => reply.to_vec(),
     }
+}
+
+/// A reply without its times: those that are told in milliseconds since 1970 are all one, those that tell how long ago
+/// something was, the first number behind a string, are rounded down to ten seconds. How large the tree of a stream is, which
+/// there is none of here, is no number either.
+fn timeless(reply: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<Vec<u8>> = reply.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    for at in 1..lines.len() {
+        let number =
+            |line: &[u8]| std::str::from_utf8(line.strip_prefix(b":")?).ok()?.trim_end().parse::<u64>().ok();
+        let Some(millis) = number(&lines[at]) else { continue };
+        let before = lines[at - 1].trim_ascii_end();
+        let counts = ["length", "pending", "pel-count", "entries-added"];
+        let counts = counts.iter().chain(&["entries-read", "lag"]).any(|name| name.as_bytes() == before);
+        if before.starts_with(b"radix-tree-") {
+            lines[at] = b":some\r".to_vec();
+        } else if millis > 1 << 38 {
+            lines[at] = b":then\r".to_vec();
+        } else if number(&lines[at - 1]).is_none() && !counts {
+            lines[at] = format!(":{}\r", millis / 10_000 * 10_000).into_bytes();
+        }
+    }
+    lines.join(&b'\n')
 }
 
 /// The parts of an array, in order where it has none.

@@ -44,6 +44,7 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
         {
             READ
         }
+        "xreadgroup" => READ,
         _ if spec.is(flag::WRITE) => WRITE,
         _ => READ,
     }

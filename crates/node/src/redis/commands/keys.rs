@@ -146,8 +146,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             restore,
         )
         .differs(
-            "takes what Redis 2.6 to 7.2 have dumped, and later ones in forms of 7.2; neither values of modules nor streams \
-             with consumer groups; IDLETIME and FREQ are without effect",
+            "takes what Redis 2.6 to 7.2 have dumped, and later ones in forms of 7.2; no values of modules; IDLETIME and FREQ are without effect",
         ),
     Group::Generic
         .data(

@@ -7,10 +7,10 @@
 //!
 //! **What is read**: every form that Redis 7.2 writes, and those of 2.6 and later that it still reads. A payload of a
 //! later version is taken where its value is in one of these forms, since a type's number never changes its meaning.
-//! Not read are values of modules, hashes as Redis wrote them before 2.6 (zipmaps), and streams with consumer groups,
-//! which are not here.
+//! Not read are values of modules, and hashes as Redis wrote them before 2.6 (zipmaps).
 //!
-//! **What is written** is the plainest form of each type, which Redis reads since 5.0.
+//! **What is written** is the plainest form of each type, which Redis reads since 5.0; but for a stream that has groups,
+//! or from which something was removed, that of 7.0, which alone says all that is known of it.
 //!
 //! A payload is anybody's bytes. What it claims is believed as far as its bytes reach, and what it holds counts against
 //! the limits of a command as if it had come as one of its own ([`Allowance`]). What becomes of it is decided here, once:
@@ -47,10 +47,6 @@ pub(crate) enum Fault {
     Bytes,
     /// It holds more elements than a command may.
     Elements,
-    /// A stream with consumer groups.
-    Groups,
-    /// A stream without entries that never had one.
-    Unfilled,
 }
 
 impl fmt::Display for Fault {
@@ -62,8 +58,6 @@ impl fmt::Display for Fault {
             Fault::Elements => {
                 "ERR the value has more elements than a command may; write it in parts, or raise `elements` in [limits]"
             }
-            Fault::Groups => "ERR the stream has consumer groups, and there are none here; destroy them first",
-            Fault::Unfilled => "ERR the stream never had an entry, and there are no such streams here",
         })
     }
 }

@@ -9,11 +9,15 @@
 use super::packed::{Pack, Packed, listpack};
 use super::read::Source;
 use super::{Fault, Read, kind};
-use isochrone_core::command::{Content, Dated, StreamId};
+use isochrone_core::command::{Content, Dated, Pending, StreamHead, StreamId, StreamPart};
+use std::collections::BTreeMap;
 
 /// Flags of an entry: it was deleted; its fields are those of the node's first.
 pub(super) const DELETED: i64 = 1;
 pub(super) const SAME_FIELDS: i64 = 2;
+
+/// How many entries a group has read where nobody knows.
+pub(super) const UNKNOWN: u64 = u64::MAX;
 
 impl Source<'_> {
     pub(super) fn stream(&mut self, form: u8) -> Read<Content> {
@@ -22,26 +26,28 @@ impl Source<'_> {
             let id = self.string()?;
             let id = <[u8; 16]>::try_from(&id[..]).map_err(|_| Fault::Format)?;
             let node = self.string()?;
-            self.node(first_id(id), listpack(&node)?, &mut entries)?;
+            self.node(long_id(id), listpack(&node)?, &mut entries)?;
         }
         let length = self.length()?;
         let last = self.id()?;
+        if length != entries.len() as u64 || last == StreamId::MIN && length > 0 {
+            return Err(Fault::Format);
+        }
+        let mut head = StreamHead { last, added: length, deleted: StreamId::MIN };
         if form != kind::STREAM {
-            // The first entry, the last that was deleted, how many there ever were: nobody asks for these here.
+            // The first entry, which is known.
             self.id()?;
-            self.id()?;
-            self.length()?;
+            head = StreamHead { deleted: self.id()?, added: self.length()?, ..head };
         }
-        let groups = self.length()?;
-        for _ in 0..groups {
-            self.group(form)?;
+        let mut groups = Vec::new();
+        for _ in 0..self.length()? {
+            self.group(form, last, &entries, &mut groups)?;
         }
-        match () {
-            () if length != entries.len() as u64 => Err(Fault::Format),
-            () if groups > 0 => Err(Fault::Groups),
-            () if last == StreamId::MIN => Err(if length == 0 { Fault::Unfilled } else { Fault::Format }),
-            () => Ok(Content::Stream(last, entries)),
+        if groups.is_empty() && head == (StreamHead { last, added: length, deleted: StreamId::MIN }) {
+            return Ok(Content::Stream(last, entries));
         }
+        let entries = entries.into_iter().map(StreamPart::Entry);
+        Ok(Content::Parts(head, entries.chain(groups).collect()))
     }
 
     fn node(&mut self, first: StreamId, mut pack: Pack<'_>, entries: &mut Vec<Dated>) -> Read<()> {
@@ -90,28 +96,49 @@ impl Source<'_> {
         if (living, dead) == (count, deleted) { Ok(()) } else { Err(Fault::Format) }
     }
 
-    /// A group is read to its end, so that what is refused is what it looks like.
-    fn group(&mut self, form: u8) -> Read<()> {
-        self.string()?;
-        self.id()?;
-        if form != kind::STREAM {
-            self.length()?;
-        }
+    /// A group, its consumers, and what is pending.
+    fn group(&mut self, form: u8, end: StreamId, entries: &[Dated], parts: &mut Vec<StreamPart>) -> Read<()> {
+        let (name, last) = (self.blob()?, self.id()?);
+        let read = match form {
+            // As Redis reckons it.
+            kind::STREAM => match entries {
+                [] => Some(0),
+                _ if last == end => Some(entries.len() as u64),
+                [(first, _), ..] if last < *first => Some(0),
+                [(first, _), ..] if last == *first => Some(1),
+                _ => None,
+            },
+            _ => Some(self.length()?).filter(|read| *read != UNKNOWN),
+        };
+        parts.push(StreamPart::Group(name, last, read));
         // What was delivered and not acknowledged: its identifier, when and how often.
+        let mut pending = BTreeMap::new();
         for _ in 0..self.length()? {
-            self.array::<24>()?;
-            self.length()?;
+            self.spend(0)?;
+            let id = long_id(self.array()?);
+            let delivered = u64::from_le_bytes(self.array()?);
+            if pending.insert(id, (None, delivered, self.length()?)).is_some() {
+                return Err(Fault::Format);
+            }
         }
         // Consumers, when they were seen, and the identifiers of what they have of that.
-        for _ in 0..self.length()? {
-            self.string()?;
-            self.array::<8>()?;
+        for consumer in 0..self.length()? {
+            let name = self.blob()?;
+            parts.push(StreamPart::Consumer(name, u64::from_le_bytes(self.array()?)));
             if form == kind::STREAM_3 {
+                // When it was last given something: nobody asks for it here.
                 self.array::<8>()?;
             }
             for _ in 0..self.length()? {
-                self.array::<16>()?;
+                match pending.get_mut(&long_id(self.array()?)) {
+                    Some((owner @ None, ..)) => *owner = Some(consumer),
+                    _ => return Err(Fault::Format),
+                }
             }
+        }
+        for (id, (consumer, delivered, count)) in pending {
+            let consumer = consumer.ok_or(Fault::Format)?;
+            parts.push(StreamPart::Pending(id, Pending { consumer, delivered, count }));
         }
         Ok(())
     }
@@ -121,8 +148,8 @@ impl Source<'_> {
     }
 }
 
-/// The identifier under which a node stands.
-fn first_id(bytes: [u8; 16]) -> StreamId {
+/// An identifier as a key of Redis' trees: that of a node, or of what is pending.
+fn long_id(bytes: [u8; 16]) -> StreamId {
     let id = u128::from_be_bytes(bytes);
     StreamId { millis: (id >> 64) as u64, sequence: id as u64 }
 }

@@ -3,8 +3,8 @@
 
 use super::kind;
 use super::packed::backwards;
-use super::streams::SAME_FIELDS;
-use isochrone_core::command::{Content, Dated, StreamId};
+use super::streams::{SAME_FIELDS, UNKNOWN};
+use isochrone_core::command::{Content, Dated, StreamId, StreamPart};
 
 /// Entries that one node of a stream has at most, and about how many bytes: as Redis makes them.
 const NODE_ENTRIES: usize = 100;
@@ -47,7 +47,21 @@ pub(super) fn value(content: &Content, to: &mut Vec<u8>) {
                 to.extend_from_slice(&score.get().to_le_bytes());
             }
         }
-        Content::Stream(last, entries) => stream(*last, entries, to),
+        Content::Stream(last, entries) => {
+            to.push(kind::STREAM);
+            stream(*last, entries, to);
+            // No groups.
+            length(0, to);
+        }
+        Content::Parts(head, parts) => {
+            to.push(kind::STREAM_2);
+            let entries: Vec<Dated> = parts.iter().map_while(entry).cloned().collect();
+            stream(head.last, &entries, to);
+            id(entries.first().map_or(StreamId::MIN, |(id, _)| *id), to);
+            id(head.deleted, to);
+            length(head.added, to);
+            groups(&parts[entries.len()..], to);
+        }
     }
 }
 
@@ -72,21 +86,69 @@ fn string(bytes: &[u8], to: &mut Vec<u8>) {
 }
 
 fn stream(last: StreamId, entries: &[Dated], to: &mut Vec<u8>) {
-    to.push(kind::STREAM);
     let nodes: Vec<&[Dated]> = nodes(entries).collect();
     length(nodes.len() as u64, to);
     for entries in nodes {
         let (first, fields) = &entries[0];
-        let mut id = first.millis.to_be_bytes().to_vec();
-        id.extend_from_slice(&first.sequence.to_be_bytes());
-        string(&id, to);
+        string(&long_id(*first), to);
         string(&node(*first, fields, entries), to);
     }
     length(entries.len() as u64, to);
-    length(last.millis, to);
-    length(last.sequence, to);
-    // No groups.
-    length(0, to);
+    id(last, to);
+}
+
+fn id(id: StreamId, to: &mut Vec<u8>) {
+    length(id.millis, to);
+    length(id.sequence, to);
+}
+
+/// An identifier as a key of Redis' trees.
+fn long_id(id: StreamId) -> [u8; 16] {
+    (u128::from(id.millis) << 64 | u128::from(id.sequence)).to_be_bytes()
+}
+
+fn entry(part: &StreamPart) -> Option<&Dated> {
+    if let StreamPart::Entry(entry) = part { Some(entry) } else { None }
+}
+
+/// The groups in these parts of a stream, each with its consumers and what is pending.
+fn groups(parts: &[StreamPart], to: &mut Vec<u8>) {
+    let groups = parts.chunk_by(|_, next| !matches!(next, StreamPart::Group(..)));
+    length(groups.clone().count() as u64, to);
+    for group in groups {
+        let (mut consumers, mut pending) = (Vec::new(), Vec::new());
+        for part in group {
+            match part {
+                StreamPart::Group(name, last, read) => {
+                    string(name, to);
+                    id(*last, to);
+                    length(read.unwrap_or(UNKNOWN), to);
+                }
+                StreamPart::Consumer(name, seen) => consumers.push((name, *seen, Vec::new())),
+                StreamPart::Pending(id, held) => {
+                    pending.push((*id, *held));
+                    let at = usize::try_from(held.consumer).ok();
+                    if let Some((.., ids)) = at.and_then(|at| consumers.get_mut(at)) {
+                        ids.push(*id);
+                    }
+                }
+                StreamPart::Entry(_) => {}
+            }
+        }
+        length(pending.len() as u64, to);
+        for (id, held) in pending {
+            to.extend_from_slice(&long_id(id));
+            to.extend_from_slice(&held.delivered.to_le_bytes());
+            length(held.count, to);
+        }
+        length(consumers.len() as u64, to);
+        for (name, seen, ids) in consumers {
+            string(name, to);
+            to.extend_from_slice(&seen.to_le_bytes());
+            length(ids.len() as u64, to);
+            ids.into_iter().for_each(|id| to.extend_from_slice(&long_id(id)));
+        }
+    }
 }
 
 /// The entries in pieces, none of them empty.
