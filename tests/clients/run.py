@@ -388,6 +388,63 @@ def test_redis_py_streams(cluster):
         same(heard, [{"stream": [entries]}] if protocol == 3 else [[["stream", entries]]])
 
 
+def test_redis_py_consumer_groups(cluster):
+    import redis
+    import threading
+
+    for protocol in (2, 3):
+        here, there = connect(cluster, 0, protocol=protocol), connect(cluster, 1, protocol=protocol)
+        here.delete("jobs")
+        same(here.xgroup_create("jobs", "workers", id="$", mkstream=True), True)
+        added = [here.xadd("jobs", {"number": number}) for number in range(6)]
+
+        def taken(client, name, count):
+            return str(client.xreadgroup("workers", name, {"jobs": ">"}, count=count))
+
+        first, second = taken(here, "alive", 2), taken(there, "dead", 3)
+        same([entry in first for entry in added], [True] * 2 + [False] * 4)
+        same([entry in second for entry in added], [False] * 2 + [True] * 3 + [False])
+        same(here.xack("jobs", "workers", *added[:2]), 2)
+        summary = there.xpending("jobs", "workers")
+        same((summary["pending"], summary["min"], summary["max"]), (3, added[2], added[4]))
+        same(summary["consumers"], [{"name": "dead", "pending": 3}])
+        # One entry was deleted since: whoever takes over is told so.
+        here.xdel("jobs", added[3])
+        claimed = here.xautoclaim("jobs", "workers", "alive", 0, "0-0")
+        same([entry for entry, fields in claimed[1]], [added[2], added[4]])
+        same((claimed[0], claimed[2]), ("0-0", [added[3]]))
+        rows = here.xpending_range("jobs", "workers", "-", "+", 10)
+        rows = [(row["message_id"], row["consumer"], row["times_delivered"]) for row in rows]
+        same(rows, [(added[2], "alive", 2), (added[4], "alive", 2)])
+        same(added[5] in taken(here, "alive", 10), True)
+        same(here.xack("jobs", "workers", added[2], added[4], added[5]), 3)
+        same(there.xpending("jobs", "workers")["pending"], 0)
+        (group,) = there.xinfo_groups("jobs")
+        same((group["consumers"], group["last-delivered-id"], group["lag"]), (2, added[5], 0))
+        # Who waits is given what comes, and told when the group goes.
+        heard = []
+
+        def listen():
+            try:
+                while True:
+                    heard.append(str(there.xreadgroup("workers", "alive", {"jobs": ">"}, block=20_000)))
+            except redis.ResponseError as error:
+                heard.append(str(error))
+
+        def waits():
+            return any(c["cmd"] == "xreadgroup" and "b" in c["flags"] for c in there.client_list())
+
+        reader = threading.Thread(target=listen)
+        reader.start()
+        wait_for("a consumer that waits", waits)
+        last = here.xadd("jobs", {"number": 7})
+        wait_for("what comes", lambda: len(heard) == 1)
+        wait_for("a consumer that waits again", waits)
+        same(here.xgroup_destroy("jobs", "workers"), 1)
+        reader.join(30)
+        same((last in heard[0], "NOGROUP" in heard[1]), (True, True))
+
+
 def test_redis_py_users(cluster):
     import redis
 

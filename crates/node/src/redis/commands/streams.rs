@@ -138,9 +138,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         )
         .with_keys(Keys::Streams)
         .differs(
-            "a consumer is made when it is first given something, as in Redis 7.0; a time-out may come 100 ms late; who \
-             waits is told a second late where the stream was deleted, with the same \
-             error as where the group was",
+            "a consumer is made when it is first given something, as in Redis 7.0; a time-out may come 100 ms late; who waits \
+             while the group goes is told `NOGROUP` as who finds none, a second late where the stream was deleted",
         ),
     Group::Stream.data(
         "xrevrange",
