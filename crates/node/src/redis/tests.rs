@@ -342,6 +342,7 @@ fn parse_response(text: &str) -> Response {
             Response::Nil,
         ]),
         "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
+        "nogroup" => Response::Error(Refusal::NoGroup(rest.parse().unwrap())),
         "wrongtype" => Response::Error(Refusal::WrongType),
         other => panic!("no response is called {other}"),
     }

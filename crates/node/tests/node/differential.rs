@@ -229,6 +229,7 @@ fn differential_values_are_carried_both_ways_by_dump_and_restore() {
         "%HGETALL x",
         "ZRANGE x 0 -1 WITHSCORES",
         "XRANGE x - +",
+        "^XINFO STREAM x FULL COUNT 0",
         "XADD x 7-0 a b",
         "XADD x 5000-1 a b",
         "PEXPIRETIME x",
@@ -302,6 +303,17 @@ fn differential_values_are_carried_both_ways_by_dump_and_restore() {
                 lines.push(words(&format!("XDEL k {}-{}", 10 + at * (1 + at % 3) / 2, at)));
             }
         }
+        if kind == 5 && random.below(2) == 0 {
+            let at = lines.len() / 2;
+            lines.insert(at, words("XGROUP CREATE k g 0 MKSTREAM"));
+            lines.push(words("XGROUP CREATE k h $"));
+            for consumer in ["a", "bb", "c"] {
+                let count = 1 + random.below(size as u64);
+                lines.push(words(&format!("XREADGROUP GROUP g {consumer} COUNT {count} STREAMS k >")));
+                lines.push(words(&format!("XACK k g {}-{}", 10 + random.below(90), random.below(60))));
+            }
+            lines.push(words("XDEL k 10-0"));
+        }
         if random.below(3) == 0 {
             lines.push(words("PEXPIREAT k 4000000000000"));
         }
@@ -331,7 +343,7 @@ fn differential_values_are_carried_both_ways_by_dump_and_restore() {
         }
         assert_eq!(carried_here, original, "round {round}: what went here is not what went there");
         // And it is what the commands have made: asked of k where it never left.
-        for (read, carried) in READS.iter().zip(&carried_here).take(7) {
+        for (read, carried) in READS.iter().zip(&carried_here).take(8) {
             let bytes = encode(&words(&grammar::bare(read).replace(" x", " k")));
             assert_eq!(&lay(read, &here.call(&bytes)), carried, "round {round}");
         }

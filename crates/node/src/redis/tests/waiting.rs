@@ -305,6 +305,63 @@ fn a_transaction_publishes_only_when_it_was_executed() {
 }
 
 #[test]
+fn a_read_for_a_group_waits_and_is_told_when_the_group_is_gone() {
+    check(
+        "> XREADGROUP GROUP g a COUNT 1 BLOCK 0 STREAMS s t > > ; PING
+         < 0 nilarray
+         + 2
+         < 0 int 0
+         ! fill t
+         < 0 nogroup 1
+         > XREADGROUP GROUP g a NOACK STREAMS s 0-3 ; XREADGROUP GROUP streams a STREAMS s $
+         < 1 pairs bulk s, array bulk x
+         > XREADGROUP GROUP g a BLOCK 5 STREAMS s t > ; XREADGROUP COUNT 1 BLOCK 5 STREAMS s t > >
+         > XGROUP CREATE s g x ; XCLAIM s g a x 1 ; XCLAIM s g a 0 1 NOSUCH ; XCLAIM s g a 0 1 IDLE x ; XINFO STREAM s NOSUCH
+         > XGROUP SETID s g $ ENTRIESREAD -2 ; COMMAND GETKEYS XREADGROUP GROUP streams streams STREAMS a b > >
+         > XACK s g 1 2-3 ; XPENDING s g ; XINFO CONSUMERS s g
+         < 2 int 1
+         < 3 nogroup 0
+         < 4 nogroup 0",
+        expect![[r#"
+            > XREADGROUP GROUP g a COUNT 1 BLOCK 0 STREAMS s t > > ; PING
+              ask 0 k1 XReadGroup { read: GroupRead { streams: [("s", None), ("t", None)], group: "g", consumer: "a", count: 1, forget: false, peek: false } }
+              reads no further
+            < 0 nilarray
+              reads no further
+            + 2
+              ask 0 k1 XReadGroup { read: GroupRead { streams: [("s", None), ("t", None)], group: "g", consumer: "a", count: 1, forget: false, peek: true } }
+              reads no further
+            < 0 int 0
+              reads no further
+            ! fill t
+              ask 0 k1 XReadGroup { read: GroupRead { streams: [("s", None), ("t", None)], group: "g", consumer: "a", count: 1, forget: false, peek: false } }
+              reads no further
+            < 0 nogroup 1
+              -NOGROUP No such key 't' or consumer group 'g' in XREADGROUP with GROUP option·+PONG·
+            > XREADGROUP GROUP g a NOACK STREAMS s 0-3 ; XREADGROUP GROUP streams a STREAMS s $
+              ask 1 k1 XReadGroup { read: GroupRead { streams: [("s", Some(StreamId { millis: 0, sequence: 3 }))], group: "g", consumer: "a", count: 0, forget: true, peek: false } }
+            < 1 pairs bulk s, array bulk x
+              *1·*2·$1·s·*1·$1·x·-ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.·
+            > XREADGROUP GROUP g a BLOCK 5 STREAMS s t > ; XREADGROUP COUNT 1 BLOCK 5 STREAMS s t > >
+              -ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.·-ERR Missing GROUP option for XREADGROUP·
+            > XGROUP CREATE s g x ; XCLAIM s g a x 1 ; XCLAIM s g a 0 1 NOSUCH ; XCLAIM s g a 0 1 IDLE x ; XINFO STREAM s NOSUCH
+              -ERR Invalid stream ID specified as stream command argument·-ERR Invalid min-idle-time argument for XCLAIM·-ERR Unrecognized XCLAIM option 'NOSUCH'·-ERR Invalid IDLE option argument for XCLAIM·-ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.·
+            > XGROUP SETID s g $ ENTRIESREAD -2 ; COMMAND GETKEYS XREADGROUP GROUP streams streams STREAMS a b > >
+              -ERR value for ENTRIESREAD must be positive or -1·*2·$1·a·$1·b·
+            > XACK s g 1 2-3 ; XPENDING s g ; XINFO CONSUMERS s g
+              ask 3 k1 XGroup { key: "s", change: Acknowledge { group: "g", ids: [StreamId { millis: 1, sequence: 0 }, StreamId { millis: 2, sequence: 3 }] } }
+              ask 4 k1 XInfo { key: "s", look: Pending { group: "g" } } in order
+              ask 5 k1 XInfo { key: "s", look: Consumers { group: "g" } } in order
+            < 2 int 1
+            < 3 nogroup 0
+              -NOGROUP No such consumer group 'g' for key name 's'·
+            < 4 nogroup 0
+              -NOGROUP No such key 's' or consumer group 'g'·
+        "#]],
+    );
+}
+
+#[test]
 fn a_read_of_streams_waits_behind_what_was_last() {
     check(
         "> XADD s MAXLEN ~ 5 * f v ; XADD s NOMKSTREAM 5-* f v
