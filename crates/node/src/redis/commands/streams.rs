@@ -633,29 +633,58 @@ fn add(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     Ok(Operation::XAdd { key: blob(args.at(1)), append: Arc::new(append) }.into())
 }
 
-fn read(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Complaint> {
-    let mut count = 0;
-    let mut patience = Patience::none();
+/// What stands in front of the streams that are read.
+struct Reading {
+    patience: Patience,
+    count: u64,
+    /// A group, and who reads for it.
+    named: Option<(Blob, Blob)>,
+    forget: bool,
+    /// Where the first key stands.
+    first: usize,
+}
+
+/// Reads options up to the keys; those of groups where `grouped`.
+fn reading(args: Args<'_>, grouped: bool) -> Result<Reading, Complaint> {
+    let mut reading = Reading { patience: Patience::none(), count: 0, named: None, forget: false, first: 0 };
+    let only = |option: &str| {
+        Complaint::text(format!(
+            "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+        ))
+    };
     let mut at = 1;
-    let first = loop {
-        let more = args.len().saturating_sub(at + 1);
-        match args.at(at) {
-            _ if at >= args.len() => return Err(Complaint::Syntax),
-            word if is(word, "BLOCK") && more > 0 => patience = Patience::parse_millis(args.at(at + 1))?,
-            word if is(word, "COUNT") && more > 0 => count = number(args.at(at + 1))?.max(0).unsigned_abs(),
-            word if is(word, "STREAMS") && more > 0 => break at + 1,
+    while at < args.len() {
+        let more = args.len() - (at + 1);
+        let word = args.at(at);
+        at += match word {
+            word if is(word, "BLOCK") && more > 0 => {
+                reading.patience = Patience::parse_millis(args.at(at + 1))?;
+                2
+            }
+            word if is(word, "COUNT") && more > 0 => {
+                reading.count = number(args.at(at + 1))?.max(0).unsigned_abs();
+                2
+            }
+            word if is(word, "STREAMS") && more > 0 => {
+                reading.first = at + 1;
+                return Ok(reading);
+            }
             word if is(word, "GROUP") && more > 1 => {
-                let text = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
-                return Err(Complaint::text(text));
+                reading.named = Some((blob(args.at(at + 1)), blob(args.at(at + 2))));
+                if grouped { 3 } else { return Err(only("GROUP")) }
             }
             word if is(word, "NOACK") => {
-                let text = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.";
-                return Err(Complaint::text(text));
+                reading.forget = true;
+                if grouped { 1 } else { return Err(only("NOACK")) }
             }
             _ => return Err(Complaint::Syntax),
-        }
-        at += 2;
-    };
+        };
+    }
+    Err(Complaint::Syntax)
+}
+
+fn read(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Complaint> {
+    let Reading { patience, count, first, .. } = reading(args, false)?;
     let words = args.len() - first;
     if !words.is_multiple_of(2) {
         let text =
@@ -681,28 +710,7 @@ fn read(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Complaint
 }
 
 fn read_group(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Complaint> {
-    let (mut count, mut forget, mut named) = (0, false, None);
-    let mut patience = Patience::none();
-    let mut at = 1;
-    let first = loop {
-        let more = args.len().saturating_sub(at + 1);
-        match args.at(at) {
-            _ if at >= args.len() => return Err(Complaint::Syntax),
-            word if is(word, "BLOCK") && more > 0 => patience = Patience::parse_millis(args.at(at + 1))?,
-            word if is(word, "COUNT") && more > 0 => count = number(args.at(at + 1))?.max(0).unsigned_abs(),
-            word if is(word, "STREAMS") && more > 0 => break at + 1,
-            word if is(word, "GROUP") && more > 1 => {
-                named = Some((blob(args.at(at + 1)), blob(args.at(at + 2))));
-                at += 1;
-            }
-            word if is(word, "NOACK") => {
-                forget = true;
-                at -= 1;
-            }
-            _ => return Err(Complaint::Syntax),
-        }
-        at += 2;
-    };
+    let Reading { patience, count, named, forget, first } = reading(args, true)?;
     let words = args.len() - first;
     if !words.is_multiple_of(2) {
         let text = "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.";
