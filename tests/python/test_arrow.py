@@ -196,3 +196,42 @@ def test_a_parquet_file_is_read_whole(samples, tmp_path):
         load_parquet(path, label="y", indices="w")
     with pytest.raises(ValueError, match="column 'w' has 1 nulls, the first in row 2"):
         list(iter_parquet(path, 2, label="y", indices="w", n_features=400))
+
+
+def test_weights_of_a_table_are_sample_weights(samples, tmp_path):
+    X, y = samples
+    weights = np.arange(2000) % 4 * 0.5
+    table = table_of(X, y).append_column("w", arrow.array(weights)).append_column("two", arrow.array([2] * 2000))
+    pieces = arrow.concat_tables([table.slice(0, 700), table.slice(700)])
+    path = tmp_path / "samples.parquet"
+    parquet.write_table(table, path, row_group_size=300)
+    for name, expected in (("w", weights), ("two", np.full(2000, 2.0))):
+        by_hand = CopClassifier(max_iter=2, tol=None, n_jobs=2).fit(X, y, sample_weight=expected)
+        columns = dict(**COLUMNS, weight=name, n_features=400)
+        for again, labels, found in (
+            load_arrow(table, **columns), load_arrow(pieces, **columns), load_parquet(path, **columns)
+        ):
+            assert found.dtype == np.float64 and np.array_equal(found, expected) and same(again, X)
+            learnt = CopClassifier(max_iter=2, tol=None, n_jobs=2).fit(again, labels == "up", sample_weight=found)
+            assert np.array_equal(learnt.coef_, by_hand.coef_)
+        for batches in (iter_arrow(pieces, **columns), iter_parquet(path, 300, **columns)):
+            assert np.array_equal(np.concatenate([found for _, _, found in batches]), expected)
+    for wrong, told in [
+        ([1.0, 0.0, -1.0], "column 'w' has the weight -1.0 in row 2: weights are finite numbers from 0 on"),
+        ([1.0, np.nan, 1.0], "column 'w' has the weight nan in row 1"),
+        ([1.0, 1.0, np.inf], "column 'w' has the weight inf in row 2"),
+        ([1.0, 1.0, None], "column 'w' has 1 nulls, the first in row 2"),
+        (["1", "1", "1"], "column 'w' is of strings: weights are numbers"),
+        (arrow.array(["1", "1", "1"]).dictionary_encode(), "column 'w' is of strings: weights are numbers"),
+        ([[1], [1], [1]], "column 'w' is of lists of int64: weights are numbers"),
+    ]:
+        column = wrong if isinstance(wrong, arrow.Array) else arrow.array(wrong)
+        table = table_of(X[:3], y[:3]).append_column("w", column)
+        for data in (table, arrow.concat_tables([table.slice(0, 1), table.slice(1)])):
+            with pytest.raises(ValueError, match=told):
+                load_arrow(data, **COLUMNS, weight="w")
+        parquet.write_table(table, path)
+        with pytest.raises(ValueError, match=told):
+            list(iter_parquet(path, 2, **COLUMNS, weight="w", n_features=400))
+    with pytest.raises(ValueError, match="has no column 'x': it has y, u, z, age, w"):
+        load_parquet(path, **COLUMNS, weight="x")

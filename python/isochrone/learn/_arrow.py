@@ -81,12 +81,13 @@ class _Owner:
 
 
 class _Samples(NamedTuple):
-    """What rows have: where the lists of each begin and end, and the labels."""
+    """What rows have: where the lists of each begin and end, the labels, and the weights if they are asked for."""
 
     offsets: NDArray[Any]
     features: NDArray[Any]
     numbers: NDArray[Any]
     labels: NDArray[Any]
+    weights: NDArray[Any] | None
 
 
 class _Column(NamedTuple):
@@ -127,8 +128,14 @@ class _Column(NamedTuple):
 
 
 def load_arrow(
-    data: Any, *, label: str, indices: str, values: str | None = None, n_features: int | None = None
-) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+    data: Any,
+    *,
+    label: str,
+    indices: str,
+    values: str | None = None,
+    weight: str | None = None,
+    n_features: int | None = None,
+) -> Any:
     """Takes sparse samples from Arrow data: a row each, its features in a column of lists.
 
     Parameters
@@ -142,6 +149,8 @@ def load_arrow(
         Column of lists of integers: the features that a sample has, counted from 0.
     values : str, default=None
         Column of lists of numbers, as long as those of `indices`: their values. None for 1 each.
+    weight : str, default=None
+        Column of numbers from 0 on: what the samples count, to be handed out for `fit(X, y, sample_weight=...)`.
     n_features : int, default=None
         Features there are; None for as many as occur.
 
@@ -152,28 +161,30 @@ def load_arrow(
         are of 32 bits and its values float32 or float64, they are not copied.
     y : ndarray of shape (n_samples,)
         Their labels.
+    sample_weight : ndarray of shape (n_samples,)
+        Only with `weight`. float64.
 
     Raises
     ------
     TypeError
         If `data` is no Arrow data.
     ValueError
-        If a column is not there, has nulls, is not of lists, or lists differ in length.
+        If a column is not there, has nulls, is not of lists, lists differ in length, or a weight is negative or not finite.
     """
-    parts = [_samples(batch, label, indices, values) for batch in _batches(data)]
+    parts = [_samples(batch, label, indices, values, weight) for batch in _batches(data)]
     if not parts:
         raise ValueError("data has no rows")
     return _matrix(parts[0] if len(parts) == 1 else _joined(parts), indices, n_features)
 
 
 def iter_arrow(
-    data: Any, *, label: str, indices: str, n_features: int, values: str | None = None
-) -> Iterator[tuple[sparse.csr_matrix, NDArray[Any]]]:
+    data: Any, *, label: str, indices: str, n_features: int, values: str | None = None, weight: str | None = None
+) -> Iterator[Any]:
     """Takes samples from an Arrow stream that need not fit into memory, batch by batch, for `partial_fit`.
 
     Parameters
     ----------
-    data, label, indices, values
+    data, label, indices, values, weight
         As of :func:`load_arrow`. A stream, such as a `pyarrow.RecordBatchReader`, is asked for a batch when it is wanted.
     n_features : int
         Features there are, so that all batches have the same.
@@ -184,9 +195,11 @@ def iter_arrow(
         The samples of a record batch, as the data has been cut into.
     y : ndarray
         Their labels.
+    sample_weight : ndarray
+        Only with `weight`. float64.
     """
     for batch in _batches(data):
-        yield _matrix(_samples(batch, label, indices, values), indices, n_features)
+        yield _matrix(_samples(batch, label, indices, values, weight), indices, n_features)
 
 
 def _batches(data: Any) -> Iterator[list[_Column]]:
@@ -252,16 +265,17 @@ def _columns(schema: _Owner, array: _Owner, row: int) -> list[_Column]:
 
 
 def _samples(
-    columns: list[_Column], label: str, indices: str, values: str | None
+    columns: list[_Column], label: str, indices: str, values: str | None, weight: str | None
 ) -> _Samples:
     """The samples of a batch."""
     found = {column.name: column for column in columns}
-    for name in [label, indices, *([values] if values else [])]:
+    for name in [label, indices, *([values] if values else []), *([weight] if weight else [])]:
         if name not in found:
             raise ValueError(f"data has no column {name!r}: it has {', '.join(found)}")
     offsets, features = _lists(found[indices], "integers", np.integer)
+    weights = _weights(found[weight]) if weight else None
     if values is None:
-        return _Samples(offsets, features, np.ones(len(features), np.float32), _labels(found[label]))
+        return _Samples(offsets, features, np.ones(len(features), np.float32), _labels(found[label]), weights)
     ends, numbers = _lists(found[values], "numbers", np.number)
     differs = np.flatnonzero(np.diff(ends) != np.diff(offsets))
     if len(differs):
@@ -272,7 +286,7 @@ def _samples(
         )
     if numbers.dtype != np.float32:
         numbers = numbers.astype(np.float64, copy=False)
-    return _Samples(offsets, features, numbers, _labels(found[label]))
+    return _Samples(offsets, features, numbers, _labels(found[label]), weights)
 
 
 def _lists(column: _Column, what: str, kind: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -326,6 +340,21 @@ def _labels(column: _Column) -> NDArray[Any]:
     raise ValueError(f"column {column.name!r} is of {_told(column.schema)}: labels are numbers or strings")
 
 
+def _weights(column: _Column) -> NDArray[np.float64]:
+    """Numbers from 0 on."""
+    kind = column.schema.dictionary.contents if column.array.dictionary else column.schema
+    if kind.format.decode() not in {*_NUMBERS, "b"}:
+        raise ValueError(f"column {column.name!r} is of {_told(kind)}: weights are numbers")
+    weights: NDArray[np.float64] = _labels(column).astype(np.float64, copy=False)
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"column {column.name!r} has the weight {weights[wrong[0]]} in row {column.row + wrong[0]}: weights are finite "
+            "numbers from 0 on"
+        )
+    return weights
+
+
 def _copied(array: Any, **but: Any) -> Any:
     """The same structure with other fields; whoever owns the memory goes on to."""
     copy = _Array()
@@ -373,11 +402,12 @@ def _joined(parts: list[_Samples]) -> _Samples:
     before = np.cumsum([0, *(part.offsets[-1] for part in parts)])
     offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, before, strict=False))])
     features, numbers, labels = (np.concatenate([part[at] for part in parts]) for at in (1, 2, 3))
-    return _Samples(offsets, features, numbers, labels)
+    weights = [part.weights for part in parts if part.weights is not None]
+    return _Samples(offsets, features, numbers, labels, np.concatenate(weights) if weights else None)
 
 
-def _matrix(samples: _Samples, name: str, n_features: int | None) -> tuple[sparse.csr_matrix, NDArray[Any]]:
-    offsets, features, numbers, labels = samples
+def _matrix(samples: _Samples, name: str, n_features: int | None) -> Any:
+    offsets, features, numbers, labels, weights = samples
     if len(features) and features.min() < 0:
         raise ValueError(f"column {name!r} has the feature {features.min()}: features count from 0")
     width = int(features.max()) + 1 if len(features) else 0
@@ -391,4 +421,5 @@ def _matrix(samples: _Samples, name: str, n_features: int | None) -> tuple[spars
         offsets = offsets.astype(np.int32, copy=False)
     else:
         features, offsets = features.astype(np.int64, copy=False), offsets.astype(np.int64, copy=False)
-    return sparse.csr_matrix((numbers, features, offsets), shape=(len(offsets) - 1, width), copy=False), labels
+    matrix = sparse.csr_matrix((numbers, features, offsets), shape=(len(offsets) - 1, width), copy=False)
+    return (matrix, labels) if weights is None else (matrix, labels, weights)

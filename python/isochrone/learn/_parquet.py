@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from numpy.typing import NDArray
-from scipy import sparse
-
 from isochrone.learn._arrow import iter_arrow, load_arrow
 
 
@@ -19,8 +16,9 @@ def load_parquet(
     label: str,
     indices: str,
     values: str | None = None,
+    weight: str | None = None,
     n_features: int | None = None,
-) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+) -> Any:
     """Reads sparse samples from a Parquet file: a row each, its features in a column of lists.
 
     Parameters
@@ -33,6 +31,8 @@ def load_parquet(
         Column of lists of integers: the features that a sample has, counted from 0.
     values : str, default=None
         Column of lists of numbers, as long as those of `indices`: their values. None for 1 each.
+    weight : str, default=None
+        Column of numbers from 0 on: what the samples count, to be handed out for `fit(X, y, sample_weight=...)`.
     n_features : int, default=None
         Features there are; None for as many as occur.
 
@@ -42,18 +42,20 @@ def load_parquet(
         The samples; float32 if the file has float32 or no values, else float64.
     y : ndarray of shape (n_samples,)
         Their labels.
+    sample_weight : ndarray of shape (n_samples,)
+        Only with `weight`. float64.
 
     Raises
     ------
     ImportError
         If pyarrow is not installed: `pip install isochrone[parquet]`.
     ValueError
-        If a column is not there, has nulls, is not of lists, or lists differ in length.
+        If a column is not there, has nulls, is not of lists, lists differ in length, or a weight is negative or not finite.
     """
     parquet = _pyarrow().parquet
-    names = _names(parquet, path, [label, indices, *([values] if values else [])])
+    names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
     table = parquet.read_table(path, columns=names)
-    return load_arrow(table, label=label, indices=indices, values=values, n_features=n_features)
+    return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
 
 
 def iter_parquet(
@@ -64,7 +66,8 @@ def iter_parquet(
     indices: str,
     n_features: int,
     values: str | None = None,
-) -> Iterator[tuple[sparse.csr_matrix, NDArray[Any]]]:
+    weight: str | None = None,
+) -> Iterator[Any]:
     """Reads a Parquet file that need not fit into memory, batch by batch, for `partial_fit`.
 
     Parameters
@@ -73,7 +76,7 @@ def iter_parquet(
         The file.
     batch_size : int, default=65536
         Samples in a batch; the last one may have fewer.
-    label, indices, values
+    label, indices, values, weight
         As of :func:`load_parquet`.
     n_features : int
         Features there are, so that all batches have the same.
@@ -84,18 +87,20 @@ def iter_parquet(
         Samples.
     y : ndarray of shape (batch_size,)
         Their labels.
+    sample_weight : ndarray of shape (batch_size,)
+        Only with `weight`. float64.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: give 1 or more")
     pyarrow = _pyarrow()
     parquet = pyarrow.parquet
-    names = _names(parquet, path, [label, indices, *([values] if values else [])])
+    names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
     with parquet.ParquetFile(path) as file:
         # One stream of them, so that rows are counted from the beginning of the file.
         batches = file.iter_batches(batch_size, columns=names)
         for first in batches:
             stream = pyarrow.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-            yield from iter_arrow(stream, label=label, indices=indices, values=values, n_features=n_features)
+            yield from iter_arrow(stream, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
 
 
 def _pyarrow() -> Any:

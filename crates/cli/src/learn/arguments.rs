@@ -56,12 +56,15 @@ pub struct Input {
     pub care: Care,
 }
 
-/// Where a table has the labels.
+/// Where a table has the labels, and how much samples count.
 #[derive(Args, Debug)]
 pub struct Label {
     /// Of Parquet and Arrow, the column of the labels
     #[arg(long, value_name = "COLUMN", default_value = "label")]
     pub label: String,
+    /// Of Parquet and Arrow, the column of numbers from 0 on that say how many times each sample counts [default: once]
+    #[arg(long, value_name = "COLUMN")]
+    pub weight: Option<String>,
 }
 
 /// Where it has the features.

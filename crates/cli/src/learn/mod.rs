@@ -65,8 +65,9 @@ fn options(input: &Input) -> anyhow::Result<Options> {
 
 fn columns(label: Option<&Label>, lists: &Lists) -> Columns {
     let Lists { indices, values } = lists;
+    let weight = label.and_then(|label| label.weight.clone());
     let label = label.map(|label| label.label.clone());
-    Columns { label, indices: indices.clone(), values: values.clone() }
+    Columns { label, indices: indices.clone(), values: values.clone(), weight }
 }
 
 fn careful(care: &Care) -> Options {

@@ -125,6 +125,58 @@ fn parquet_and_arrow_are_the_same_samples() {
     );
 }
 
+/// A table's column of weights is what importances of lines are: here that of the labels, 4 and 7.
+#[test]
+fn weights_of_tables_are_learnt_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (lines, model) = (at(folder, "data.vw"), at(folder, "a.model"));
+    let text: String = (0..60)
+        .map(|row| {
+            let (label, sign) = if row % 3 == 0 { (4, -1.0) } else { (7, 1.0) };
+            format!("{label} {label} | 0:{} {}:1\n", sign * (1.0 + f64::from(row % 5)), row % 4 + 1)
+        })
+        .collect();
+    fs::write(&lines, text).unwrap();
+    let told = |data: &str, form: &[&str]| {
+        let train =
+            ["train", data, "--model", &model, "--threads", "2", "--epochs", "1", "--loss", "squared"];
+        let (status, said) = learn(folder, &[&train[..], &["--step", "0.001"], form].concat());
+        assert_eq!(status, 0, "{said}");
+        let decisions = learn(folder, &["predict", data, "--model", &model, "--what", "decision"]);
+        let weights = if form.contains(&"--weight") { &["--weight", "label"][..] } else { &[] };
+        let figures = learn(folder, &[&["evaluate", data, "--model", &model], weights].concat());
+        assert_eq!((decisions.0, figures.0, decisions.1.lines().count()), (0, 0, 60), "{}", figures.1);
+        (decisions, figures)
+    };
+    for batches in [&[][..], &["--batch-rows", "17"]] {
+        let by_lines = told(&lines, &[&["--input", "vw"], batches].concat());
+        for name in ["parquet", "arrow"] {
+            let table = table(folder, name);
+            assert_eq!(told(&table, &[&["--weight", "label"], batches].concat()), by_lines);
+            let unweighed = told(&table, batches);
+            assert!(unweighed.0 != by_lines.0 && unweighed.1 != by_lines.1);
+        }
+    }
+    let table = table(folder, "parquet");
+    says(
+        folder,
+        &["train", &table, "--model", &model, "--weight", "day"],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/data.parquet: column `day` has BYTE_ARRAY: numbers are wanted
+        "#]],
+    );
+    says(
+        folder,
+        &["train", &samples(folder), "--model", &model, "--weight", "w"],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/data.svm: it is no table, and has no column `w` of weights
+        "#]],
+    );
+}
+
 /// Standard input, whatever it has; and what cannot be read from there.
 #[test]
 fn what_is_piped_is_what_the_file_has() {

@@ -31,7 +31,7 @@ mod serial;
 mod source;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod train;
 mod transaction;
 

@@ -201,6 +201,11 @@ impl Reader {
             let table = table::Table::stream(path, form, source, &options.columns)?;
             return Reader::of_table(path, table, options);
         }
+        #[cfg(feature = "tables")]
+        if let Some(weight) = &options.columns.weight {
+            let what = format!("it is no table, and has no column `{weight}` of weights");
+            return Err(ReadError::Table { path: path.to_owned(), what });
+        }
         let lines = Lines::new(path, start, source)?;
         let base = match (options.format, options.base) {
             (Format::Vw, _) | (_, Base::Zero) => Some(0),

@@ -7,6 +7,7 @@ mod parquet;
 
 use super::error::{Problem, ReadError};
 use super::{Options, Parsed, svmlight};
+use crate::data::is_importance;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -21,11 +22,13 @@ pub struct Columns {
     /// Of lists of numbers, as long as those of `indices`. Without a name, the column `values` if there is one; else each
     /// value is 1.
     pub values: Option<String>,
+    /// Of how many times the loss of a sample counts, numbers from 0 on; without a name each counts once.
+    pub weight: Option<String>,
 }
 
 impl Default for Columns {
     fn default() -> Columns {
-        Columns { label: Some("label".to_owned()), indices: "indices".to_owned(), values: None }
+        Columns { label: Some("label".to_owned()), indices: "indices".to_owned(), values: None, weight: None }
     }
 }
 
@@ -43,6 +46,10 @@ impl Columns {
 
     fn values(&self) -> &str {
         self.values.as_deref().unwrap_or_default()
+    }
+
+    fn weight(&self) -> &str {
+        self.weight.as_deref().unwrap_or_default()
     }
 }
 
@@ -130,6 +137,7 @@ struct Runs {
     label: Option<Run>,
     indices: Run,
     values: Option<Run>,
+    weight: Option<Run>,
 }
 
 /// Some rows of a column.
@@ -141,6 +149,15 @@ struct Run {
 }
 
 impl Run {
+    /// The one number of a row, which is to be a good one.
+    fn number(&self, row: usize, good: impl Fn(f64) -> bool) -> Result<f64, String> {
+        match self.row(row).0.map(|at| self.numbers[at]).next() {
+            Some(number) if good(number) => Ok(number),
+            Some(number) => Err(number.to_string()),
+            None => Err("null".to_owned()),
+        }
+    }
+
     fn row(&self, row: usize) -> (std::ops::Range<usize>, bool) {
         let start = if row == 0 { 0 } else { self.rows[row - 1].0 };
         (start..self.rows[row].0, self.rows[row].1)
@@ -209,7 +226,7 @@ impl Table {
         for row in 0..runs.rows {
             self.row += 1;
             match sample(row, &runs, &self.columns, options, parsed) {
-                Ok(label) => parsed.end(label),
+                Ok((label, weight)) => parsed.end_weighed(label, weight),
                 Err(problem) => {
                     parsed.undo();
                     wrong(self.row, problem)?;
@@ -220,26 +237,30 @@ impl Table {
     }
 }
 
-/// The features of a row, and its label.
+/// The features of a row; its label, and how many times it counts.
 fn sample(
     row: usize,
     runs: &Runs,
     columns: &Columns,
     options: &Options,
     parsed: &mut Parsed,
-) -> Result<f64, Problem> {
+) -> Result<(f64, f64), Problem> {
     let wrong_index = |found: &str, expected: &str| Err(Problem::cell(&columns.indices, found, expected));
     let wrong_value = |found: &str, expected: &str| Err(Problem::cell(columns.values(), found, expected));
     let label = match &runs.label {
         None => 0.0,
         Some(labels) => {
-            let label = labels.row(row).0.map(|at| labels.numbers[at]).next();
-            let told = |found: &str| Problem::cell(columns.label(), found, "a label that is a finite number");
-            let Some(label) = label else { return Err(told("null")) };
-            if !label.is_finite() {
-                return Err(told(&label.to_string()));
-            }
-            label
+            let told =
+                |found: String| Problem::cell(columns.label(), &found, "a label that is a finite number");
+            labels.number(row, f64::is_finite).map_err(told)?
+        }
+    };
+    let weight = match &runs.weight {
+        None => 1.0,
+        Some(weights) => {
+            let expected = "a weight that is a finite number from 0 on";
+            let told = |found: String| Problem::cell(columns.weight(), &found, expected);
+            weights.number(row, is_importance).map_err(told)?
         }
     };
     let (features, null) = runs.indices.row(row);
@@ -281,7 +302,7 @@ fn sample(
     if !sorted && let Some(twice) = svmlight::repeated(&parsed.features[start..]) {
         return wrong_index(&format!("{twice} twice"), "each index once in a list");
     }
-    Ok(label)
+    Ok((label, weight))
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub(super) struct Batches {
     label: Option<usize>,
     indices: usize,
     values: Option<usize>,
+    weight: Option<usize>,
     /// The batch under way, and how many of its rows were handed out.
     batch: Option<(RecordBatch, usize)>,
 }
@@ -43,6 +44,7 @@ struct Found {
     label: Option<usize>,
     indices: usize,
     values: Option<usize>,
+    weight: Option<usize>,
 }
 
 impl Found {
@@ -53,6 +55,7 @@ impl Found {
             label: columns.label.as_deref().map(|name| find(name, Kind::Number)).transpose()?,
             indices: find(&columns.indices, Kind::Integers)?,
             values: columns.values.as_deref().map(|name| find(name, Kind::Numbers)).transpose()?,
+            weight: columns.weight.as_deref().map(|name| find(name, Kind::Number)).transpose()?,
         })
     }
 }
@@ -68,8 +71,8 @@ impl Batches {
         let reader = done(|| StreamReader::try_new(Messages::stream(source), None)).map_err(open)?;
         let table = |what| ReadError::Table { path: path.to_owned(), what };
         let found = Found::of(&reader.schema(), columns).map_err(table)?;
-        let Found { label, indices, values } = found;
-        Ok(Batches { source: Source::Stream(Box::new(reader)), label, indices, values, batch: None })
+        let Found { label, indices, values, weight } = found;
+        Ok(Batches { source: Source::Stream(Box::new(reader)), label, indices, values, weight, batch: None })
     }
 
     /// Of other columns than those of a sample nothing is read.
@@ -80,15 +83,15 @@ impl Batches {
         let table = |what| ReadError::Table { path: path.to_owned(), what };
         let found = Found::of(&whole.schema(), columns).map_err(table)?;
         let mut wanted: Vec<_> =
-            [found.label, Some(found.indices), found.values].into_iter().flatten().collect();
+            [found.label, Some(found.indices), found.values, found.weight].into_iter().flatten().collect();
         wanted.sort_unstable();
         wanted.dedup();
         let place = |column: usize| wanted.partition_point(|wanted| *wanted < column);
-        let (label, indices, values) =
-            (found.label.map(place), place(found.indices), found.values.map(place));
+        let (label, indices) = (found.label.map(place), place(found.indices));
+        let (values, weight) = (found.values.map(place), found.weight.map(place));
         let file = Messages::file(file).map_err(open)?;
         let reader = done(|| FileReader::try_new(file, Some(wanted))).map_err(open)?;
-        Ok(Batches { source: Source::File(Box::new(reader), 0), label, indices, values, batch: None })
+        Ok(Batches { source: Source::File(Box::new(reader), 0), label, indices, values, weight, batch: None })
     }
 }
 
@@ -117,6 +120,7 @@ impl Holder for Batches {
                 label: self.label.map(|at| numbers(part.column(at))),
                 indices: lists(part.column(self.indices)),
                 values: self.values.map(|at| lists(part.column(at))),
+                weight: self.weight.map(|at| numbers(part.column(at))),
             }))
         })
     }

@@ -33,6 +33,7 @@ pub(super) struct Groups {
     label: Option<Leaf>,
     indices: Leaf,
     values: Option<Leaf>,
+    weight: Option<Leaf>,
     /// The next row group.
     next: usize,
     group: Option<Group>,
@@ -43,6 +44,7 @@ struct Group {
     label: Option<ColumnReader>,
     indices: ColumnReader,
     values: Option<ColumnReader>,
+    weight: Option<ColumnReader>,
     left: usize,
 }
 
@@ -60,7 +62,8 @@ impl Groups {
         let label = columns.label.as_deref().map(|name| find(name, Kind::Number)).transpose()?;
         let indices = find(&columns.indices, Kind::Integers)?;
         let values = columns.values.as_deref().map(|name| find(name, Kind::Numbers)).transpose()?;
-        Ok(Groups { reader, file, length, label, indices, values, next: 0, group: None })
+        let weight = columns.weight.as_deref().map(|name| find(name, Kind::Number)).transpose()?;
+        Ok(Groups { reader, file, length, label, indices, values, weight, next: 0, group: None })
     }
 
     /// The next group that has rows; false behind the last.
@@ -79,6 +82,7 @@ impl Groups {
                 label: self.label.as_ref().map(column).transpose()?,
                 indices: column(&self.indices)?,
                 values: self.values.as_ref().map(column).transpose()?,
+                weight: self.weight.as_ref().map(column).transpose()?,
                 left,
             });
             self.next += 1;
@@ -104,6 +108,7 @@ impl Groups {
             label: others(group.label.as_mut(), self.label.as_ref())?,
             indices: run(&mut group.indices, &self.indices, rows).map_err(io::Error::other)?,
             values: others(group.values.as_mut(), self.values.as_ref())?,
+            weight: others(group.weight.as_mut(), self.weight.as_ref())?,
         }))
     }
 }

@@ -2,8 +2,11 @@
 
 use super::Columns;
 use crate::data::{Dataset, Values};
+use crate::exec::Scheme;
+use crate::exec::tests::{learnt, options};
 use crate::plan::Plan;
 use crate::read::{Options, Reader};
+use crate::tasks::{Linear, Loss};
 use arrow_array::builder::{Float64Builder, Int64Builder, LargeListBuilder};
 use arrow_array::types::{Float32Type, UInt32Type};
 use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
@@ -359,6 +362,83 @@ fn what_is_wrong_has_its_row_and_column() {
     }
 }
 
+/// A column of numbers, here that of the labels, read as how much samples count.
+fn weighed(label: Option<&str>, weight: &str) -> Options {
+    let label = label.map(str::to_owned);
+    let columns = Columns { label, weight: Some(weight.to_owned()), ..Columns::default() };
+    Options { columns, ..Options::default() }
+}
+
+#[test]
+fn weights_of_a_table_are_learnt_by() {
+    let entries = |at: usize| [((at * 5 % 97) as i64, 1.5), (97, -0.5)];
+    let rows: Vec<Row> = (0..5_000).map(|at| row((at % 3) as f64, &entries(at))).collect();
+    let twos: Vec<Row> = (0..5_000).map(|at| row(2.0, &entries(at))).collect();
+    let task = Linear { intercept: true, ..Linear::new(Loss::Logistic) };
+    let two = options(Scheme::Cop, 2);
+    for rows in [rows, twos] {
+        let plain = data(&rows);
+        let expected = plain.with_importances(plain.labels().to_vec()).unwrap();
+        let mut files = vec![
+            written(&rows, 1_000, USUAL, Compression::SNAPPY),
+            written(&rows, 77, SPARE, Compression::UNCOMPRESSED),
+        ];
+        for held in [Held::Stream, Held::File] {
+            files.extend([arrow(&rows, 1_000, held, None), spare(&rows, 77, held)]);
+        }
+        for file in files {
+            let found = open(&file, weighed(Some("label"), "label")).all().unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(learnt(&task, &found, &two), learnt(&task, &expected, &two));
+            assert_ne!(learnt(&task, &found, &two), learnt(&task, &plain, &two));
+            let mut reader = open(&file, weighed(None, "label"));
+            let batches: Vec<_> = std::iter::from_fn(|| reader.batch(1_234).unwrap()).collect();
+            let alone = Dataset::concatenated(&batches, 98);
+            assert_eq!((alone.importances(), alone.labels()), (expected.labels(), &[0.0; 5_000][..]));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_weight_has_its_row_and_column() {
+    let right = some(50);
+    for (label, found) in [
+        (None, "null"),
+        (Some(-1.0), "-1"),
+        (Some(f64::NAN), "NaN"),
+        (Some(f64::INFINITY), "inf"),
+        (Some(f64::NEG_INFINITY), "-inf"),
+    ] {
+        let mut rows = right.clone();
+        rows.insert(41, (label, Some(vec![]), Some(vec![])));
+        for file in [written(&rows, 20, USUAL, Compression::SNAPPY), arrow(&rows, 20, Held::File, None)] {
+            let error = open(&file, weighed(None, "label")).all().unwrap_err().to_string();
+            let message = "expected a weight that is a finite number from 0 on";
+            let path = file.path().display();
+            assert_eq!(error, format!("{path}: row 42, column `label`: `{found}`: {message}"));
+            let mut lenient = open(&file, Options { skip_errors: 1, ..weighed(None, "label") });
+            assert_eq!(lenient.all().unwrap().importances(), data(&right).labels());
+        }
+    }
+    let files = [
+        (written(&right, 20, USUAL, Compression::SNAPPY), "DOUBLE"),
+        (arrow(&right, 20, Held::File, None), "Float64"),
+        (arrow(&right, 20, Held::Stream, None), "Float64"),
+    ];
+    for (file, kind) in files {
+        let told =
+            |weight| Reader::open(file.path(), weighed(Some("label"), weight)).unwrap_err().to_string();
+        let path = file.path().display();
+        assert_eq!(
+            told("values"),
+            format!("{path}: column `values` has lists of {kind}: numbers are wanted")
+        );
+        assert_eq!(told("w"), format!("{path}: there is no column `w`: it has label, indices, values"));
+    }
+    let text = Reader::of(Path::new("-"), io::Cursor::new(b"1 1:1"), weighed(Some("label"), "w"));
+    assert_eq!(text.unwrap_err().to_string(), "-: it is no table, and has no column `w` of weights");
+}
+
 #[test]
 fn tables_of_something_else_say_what_they_have() {
     let file = written(&some(3), 3, USUAL, Compression::SNAPPY);
@@ -366,6 +446,7 @@ fn tables_of_something_else_say_what_they_have() {
         label: Some(label.to_owned()),
         indices: indices.to_owned(),
         values: Some(values.to_owned()),
+        weight: None,
     };
     let table = arrow(&some(3), 3, Held::File, None);
     for (columns, message, arrows) in [
