@@ -9,7 +9,7 @@
 use crate::Store;
 use crate::ranges::{Head, Ranges, Section};
 use crate::sorted::SortedSet;
-use crate::streams::{Fields, Stream};
+use crate::streams::Stream;
 use crate::trie::Trie;
 use crate::value::{Collection, Entry, Hashes, List, Members, Value};
 use isochrone_core::command::{Content, Dated, Score, StreamHead, StreamPart};
@@ -222,12 +222,13 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usiz
             if from == 0 && !room.admit(5 * OVERHEAD) {
                 return (Content::Stream(stream.last(), Vec::new()), 0, false);
             }
+            let size = |fields: &[(Blob, Blob)]| {
+                let each = fields.iter().map(|(field, value)| one(field) + one(value));
+                each.sum::<usize>() + 3 * OVERHEAD
+            };
             if !stream.is_plain() {
                 let size = |part: &StreamPart| match part {
-                    StreamPart::Entry((_, fields)) => {
-                        let each = fields.iter().map(|(field, value)| one(field) + one(value));
-                        each.sum::<usize>() + 4 * OVERHEAD
-                    }
+                    StreamPart::Entry((_, fields)) => size(fields) + OVERHEAD,
                     StreamPart::Group(name, ..) => one(name) + 5 * OVERHEAD,
                     StreamPart::Consumer(name, _) => one(name) + 2 * OVERHEAD,
                     StreamPart::Pending(..) => 6 * OVERHEAD,
@@ -236,10 +237,6 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usiz
                 let count = taken.len() + usize::from(from == 0);
                 return (Content::Parts(stream.head(), taken), count, whole);
             }
-            let size = |fields: &Fields| {
-                let each = fields.iter().map(|(field, value)| one(field) + one(value));
-                each.sum::<usize>() + 3 * OVERHEAD
-            };
             let (taken, whole) = room.take(
                 stream.iter_at(from.saturating_sub(1)),
                 |(_, fields)| size(fields),

@@ -265,7 +265,7 @@ impl Group {
     fn advance(&mut self, id: StreamId, head: StreamHead, ends: Ends) {
         self.read = match self.read {
             Some(read) if !gaps(head, ends, id) => Some(read.wrapping_add(1)),
-            _ if head.added > 0 => counted(head, ends, id),
+            _ if head.added > 0 => head.added_up_to(id, ends.len, ends.first),
             read => read,
         };
         self.last = id;
@@ -291,25 +291,6 @@ fn gaps(head: StreamHead, ends: Ends, from: StreamId) -> bool {
     ends.len > 0 && head.deleted != StreamId::MIN && ends.first <= head.deleted && from <= head.deleted
 }
 
-/// How many entries were added up to this identifier, where that can be told.
-fn counted(head: StreamHead, ends: Ends, id: StreamId) -> Option<u64> {
-    let StreamHead { last, added, deleted } = head;
-    if added == 0 {
-        return Some(0);
-    }
-    if ends.len == 0 && id <= last || id == last {
-        return Some(added);
-    }
-    if id > last || deleted != StreamId::MIN && deleted >= ends.first {
-        return None;
-    }
-    match id.cmp(&ends.first) {
-        std::cmp::Ordering::Less => Some(added.wrapping_sub(ends.len)),
-        std::cmp::Ordering::Equal => Some(added.wrapping_sub(ends.len).wrapping_add(1)),
-        std::cmp::Ordering::Greater => None,
-    }
-}
-
 fn id_text(id: StreamId) -> Response {
     Response::bulk(id.to_string().as_bytes())
 }
@@ -326,7 +307,7 @@ impl Stream {
         let read = match group.read {
             _ if head.added == 0 => 0,
             Some(read) if !gaps(head, ends, group.last) => read,
-            _ => counted(head, ends, group.last)?,
+            _ => head.added_up_to(group.last, ends.len, ends.first)?,
         };
         Some(head.added.wrapping_sub(read))
     }
@@ -386,9 +367,7 @@ impl Stream {
             }
             let count = match held {
                 None if !claim.force => return Given::Nothing,
-                Some(held) if claim.idle > 0 && since(held.delivered, now) < claim.idle => {
-                    return Given::Nothing;
-                }
+                Some(held) if since(held.delivered, now) < claim.idle => return Given::Nothing,
                 Some(held) => held.count,
                 None => 1,
             };

@@ -9,11 +9,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_void_p, py_object
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+# Samples and their labels, and with them what each counts.
+_Labelled: TypeAlias = tuple[sparse.csr_matrix, NDArray[Any]]
+_Weighed: TypeAlias = tuple[sparse.csr_matrix, NDArray[Any], NDArray[np.float64]]
 
 
 class _Schema(ctypes.Structure):
@@ -127,6 +131,26 @@ class _Column(NamedTuple):
         return np.flatnonzero(valid == 0)
 
 
+@overload
+def load_arrow(
+    data: Any,
+    *,
+    label: str,
+    indices: str,
+    values: str | None = ...,
+    weight: None = None,
+    n_features: int | None = ...,
+) -> _Labelled: ...
+@overload
+def load_arrow(
+    data: Any,
+    *,
+    label: str,
+    indices: str,
+    values: str | None = ...,
+    weight: str,
+    n_features: int | None = ...,
+) -> _Weighed: ...
 def load_arrow(
     data: Any,
     *,
@@ -177,6 +201,26 @@ def load_arrow(
     return _matrix(parts[0] if len(parts) == 1 else _joined(parts), indices, n_features)
 
 
+@overload
+def iter_arrow(
+    data: Any,
+    *,
+    label: str,
+    indices: str,
+    n_features: int,
+    values: str | None = ...,
+    weight: None = None,
+) -> Iterator[_Labelled]: ...
+@overload
+def iter_arrow(
+    data: Any,
+    *,
+    label: str,
+    indices: str,
+    n_features: int,
+    values: str | None = ...,
+    weight: str,
+) -> Iterator[_Weighed]: ...
 def iter_arrow(
     data: Any, *, label: str, indices: str, n_features: int, values: str | None = None, weight: str | None = None
 ) -> Iterator[Any]:

@@ -5,11 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, overload
 
-from isochrone.learn._arrow import iter_arrow, load_arrow
+from isochrone.learn._arrow import _Labelled, _Weighed, iter_arrow, load_arrow
 
 
+@overload
+def load_parquet(
+    path: str | os.PathLike[str],
+    *,
+    label: str,
+    indices: str,
+    values: str | None = ...,
+    weight: None = None,
+    n_features: int | None = ...,
+) -> _Labelled: ...
+@overload
+def load_parquet(
+    path: str | os.PathLike[str],
+    *,
+    label: str,
+    indices: str,
+    values: str | None = ...,
+    weight: str,
+    n_features: int | None = ...,
+) -> _Weighed: ...
 def load_parquet(
     path: str | os.PathLike[str],
     *,
@@ -58,6 +78,28 @@ def load_parquet(
     return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
 
 
+@overload
+def iter_parquet(
+    path: str | os.PathLike[str],
+    batch_size: int = ...,
+    *,
+    label: str,
+    indices: str,
+    n_features: int,
+    values: str | None = ...,
+    weight: None = None,
+) -> Iterator[_Labelled]: ...
+@overload
+def iter_parquet(
+    path: str | os.PathLike[str],
+    batch_size: int = ...,
+    *,
+    label: str,
+    indices: str,
+    n_features: int,
+    values: str | None = ...,
+    weight: str,
+) -> Iterator[_Weighed]: ...
 def iter_parquet(
     path: str | os.PathLike[str],
     batch_size: int = 65536,

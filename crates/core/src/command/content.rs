@@ -3,6 +3,7 @@
 use super::{Score, StreamId};
 use crate::{Blob, Stamp};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 /// A value of any type, in whatever form it is kept.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
@@ -35,6 +36,28 @@ pub struct StreamHead {
     pub added: u64,
     /// The highest identifier of an entry that was deleted.
     pub deleted: StreamId,
+}
+
+impl StreamHead {
+    /// How many entries were added up to this identifier, where that can be told: the stream has so many, of which this is
+    /// the first.
+    pub fn added_up_to(self, id: StreamId, entries: u64, first: StreamId) -> Option<u64> {
+        let StreamHead { last, added, deleted } = self;
+        if added == 0 {
+            return Some(0);
+        }
+        if entries == 0 && id <= last || id == last {
+            return Some(added);
+        }
+        if id > last || deleted != StreamId::MIN && deleted >= first {
+            return None;
+        }
+        match id.cmp(&first) {
+            Ordering::Less => Some(added.wrapping_sub(entries)),
+            Ordering::Equal => Some(added.wrapping_sub(entries).wrapping_add(1)),
+            Ordering::Greater => None,
+        }
+    }
 }
 
 /// A part of a stream. Times are milliseconds since 1970.

@@ -93,11 +93,6 @@ impl Replica {
         self.locks.is_empty() && self.state.prepared.is_empty() && !self.is_busy()
     }
 
-    /// The keys and their values.
-    pub fn versions(&self) -> &Versions {
-        &self.state.versions
-    }
-
     fn is_busy(&self) -> bool {
         !(self.active.is_empty()
             && self.wounded.is_empty()

@@ -41,7 +41,7 @@ impl Source<'_> {
         }
         let mut groups = Vec::new();
         for _ in 0..self.length()? {
-            self.group(form, last, &entries, &mut groups)?;
+            self.group(form, head, &entries, &mut groups)?;
         }
         if groups.is_empty() && head == (StreamHead { last, added: length, deleted: StreamId::MIN }) {
             return Ok(Content::Stream(last, entries));
@@ -97,17 +97,20 @@ impl Source<'_> {
     }
 
     /// A group, its consumers, and what is pending.
-    fn group(&mut self, form: u8, end: StreamId, entries: &[Dated], parts: &mut Vec<StreamPart>) -> Read<()> {
+    fn group(
+        &mut self,
+        form: u8,
+        head: StreamHead,
+        entries: &[Dated],
+        parts: &mut Vec<StreamPart>,
+    ) -> Read<()> {
         let (name, last) = (self.blob()?, self.id()?);
         let read = match form {
             // As Redis reckons it.
-            kind::STREAM => match entries {
-                [] => Some(0),
-                _ if last == end => Some(entries.len() as u64),
-                [(first, _), ..] if last < *first => Some(0),
-                [(first, _), ..] if last == *first => Some(1),
-                _ => None,
-            },
+            kind::STREAM => {
+                let first = entries.first().map_or(StreamId::MIN, |(id, _)| *id);
+                head.added_up_to(last, entries.len() as u64, first)
+            }
             _ => Some(self.length()?).filter(|read| *read != UNKNOWN),
         };
         parts.push(StreamPart::Group(name, last, read));
