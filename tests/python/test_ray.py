@@ -123,6 +123,36 @@ def test_more_than_two_classes_are_learnt_in_one_pass(cluster, tmp_path):
     assert model.score(X, y) > 0.55 and model.predict_proba(X[:5]).shape == (5, 3)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_class_counts_as_its_weight_says(cluster, tmp_path):
+    from isochrone.learn.ray import learn, replay
+
+    def learnt(name, source, classes, **parameters):
+        model = CopClassifier(loss="log_loss", learning_rate="invscaling", eta0=0.1, **parameters)
+        folder = tmp_path / name
+        learn(model, [source], folder=folder, n_features=FEATURES, classes=classes, batch_size=256)
+        coef, intercept = replay(model, folder, n_features=FEATURES)
+        assert coef.tobytes() == model.coef_.tobytes() and intercept.tobytes() == model.intercept_.tobytes()
+        return model.coef_
+
+    X, scores = sparse_samples(n=SAMPLES, d=FEATURES)
+    kinds = np.array(["low", "middle", "high"])[np.digitize(scores, np.quantile(scores, [1 / 3, 2 / 3]))]
+    weights, highs = {"high": 3.0, "low": 0.25}, np.where(kinds == "high", "high", "else")
+
+    def pieces(*arrays):
+        return lambda start: (tuple(array[at:at + 100] for array in (X, *arrays)) for at in range(start, SAMPLES, 100))
+
+    by_class = learnt("class", pieces(highs), ["else", "high"], class_weight={"high": 3.0, "else": 0.25})
+    by_sample = learnt("sample", pieces(highs, np.where(kinds == "high", 3.0, 0.25)), ["else", "high"])
+    assert by_class.tobytes() == by_sample.tobytes()
+
+    three = learnt("three", pieces(kinds), ["low", "middle", "high"], class_weight=weights)
+    alone = learnt("alone", pieces(highs), ["else", "high"], class_weight={"high": 3.0})
+    plain = learnt("plain", pieces(kinds), ["low", "middle", "high"])
+    assert three[0].tobytes() == alone[0].tobytes()
+    assert three[1].tobytes() != plain[1].tobytes() and three[2].tobytes() == plain[2].tobytes()
+
+
 def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     from isochrone.learn.ray import learn
 
@@ -131,8 +161,8 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     source = Region(0, tmp_path)
     with pytest.raises(ValueError, match="packed is given, but over Ray each batch is learnt from once"):
         learn(CopRegressor(packed=True), [source], folder=tmp_path, n_features=FEATURES)
-    with pytest.raises(ValueError, match="class_weight is given, but over Ray the sources say what each sample counts"):
-        weighed = CopClassifier(class_weight={"up": 2.0})
+    with pytest.raises(ValueError, match="class_weight is 'balanced', but nobody sees all labels before learning begins"):
+        weighed = CopClassifier(class_weight="balanced")
         learn(weighed, [source], folder=tmp_path, n_features=FEATURES, classes=["down", "up"])
     with pytest.raises(ValueError, match="classes is None: give all that there are, two or more"):
         learn(CopClassifier(), [source], folder=tmp_path, n_features=FEATURES)

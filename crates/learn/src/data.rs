@@ -2,6 +2,7 @@
 
 use crate::exec::prefetch::prefetch;
 use crate::memory::zeros;
+use crate::shares::each_share;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -455,21 +456,12 @@ impl<'a> Dataset<'a> {
         const WORTH_A_THREAD: usize = 1 << 18;
         let share = self.features.len().div_ceil(threads).max(WORTH_A_THREAD);
         let width = self.width as usize;
-        if self.features.len() <= share {
-            return count(&self.features, width);
-        }
-        std::thread::scope(|scope| {
-            let counting: Vec<_> =
-                self.features.chunks(share).map(|share| scope.spawn(move || count(share, width))).collect();
-            let counted = counting
-                .into_iter()
-                .map(|counting| counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            let sum = counted.reduce(|mut sum, counts| {
-                sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-                sum
-            });
-            sum.unwrap_or_default()
-        })
+        let counted = each_share(self.features.chunks(share), |share| count(share, width)).into_iter();
+        let sum = counted.reduce(|mut sum, counts| {
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            sum
+        });
+        sum.unwrap_or_else(|| zeros(width))
     }
 
     /// Some of the samples, in this order, copied; rows count from 0.

@@ -25,6 +25,7 @@ mod memory;
 pub mod plan;
 pub mod read;
 pub mod saved;
+mod shares;
 pub mod task;
 pub mod tasks;
 

@@ -7,7 +7,7 @@ use isochrone_learn::global::{
     Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, Next,
     OrderLog, Place, Record, serial,
 };
-use isochrone_learn::tasks::Against;
+use isochrone_learn::tasks::{Against, Class};
 use isochrone_learn::{Model, with_rows};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -25,12 +25,14 @@ fn learnt(py: Python<'_>, models: Vec<Model>) -> Learnt<'_> {
     (models.into_iter().flat_map(|model| model.parameters).collect::<Vec<_>>().into_pyarray(py), intercepts)
 }
 
+/// The label of a class, how much samples of it count, and how much all others.
+type Labelled = (f64, f64, f64);
+
 /// One task for each class that is set against the rest, or the one that takes labels as they are.
-fn tasks(settings: &Settings, classes: Option<Vec<f64>>) -> PyResult<Vec<Against>> {
-    match classes {
-        None => Ok(vec![settings.against(None)?]),
-        Some(classes) => classes.into_iter().map(|class| settings.against(Some(class))).collect(),
-    }
+fn tasks(settings: &Settings, classes: Option<Vec<Labelled>>) -> PyResult<Vec<Against>> {
+    let task = |(label, own, others)| settings.against(Some(Class { label, own, others }));
+    classes
+        .map_or_else(|| Ok(vec![settings.against(None)?]), |classes| classes.into_iter().map(task).collect())
 }
 
 /// Gathers the samples of a source into planned batches: `isochrone.learn.ray`.
@@ -124,7 +126,7 @@ impl PyCenter {
         settings: Settings,
         features: u32,
         checkpoint_every: u64,
-        classes: Option<Vec<f64>>,
+        classes: Option<Vec<Labelled>>,
     ) -> PyResult<PyCenter> {
         let (tasks, run) = (tasks(&settings, classes)?, settings.options()?);
         if tasks.is_empty() {
@@ -202,7 +204,7 @@ pub(crate) fn replay<'py>(
     folder: PathBuf,
     settings: Settings,
     features: u32,
-    classes: Option<Vec<f64>>,
+    classes: Option<Vec<Labelled>>,
 ) -> PyResult<Learnt<'py>> {
     let (tasks, schedule) = (tasks(&settings, classes)?, settings.options()?.schedule);
     let models = py.detach(|| -> PyResult<Vec<Model>> {

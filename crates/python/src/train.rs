@@ -3,7 +3,7 @@
 use crate::data::{Rows, refused};
 use crate::interrupt::interruptible;
 use crate::plan::{PyPlan, at_least_one};
-use isochrone_learn::tasks::{Against, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
+use isochrone_learn::tasks::{Against, Class, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{
     Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
 };
@@ -57,7 +57,7 @@ impl Settings {
     }
 
     /// The task of one class against the rest, or of labels as they are.
-    pub(crate) fn against(&self, class: Option<f64>) -> PyResult<Against> {
+    pub(crate) fn against(&self, class: Option<Class>) -> PyResult<Against> {
         Ok(Against { linear: self.task()?, class })
     }
 

@@ -434,7 +434,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                     "the samples come one class after the other, and are learnt from in that order: pass shuffle=True",
                     UserWarning, stacklevel=2,
                 )
-            sides = self._sides(y)
+            sides = class_sides(self.class_weight, self.classes_, y)
             fresh = self._start(len(self._positives()), X.shape[1], kept)
             if not self.warm_start:
                 self.t_ = 0
@@ -489,24 +489,10 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             known = self.classes_[codes] == y
             if not np.all(known):
                 raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
-            sides = self._sides(y)
+            sides = class_sides(self.class_weight, self.classes_, y)
             fresh = self._start(len(self._positives()), X.shape[1], True)
             self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh, sides)
         return self
-
-    def _sides(self, y: NDArray[Any]) -> list[tuple[float, float]] | None:
-        """What `class_weight` makes a sample of each positive class count, and one of the others; None for 1 each."""
-        if self.class_weight is None:
-            return None
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        wrong = ~(np.isfinite(weights) & (weights >= 0))
-        if np.any(wrong):
-            raise ValueError(
-                f"class_weight is {weights[wrong][0]} of the class {self.classes_[wrong][0]}: give a number from 0 on"
-            )
-        if len(weights) == 2:
-            return [(float(weights[1]), float(weights[0]))]
-        return [(float(weight), 1.0) for weight in weights]
 
     def _positives(self) -> list[float]:
         """The classes, as numbers, each of which is set against the rest."""
@@ -776,6 +762,19 @@ def _classes(y: NDArray[Any]) -> NDArray[Any]:
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise ValueError(f"y mixes labels of the types {kinds}: give every sample a label, all of one type") from None
+
+
+def class_sides(class_weight: Any, classes: NDArray[Any], y: NDArray[Any]) -> list[tuple[float, float]] | None:
+    """What `class_weight` makes a sample of each positive class count, and one of the others; None for 1 each."""
+    if class_weight is None:
+        return None
+    weights = compute_class_weight(class_weight, classes=classes, y=y)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if np.any(wrong):
+        raise ValueError(f"class_weight is {weights[wrong][0]} of the class {classes[wrong][0]}: give a number from 0 on")
+    if len(weights) == 2:
+        return [(float(weights[1]), float(weights[0]))]
+    return [(float(weight), 1.0) for weight in weights]
 
 
 def _codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.integer[Any]]:

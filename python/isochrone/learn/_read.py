@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,22 @@ from scipy import sparse
 from isochrone import _native
 from isochrone.learn._data import FEATURES_MAX, rows_of, whole
 from isochrone.learn._plan import Plan, threads_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_Labelled = tuple[sparse.csr_matrix, NDArray[np.float64]]
+_Weighed = tuple[sparse.csr_matrix, NDArray[np.float64], NDArray[np.float64]]
+
+
+class _Lines(TypedDict, total=False):
+    format: str
+    n_features: int | None
+    zero_based: bool | str
+    dtype: Any
+    skip_errors: int
+    bits: int
+
 
 _FILE = """path : path-like
         An svmlight (libsvm) file, a sample a line: `label index:value index:value ...`; or Vowpal Wabbit's format. It may be
@@ -37,6 +53,38 @@ _WEIGHTS = """return_sample_weight : bool, default=False
         Wabbit's format may have. Without it, a sample that does not count once is an error."""
 
 
+@overload
+def load_svmlight(
+    path: str | os.PathLike[str],
+    *,
+    return_plan: Literal[False] = ...,
+    return_sample_weight: Literal[False] = ...,
+    **lines: Unpack[_Lines],
+) -> _Labelled: ...
+@overload
+def load_svmlight(
+    path: str | os.PathLike[str],
+    *,
+    return_plan: Literal[False] = ...,
+    return_sample_weight: Literal[True],
+    **lines: Unpack[_Lines],
+) -> _Weighed: ...
+@overload
+def load_svmlight(
+    path: str | os.PathLike[str],
+    *,
+    return_plan: Literal[True],
+    return_sample_weight: Literal[False] = ...,
+    **lines: Unpack[_Lines],
+) -> tuple[sparse.csr_matrix, NDArray[np.float64], Plan]: ...
+@overload
+def load_svmlight(
+    path: str | os.PathLike[str],
+    *,
+    return_plan: Literal[True],
+    return_sample_weight: Literal[True],
+    **lines: Unpack[_Lines],
+) -> tuple[sparse.csr_matrix, NDArray[np.float64], NDArray[np.float64], Plan]: ...
 def load_svmlight(
     path: str | os.PathLike[str],
     *,
@@ -83,6 +131,22 @@ def load_svmlight(
     return samples if planned is None else (*samples, Plan(planned, rows_of(samples[0])))
 
 
+@overload
+def iter_svmlight(
+    path: str | os.PathLike[str],
+    batch_size: int = ...,
+    *,
+    return_sample_weight: Literal[False] = ...,
+    **lines: Unpack[_Lines],
+) -> Iterator[_Labelled]: ...
+@overload
+def iter_svmlight(
+    path: str | os.PathLike[str],
+    batch_size: int = ...,
+    *,
+    return_sample_weight: Literal[True],
+    **lines: Unpack[_Lines],
+) -> Iterator[_Weighed]: ...
 def iter_svmlight(
     path: str | os.PathLike[str],
     batch_size: int = 65536,

@@ -21,7 +21,7 @@ from sklearn.utils import check_array
 
 from isochrone import _native
 from isochrone.learn._data import rows_of
-from isochrone.learn._linear import CopClassifier, CopRegressor
+from isochrone.learn._linear import CopClassifier, CopRegressor, class_sides
 
 try:
     import ray
@@ -107,7 +107,7 @@ def learn(
     lasting = {"max_restarts": -1, "max_task_retries": -1}
     remote: Any = ray.remote
     center = remote(_Center).options(**lasting, **(center_options or {})).remote(
-        folder, settings, n_features, checkpoint_every, _positives(labels)
+        folder, settings, n_features, checkpoint_every, _positives(model, labels)
     )
     collectors = [
         remote(_Collector).options(**lasting, **place).remote(
@@ -161,7 +161,7 @@ def replay(
     intercept : ndarray
         Intercepts, in that of its `intercept_`.
     """
-    positives = _positives(_classes(model, getattr(model, "classes_", None) if classes is None else classes))
+    positives = _positives(model, _classes(model, getattr(model, "classes_", None) if classes is None else classes))
     coef, intercept = _native.replay(os.fspath(folder), _settings(model, n_samples), n_features, positives)
     return coef.reshape(-1, n_features) if is_classifier(model) else coef, np.array(intercept)
 
@@ -192,7 +192,12 @@ class _Center:
     """The actor that orders and learns. All its state is in its folder: after a crash it is made again from there."""
 
     def __init__(
-        self, folder: str, settings: dict[str, Any], width: int, checkpoint_every: int, classes: list[float] | None
+        self,
+        folder: str,
+        settings: dict[str, Any],
+        width: int,
+        checkpoint_every: int,
+        classes: list[tuple[float, float, float]] | None,
     ) -> None:
         self.made_of = (folder, settings, width, checkpoint_every, classes)
         self.native: _native.Center | None = _native.Center(*self.made_of)
@@ -300,9 +305,9 @@ class _Collector:
 
 def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
     model._check_parameters()
-    if getattr(model, "class_weight", None) is not None:
+    if isinstance(getattr(model, "class_weight", None), str):
         raise ValueError(
-            "class_weight is given, but over Ray the sources say what each sample counts: have them give (X, y, sample_weight)"
+            f"class_weight is {model.class_weight!r}, but nobody sees all labels before learning begins: give a weight for each class"
         )
     if getattr(model, "packed", False):
         raise ValueError("packed is given, but over Ray each batch is learnt from once, which it does not pay for: leave it out")
@@ -317,6 +322,12 @@ def _classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None)
     return np.unique(classes)
 
 
-def _positives(classes: NDArray[Any] | None) -> list[float] | None:
-    """What collectors call the classes, where there are more than two; two are -1 and 1 without being named."""
-    return None if classes is None or len(classes) == 2 else [float(code) for code in range(len(classes))]
+def _positives(
+    model: CopClassifier | CopRegressor, classes: NDArray[Any] | None
+) -> list[tuple[float, float, float]] | None:
+    """What collectors call each class that is set against the rest, how much samples of it count, and how much all others."""
+    if classes is None:
+        return None
+    codes = [1.0] if len(classes) == 2 else [float(code) for code in range(len(classes))]
+    sides = class_sides(getattr(model, "class_weight", None), classes, classes)
+    return [(code, *side) for code, side in zip(codes, sides or [(1.0, 1.0)] * len(codes), strict=True)]

@@ -6,7 +6,7 @@ use super::train::{classes, classifies, converged, execution, factorisation, lin
 use super::{distinct, input, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use isochrone_learn::plan::Plan;
 use isochrone_learn::read::{Options as Reading, ReadError, Reader};
 use isochrone_learn::saved::{SavedModel, SavedTask};
@@ -158,7 +158,7 @@ fn pass(
     std::thread::scope(|scope| {
         // One batch is learnt from, one waits, one is read: three in memory.
         let (to, from) = mpsc::sync_channel(1);
-        let reading = scope.spawn(move || -> Result<(), ReadError> {
+        let reading = std::thread::Builder::new().spawn_scoped(scope, move || -> Result<(), ReadError> {
             let mut reader = Reader::open(&arguments.data, input.clone())?;
             while let Some(batch) = reader.batch(rows)? {
                 let plan = planned.then(|| learner(arguments, batch.len()).plan(&batch));
@@ -168,6 +168,8 @@ fn pass(
             }
             Ok(())
         });
+        let reading = reading
+            .context("the system gives no thread to read with (see ulimit -u and the container's limit)")?;
         let mut done = Ok(());
         for (batch, plan) in from {
             done = learn(&batch, plan.as_ref());

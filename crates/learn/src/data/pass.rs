@@ -2,6 +2,7 @@
 //! fingerprint. It goes by blocks, so that both look at what one of them has brought into a cache.
 
 use super::{Dataset, Value, Values};
+use crate::shares::each_share;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -34,17 +35,9 @@ impl Pass {
     /// Looks at all samples, of which it has been checked where rows begin and end. Finds the same with any number of threads.
     pub(super) fn over(self, data: &Dataset<'_>, threads: NonZeroUsize) -> Found {
         let shares = threads.get().min(data.entries() / WORTH_A_THREAD).max(1);
-        let (in_order, hashes) = std::thread::scope(|scope| {
-            let share = |number| move || self.share(data, number, shares);
-            let others: Vec<_> = (1..shares).map(|number| scope.spawn(share(number))).collect();
-            let (mut in_order, mut hashes) = share(0)();
-            for other in others {
-                let found = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                in_order &= found.0;
-                hashes.extend(found.1);
-            }
-            (in_order, hashes)
-        });
+        let (in_order, hashes): (Vec<_>, Vec<_>) =
+            each_share(0..shares, |number| self.share(data, number, shares)).into_iter().unzip();
+        let (in_order, hashes) = (!in_order.contains(&false), hashes.concat());
         Found { in_order, fingerprint: self.fingerprint.then(|| combined(data, &hashes)) }
     }
 

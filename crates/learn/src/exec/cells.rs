@@ -2,6 +2,7 @@
 
 use super::prefetch::prefetch;
 use crate::memory::collected;
+use crate::shares::each_share;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -516,14 +517,7 @@ fn copied<'c, C: Sync>(
         out.iter_mut().zip(cells).for_each(|(out, cell)| *out = f64::from_bits(value(cell).load(Relaxed)));
     };
     let share = share_of(cells.len(), threads);
-    if cells.len() <= share {
-        return copy(cells, out);
-    }
-    std::thread::scope(|scope| {
-        for (cells, out) in cells.chunks(share).zip(out.chunks_mut(share)) {
-            scope.spawn(move || copy(cells, out));
-        }
-    });
+    each_share(cells.chunks(share).zip(out.chunks_mut(share)), |(cells, out)| copy(cells, out));
 }
 
 /// Cells, or entries, that each of so many threads sweeps over.
@@ -536,12 +530,5 @@ pub(super) fn share_of(cells: usize, threads: usize) -> usize {
 /// Sweeps over so many cells, each thread a share of them. One copy serves all cells: threads are much code.
 fn in_shares(cells: usize, threads: usize, sweep: &(dyn Fn(Range<usize>) + Sync)) {
     let share = share_of(cells, threads);
-    if cells <= share {
-        return sweep(0..cells);
-    }
-    std::thread::scope(|scope| {
-        for first in (0..cells).step_by(share) {
-            scope.spawn(move || sweep(first..cells.min(first + share)));
-        }
-    });
+    each_share((0..cells).step_by(share), |first| sweep(first..cells.min(first + share)));
 }

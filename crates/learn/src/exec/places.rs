@@ -12,6 +12,7 @@ use super::weights_by_degree;
 use crate::data::Dataset;
 use crate::memory::zeros;
 use crate::plan::AHEAD;
+use crate::shares::each_share;
 use std::cmp::Reverse;
 
 /// See the module. Of data whose parameters are its features.
@@ -103,14 +104,9 @@ fn looked_up<N: Copy + Default + Send + Sync>(features: &[u32], table: &[N], thr
             *found = table[feature as usize];
         }
     };
-    let shares = found.chunks_mut(share).zip(features.chunks(share));
-    if features.len() <= share {
-        shares.for_each(|(found, features)| fill(found, features));
-    } else {
-        std::thread::scope(|scope| {
-            shares.for_each(|(found, features)| drop(scope.spawn(move || fill(found, features))));
-        });
-    }
+    each_share(found.chunks_mut(share).zip(features.chunks(share)), |(found, features)| {
+        fill(found, features)
+    });
     found
 }
 

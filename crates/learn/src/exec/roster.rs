@@ -17,6 +17,7 @@ use super::cycle::Cycle;
 use super::places::Places;
 use super::source::within;
 use crate::data::{Rows, Value};
+use crate::shares::each_share;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Transactions before its own that a word tells apart. Its last bit, which is always set, stands for all older ones.
@@ -66,11 +67,7 @@ impl Roster {
             Fill { reach, versions, cycle, rows, order, threads: threads.min(256), chunk, first }
                 .fill(owners, waits);
         };
-        if samples <= part {
-            parts.for_each(fill);
-        } else {
-            std::thread::scope(|scope| parts.for_each(|part| drop(scope.spawn(move || fill(part)))));
-        }
+        each_share(parts, fill);
         roster
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::data::Values;
 use crate::plan::Annotations;
 use crate::plan::mixed::{self, Mixed};
+use crate::shares::threads_are_refused;
 use crate::tasks::{Factorisation, Linear, Loss};
 use isochrone_core::Random;
 use proptest::prelude::*;
@@ -553,14 +554,7 @@ fn no_more_threads_run_than_are_of_use() {
 /// The system refuses threads with stacks larger than its memory, to a process that is told to want them.
 #[test]
 fn a_thread_that_the_system_refuses_is_an_error() {
-    const CHILD: &str = "ISOCHRONE_TEST_REFUSED";
-    if std::env::var_os(CHILD).is_none() {
-        let name = "exec::tests::a_thread_that_the_system_refuses_is_an_error";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args([name, "--exact", "--test-threads=1"]);
-        let told = child.env(CHILD, "1").env("RUST_MIN_STACK", (1_u64 << 50).to_string()).output().unwrap();
-        let out = String::from_utf8_lossy(&told.stdout);
-        assert!(told.status.success() && out.contains("1 passed"), "{out}");
+    if !threads_are_refused("exec::tests::a_thread_that_the_system_refuses_is_an_error") {
         return;
     }
     let (task, data) = (Linear::new(Loss::Hinge), samples(100, 20, 3, 1));

@@ -9,6 +9,7 @@
 mod zipf;
 
 use crate::data::{Dataset, Values};
+use crate::shares::each_share;
 use crate::with_rows;
 use isochrone_core::Random;
 use std::fmt;
@@ -278,21 +279,10 @@ impl Generator {
     pub fn all(&self, threads: NonZeroUsize) -> Dataset<'static> {
         let blocks: Vec<u32> = (0..self.blocks()).collect();
         let share = blocks.len().div_ceil(threads.get()).max(1);
-        let made: Vec<Dataset<'static>> = std::thread::scope(|scope| {
-            let making: Vec<_> = blocks
-                .chunks(share)
-                .map(|mine| {
-                    scope.spawn(move || mine.iter().map(|&block| self.block(block)).collect::<Vec<_>>())
-                })
-                .collect();
-            making
-                .into_iter()
-                .flat_map(|made| match made.join() {
-                    Ok(made) => made,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
-                .collect()
+        let made = each_share(blocks.chunks(share), |mine| {
+            mine.iter().map(|&block| self.block(block)).collect::<Vec<_>>()
         });
+        let made: Vec<Dataset<'static>> = made.into_iter().flatten().collect();
         Dataset::concatenated(&made, self.recipe.features)
     }
 

@@ -12,7 +12,7 @@ use crate::data::{Dataset, Sample, Value};
 use crate::exec::{Model, Schedule};
 use crate::plan::mixed::{self, Mixed, WIDTH};
 use crate::task::{Rule, Sets, Step, Task};
-use crate::tasks::{Against, Linear, Loss};
+use crate::tasks::{Against, Class, Linear, Loss};
 
 /// [`Mixed`], and what else a task may ask for: weights and an intercept.
 #[derive(Clone, Copy, Debug)]
@@ -400,7 +400,8 @@ fn a_folder_keeps_what_memory_keeps() {
 #[test]
 fn several_tasks_learn_from_the_same_batches() {
     let linear = Linear { intercept: true, l2: 0.1, ..Linear::new(Loss::Logistic) };
-    let tasks: Vec<_> = (0..3).map(|class| Against { linear, class: Some(f64::from(class)) }).collect();
+    let tasks: Vec<_> =
+        (0..3).map(|class| Against { linear, class: Some(Class::of(f64::from(class))) }).collect();
     let data = some_data(&mut Random::seeded(5), 400);
     let data = data.with_labels((0..400).map(|row| f64::from(row % 3)).collect::<Vec<_>>()).unwrap();
     let rows = |rows: std::ops::Range<usize>| Batch {

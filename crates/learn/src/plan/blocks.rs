@@ -2,13 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::thread;
 
 use crate::data::Dataset;
 use crate::memory::zeros;
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
 use crate::plan::{Annotations, BatchTooLong, Plan, replace_all};
+use crate::shares::each_share;
 use crate::task::{Rule, Task};
 
 impl Plan {
@@ -61,16 +61,13 @@ struct Touched {
 fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
     let mut versions: Vec<u32> = zeros(data.entries());
     let mut rest = &mut versions[..];
-    let touched: Vec<Touched> = thread::scope(|scope| {
-        let mut workers = Vec::with_capacity(blocks.len());
-        for (block, rows) in blocks.iter().enumerate() {
-            let entries = (data.offsets()[rows.end] - data.offsets()[rows.start]) as usize;
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(entries);
-            rest = others;
-            workers.push(scope.spawn(move || plan_block(data, rows.clone(), own, block > 0)));
-        }
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume(panic))).collect()
+    let parts = blocks.iter().enumerate().map(|(block, rows)| {
+        let entries = (data.offsets()[rows.end] - data.offsets()[rows.start]) as usize;
+        let (own, others) = std::mem::take(&mut rest).split_at_mut(entries);
+        rest = others;
+        (rows.clone(), own, block > 0)
     });
+    let touched = each_share(parts, |(rows, own, stitched)| plan_block(data, rows, own, stitched));
     let mut touched = touched.into_iter();
     if let Some(Touched { last: mut carried, .. }) = touched.next() {
         for block in touched {
@@ -102,14 +99,8 @@ fn plan_block(data: &Dataset<'_>, rows: Range<usize>, versions: &mut [u32], stit
 }
 
 fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Result<Plan, BatchTooLong> {
-    let planned = thread::scope(|scope| {
-        let workers: Vec<_> = blocks
-            .iter()
-            .map(|rows| scope.spawn(|| BatchPlanner::new().plan(task, &data.slice(rows.clone()))))
-            .collect();
-        let joined = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume(panic)));
-        joined.collect::<Result<Vec<_>, _>>()
-    })?;
+    let planned = each_share(blocks, |rows| BatchPlanner::new().plan(task, &data.slice(rows.clone())));
+    let planned = planned.into_iter().collect::<Result<Vec<_>, _>>()?;
     let parameters = task.parameters(data.width());
     let mut stitcher = Stitcher::new(task.rule().id(), parameters);
     let (mut all_reads_at, mut all_writes_at) = (vec![0_u64], vec![0_u64]);
@@ -132,11 +123,6 @@ fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Re
         writes: all_writes,
     };
     Ok(Plan::of_data(data, parameters, task.rule(), annotations))
-}
-
-/// A task that panics while it tells its sets does so here too.
-fn resume(panic: Box<dyn std::any::Any + Send>) -> ! {
-    std::panic::resume_unwind(panic)
 }
 
 #[cfg(test)]

@@ -287,17 +287,19 @@ impl Reader {
         Ok(stored.data(self.width))
     }
 
-    /// Parses to the end of the file in a thread, and hands chunks of rows on as they are ready.
+    /// Parses to the end of the file in a thread, and hands chunks of rows on as they are ready; by turns where the system gives
+    /// no thread.
     fn pour(&mut self, mut each: impl FnMut(&Parsed)) -> Result<(), ReadError> {
         let double = self.options.double;
-        std::thread::scope(|scope| {
+        let parsed = std::thread::scope(|scope| {
             let (full, parsed) = mpsc::sync_channel(WAITING);
             let (empty, used) = mpsc::channel();
-            let parsing = scope.spawn(move || {
+            let reader = &mut *self;
+            let parsing = std::thread::Builder::new().spawn_scoped(scope, move || {
                 let mut more = true;
                 while more {
                     let mut chunk = used.try_recv().unwrap_or_else(|_| Parsed::new(double));
-                    more = self.parse(&mut chunk, CHUNK)?;
+                    more = reader.parse(&mut chunk, CHUNK)?;
                     if full.send(chunk).is_err() {
                         break;
                     }
@@ -310,8 +312,18 @@ impl Reader {
                 // Where parsing has ended, nobody wants it.
                 let _ = empty.send(chunk);
             }
-            parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+            Some(parsing.ok()?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        if let Some(parsed) = parsed {
+            return parsed;
+        }
+        let (mut chunk, mut more) = (Parsed::new(double), true);
+        while more {
+            more = self.parse(&mut chunk, CHUNK)?;
+            each(&chunk);
+            chunk.clear();
+        }
+        Ok(())
     }
 
     /// What it says where there is no sample.

@@ -61,10 +61,10 @@ impl Compression {
                 let (from, mut to) = io::pipe()?;
                 std::thread::scope(|scope| {
                     let target = &mut target;
-                    let packing = scope.spawn(move || {
+                    let packing = std::thread::Builder::new().spawn_scoped(scope, move || {
                         let level = ruzstd::encoding::CompressionLevel::Fastest;
                         ruzstd::encoding::compress(io::BufReader::with_capacity(BLOCK, from), target, level);
-                    });
+                    })?;
                     let done = body(&mut to).and_then(|()| to.flush());
                     drop(to);
                     packing.join().map_err(|_| io::Error::other("the zstd encoder could not write"))?;

@@ -10,8 +10,27 @@ use crate::task::{Step, Task};
 pub struct Against {
     /// What is learnt.
     pub linear: Linear,
-    /// The label of the class; without one, labels are what they are.
-    pub class: Option<f64>,
+    /// The class; without one, labels are what they are.
+    pub class: Option<Class>,
+}
+
+/// A class that is set against the rest.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Class {
+    /// Its label.
+    pub label: f64,
+    /// How many times the loss of its samples counts, times their importance: 0 or more.
+    pub own: f64,
+    /// The same of all other samples.
+    pub others: f64,
+}
+
+impl Class {
+    /// The class of this label; samples count as their importance says.
+    #[must_use]
+    pub fn of(label: f64) -> Class {
+        Class { label, own: 1.0, others: 1.0 }
+    }
 }
 
 impl Task for Against {
@@ -35,11 +54,12 @@ impl Task for Against {
         read: &[f64],
         write: &mut [f64],
     ) -> f64 {
-        let label = match self.class {
-            None => sample.label,
-            Some(class) if sample.label == class => 1.0,
-            Some(_) => -1.0,
+        let (label, count) = match self.class {
+            None => (sample.label, 1.0),
+            Some(class) if sample.label == class.label => (1.0, class.own),
+            Some(class) => (-1.0, class.others),
         };
-        self.linear.compute(&Sample { label, ..*sample }, step, read, write)
+        let importance = sample.importance * count;
+        self.linear.compute(&Sample { label, importance, ..*sample }, step, read, write)
     }
 }

@@ -18,7 +18,7 @@ mod loss;
 mod metrics;
 mod tallied;
 
-pub use against::Against;
+pub use against::{Against, Class};
 pub use factorisation::{Factorisation, NotPairs};
 pub use linear::{Linear, decisions};
 pub use loss::{Loss, UnknownLoss};
