@@ -3,7 +3,8 @@
 
 use isochrone_core::Random;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -754,15 +755,33 @@ fn sorted(reply: &[u8], by: usize) -> Vec<u8> {
 
 /// A connection that is read reply by reply, as bytes.
 pub struct Peer {
-    pub stream: TcpStream,
+    stream: Box<dyn Stream>,
     bytes: Vec<u8>,
 }
 
+/// Of any kind of socket.
+pub trait Stream: Read + Write + Send {
+    /// Sends at once, and waits so long for an answer.
+    fn set(&self, patience: Duration) -> std::io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set(&self, patience: Duration) -> std::io::Result<()> {
+        self.set_nodelay(true)?;
+        self.set_read_timeout(Some(patience))
+    }
+}
+
+impl Stream for UnixStream {
+    fn set(&self, patience: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(patience))
+    }
+}
+
 impl Peer {
-    pub fn new(stream: TcpStream) -> Peer {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Peer { stream, bytes: Vec::new() }
+    pub fn new(stream: impl Stream + 'static) -> Peer {
+        stream.set(Duration::from_secs(60)).unwrap();
+        Peer { stream: Box::new(stream), bytes: Vec::new() }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -787,25 +806,29 @@ impl Peer {
 pub struct Server {
     server: Child,
     pub peer: Peer,
+    /// Where it has its socket: of a port somebody else could be there first.
+    _folder: tempfile::TempDir,
 }
 
 impl Server {
     pub fn start() -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("redis");
         let server = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(&socket)
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is on the path");
         let start = Instant::now();
         let stream = loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
+            match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
                 Err(error) => assert!(start.elapsed() < Duration::from_secs(30), "redis-server: {error}"),
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Server { server, peer: Peer::new(stream) }
+        Server { server, peer: Peer::new(stream), _folder: folder }
     }
 }
 
