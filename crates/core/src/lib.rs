@@ -18,6 +18,7 @@ pub mod deployment;
 pub mod effects;
 pub mod few;
 pub mod frontier;
+pub mod geo;
 pub mod glob;
 pub mod graph;
 pub mod guarantee;

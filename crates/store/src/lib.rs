@@ -34,6 +34,7 @@ mod keys;
 mod lists;
 mod locks;
 mod number;
+mod places;
 mod random;
 mod ranges;
 mod sequence;
@@ -217,6 +218,7 @@ impl Store {
             XRead { read } => self.xread(read),
             XReadGroup { read } if read.peek => self.xreadgroup_peek(read),
             XInfo { key, look } => self.xinfo(key, look, stamp),
+            GeoSearch { key, search, detailed } => self.geosearch(key, search, *detailed),
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {

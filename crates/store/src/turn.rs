@@ -175,6 +175,9 @@ impl<'a> Turn<'a> {
 
             XGroup { key, change } => self.xgroup(mark, key, change),
             XReadGroup { read } => self.xreadgroup(mark, read),
+            GeoSearchStore { target, source, search, distances } => {
+                self.geosearchstore(mark, target, source, search, *distances)
+            }
 
             Move { step } => Ok(Response::Move(Box::new(self.step(step)))),
 

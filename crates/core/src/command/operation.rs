@@ -5,7 +5,7 @@ use super::{
     StreamSlice, Trimming,
 };
 use crate::migration::Step;
-use crate::{Blob, Stamp};
+use crate::{Blob, Stamp, geo};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -291,6 +291,12 @@ pub enum Operation {
     XReadGroup { read: Arc<GroupRead> },
     /// What is asked about a stream and its groups.
     XInfo { key: Blob, look: Arc<StreamLook> },
+
+    // Points on the earth, which are the scores of a sorted set's members.
+    /// Members in an area; `detailed` an array of member, distance in the unit of the search, and score each.
+    GeoSearch { key: Blob, search: Arc<geo::Search>, detailed: bool },
+    /// The same, stored as a sorted set by their scores, or by their distances. How many members.
+    GeoSearchStore { target: Blob, source: Blob, search: Arc<geo::Search>, distances: bool },
 }
 
 impl Operation {
@@ -425,6 +431,8 @@ impl Operation {
                 StreamLook::Pending { .. } | StreamLook::PendingRange { .. } => "xpending",
                 _ => "xinfo",
             },
+            GeoSearch { .. } => "geosearch",
+            GeoSearchStore { .. } => "geosearchstore",
         }
     }
 }

@@ -199,4 +199,7 @@ pub enum Refusal {
     /// There were to have been fewer entries than there are.
     #[error("ERR The entries_added specified in XSETID is smaller than the target stream length")]
     StreamAddedBelowLength,
+    /// What was to be the middle of a search is no member.
+    #[error("ERR could not decode requested zset member")]
+    NoCenter,
 }

@@ -90,7 +90,8 @@ impl Operation {
             | XRange { key, .. }
             | Dump { key }
             | Weight { key, .. }
-            | XInfo { key, .. } => visit(self::Touch::Key(key, Read)),
+            | XInfo { key, .. }
+            | GeoSearch { key, .. } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -170,7 +171,7 @@ impl Operation {
                 let reads = steps.iter().all(|step| matches!(step, BitStep::Get(_)));
                 visit(self::Touch::Key(key, if reads { Read } else { Update }));
             }
-            ZRangeStore { target, source, .. } => {
+            ZRangeStore { target, source, .. } | GeoSearchStore { target, source, .. } => {
                 visit(self::Touch::Key(target, Write));
                 visit(self::Touch::Key(source, Read));
             }

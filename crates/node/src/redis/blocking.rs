@@ -318,6 +318,7 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         | Operation::Copy { target, .. }
         | Operation::ZRangeStore { target, .. }
         | Operation::ZCombineStore { target, .. }
+        | Operation::GeoSearchStore { target, .. }
         | Operation::Restore { key: target, .. } => Some((target, usize::MAX)),
         _ => None,
     }

@@ -100,22 +100,17 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
         }
         Keys::Streams => {
             reply.array(1);
-            reply.map(3);
-            reply.bulk(b"flags");
-            names(&["RO"], reply);
-            reply.bulk(b"begin_search");
-            reply.map(2);
-            reply.bulk(b"type");
-            reply.bulk(b"keyword");
-            reply.bulk(b"spec");
-            reply.map(2);
-            reply.bulk(b"keyword");
-            reply.bulk(b"STREAMS");
-            reply.bulk(b"startfrom");
             // Behind the group, where there is one.
-            reply.integer(if spec.is(flag::WRITE) { 4 } else { 1 });
-            reply.bulk(b"find_keys");
+            behind("RO", "STREAMS", if spec.is(flag::WRITE) { 4 } else { 1 }, reply);
             found(reply, -1, 1, 2);
+        }
+        Keys::Stored { from, words } => {
+            reply.array(1 + words.len());
+            range(reply, 1, 0, 1);
+            for word in words {
+                behind("RW", word, from as i64, reply);
+                found(reply, 0, 1, 0);
+            }
         }
         Keys::Counted { at, target } => {
             reply.array(1 + usize::from(target));
@@ -148,6 +143,24 @@ fn begin(spec: &Spec, index: i32, reply: &mut Reply<'_>) {
     reply.map(1);
     reply.bulk(b"index");
     reply.integer(i64::from(index));
+    reply.bulk(b"find_keys");
+}
+
+/// The same, behind a word.
+fn behind(flags: &str, word: &str, from: i64, reply: &mut Reply<'_>) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    names(&[flags], reply);
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"keyword");
+    reply.bulk(b"spec");
+    reply.map(2);
+    reply.bulk(b"keyword");
+    reply.bulk(word.as_bytes());
+    reply.bulk(b"startfrom");
+    reply.integer(from);
     reply.bulk(b"find_keys");
 }
 

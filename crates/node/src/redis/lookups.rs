@@ -56,7 +56,8 @@ impl Lookups {
             | ZRank { .. }
             | ZRandMember { .. }
             | ZScan { .. }
-            | XRange { .. } => Lookups::Value,
+            | XRange { .. }
+            | GeoSearch { .. } => Lookups::Value,
             StrLen { .. }
             | GetRange { .. }
             | HLen { .. }

@@ -37,6 +37,7 @@ mod login;
 mod lookups;
 mod payload;
 mod pipeline;
+mod places;
 mod pubsub;
 mod reply;
 mod request;

@@ -120,6 +120,11 @@ impl<'a> Reply<'a> {
 
     /// A number with a fraction; a string in RESP2.
     pub fn double(&mut self, value: Score) {
+        self.decimal(value);
+    }
+
+    /// The same, from what is written to it.
+    pub fn decimal(&mut self, value: impl fmt::Display) {
         match self.version {
             Version::Two => self.text(value),
             Version::Three => {

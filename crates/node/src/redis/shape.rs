@@ -1,6 +1,7 @@
 //! From outcomes to replies.
 
 use super::payload;
+use super::places::Places;
 use super::reply::{Reply, Version};
 use super::transaction::Watch;
 use crate::gateway::Outcome;
@@ -46,6 +47,8 @@ pub(crate) enum Shape {
     /// What a group of streams has to say, entries laid out as [`Shape::Streams`]; where there is none, an error that names
     /// it.
     Grouped(Box<Grouped>),
+    /// Scores as points on the earth, or what a search of them has found.
+    Places(Places),
     /// The answer to a password check, written elsewhere.
     Login,
     /// The versions of watched keys: `OK`.
@@ -145,6 +148,7 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         // What `$` meant, which nobody waits for any more.
         (Shape::Streams, _) => reply.null_array(),
         (Shape::Nested, response) => plain(response, true, reply),
+        (Shape::Places(places), Response::Array(parts)) => places.lay_out(parts, reply),
         (Shape::Exec(items), Response::Array(responses)) => {
             reply.array(items.len());
             let mut responses = responses.iter();

@@ -1,5 +1,6 @@
 //! What the table says of one command.
 
+use super::args::is;
 use super::blocking::Patience;
 use super::complaint::Complaint;
 use super::connection::{Control, State};
@@ -148,6 +149,8 @@ pub(crate) enum Keys {
     Counted { at: usize, target: bool },
     /// The first half of what stands behind the word STREAMS.
     Streams,
+    /// The first string, and from the string `from` on whatever stands behind one of these words, in capitals.
+    Stored { from: usize, words: &'static [&'static str] },
 }
 
 /// One key, behind the name.
@@ -162,7 +165,7 @@ impl Keys {
     pub(crate) fn numbers(self) -> (i32, i32, i32) {
         match self {
             Keys::None | Keys::Streams | Keys::Counted { target: false, .. } => (0, 0, 0),
-            Keys::Counted { target: true, .. } => (1, 1, 1),
+            Keys::Counted { target: true, .. } | Keys::Stored { .. } => (1, 1, 1),
             Keys::Range { first, last, step } => (first, last, step),
         }
     }
@@ -202,6 +205,11 @@ impl Keys {
                     return None;
                 }
                 Some(target.then_some(1).into_iter().chain(at + 1..at + 1 + count).collect())
+            }
+            Keys::Stored { from, words } => {
+                let named = |at: &usize| words.iter().any(|word| is(args.at(*at), word));
+                let behind = (from..args.len().saturating_sub(1)).filter(named).map(|at| at + 1);
+                Some(std::iter::once(1).chain(behind).collect())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! All commands, and how one is found by its name.
 
-use super::commands::{bitmaps, hashes, keys, lists, server, sets, sorted_sets, streams, strings};
+use super::commands::{bitmaps, hashes, keys, lists, places, server, sets, sorted_sets, streams, strings};
 use super::complaint::Complaint;
 use super::request::Args;
 use super::spec::{Action, Group, Spec, about, flag};
@@ -22,6 +22,7 @@ pub(crate) static COMMANDS: &[&[Spec]] = &[
     sets::COMMANDS,
     sorted_sets::COMMANDS,
     streams::COMMANDS,
+    places::COMMANDS,
 ];
 
 /// The command, or subcommand, of a request, whose number of strings fits.

@@ -341,6 +341,7 @@ fn parse_response(text: &str) -> Response {
             Response::Array(vec![Response::Integer(1), Response::Integer(0)]),
             Response::Nil,
         ]),
+        "found" => Response::Array(vec![Response::Array(list())]),
         "scan" => Response::Scan { cursor: 17, items: vec!["a".into(), "b".into()] },
         "nogroup" => Response::Error(Refusal::NoGroup(rest.parse().unwrap())),
         "wrongtype" => Response::Error(Refusal::WrongType),

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 /// milliseconds; `P` a payload of DUMP, `Q` one that holds nothing; the rest is sent as it is.
 /// Members of `lex` all have one score, since ranges of members are defined only then. `w`, which is watched,
 /// is only written anew: what leaves a key as it was is a change in Redis here and there, and none in this program.
-/// `G` is a group, `C` a consumer. A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
+/// `G` is a group, `C` a consumer; `LON` and `LAT` are degrees, `R` is a length, `U` its unit. Fewer than seven places are ever
+/// in `geo`: of more, Redis gives those of one distance in any order where some are left out. What is stored by distance is in
+/// `far`, whose scores are not compared: their last digit depends on the machine, and so does, once in about a million far ones, the
+/// last decimal of a distance. A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
 /// it has times, which are compared roughly.
 pub const FORMS: &str = "
 SET K V
@@ -207,6 +210,86 @@ ZUNIONSTORE K 2 K K AGGREGATE MAX
 ZINTERSTORE K 2 K K WEIGHTS W W
 ZDIFFSTORE K 2 K K
 ZINTERCARD 2 K K LIMIT N
+GEOADD geo LON LAT F
+GEOADD geo LON LAT F LON LAT F
+GEOADD geo NX CH LON LAT F
+GEOADD geo XX CH LON LAT F LON LAT F
+GEOADD K LON LAT F
+GEOADD geo XX NX LON LAT F
+GEOADD geo CH LON LAT
+GEOADD geo NX CH CH
+GEOADD geo 180.1 LAT F
+GEOADD geo LON LAT F LON -85.06 F
+GEOADD geo LON nan F
+GEOADD geo inf LAT F
+GEOADD geo 1e300 LAT F
+GEOADD geo x LAT F
+GEODIST geo F F
+GEODIST geo F F U
+GEODIST K F F U
+GEODIST geo F F yd
+GEODIST geo F F U U
+GEOHASH geo F F V
+GEOHASH K F
+GEOHASH K
+GEOPOS geo F F V
+GEOPOS K F F
+GEOPOS geo
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U ASC WITHDIST
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U DESC WITHHASH WITHCOORD WITHDIST
+GEOSEARCH geo BYBOX R R U FROMLONLAT LON LAT WITHCOORD
+GEOSEARCH geo FROMLONLAT LON LAT BYBOX R R U ASC COUNT N WITHDIST
+GEOSEARCH geo FROMMEMBER F BYRADIUS R U WITHDIST
+GEOSEARCH geo FROMMEMBER F BYRADIUS R U COUNT 3
+GEOSEARCH geo FROMMEMBER F BYBOX R R U COUNT 2 ANY
+GEOSEARCH geo FROMMEMBER F BYRADIUS R U DESC COUNT 2 ANY WITHHASH
+GEOSEARCH K FROMLONLAT LON LAT BYRADIUS R U WITHHASH
+GEOSEARCH K FROMLONLAT LON LAT BYBOX R R U ASC WITHCOORD
+GEOSEARCH geo FROMLONLAT LON LAT FROMMEMBER F BYRADIUS R U
+GEOSEARCH geo FROMLONLAT LON LAT FROMLONLAT LON LAT BYRADIUS R U
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U BYBOX R R U
+GEOSEARCH geo FROMLONLAT LON LAT ASC DESC
+GEOSEARCH geo BYRADIUS R U ASC DESC
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS -1 U
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS nan U
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R yd
+GEOSEARCH geo FROMLONLAT LON LAT BYBOX R -1 U
+GEOSEARCH geo FROMLONLAT LON LAT BYBOX x R U
+GEOSEARCH geo FROMLONLAT LON LAT BYBOX R x U
+GEOSEARCH geo FROMLONLAT LON 90 BYRADIUS R U
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U ANY
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U COUNT 0
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U COUNT x
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U COUNT
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U STOREDIST
+GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U STORE far
+GEOSEARCHSTORE geo geo FROMLONLAT LON LAT BYRADIUS 20000 km COUNT 4
+GEOSEARCHSTORE K geo FROMLONLAT LON LAT BYRADIUS R U
+GEOSEARCHSTORE K geo FROMMEMBER F BYBOX R R U COUNT 2
+GEOSEARCHSTORE K K FROMLONLAT LON LAT BYBOX R R U
+GEOSEARCHSTORE far geo FROMMEMBER F BYRADIUS R U STOREDIST
+GEOSEARCHSTORE far geo FROMLONLAT LON LAT BYRADIUS R U STOREDIST DESC COUNT 2
+GEOSEARCHSTORE far geo FROMLONLAT LON LAT BYRADIUS R U WITHDIST
+ZRANGE geo 0 -1 WITHSCORES
+ZRANGE far 0 -1
+GEORADIUS geo LON LAT R U
+GEORADIUS geo LON LAT R U WITHDIST WITHCOORD WITHHASH COUNT N
+GEORADIUS geo LON LAT R U STORE K
+GEORADIUS geo LON LAT R U STORE K STOREDIST far ASC COUNT 3
+GEORADIUS geo LON LAT R U WITHDIST STORE K
+GEORADIUS K LON LAT R U DESC WITHCOORD
+GEORADIUS_RO geo LON LAT R U ASC WITHDIST
+GEORADIUS_RO geo LON LAT R U STORE K
+GEORADIUS_RO K LON LAT R U
+GEORADIUSBYMEMBER geo F R U
+GEORADIUSBYMEMBER geo F R U WITHCOORD COUNT 2 ANY
+GEORADIUSBYMEMBER geo F R U STOREDIST far
+GEORADIUSBYMEMBER geo F R U STORE K DESC COUNT 1
+GEORADIUSBYMEMBER geo nobody R U
+GEORADIUSBYMEMBER never F R U BYRADIUS 1 km
+GEORADIUSBYMEMBER_RO geo F R U WITHDIST DESC
+GEORADIUSBYMEMBER_RO never F R U STOREDIST far
 XADD K ID F V
 XADD K ID F V V F
 XADD K I* F V
@@ -662,6 +745,27 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
                     if word == "(ID" { format!("({id}") } else { id }
                 }
                 "I*" => format!("{}-*", random.below(30)),
+                "LON" => match random.below(3) {
+                    0 => {
+                        pick(random, &["0", "13.361389", "13.3614", "14", "-180", "180", "179.99", "-122.4"])
+                    }
+                    1 => format!("{:.6}", 13.0 + random.below(3_000_001) as f64 / 1e6),
+                    _ => format!("{:.4}", random.below(3_600_001) as f64 / 1e4 - 180.0),
+                },
+                "LAT" => match random.below(3) {
+                    0 => pick(
+                        random,
+                        &["0", "38.115556", "37.8", "85.05112878", "-85.05", "-33.4", "67", "84"],
+                    ),
+                    1 => format!("{:.6}", 36.5 + random.below(2_000_001) as f64 / 1e6),
+                    _ => format!("{:.4}", random.below(1_700_001) as f64 / 1e4 - 85.0),
+                },
+                "R" => match random.below(3) {
+                    0 => pick(random, &["0", "0.5", "50", "200", "5000", "250000", "1e6", "inf"]),
+                    1 => random.below(2_000).to_string(),
+                    _ => random.below(30_000).to_string(),
+                },
+                "U" => pick(random, &["m", "km", "ft", "MI"]),
                 "T" => (4_000_000_000 + random.below(3)).to_string(),
                 "TT" => (4_000_000_000_000 + random.below(3)).to_string(),
                 other => other.to_owned(),

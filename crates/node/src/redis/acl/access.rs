@@ -36,10 +36,10 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
         | "zincrby" | "eval" | "evalsha" => BOTH,
         // From the first into the second.
         "rename" | "renamenx" | "lmove" | "blmove" | "rpoplpush" | "brpoplpush" | "smove" if nth == 0 => BOTH,
-        "copy" if nth == 0 => READ,
+        "copy" | "georadius" | "georadiusbymember" if nth == 0 => READ,
         // Into the first from the others.
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
-        | "zunionstore" | "zrangestore"
+        | "zunionstore" | "zrangestore" | "geosearchstore"
             if nth > 0 =>
         {
             READ

@@ -4,6 +4,7 @@ pub(crate) mod bitmaps;
 pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod lists;
+pub(crate) mod places;
 pub(crate) mod server;
 pub(crate) mod sets;
 pub(crate) mod sorted_sets;

@@ -202,6 +202,57 @@ fn old_spellings_become_one_operation_with_their_own_reply() {
 }
 
 #[test]
+fn places_are_members_of_sorted_sets() {
+    check(
+        Login::Open,
+        "> GEOADD sicily CH 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
+         < 0 int 2
+         > GEODIST sicily Palermo Catania km ; GEOHASH sicily Palermo nobody ; GEOPOS sicily Palermo nobody
+         < 1 array double 3479099956230698, double 3479447370796909
+         < 2 array double 3479099956230698, nil
+         < 3 array double 3479099956230698, nil
+         > GEORADIUS sicily 15 37 200 km WITHDIST WITHCOORD
+         < 4 found bulk Catania, double 56.441257870158204, double 3479447370796909
+         > GEOSEARCHSTORE near sicily FROMMEMBER Catania BYBOX 400 300.5 mi COUNT 3 STOREDIST
+         < 5 int 2
+         > HELLO 3 ; GEOPOS sicily Palermo nobody
+         < 6 array double 3479099956230698, nil
+         > COMMAND GETKEYS GEORADIUS a 1 2 3 km STORE b",
+        expect![[r#"
+            > GEOADD sicily CH 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
+              ask 0 k1 ZAdd { key: "sicily", flags: ZAddFlags { condition: Always, scores: Any, changed: true }, members: [(3479099956230698, "Palermo"), (3479447370796909, "Catania")] }
+            < 0 int 2
+              :2·
+            > GEODIST sicily Palermo Catania km ; GEOHASH sicily Palermo nobody ; GEOPOS sicily Palermo nobody
+              ask 1 k1 ZMScore { key: "sicily", members: ["Palermo", "Catania"] }
+              ask 2 k1 ZMScore { key: "sicily", members: ["Palermo", "nobody"] }
+              ask 3 k1 ZMScore { key: "sicily", members: ["Palermo", "nobody"] }
+            < 1 array double 3479099956230698, double 3479447370796909
+              $8·166.2742·
+            < 2 array double 3479099956230698, nil
+              *2·$11·sqc8b49rny0·$-1·
+            < 3 array double 3479099956230698, nil
+              *2·*2·$20·13.36138933897018433·$20·38.11555639549629859·*-1·
+            > GEORADIUS sicily 15 37 200 km WITHDIST WITHCOORD
+              ask 4 k1 GeoSearch { key: "sicily", search: Search { center: Point { longitude: 15, latitude: 37 }, area: Circle { radius: 200 }, unit: Kilometers, order: Walked, count: None, any: false }, detailed: true }
+            < 4 found bulk Catania, double 56.441257870158204, double 3479447370796909
+              *1·*3·$7·Catania·$7·56.4413·*2·$20·15.08726745843887329·$20·37.50266842333162032·
+            > GEOSEARCHSTORE near sicily FROMMEMBER Catania BYBOX 400 300.5 mi COUNT 3 STOREDIST
+              ask 5 k1 GeoSearchStore { target: "near", source: "sicily", search: Search { center: Member("Catania"), area: Box { width: 400, height: 300.5 }, unit: Miles, order: Near, count: Some(3), any: false }, distances: true }
+            < 5 int 2
+              :2·
+            > HELLO 3 ; GEOPOS sicily Palermo nobody
+              ask 6 k1 ZMScore { key: "sicily", members: ["Palermo", "nobody"] }
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+            < 6 array double 3479099956230698, nil
+              *2·*2·,13.36138933897018433·,38.11555639549629859·_·
+            > COMMAND GETKEYS GEORADIUS a 1 2 3 km STORE b
+              *2·$1·a·$1·b·
+        "#]],
+    );
+}
+
+#[test]
 fn relative_expiries_become_absolute() {
     check(
         Login::Open,
@@ -491,7 +542,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :195·
+              :205·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
