@@ -8,7 +8,7 @@ use isochrone_core::{Blob, Stamp};
 
 impl Store {
     /// The bytes under a key: none where there is no key.
-    fn bytes(&self, key: &[u8]) -> Result<Option<Blob>, Refusal> {
+    pub(crate) fn bytes(&self, key: &[u8]) -> Result<Option<Blob>, Refusal> {
         self.keys.get(key).map(|entry| entry.value.bytes()).transpose()
     }
 

@@ -29,6 +29,7 @@ mod export;
 mod groups;
 mod hash;
 mod hashes;
+mod hyperloglog;
 mod key;
 mod keys;
 mod lists;
@@ -219,6 +220,7 @@ impl Store {
             XReadGroup { read } if read.peek => self.xreadgroup_peek(read),
             XInfo { key, look } => self.xinfo(key, look, stamp),
             GeoSearch { key, search, detailed } => self.geosearch(key, search, *detailed),
+            PfCount { keys } => self.pfcount(keys),
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {

@@ -4,6 +4,7 @@ mod chords;
 mod collections;
 mod expiry;
 mod groups;
+mod hyperloglog;
 mod places;
 mod ranges;
 mod scans;

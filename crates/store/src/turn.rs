@@ -179,6 +179,9 @@ impl<'a> Turn<'a> {
                 self.geosearchstore(mark, target, source, search, *distances)
             }
 
+            PfAdd { key, elements } => self.pfadd(mark, key, elements),
+            PfMerge { target, keys } => self.pfmerge(mark, target, keys),
+
             Move { step } => Ok(Response::Move(Box::new(self.step(step)))),
 
             // Whatever only reads has been answered, and transactions are taken apart above.

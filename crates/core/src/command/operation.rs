@@ -297,6 +297,13 @@ pub enum Operation {
     GeoSearch { key: Blob, search: Arc<geo::Search>, detailed: bool },
     /// The same, stored as a sorted set by their scores, or by their distances. How many members.
     GeoSearchStore { target: Blob, source: Blob, search: Arc<geo::Search>, distances: bool },
+    // HyperLogLogs: strings from which it is told about how many different elements they were given.
+    /// Adds elements. 1 where that changes the string, or makes it; else 0.
+    PfAdd { key: Blob, elements: Keys },
+    /// About how many different elements these were given together; of a single key what its string says of itself, if it does.
+    PfCount { keys: Keys },
+    /// Gives the target what it and these were given. `Ok`.
+    PfMerge { target: Blob, keys: Keys },
 }
 
 impl Operation {
@@ -433,6 +440,9 @@ impl Operation {
             },
             GeoSearch { .. } => "geosearch",
             GeoSearchStore { .. } => "geosearchstore",
+            PfAdd { .. } => "pfadd",
+            PfCount { .. } => "pfcount",
+            PfMerge { .. } => "pfmerge",
         }
     }
 }

@@ -202,4 +202,10 @@ pub enum Refusal {
     /// What was to be the middle of a search is no member.
     #[error("ERR could not decode requested zset member")]
     NoCenter,
+    /// The string is no HyperLogLog.
+    #[error("WRONGTYPE Key is not a valid HyperLogLog string value.")]
+    NotHyperLogLog,
+    /// The string begins as a HyperLogLog, and what follows is none.
+    #[error("INVALIDOBJ Corrupted HLL object detected")]
+    BadHyperLogLog,
 }

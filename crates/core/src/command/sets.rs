@@ -98,7 +98,8 @@ impl Operation {
             | Touch { keys }
             | SCombine { keys, .. }
             | SInterCard { keys, .. }
-            | ZInterCard { keys, .. } => all(keys, Read),
+            | ZInterCard { keys, .. }
+            | PfCount { keys } => all(keys, Read),
 
             Set { key, condition, expiry, get, .. } => {
                 let blind = *condition == Condition::Always && *expiry != Expiry::Keep && !get;
@@ -143,7 +144,8 @@ impl Operation {
             | XDel { key, .. }
             | XTrim { key, .. }
             | Restore { key, .. }
-            | XGroup { key, .. } => visit(self::Touch::Key(key, Update)),
+            | XGroup { key, .. }
+            | PfAdd { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | Sweep { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 
@@ -165,6 +167,10 @@ impl Operation {
             }
             BitOp { target, keys, .. } => {
                 visit(self::Touch::Key(target, Write));
+                keys.iter().for_each(|key| visit(self::Touch::Key(key, Read)));
+            }
+            PfMerge { target, keys } => {
+                visit(self::Touch::Key(target, Update));
                 keys.iter().for_each(|key| visit(self::Touch::Key(key, Read)));
             }
             BitField { key, steps } => {

@@ -83,6 +83,9 @@ fn operation() -> impl Strategy<Value = Operation> {
             target,
             keys
         }),
+        (key(), keys()).prop_map(|(key, elements)| Operation::PfAdd { key, elements }),
+        keys().prop_map(|keys| Operation::PfCount { keys }),
+        (key(), keys()).prop_map(|(target, keys)| Operation::PfMerge { target, keys }),
         (key(), any::<bool>()).prop_map(|(key, get)| {
             let number = BitNumber { offset: 3, width: 5, signed: true };
             let step = if get { BitStep::Get(number) } else { BitStep::IncrBy(number, 1, BitOverflow::Fail) };

@@ -27,6 +27,7 @@ const SNAPSHOTS: &str = "snapshots are taken by themselves";
 const TWO_KEYSPACES: &str = "keyspaces have different protocols: no command spans two";
 const INTERPRETER: &str = "there is no interpreter, by design";
 const READ_ONLY_SCRIPTS: &str = "no known script only reads";
+const BUILDERS: &str = "never: a tool of those who build Redis";
 const NOT_YET: &str = "not yet";
 
 /// By chapter, then name.
@@ -41,7 +42,7 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Server, "command|getkeysandflags", "not yet; COMMAND GETKEYS tells the keys"),
     row(Group::Server, "config|resetstat", "counters are for the metrics, which want them to grow"),
     row(Group::Server, "config|rewrite", "the deployment file is not written by a node"),
-    row(Group::Server, "debug", "never: a tool of those who build Redis"),
+    row(Group::Server, "debug", BUILDERS),
     row(Group::Server, "failover", "leaders are moved with the command line"),
     row(Group::Server, "lastsave", SNAPSHOTS),
     row(Group::Server, "latency|doctor", LATENCIES),
@@ -121,9 +122,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Generic, "sort", NOT_YET),
     row(Group::Generic, "sort_ro", NOT_YET),
     row(Group::String, "lcs", "seldom used, and its time is the product of two lengths"),
-    row(Group::HyperLogLog, "pfadd", NOT_YET),
-    row(Group::HyperLogLog, "pfcount", NOT_YET),
-    row(Group::HyperLogLog, "pfdebug", NOT_YET),
-    row(Group::HyperLogLog, "pfmerge", NOT_YET),
-    row(Group::HyperLogLog, "pfselftest", NOT_YET),
+    row(Group::HyperLogLog, "pfdebug", BUILDERS),
+    row(Group::HyperLogLog, "pfselftest", BUILDERS),
 ];

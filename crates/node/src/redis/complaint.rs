@@ -72,7 +72,7 @@ fn shown(bytes: &[u8], most: usize) -> Cow<'_, str> {
 
 /// The code of an error text, from a bounded set so that it can be counted.
 pub(crate) fn code(text: &str) -> &'static str {
-    const CODES: [&str; 20] = [
+    const CODES: [&str; 21] = [
         "ERR",
         "WRONGTYPE",
         "NOAUTH",
@@ -93,6 +93,7 @@ pub(crate) fn code(text: &str) -> &'static str {
         "BUSYKEY",
         "BUSYGROUP",
         "NOGROUP",
+        "INVALIDOBJ",
     ];
     let word = text.split(' ').next().unwrap_or_default();
     CODES.into_iter().find(|code| *code == word).unwrap_or("ERR")

@@ -26,6 +26,7 @@ fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
         ("client-query-buffer-limit", context.limits.command_bytes.to_string()),
         ("cluster-enabled", text("no")),
         ("databases", context.keyspaces.iter().map(|k| k.index + 1).max().unwrap_or(0).to_string()),
+        ("hll-sparse-max-bytes", text("3000")),
         ("maxclients", context.limits.clients.to_string()),
         // Zero: no limit; keys are never evicted.
         ("maxmemory", text("0")),

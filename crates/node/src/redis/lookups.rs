@@ -70,6 +70,7 @@ impl Lookups {
             | ZCard { .. }
             | ZCount { .. }
             | XLen { .. } => Lookups::Amount,
+            PfCount { keys } if keys.len() == 1 => Lookups::Amount,
             MGet { .. } => Lookups::Values,
             Exists { keys } | Touch { keys } => Lookups::Count(keys.len()),
             Transaction { operations, .. } => {
@@ -88,7 +89,7 @@ impl Lookups {
             (Lookups::Nothing, _) => return,
             // It is there, and of another kind. No other error says anything.
             (Lookups::Value | Lookups::Amount, Response::Error(refusal)) => {
-                *hits += u64::from(*refusal == Refusal::WrongType);
+                *hits += u64::from(matches!(refusal, Refusal::WrongType | Refusal::NotHyperLogLog));
                 return;
             }
             (Lookups::Value, response) => (usize::from(!nothing(response, false)), 1),

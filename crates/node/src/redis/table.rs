@@ -1,6 +1,8 @@
 //! All commands, and how one is found by its name.
 
-use super::commands::{bitmaps, hashes, keys, lists, places, server, sets, sorted_sets, streams, strings};
+use super::commands::{
+    bitmaps, hashes, hyperloglog, keys, lists, places, server, sets, sorted_sets, streams, strings,
+};
 use super::complaint::Complaint;
 use super::request::Args;
 use super::spec::{Action, Group, Spec, about, flag};
@@ -23,6 +25,7 @@ pub(crate) static COMMANDS: &[&[Spec]] = &[
     sorted_sets::COMMANDS,
     streams::COMMANDS,
     places::COMMANDS,
+    hyperloglog::COMMANDS,
 ];
 
 /// The command, or subcommand, of a request, whose number of strings fits.

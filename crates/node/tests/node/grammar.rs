@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 /// `G` is a group, `C` a consumer; `LON` and `LAT` are degrees, `R` is a length, `U` its unit. Fewer than seven places are ever
 /// in `geo`: of more, Redis gives those of one distance in any order where some are left out. What is stored by distance is in
 /// `far`, whose scores are not compared: their last digit depends on the machine, and so does, once in about a million far ones, the
-/// last decimal of a distance. A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
+/// last decimal of a distance. `H`, `HG` and `HD` are HyperLogLogs: those of `HD` may be damaged, those of `HG` are read whole, so
+/// never counted alone, which in Redis changes them. `E` is an element, `HB` a HyperLogLog as bytes, `HX` one that may be damaged.
+/// A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
 /// it has times, which are compared roughly.
 pub const FORMS: &str = "
 SET K V
@@ -411,6 +413,40 @@ XSETID st 40-0 ENTRIESADDED -1
 XSETID st 40-0 ENTRIESADDED N MAXDELETEDID 41-0
 XSETID st 40-0 NOSUCH 1
 XSETID st x
+PFADD H
+PFADD H E
+PFADD H E E E E E E E E E E
+PFADD H F F V
+PFADD HG E E E E E E E E E E
+PFADD HG E
+PFADD HD E
+PFADD K F
+PFADD HG
+PFCOUNT H
+PFCOUNT HD
+PFCOUNT K K
+PFCOUNT st
+PFCOUNT H H
+PFCOUNT HG H never
+PFCOUNT HD HD
+PFCOUNT H K HD
+PFMERGE H H
+PFMERGE H HG
+PFMERGE HG H HG
+PFMERGE HD H
+PFMERGE H HD
+PFMERGE HG K HD
+PFMERGE K H
+SET H HB
+SET HG HB
+SET HD HX
+GET HG
+GETRANGE H 0 7
+GETRANGE H 16 -1
+GETRANGE HD 16 -1
+STRLEN H
+STRLEN HD
+DEL HG
 COPY st k1 REPLACE
 DUMP never
 MEMORY USAGE never
@@ -724,8 +760,14 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
     form.split(' ')
         .map(|word| {
             let text = match word {
+                "HB" => return hyperloglog(random),
+                "HX" => return damaged(hyperloglog(random), random),
                 "P" => return unhex(&pick(random, PAYLOADS)),
                 "Q" => return unhex(&pick(random, DAMAGED)),
+                "H" => format!("h{}", random.below(3)),
+                "HG" => format!("hg{}", random.below(2)),
+                "HD" => format!("hd{}", random.below(3)),
+                "E" => random.below(20_000).to_string(),
                 "K" => format!("k{}", random.below(6)),
                 "V" => pick(random, &["a", "b", "", "12", "-7", "3.5", "some longer text", "\u{0}\u{7f}x"]),
                 "F" => pick(random, &["a", "b", "c", "d", "e"]),
@@ -773,6 +815,56 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
             text.into_bytes()
         })
         .collect()
+}
+
+/// A HyperLogLog as bytes: dense, or of as many runs as make it sparse, some of them near the most that may be.
+fn hyperloglog(random: &mut Random) -> Vec<u8> {
+    let mut bytes = b"HYLL\x01\0\0\0".to_vec();
+    // What it counts itself, or that it does not.
+    bytes.extend(if random.below(2) == 0 { random.below(99) } else { 1 << 63 }.to_le_bytes());
+    if random.below(4) == 0 {
+        bytes[4] = 0;
+        let high = random.below(4);
+        bytes.extend((0..12_288).map(|_| if random.below(4) < high { random.below(256) as u8 } else { 0 }));
+        return bytes;
+    }
+    let most = [3, 20, 300, 2_990, 2_999, 3_000, 4_000][random.below(7) as usize];
+    let values = 1 + random.below(32);
+    let mut left = 16_384;
+    while left > 0 && bytes.len() + 2 < most {
+        let (run, length) = match random.below(4) {
+            0 => (0, 1 + random.below(64)),
+            _ => (0x80 | random.below(values) << 2, 1 + random.below(4)),
+        };
+        let length = length.min(left);
+        bytes.push((run | (length - 1)) as u8);
+        left -= length;
+    }
+    if let Some(less) = left.checked_sub(1) {
+        bytes.extend([0x40 | (less >> 8) as u8, less as u8]);
+    }
+    bytes
+}
+
+/// The same, perhaps with something wrong. It does not end in half a run, behind which Redis reads on.
+fn damaged(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
+    let place = random.below(bytes.len() as u64) as usize;
+    match random.below(6) {
+        0 => bytes[place % 16] ^= 1 << random.below(8),
+        1 => bytes[place] = random.below(256) as u8,
+        2 => bytes.truncate(place),
+        3 => bytes.extend([0; 3].iter().take(place % 4)),
+        4 => bytes.insert(place, random.below(256) as u8),
+        _ => {}
+    }
+    if bytes.len() > 16 && bytes[4] == 1 {
+        let (mut at, end) = (16, bytes.len());
+        while at < end {
+            at += if bytes[at] >> 6 == 1 { 2 } else { 1 };
+        }
+        bytes.resize(at, 0xff);
+    }
+    bytes
 }
 
 fn unhex(text: &str) -> Vec<u8> {

@@ -34,6 +34,8 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
         | "getset" | "setbit" | "hincrby" | "hincrbyfloat" | "blpop" | "brpop" | "blmpop" | "lmpop"
         | "lpop" | "rpop" | "spop" | "bzmpop" | "bzpopmin" | "bzpopmax" | "zmpop" | "zpopmin" | "zpopmax"
         | "zincrby" | "eval" | "evalsha" => BOTH,
+        "pfmerge" if nth == 0 => BOTH,
+        "pfmerge" => READ,
         // From the first into the second.
         "rename" | "renamenx" | "lmove" | "blmove" | "rpoplpush" | "brpoplpush" | "smove" if nth == 0 => BOTH,
         "copy" | "georadius" | "georadiusbymember" if nth == 0 => READ,

@@ -2,6 +2,7 @@
 
 pub(crate) mod bitmaps;
 pub(crate) mod hashes;
+pub(crate) mod hyperloglog;
 pub(crate) mod keys;
 pub(crate) mod lists;
 pub(crate) mod places;
