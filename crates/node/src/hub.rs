@@ -29,6 +29,9 @@ const ANNOUNCED_MAX: usize = 1000;
 /// Messages that wait to be handed over, at most; beyond that nothing is published.
 const MAIL_MAX: usize = 1 << 20;
 
+/// Bytes of what is told at once to those who monitor, at most; beyond that they are closed.
+pub(crate) const SEEN_MAX: usize = 64 << 20;
+
 /// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
 const NEWS_MAX: usize = 16 << 20;
 
@@ -72,6 +75,8 @@ pub enum Notice {
         /// The message.
         payload: Blob,
     },
+    /// Lines about what this node was asked; none where they were more than is kept.
+    Seen(Option<Blob>),
     /// A key that it waits for was given something.
     Filled,
     /// CLIENT UNBLOCK: it is to wait no longer, and is told so with an error or as by a time-out.
@@ -100,6 +105,10 @@ pub struct Hub {
     pub users: Users,
     news: Vec<News>,
     news_bytes: usize,
+    /// The connections that are told what this node is asked.
+    monitors: BTreeSet<u64>,
+    /// What they are to be told, lines.
+    seen: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -297,9 +306,43 @@ impl Hub {
         self.mail.push_back((connection, notice));
     }
 
+    /// A connection is told from now on what this node is asked; whether that is new.
+    pub fn monitor(&mut self, connection: u64) -> bool {
+        // What was asked before is not for it.
+        self.tell_monitors();
+        self.monitors.insert(connection)
+    }
+
+    /// Whether any connection is told what this node is asked.
+    pub fn is_monitored(&self) -> bool {
+        !self.monitors.is_empty()
+    }
+
+    /// Whether this one is.
+    pub fn monitors(&self, connection: u64) -> bool {
+        self.monitors.contains(&connection)
+    }
+
+    /// What this node is asked: `write` adds a line.
+    pub fn show(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.is_monitored() && self.seen.len() <= SEEN_MAX {
+            write(&mut self.seen);
+        }
+    }
+
+    fn tell_monitors(&mut self) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let lines = (seen.len() <= SEEN_MAX).then(|| Blob::from(seen));
+        self.mail.extend(self.monitors.iter().map(|connection| (*connection, Notice::Seen(lines.clone()))));
+    }
+
     /// A connection has ended, or is as new.
     pub fn leave(&mut self, connection: u64) {
         self.unwait(connection);
+        self.monitors.remove(&connection);
         let Some(member) = self.members.remove(&connection) else { return };
         for (all, names) in [(&mut self.channels, member.channels), (&mut self.patterns, member.patterns)] {
             for name in names {
@@ -332,12 +375,13 @@ impl Hub {
 
     /// What connections are to be told, in order.
     pub fn take_mail(&mut self) -> VecDeque<(u64, Notice)> {
+        self.tell_monitors();
         std::mem::take(&mut self.mail)
     }
 
     /// Whether a connection is to be told something.
     pub fn has_mail(&self) -> bool {
-        !self.mail.is_empty()
+        !self.mail.is_empty() || !self.seen.is_empty()
     }
 
     /// What the other nodes are to be told.

@@ -61,7 +61,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Server, "module|load", MODULES),
     row(Group::Server, "module|loadex", MODULES),
     row(Group::Server, "module|unload", MODULES),
-    row(Group::Server, "monitor", NOT_YET),
     row(Group::Server, "psync", REPLICATION),
     row(Group::Server, "replconf", REPLICATION),
     row(Group::Server, "replicaof", REPLICATION),

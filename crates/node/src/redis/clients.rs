@@ -83,6 +83,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Complaint> {
 pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
     let (channels, patterns) = hub.counts(number);
     let flags = match () {
+        () if hub.monitors(number) => "O",
         () if hub.waits(number) => "b",
         () if channels + patterns > 0 => "P",
         () => "N",

@@ -6,6 +6,7 @@ use super::complaint::{Complaint, code};
 use super::durability::{self, Syncing};
 use super::login;
 use super::lookups::Lookups;
+use super::monitor;
 use super::pipeline::{Pipeline, Waiting};
 use super::pubsub;
 use super::reply::{Reply, Version};
@@ -274,11 +275,17 @@ impl Session for Connection {
         let state = &mut self.state;
         state.unsent = context.unsent;
         match notice {
-            Notice::Message { .. } if state.closing => {}
+            Notice::Message { .. } | Notice::Seen(_) if state.closing => {}
+            Notice::Seen(_) if state.quitting || state.muted() => {}
             // Who does not read what it has subscribed to is not waited for.
-            Notice::Message { .. } if state.unsent + state.pipeline.ready() > 2 * state.output_max => {
-                *context.counters.limited.entry("output_bytes").or_default() += 1;
-                state.closing = true;
+            Notice::Message { .. } | Notice::Seen(_)
+                if state.unsent + state.pipeline.ready() > 2 * state.output_max =>
+            {
+                state.fall_behind(context);
+            }
+            Notice::Seen(None) => state.fall_behind(context),
+            Notice::Seen(Some(lines)) => {
+                state.pipeline.write(out, |bytes| bytes.extend_from_slice(&lines));
             }
             Notice::Message { .. } => {
                 let write =
@@ -319,8 +326,7 @@ impl Session for Connection {
         if context.unsent > state.output_max {
             let since = *state.clogged.get_or_insert(context.now);
             if context.now.since(since) > CLOGGED_MAX {
-                *context.counters.limited.entry("output_bytes").or_default() += 1;
-                state.closing = true;
+                state.fall_behind(context);
                 return;
             }
         } else {
@@ -403,7 +409,19 @@ impl State {
             self.complain(&complaint, context, sink.out);
             return Step::Taken;
         }
+        if context.hub.is_monitored()
+            && let Err(complaint) = monitor::allowed(self, spec, context)
+        {
+            self.reject(&complaint, context, sink.out);
+            return Step::Taken;
+        }
         self.last_command = spec.name;
+        // What is queued is shown when it is executed.
+        let shown = match spec.action {
+            Action::Control(Control::Auth | Control::Hello | Control::Watch) => self.queue.is_none(),
+            Action::Control(_) => true,
+            _ => self.queue.is_none(),
+        };
         let step = match spec.action {
             Action::Control(control) => self.control(control, args, context, sink),
             _ if self.queue.is_some() => {
@@ -441,6 +459,9 @@ impl State {
             Action::Container(_) => Step::Taken,
         };
         if step != Step::Stalled {
+            if shown {
+                monitor::tell(self, spec, args, context);
+            }
             *context.counters.commands.entry(spec.name).or_default() += 1;
             self.unmute();
         }
@@ -655,6 +676,12 @@ impl State {
         self.allowance = Some(Allowance { since: context.now, input: 0, output: 0, commands: 0 });
     }
 
+    /// Ends a connection that does not read what it is told.
+    fn fall_behind(&mut self, context: &mut Context<'_>) {
+        *context.counters.limited.entry("output_bytes").or_default() += 1;
+        self.closing = true;
+    }
+
     /// Counts output before login.
     fn written(&mut self, bytes: usize, context: &mut Context<'_>) {
         if let Some(allowance) = &mut self.allowance {
@@ -737,8 +764,7 @@ impl State {
         // The answers to one pipeline may be a thousand times the largest value: past twice the soft limit
         // they are no longer kept.
         if self.unsent + self.pipeline.ready() > 2 * self.output_max {
-            *context.counters.limited.entry("output_bytes").or_default() += 1;
-            self.closing = true;
+            self.fall_behind(context);
             return;
         }
         if let Outcome::Done(response) = &outcome {

@@ -35,6 +35,7 @@ mod fuzz;
 mod info;
 mod login;
 mod lookups;
+mod monitor;
 mod payload;
 mod pipeline;
 mod places;

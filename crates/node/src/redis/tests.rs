@@ -7,6 +7,7 @@ mod garbage;
 #[path = "../../tests/node/grammar.rs"]
 mod grammar;
 mod limits;
+mod monitor;
 mod page;
 mod payloads;
 mod redis_texts;

@@ -243,6 +243,7 @@ fn understand(
         Reply::new(&mut bytes, state.version).error(denied.at_exec());
         return Item::Done(bytes);
     }
+    super::monitor::tell(state, spec, args, context);
     let result = match spec.action {
         Action::Data(_) | Action::Blocking(_) => {
             let mut given = super::connection::given(context);
@@ -263,6 +264,9 @@ fn understand(
         // What is published goes out when the transaction has been executed, and only then.
         Action::Local(_) if spec.name == "publish" => {
             return Item::Publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
+        }
+        Action::Local(_) if spec.name == "monitor" => {
+            Err(Complaint::text("ERR MONITOR isn't allowed for DENY BLOCKING client"))
         }
         Action::Durable(parse) => parse(args).map(|demand| {
             let answer = Outcome::Done(demand.answer_at_once(state, context));

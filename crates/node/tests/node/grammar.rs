@@ -673,7 +673,7 @@ pub const INCOMPARABLE: &[(&str, &str)] = &[
         "the tables differ: each says what it has",
     ),
     (
-        "config|get config|help config|set info lolwut memory|help slowlog|get slowlog|help slowlog|len slowlog|reset role time wait waitaof cluster|help cluster|info \
+        "config|get config|help config|set info lolwut memory|help monitor slowlog|get slowlog|help slowlog|len slowlog|reset role time wait waitaof cluster|help cluster|info \
          readonly readwrite",
         "what is told of a server is another thing on another server",
     ),

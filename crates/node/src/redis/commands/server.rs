@@ -12,6 +12,7 @@ use crate::redis::connection::Control;
 use crate::redis::durability;
 use crate::redis::info;
 use crate::redis::login;
+use crate::redis::monitor;
 use crate::redis::pubsub;
 use crate::redis::request::Args;
 use crate::redis::scripts;
@@ -323,6 +324,9 @@ pub(crate) static SERVER: &[Spec] = &[
     Group::Server.local("lolwut", -1, READ | FAST, about("5.0.0", "[VERSION version]", "A picture"), info::lolwut)
         .differs("another picture"),
     Group::Server.here("memory", -2, 0, about("4.0.0", "", "About memory"), Action::Container(MEMORY)),
+    Group::Server.local("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, about("1.0.0", "", "Tells of every command that this node is asked"), monitor::begin)
+    .differs("of the Redis clients of this node; what is queued is told at `EXEC`, also where a watched key has changed; what a script \
+             does is not told apart"),
     Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)
     .differs("always a master without replicas: every node takes reads and writes"),
     Group::Server.here("slowlog", -2, 0, about("2.2.12", "", "About slow commands"), Action::Container(SLOWLOG)),

@@ -542,7 +542,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :208·
+              :209·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
@@ -826,6 +826,37 @@ fn slow_commands_are_told() {
     let wanted = format!(":1·{refused}{}", settings("2000000", "1"));
     assert!(replies.contains(&"+OK·:1·") && replies.contains(&wanted.as_str()), "{text}\nwanted {wanted}");
     assert_eq!(replies[replies.len() - 1], format!("*1·{exec}+OK·:0·"), "{text}");
+}
+
+#[test]
+fn hyperloglogs_are_counted_by_their_keys() {
+    check(
+        Login::Open,
+        "> PFADD h a b ; PFADD h ; PFCOUNT h ; PFCOUNT h g ; PFMERGE t h g
+         < 0 int 1
+         < 1 int 0
+         < 2 int 2
+         < 3 wrongtype
+         < 4 ok",
+        expect![[r#"
+            > PFADD h a b ; PFADD h ; PFCOUNT h ; PFCOUNT h g ; PFMERGE t h g
+              ask 0 k1 PfAdd { key: "h", elements: ["a", "b"] }
+              ask 1 k1 PfAdd { key: "h", elements: [] }
+              ask 2 k1 PfCount { keys: ["h"] } in order
+              ask 3 k1 PfCount { keys: ["h", "g"] } in order
+              ask 4 k1 PfMerge { target: "t", keys: ["h", "g"] }
+            < 0 int 1
+              :1·
+            < 1 int 0
+              :0·
+            < 2 int 2
+              :2·
+            < 3 wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            < 4 ok
+              +OK·
+        "#]],
+    );
 }
 
 /// However many are under way, and in whatever order they are answered.
