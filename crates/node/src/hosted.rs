@@ -3,6 +3,7 @@
 //! The adapter keeps what is typed (held effects, timers, requests) and hands bytes and boxes to the
 //! shard through [`Io`]. Numbers in comments are the host's duties in `isochrone_core::process`.
 
+use crate::books::Books;
 use crate::gateway;
 use crate::io::{Answer, Io, Reply};
 use isochrone_core::command::Command;
@@ -94,15 +95,11 @@ pub trait Hosted: Send {
     /// Its durable state, see [`Process::snapshot`].
     fn snapshot(&self) -> Option<Snapshot>;
 
-    /// Whether a snapshot is due: since the last one was [begun](Hosted::snapshot_begun) at least so many bytes of records
-    /// were written, replayed ones included, and no fewer than that one has.
-    fn snapshot_due(&self, least: u64) -> bool;
+    /// What it has recorded, and its snapshots.
+    fn books(&self) -> &Books;
 
-    /// A snapshot was begun: bytes of records count from zero again.
-    fn snapshot_begun(&mut self);
-
-    /// The snapshot that was begun is durable, and has so many bytes.
-    fn snapshot_written(&mut self, bytes: u64);
+    /// The same, for who has a snapshot written.
+    fn books_mut(&mut self) -> &mut Books;
 
     /// See [`Process::overdue`].
     fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob>;
@@ -147,9 +144,7 @@ pub struct Adapter<P: Process> {
     bridge: Option<Bridge<P>>,
     /// The journal position of the newest record that holds back; 0 before the first.
     barrier: u64,
-    /// Of records since the last snapshot, and of that one.
-    journal_bytes: u64,
-    snapshot_bytes: u64,
+    books: Books,
     /// What waits, with the position it waits for; positions never fall from front to back.
     held: VecDeque<(u64, Held<P>)>,
     deadlines: BTreeSet<(Instant, u64, P::Timer)>,
@@ -177,8 +172,7 @@ impl<P: Process> Adapter<P> {
             outbox: Outbox::new(identity.process, random),
             bridge,
             barrier: 0,
-            journal_bytes: 0,
-            snapshot_bytes: 0,
+            books: Books::default(),
             held: VecDeque::new(),
             deadlines: BTreeSet::new(),
             armed: BTreeMap::new(),
@@ -201,7 +195,7 @@ impl<P: Process> Adapter<P> {
             match effect {
                 Effect::Record { record, haste } => {
                     let (position, bytes) = io.record(me, &record, haste);
-                    self.journal_bytes += bytes as u64;
+                    self.books.record(bytes as u64);
                     if haste.holds() {
                         self.barrier = position;
                     }
@@ -287,13 +281,13 @@ impl<P: Process> Hosted for Adapter<P> {
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
-        self.snapshot_bytes += chunk.len() as u64;
+        self.books.restore(chunk.len() as u64);
         self.process.restore(chunk)
     }
 
     fn replay(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         self.process.replay(decode(record)?);
-        self.journal_bytes += record.len() as u64;
+        self.books.record(record.len() as u64);
         Ok(())
     }
 
@@ -388,16 +382,12 @@ impl<P: Process> Hosted for Adapter<P> {
         self.process.snapshot()
     }
 
-    fn snapshot_due(&self, least: u64) -> bool {
-        self.journal_bytes >= least.max(self.snapshot_bytes)
+    fn books(&self) -> &Books {
+        &self.books
     }
 
-    fn snapshot_begun(&mut self) {
-        self.journal_bytes = 0;
-    }
-
-    fn snapshot_written(&mut self, bytes: u64) {
-        self.snapshot_bytes = bytes;
+    fn books_mut(&mut self) -> &mut Books {
+        &mut self.books
     }
 
     fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {

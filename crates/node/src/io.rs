@@ -27,6 +27,8 @@ pub struct Io {
     node: NodeId,
     ledger: Box<dyn Ledger>,
     written: u64,
+    /// Bytes of records so far.
+    recorded: u64,
     /// Somebody waits for records that were not handed over, and is in haste.
     awaited: bool,
     /// What was recorded is due and stays here, for [`Io::write_kept`].
@@ -157,6 +159,7 @@ impl Io {
             node,
             ledger,
             written,
+            recorded: 0,
             awaited: false,
             kept: false,
             lazy_since: None,
@@ -185,6 +188,7 @@ impl Io {
             encode_into(record, out);
             bytes = out.len() - before;
         });
+        self.recorded += bytes as u64;
         (self.written, bytes)
     }
 
@@ -257,5 +261,10 @@ impl Io {
     /// The position of the newest record, durable or not.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Bytes of records so far.
+    pub fn recorded(&self) -> u64 {
+        self.recorded
     }
 }

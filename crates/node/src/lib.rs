@@ -8,6 +8,7 @@
 
 mod background;
 mod births;
+pub mod books;
 pub mod cert;
 mod certificates;
 pub mod clock;

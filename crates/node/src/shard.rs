@@ -27,9 +27,7 @@ use thiserror::Error;
 /// that talks to itself from having the loop alone.
 const LOCAL_PER_TURN: usize = 10_000;
 
-/// Bytes of a process' records before which no snapshot of it is due. Where its last snapshot has more, as many as that
-/// has: what is written for snapshots stays in proportion to what is written anyway, however large the state is, and a
-/// restart replays no more than it reads.
+/// Bytes of records before which no snapshot is due ([`Books`](crate::books::Books)).
 pub const SNAPSHOT_BYTES: u64 = 64 << 20;
 
 /// See the module's page.
@@ -40,6 +38,8 @@ pub struct Shard {
     by_id: FxHashMap<ProcessId, usize>,
     touched: Vec<usize>,
     snapshot_bytes: u64,
+    /// Bytes of records that processes had been given when they started.
+    replayed: u64,
     /// Messages that named no process of this node.
     pub misaddressed: u64,
 }
@@ -93,6 +93,7 @@ impl Shard {
             by_id: FxHashMap::default(),
             touched: Vec::new(),
             snapshot_bytes: SNAPSHOT_BYTES,
+            replayed: 0,
             misaddressed: 0,
         }
     }
@@ -119,6 +120,7 @@ impl Shard {
     pub fn start(&mut self, process: Box<dyn Hosted>) {
         let id = process.identity().process;
         self.stop(id);
+        self.replayed += process.books().since();
         let seat = Some(Seat { process, touched: false, snapshotting: false });
         let index = self.seats.iter().position(Option::is_none).unwrap_or(self.seats.len());
         if index == self.seats.len() {
@@ -259,7 +261,9 @@ impl Shard {
     /// Snapshots that are due: whose, the position that the next record will have, and the chunks, to be
     /// drained on another thread once every record before that position is durable.
     pub fn snapshots_due(&mut self) -> Vec<(ProcessId, u64, Snapshot)> {
-        let due = self.processes().filter(|process| process.snapshot_due(self.snapshot_bytes));
+        let (least, all) = (self.snapshot_bytes, self.recorded());
+        let sizes = self.processes().map(|process| process.books().size()).sum();
+        let due = self.processes().filter(|process| process.books().due(least, all, sizes));
         let ids: Vec<_> = due.map(|process| process.identity().process).collect();
         ids.into_iter()
             .filter_map(|id| self.snapshot(id).map(|(position, chunks)| (id, position, chunks)))
@@ -269,14 +273,14 @@ impl Shard {
     /// A snapshot of this process, as in [`Shard::snapshots_due`]; `None` where it has none to give, or one
     /// is under way.
     pub fn snapshot(&mut self, id: ProcessId) -> Option<(u64, Snapshot)> {
-        let next = self.io.written() + 1;
+        let (next, all) = (self.io.written() + 1, self.recorded());
         let seat = self.seats[*self.by_id.get(&id)?].as_mut()?;
         if seat.snapshotting {
             return None;
         }
         let chunks = seat.process.snapshot()?;
         seat.snapshotting = true;
-        seat.process.snapshot_begun();
+        seat.process.books_mut().begin(all);
         self.io.hasten();
         Some((next, chunks))
     }
@@ -286,14 +290,17 @@ impl Shard {
     pub fn snapshot_done(&mut self, id: ProcessId, bytes: Option<u64>, trim: Option<u64>) {
         if let Some(seat) = self.by_id.get(&id).and_then(|index| self.seats[*index].as_mut()) {
             seat.snapshotting = false;
-            if let Some(bytes) = bytes {
-                seat.process.snapshot_written(bytes);
-            }
+            seat.process.books_mut().end(bytes);
         }
         if let Some(before) = trim {
             self.io.ledger().truncate(StreamId(id.to_u64()), before);
             self.io.hasten();
         }
+    }
+
+    /// Bytes of records of all processes since the start, replayed ones included.
+    fn recorded(&self) -> u64 {
+        self.replayed + self.io.recorded()
     }
 
     /// Ends without a word to anybody and gives the journal back, to be closed (or dropped, as in a crash).
