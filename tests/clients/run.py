@@ -231,9 +231,14 @@ def test_redis_py_types(cluster):
         same(r.zscore("z", "b"), 2.5)
         same([tuple(pair) for pair in r.zrange("z", 0, -1, withscores=True)], [("a", 1.0), ("b", 2.5)])
         same(r.mget("n", "absent"), ["5.5", None])
+        same((r.sort("l", desc=True, start=0, num=2), r.sort("l", store="l")), (["4", "3"], 4))
         same(sorted(r.scan_iter(count=2)), ["h", "l", "n", "t", "z"])
         same(r.type("z"), "zset")
         same(r.delete("h", "l", "n", "t", "z", "absent"), 5)
+        r.geoadd("g", (13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania"))
+        same(float(r.geodist("g", "Palermo", "Catania", "km")), 166.2742)
+        same(r.geosearch("g", longitude=15, latitude=37, radius=200, unit="km", sort="ASC"), ["Catania", "Palermo"])
+        same(r.geosearchstore("g", "g", member="Catania", width=10, height=10, unit="km"), 1)
 
 
 def test_redis_py_pipelines(cluster):

@@ -40,6 +40,7 @@ mod random;
 mod ranges;
 mod sequence;
 mod sets;
+mod sort;
 mod sorted;
 mod sorted_sets;
 mod streams;
@@ -219,6 +220,7 @@ impl Store {
             XRead { read } => self.xread(read),
             XReadGroup { read } if read.peek => self.xreadgroup_peek(read),
             XInfo { key, look } => self.xinfo(key, look, stamp),
+            Sort { key, sort } => self.sort(key, sort),
             GeoSearch { key, search, detailed } => self.geosearch(key, search, *detailed),
             PfCount { keys } => self.pfcount(keys),
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),

@@ -8,6 +8,7 @@ mod hyperloglog;
 mod places;
 mod ranges;
 mod scans;
+mod sort;
 mod streams;
 mod strings;
 mod transfer;

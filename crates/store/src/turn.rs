@@ -175,6 +175,7 @@ impl<'a> Turn<'a> {
 
             XGroup { key, change } => self.xgroup(mark, key, change),
             XReadGroup { read } => self.xreadgroup(mark, read),
+            SortStore { target, source, sort } => self.sortstore(mark, target, source, sort),
             GeoSearchStore { target, source, search, distances } => {
                 self.geosearchstore(mark, target, source, search, *distances)
             }

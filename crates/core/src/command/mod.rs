@@ -16,6 +16,7 @@ mod response;
 mod score;
 mod sets;
 mod share;
+mod sort;
 mod stream;
 
 pub use chord::Chord;
@@ -29,6 +30,7 @@ pub use response::{Kind, Refusal, Response};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
 pub use share::{Share, Shared};
+pub use sort::{Got, Sort, SortBy};
 pub use stream::{
     Append, Claim, GroupChange, GroupRead, NewId, ReadFrom, StreamId, StreamLook, StreamRead, StreamSlice,
     Trim, Trimming,

@@ -1,8 +1,8 @@
 //! The operations, and the small types they are made of.
 
 use super::{
-    Append, Chord, GroupChange, GroupRead, Kind, Restore, Score, Share, StreamId, StreamLook, StreamRead,
-    StreamSlice, Trimming,
+    Append, Chord, GroupChange, GroupRead, Kind, Restore, Score, Share, Sort, StreamId, StreamLook,
+    StreamRead, StreamSlice, Trimming,
 };
 use crate::migration::Step;
 use crate::{Blob, Stamp, geo};
@@ -304,6 +304,12 @@ pub enum Operation {
     PfCount { keys: Keys },
     /// Gives the target what it and these were given. `Ok`.
     PfMerge { target: Blob, keys: Keys },
+
+    // Lists, sets and sorted sets.
+    /// The elements, sorted, or what is given of them.
+    Sort { key: Blob, sort: Arc<Sort> },
+    /// The same, stored as a list. Its length.
+    SortStore { target: Blob, source: Blob, sort: Arc<Sort> },
 }
 
 impl Operation {
@@ -443,6 +449,7 @@ impl Operation {
             PfAdd { .. } => "pfadd",
             PfCount { .. } => "pfcount",
             PfMerge { .. } => "pfmerge",
+            Sort { .. } | SortStore { .. } => "sort",
         }
     }
 }

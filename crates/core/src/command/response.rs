@@ -208,4 +208,7 @@ pub enum Refusal {
     /// The string begins as a HyperLogLog, and what follows is none.
     #[error("INVALIDOBJ Corrupted HLL object detected")]
     BadHyperLogLog,
+    /// What was to be sorted as numbers has an element that is none.
+    #[error("ERR One or more scores can't be converted into double")]
+    NotSortable,
 }

@@ -91,7 +91,8 @@ impl Operation {
             | Dump { key }
             | Weight { key, .. }
             | XInfo { key, .. }
-            | GeoSearch { key, .. } => visit(self::Touch::Key(key, Read)),
+            | GeoSearch { key, .. }
+            | Sort { key, .. } => visit(self::Touch::Key(key, Read)),
 
             MGet { keys }
             | Exists { keys }
@@ -177,7 +178,9 @@ impl Operation {
                 let reads = steps.iter().all(|step| matches!(step, BitStep::Get(_)));
                 visit(self::Touch::Key(key, if reads { Read } else { Update }));
             }
-            ZRangeStore { target, source, .. } | GeoSearchStore { target, source, .. } => {
+            ZRangeStore { target, source, .. }
+            | GeoSearchStore { target, source, .. }
+            | SortStore { target, source, .. } => {
                 visit(self::Touch::Key(target, Write));
                 visit(self::Touch::Key(source, Read));
             }

@@ -118,8 +118,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Scripting, "script|debug", INTERPRETER),
     row(Group::Generic, "migrate", NOT_YET),
     row(Group::Generic, "move", TWO_KEYSPACES),
-    row(Group::Generic, "sort", NOT_YET),
-    row(Group::Generic, "sort_ro", NOT_YET),
     row(Group::String, "lcs", "seldom used, and its time is the product of two lengths"),
     row(Group::HyperLogLog, "pfdebug", BUILDERS),
     row(Group::HyperLogLog, "pfselftest", BUILDERS),

@@ -319,6 +319,7 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         | Operation::ZRangeStore { target, .. }
         | Operation::ZCombineStore { target, .. }
         | Operation::GeoSearchStore { target, .. }
+        | Operation::SortStore { target, .. }
         | Operation::Restore { key: target, .. } => Some((target, usize::MAX)),
         _ => None,
     }

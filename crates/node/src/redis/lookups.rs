@@ -57,7 +57,8 @@ impl Lookups {
             | ZRandMember { .. }
             | ZScan { .. }
             | XRange { .. }
-            | GeoSearch { .. } => Lookups::Value,
+            | GeoSearch { .. }
+            | Sort { .. } => Lookups::Value,
             StrLen { .. }
             | GetRange { .. }
             | HLen { .. }

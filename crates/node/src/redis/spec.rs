@@ -382,8 +382,12 @@ impl Spec {
             "dbsize" | "flushall" | "flushdb" => Some("@keyspace"),
             "command" | "wait" | "waitaof" | "readonly" | "readwrite" => Some("@connection"),
             name if name.starts_with("command|") => Some("@connection"),
+            "sort" | "sort_ro" => None,
             _ => self.group.category(),
         });
+        if matches!(self.name, "sort" | "sort_ro") {
+            found.extend(["@set", "@sortedset", "@list"]);
+        }
         if self.is(flag::WRITE) {
             found.push("@write");
         }

@@ -1,7 +1,7 @@
 //! All commands, and how one is found by its name.
 
 use super::commands::{
-    bitmaps, hashes, hyperloglog, keys, lists, places, server, sets, sorted_sets, streams, strings,
+    bitmaps, hashes, hyperloglog, keys, lists, places, server, sets, sort, sorted_sets, streams, strings,
 };
 use super::complaint::Complaint;
 use super::request::Args;
@@ -17,6 +17,7 @@ pub(crate) static COMMANDS: &[&[Spec]] = &[
     server::PUBLISHING,
     server::SCRIPTING,
     keys::COMMANDS,
+    sort::COMMANDS,
     strings::COMMANDS,
     bitmaps::COMMANDS,
     hashes::COMMANDS,

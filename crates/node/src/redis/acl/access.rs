@@ -38,7 +38,7 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
         "pfmerge" => READ,
         // From the first into the second.
         "rename" | "renamenx" | "lmove" | "blmove" | "rpoplpush" | "brpoplpush" | "smove" if nth == 0 => BOTH,
-        "copy" | "georadius" | "georadiusbymember" if nth == 0 => READ,
+        "copy" | "sort" | "georadius" | "georadiusbymember" if nth == 0 => READ,
         // Into the first from the others.
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
         | "zunionstore" | "zrangestore" | "geosearchstore"

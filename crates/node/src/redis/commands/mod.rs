@@ -8,6 +8,7 @@ pub(crate) mod lists;
 pub(crate) mod places;
 pub(crate) mod server;
 pub(crate) mod sets;
+pub(crate) mod sort;
 pub(crate) mod sorted_sets;
 pub(crate) mod streams;
 pub(crate) mod strings;

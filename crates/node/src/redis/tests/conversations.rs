@@ -253,6 +253,30 @@ fn places_are_members_of_sorted_sets() {
 }
 
 #[test]
+fn sorting_is_one_operation_on_named_keys() {
+    check(
+        Login::Open,
+        "> SORT jobs LIMIT 0 10 DESC GET # GET nope
+         < 0 array bulk 3, nil
+         > SORT jobs BY nosort STORE sorted ; SORT jobs BY weight_* ; SORT jobs GET object_*->name ; SORT_RO jobs STORE x
+         < 1 int 3
+         > COMMAND GETKEYS SORT a LIMIT 1 2 STORE b",
+        expect![[r#"
+            > SORT jobs LIMIT 0 10 DESC GET # GET nope
+              ask 0 k1 Sort { key: "jobs", sort: Sort { by: Number, descending: true, limit: Some(Limit { offset: 0, count: 10 }), gets: [Element, Nothing] } }
+            < 0 array bulk 3, nil
+              *2·$1·3·$-1·
+            > SORT jobs BY nosort STORE sorted ; SORT jobs BY weight_* ; SORT jobs GET object_*->name ; SORT_RO jobs STORE x
+              ask 1 k1 SortStore { target: "sorted", source: "jobs", sort: Sort { by: Nothing, descending: false, limit: None, gets: [] } }
+            < 1 int 3
+              :3·-ERR BY option of SORT denied in Cluster mode.·-ERR GET option of SORT denied in Cluster mode.·-ERR syntax error·
+            > COMMAND GETKEYS SORT a LIMIT 1 2 STORE b
+              *2·$1·a·$1·b·
+        "#]],
+    );
+}
+
+#[test]
 fn relative_expiries_become_absolute() {
     check(
         Login::Open,
@@ -443,7 +467,7 @@ fn errors_are_those_of_redis() {
          > EVAL return 0
          > EVALSHA abc 0
          > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
-         > SORT c
+         > LCS c
          > HELLO 4
          > HELLO x
          > HELLO 2 FOO
@@ -474,8 +498,8 @@ fn errors_are_those_of_redis() {
               -NOSCRIPT No matching script. Please use EVAL.·
             > EVAL x 2 a ; EVAL x -1 ; SCRIPT LOAD x ; SCRIPT EXISTS c3f8721cbb97f72bc19e972846bd7aaf91901658 abc ; SCRIPT KILL ; SCRIPT FLUSH
               -ERR Number of keys can't be greater than number of args·-ERR Number of keys can't be negative·-ERR this script is not known here: there is no interpreter, by design, only scripts of well-known libraries are executed; use MULTI/EXEC with WATCH·*2·:1·:0·-NOTBUSY No scripts in execution right now.·+OK·
-            > SORT c
-              -ERR unknown command 'SORT', with args beginning with: 'c' ·
+            > LCS c
+              -ERR unknown command 'LCS', with args beginning with: 'c' ·
             > HELLO 4
               -NOPROTO unsupported protocol version·
             > HELLO x
@@ -542,7 +566,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :209·
+              :211·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
