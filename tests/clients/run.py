@@ -239,6 +239,7 @@ def test_redis_py_types(cluster):
         same(float(r.geodist("g", "Palermo", "Catania", "km")), 166.2742)
         same(r.geosearch("g", longitude=15, latitude=37, radius=200, unit="km", sort="ASC"), ["Catania", "Palermo"])
         same(r.geosearchstore("g", "g", member="Catania", width=10, height=10, unit="km"), 1)
+        same(r.delete("g"), 1)
 
 
 def test_redis_py_pipelines(cluster):

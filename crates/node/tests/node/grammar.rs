@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 /// is only written anew: what leaves a key as it was is a change in Redis here and there, and none in this program.
 /// `G` is a group, `C` a consumer; `LON` and `LAT` are degrees, `R` is a length, `U` its unit. Fewer than seven places are ever
 /// in `geo`: of more, Redis gives those of one distance in any order where some are left out. What is stored by distance is in
-/// `far`, whose scores are not compared: their last digit depends on the machine, and so does, once in about a million far ones, the
-/// last decimal of a distance. `H`, `HG` and `HD` are HyperLogLogs: those of `HD` may be damaged, those of `HG` are read whole, so
-/// never counted alone, which in Redis changes them. `E` is an element, `HB` a HyperLogLog as bytes, `HX` one that may be damaged.
-/// A `~` in front says that the reply has no order, `%` that it has none two by two, `^` that
-/// it has times, which are compared roughly.
+/// `far`, whose scores are not compared: their last digit depends on the machine. `H`, `HG` and `HD` are HyperLogLogs: those of
+/// `HD` may be damaged, those of `HG` are read whole, so never counted alone, which in Redis changes them. `E` is an element, `HB` a
+/// HyperLogLog as bytes, `HX` one that may be damaged. A `~` in front says that the reply has no order, `%` that it has none two by
+/// two, `^` that it has times, which are compared roughly, `=` that it has distances, of which so are those that are far.
 pub const FORMS: &str = "
 SET K V
 SET K V NX
@@ -259,11 +258,11 @@ GEOADD geo LON nan F
 GEOADD geo inf LAT F
 GEOADD geo 1e300 LAT F
 GEOADD geo x LAT F
-GEODIST geo F F
-GEODIST geo F F U
-GEODIST K F F U
-GEODIST geo F F yd
-GEODIST geo F F U U
+=GEODIST geo F F
+=GEODIST geo F F U
+=GEODIST K F F U
+=GEODIST geo F F yd
+=GEODIST geo F F U U
 GEOHASH geo F F V
 GEOHASH K F
 GEOHASH K
@@ -271,11 +270,11 @@ GEOPOS geo F F V
 GEOPOS K F F
 GEOPOS geo
 GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U
-GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U ASC WITHDIST
-GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U DESC WITHHASH WITHCOORD WITHDIST
+=GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U ASC WITHDIST
+=GEOSEARCH geo FROMLONLAT LON LAT BYRADIUS R U DESC WITHHASH WITHCOORD WITHDIST
 GEOSEARCH geo BYBOX R R U FROMLONLAT LON LAT WITHCOORD
-GEOSEARCH geo FROMLONLAT LON LAT BYBOX R R U ASC COUNT N WITHDIST
-GEOSEARCH geo FROMMEMBER F BYRADIUS R U WITHDIST
+=GEOSEARCH geo FROMLONLAT LON LAT BYBOX R R U ASC COUNT N WITHDIST
+=GEOSEARCH geo FROMMEMBER F BYRADIUS R U WITHDIST
 GEOSEARCH geo FROMMEMBER F BYRADIUS R U COUNT 3
 GEOSEARCH geo FROMMEMBER F BYBOX R R U COUNT 2 ANY
 GEOSEARCH geo FROMMEMBER F BYRADIUS R U DESC COUNT 2 ANY WITHHASH
@@ -310,12 +309,12 @@ ZRANGE geo 0 -1 WITHSCORES
 ZRANGE far 0 -1
 ZRANGE near 0 -1 WITHSCORES
 GEORADIUS geo LON LAT R U
-GEORADIUS geo LON LAT R U WITHDIST WITHCOORD WITHHASH COUNT N
+=GEORADIUS geo LON LAT R U WITHDIST WITHCOORD WITHHASH COUNT N
 GEORADIUS geo LON LAT R U STORE near
 GEORADIUS geo LON LAT R U STORE K STOREDIST far ASC COUNT 3
 GEORADIUS geo LON LAT R U WITHDIST STORE K
 GEORADIUS K LON LAT R U DESC WITHCOORD
-GEORADIUS_RO geo LON LAT R U ASC WITHDIST
+=GEORADIUS_RO geo LON LAT R U ASC WITHDIST
 GEORADIUS_RO geo LON LAT R U STORE K
 GEORADIUS_RO K LON LAT R U
 GEORADIUSBYMEMBER geo F R U
@@ -324,7 +323,7 @@ GEORADIUSBYMEMBER geo F R U STOREDIST far
 GEORADIUSBYMEMBER geo F R U STORE near DESC COUNT 1
 GEORADIUSBYMEMBER geo nobody R U
 GEORADIUSBYMEMBER never F R U BYRADIUS 1 km
-GEORADIUSBYMEMBER_RO geo F R U WITHDIST DESC
+=GEORADIUSBYMEMBER_RO geo F R U WITHDIST DESC
 GEORADIUSBYMEMBER_RO never F R U STOREDIST far
 XADD K ID F V
 XADD K ID F V V F
@@ -730,7 +729,7 @@ pub fn forms() -> Vec<&'static str> {
 
 /// A form, without what it says of its reply.
 pub fn bare(form: &str) -> &str {
-    form.trim_start_matches(['~', '%', '^'])
+    form.trim_start_matches(['~', '%', '^', '='])
 }
 
 /// Some commands with their forms; some of them in a transaction.
@@ -939,6 +938,7 @@ pub fn lay(form: &str, reply: &[u8]) -> Vec<u8> {
         b'~' => sorted(reply, 1),
         b'%' => sorted(reply, 2),
         b'^' => timeless(reply),
+        b'=' => coarse(reply),
         _ => reply.to_vec(),
     }
 }
@@ -964,6 +964,13 @@ fn timeless(reply: &[u8]) -> Vec<u8> {
         }
     }
     lines.join(&b'\n')
+}
+
+/// A reply whose distances from a million on have no decimals: the last is where machines differ.
+fn coarse(reply: &[u8]) -> Vec<u8> {
+    let far = |line: &[u8]| line.iter().position(|byte| *byte == b'.').filter(|point| *point >= 7);
+    let lines = reply.split(|byte| *byte == b'\n').map(|line| &line[..far(line).unwrap_or(line.len())]);
+    lines.collect::<Vec<_>>().join(&b'\n')
 }
 
 /// The parts of an array, in order where it has none.
