@@ -103,10 +103,19 @@ impl Turn<'_> {
     }
 }
 
-/// A string that is one, as its header says; copied when it is first changed.
-struct HyperLogLog<'a>(Cow<'a, [u8]>);
+/// A string that is one, as its header says.
+struct HyperLogLog<'a> {
+    /// Copied when first changed.
+    bytes: Cow<'a, [u8]>,
+    /// Where a sparse one was changed last.
+    near: sparse::Place,
+}
 
 impl<'a> HyperLogLog<'a> {
+    fn new(bytes: Cow<'a, [u8]>) -> HyperLogLog<'a> {
+        HyperLogLog { bytes, near: sparse::Place::FIRST }
+    }
+
     /// That of a key: an empty one where nothing is there.
     fn of(bytes: Option<&'a [u8]>) -> Result<HyperLogLog<'a>, Refusal> {
         let Some(bytes) = bytes else {
@@ -114,7 +123,7 @@ impl<'a> HyperLogLog<'a> {
             fresh[..MAGIC.len()].copy_from_slice(MAGIC);
             fresh[ENCODING] = SPARSE;
             fresh.extend_from_slice(&sparse::EMPTY);
-            return Ok(HyperLogLog(Cow::Owned(fresh)));
+            return Ok(HyperLogLog::new(Cow::Owned(fresh)));
         };
         HyperLogLog::read(bytes)
     }
@@ -126,28 +135,32 @@ impl<'a> HyperLogLog<'a> {
                 DENSE => bytes.len() == DENSE_LENGTH,
                 encoding => encoding == SPARSE,
             };
-        if valid { Ok(HyperLogLog(Cow::Borrowed(bytes))) } else { Err(Refusal::NotHyperLogLog) }
+        if !valid {
+            return Err(Refusal::NotHyperLogLog);
+        }
+        Ok(HyperLogLog::new(Cow::Borrowed(bytes)))
     }
 
     fn is_dense(&self) -> bool {
-        self.0[ENCODING] == DENSE
+        self.bytes[ENCODING] == DENSE
     }
 
     /// The count that it has of itself, if that is up to date.
     fn count(&self) -> Option<i64> {
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.0[COUNT]);
+        bytes.copy_from_slice(&self.bytes[COUNT]);
         i64::try_from(u64::from_le_bytes(bytes)).ok()
     }
 
     /// Names all registers in order, by runs: the first one's number, how many there are, what each of them holds.
     fn visit(&self, mut visit: impl FnMut(usize, usize, u8)) -> Result<(), Refusal> {
         if !self.is_dense() {
-            return sparse::visit(&self.0, visit);
+            return sparse::visit(&self.bytes, visit);
         }
         for register in 0..REGISTERS {
             let (place, shift) = HyperLogLog::at(register);
-            let group = u32::from_le_bytes([self.0[place], self.0[place + 1], self.0[place + 2], 0]);
+            let group =
+                u32::from_le_bytes([self.bytes[place], self.bytes[place + 1], self.bytes[place + 2], 0]);
             visit(register, 1, (group >> shift & 63) as u8);
         }
         Ok(())
@@ -169,18 +182,18 @@ impl<'a> HyperLogLog<'a> {
     /// Raises a register to at least this rank; whether that changed it.
     fn raise(&mut self, register: usize, rank: u8) -> Result<bool, Refusal> {
         if !self.is_dense() {
-            if let Some(changed) = sparse::raise(&mut self.0, register, rank)? {
+            if let Some(changed) = sparse::raise(&mut self.bytes, &mut self.near, register, rank)? {
                 return Ok(changed);
             }
             self.widen()?;
         }
         let (place, shift) = HyperLogLog::at(register);
-        let group = u32::from_le_bytes([self.0[place], self.0[place + 1], self.0[place + 2], 0]);
+        let group = u32::from_le_bytes([self.bytes[place], self.bytes[place + 1], self.bytes[place + 2], 0]);
         if (group >> shift & 63) as u8 >= rank {
             return Ok(false);
         }
         let group = group & !(63 << shift) | u32::from(rank) << shift;
-        self.0.to_mut()[place..place + 3].copy_from_slice(&group.to_le_bytes()[..3]);
+        self.bytes.to_mut()[place..place + 3].copy_from_slice(&group.to_le_bytes()[..3]);
         Ok(true)
     }
 
@@ -190,23 +203,23 @@ impl<'a> HyperLogLog<'a> {
             return Ok(());
         }
         let mut dense = vec![0; DENSE_LENGTH];
-        dense[..HEADER].copy_from_slice(&self.0[..HEADER]);
+        dense[..HEADER].copy_from_slice(&self.bytes[..HEADER]);
         dense[ENCODING] = DENSE;
-        let mut wide = HyperLogLog(Cow::Owned(dense));
+        let mut wide = HyperLogLog::new(Cow::Owned(dense));
         let mut held = Ok(());
-        sparse::visit(&self.0, |first, length, value| {
+        sparse::visit(&self.bytes, |first, length, value| {
             for register in first..first + length {
                 held = held.and_then(|()| wide.raise(register, value).map(drop));
             }
         })?;
         held?;
-        self.0 = wide.0;
+        self.bytes = wide.bytes;
         Ok(())
     }
 
     /// Its bytes after a change.
     fn changed(self) -> Blob {
-        let mut bytes = self.0.into_owned();
+        let mut bytes = self.bytes.into_owned();
         bytes[HEADER - 1] |= STALE;
         Blob::from(bytes)
     }

@@ -31,6 +31,18 @@ struct Run {
     size: usize,
 }
 
+/// A run: where it stands, and the number of its first register.
+#[derive(Copy, Clone)]
+pub(super) struct Place {
+    at: usize,
+    first: usize,
+}
+
+impl Place {
+    /// Of the first run.
+    pub(super) const FIRST: Place = Place { at: HEADER, first: 0 };
+}
+
 /// The run at this place; `None` where there is none, or half of one.
 fn run(bytes: &[u8], at: usize) -> Option<Run> {
     let first = *bytes.get(at)?;
@@ -66,18 +78,28 @@ pub(super) fn visit(bytes: &[u8], mut visit: impl FnMut(usize, usize, u8)) -> Re
 
 /// Raises a register to at least this rank; whether that changed it, `None` where it cannot stay sparse.
 ///
-/// Runs behind the register are not looked at: damage there is told when it is met, as in Redis.
-pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, rank: u8) -> Result<Option<bool>, Refusal> {
+/// Runs behind the register are not looked at: damage there is told when it is met, as in Redis. `near` is where a search
+/// begins, and then the run before the one that was found, so that registers in their order are found at once.
+pub(super) fn raise(
+    bytes: &mut Cow<'_, [u8]>,
+    near: &mut Place,
+    register: usize,
+    rank: u8,
+) -> Result<Option<bool>, Refusal> {
     if rank > VALUE_MAX {
         return Ok(None);
     }
-    let (mut before, mut at, mut first) = (HEADER, HEADER, 0);
+    // The run before the one that is wanted is wanted, too.
+    if run(bytes, near.at).is_none_or(|run| register < near.first + run.length) {
+        *near = Place::FIRST;
+    }
+    let Place { mut at, mut first } = *near;
     let held = loop {
         let run = run(bytes, at).ok_or(Refusal::BadHyperLogLog)?;
         if register < first + run.length {
             break run;
         }
-        before = at;
+        *near = Place { at, first };
         (at, first) = (at + run.size, first + run.length);
     };
     if held.value >= rank {
@@ -92,7 +114,7 @@ pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, rank: u8) -> Res
     }
     let bytes = bytes.to_mut();
     bytes.splice(at..at + held.size, runs);
-    join(bytes, before);
+    join(bytes, near.at);
     Ok(Some(true))
 }
 
