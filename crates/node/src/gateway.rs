@@ -410,13 +410,42 @@ pub struct ClientView {
     pub kill: bool,
 }
 
+/// How long commands of one name took.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Times {
+    /// Together.
+    pub sum: Span,
+    /// How many took as long as [`Times::most`] says of their place, and longer than that of the place before; the last
+    /// ones perhaps longer.
+    pub counts: [u64; Times::PLACES],
+}
+
+impl Times {
+    /// Up to more than a minute.
+    pub const PLACES: usize = 27;
+    /// What is shorter is counted at the first place, nanoseconds.
+    const FIRST: u64 = 1032;
+
+    /// The longest time that is counted at a place, as histograms of Redis have it: doubled from place to place.
+    pub const fn most(place: usize) -> Span {
+        Span::from_nanos((Times::FIRST << place) - 1)
+    }
+
+    /// Counts a command.
+    pub fn add(&mut self, took: Span) {
+        self.sum += took;
+        let place = (u64::BITS - (took.as_nanos() / Times::FIRST).leading_zeros()) as usize;
+        self.counts[place.min(Times::PLACES - 1)] += 1;
+    }
+}
+
 /// What gateways count; shown as `isochrone_gateway_*_total`.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Commands taken in, by name as in the command table (a bounded set).
     pub commands: BTreeMap<&'static str, u64>,
     /// How long those took together that were asked of keyspaces, from the request to the answer.
-    pub times: BTreeMap<&'static str, Span>,
+    pub times: BTreeMap<&'static str, Times>,
     /// Commands answered with an error, by its first word (a bounded set: `ERR`, `WRONGTYPE`, ...).
     pub errors: BTreeMap<&'static str, u64>,
     /// Keys that were asked for and found, and those that were not, as far as answers say.

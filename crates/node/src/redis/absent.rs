@@ -20,7 +20,6 @@ const CLUSTER: &str = "there is no Redis Cluster: every node takes every key";
 const SHARD_CHANNELS: &str = "there are no shard channels without Redis Cluster";
 const CACHING: &str = "there is no client-side caching";
 const PAUSE: &str = "one node cannot hold the others still";
-const LATENCIES: &str = "not yet; the metrics have latencies";
 const MODULES: &str = "never: no code is loaded";
 const REPLICATION: &str = "never: Redis' own replication";
 const SNAPSHOTS: &str = "snapshots are taken by themselves";
@@ -45,13 +44,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Server, "debug", BUILDERS),
     row(Group::Server, "failover", "leaders are moved with the command line"),
     row(Group::Server, "lastsave", SNAPSHOTS),
-    row(Group::Server, "latency|doctor", LATENCIES),
-    row(Group::Server, "latency|graph", LATENCIES),
-    row(Group::Server, "latency|help", LATENCIES),
-    row(Group::Server, "latency|histogram", LATENCIES),
-    row(Group::Server, "latency|history", LATENCIES),
-    row(Group::Server, "latency|latest", LATENCIES),
-    row(Group::Server, "latency|reset", LATENCIES),
     row(Group::Server, "memory|doctor", NOT_YET),
     row(Group::Server, "memory|malloc-stats", NOT_YET),
     row(Group::Server, "memory|purge", NOT_YET),

@@ -27,6 +27,9 @@ fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
         ("cluster-enabled", text("no")),
         ("databases", context.keyspaces.iter().map(|k| k.index + 1).max().unwrap_or(0).to_string()),
         ("hll-sparse-max-bytes", text("3000")),
+        // Zero: no events are watched for.
+        ("latency-monitor-threshold", text("0")),
+        ("latency-tracking", text("yes")),
         ("maxclients", context.limits.clients.to_string()),
         // Zero: no limit; keys are never evicted.
         ("maxmemory", text("0")),

@@ -748,7 +748,7 @@ impl State {
         let Some(waiting) = self.pipeline.take(id) else { return };
         if waiting.asked > Instant::ZERO {
             let took = context.now.since(waiting.asked);
-            *context.counters.times.entry(waiting.name).or_default() += took;
+            context.counters.times.entry(waiting.name).or_default().add(took);
             let noted = self.pipeline.noted(waiting.noted);
             if context.hub.slowlog.is_slow(took) && !noted.is_empty() {
                 let client = context.clients.get(&self.number);

@@ -181,7 +181,7 @@ fn cpu(text: &mut String, context: &Context<'_>) {
 
 fn command_stats(text: &mut String, context: &Context<'_>) {
     for (name, calls) in &context.counters.commands {
-        let time = context.counters.times.get(name).copied().unwrap_or_default();
+        let time = context.counters.times.get(name).map(|times| times.sum).unwrap_or_default();
         let micros = time.as_nanos() / 1_000;
         let each = micros as f64 / (*calls).max(1) as f64;
         field_line(text, format_args!("cmdstat_{name}:calls={calls},usec={micros},usec_per_call={each:.2}"));

@@ -33,6 +33,7 @@ mod digest;
 mod durability;
 mod fuzz;
 mod info;
+mod latency;
 mod login;
 mod lookups;
 mod monitor;

@@ -169,7 +169,7 @@ fn differential_users_may_do_what_they_may_in_redis() {
                          CONFIG GET x;COMMAND;COMMAND COUNT;COMMAND DOCS;DBSIZE;FLUSHALL;FLUSHDB;KEYS *;SCAN 0;\
                          RANDOMKEY;MULTI;EXEC;DISCARD;WATCH k1;UNWATCH;PUBLISH c m;SUBSCRIBE c;PSUBSCRIBE c;\
                          PUBSUB CHANNELS;SUBSCRIBE d;PSUBSCRIBE d*;UNSUBSCRIBE;EVAL x 1 k2;EVALSHA x 1 k1;\
-                         SCRIPT LOAD x;ACL WHOAMI;ACL LIST;ACL SETUSER x;MONITOR;ROLE;WAIT 0 0;TIME;LOLWUT;RESET;QUIT;\
+                         SCRIPT LOAD x;ACL WHOAMI;ACL LIST;ACL SETUSER x;MONITOR;LATENCY DOCTOR;LATENCY HISTOGRAM;ROLE;WAIT 0 0;TIME;LOLWUT;RESET;QUIT;\
                          CLUSTER INFO;READONLY;OBJECT FREQ k1;OBJECT ENCODING k3;MOVED x";
     let (mut here, mut there) = (Here::new(), Server::start());
     let mut random = Random::seeded(1);

@@ -501,6 +501,13 @@ RESTORE never 0 P IDLETIME
 RESTORE never 0 P IDLETIME -1
 RESTORE never 0 P FREQ 256
 RESTORE never 0 P IDLETIME 1 FREQ 1
+LATENCY LATEST
+LATENCY HISTORY F
+LATENCY GRAPH F
+LATENCY RESET
+LATENCY RESET F F
+LATENCY HISTORY
+LATENCY NOSUCH
 TYPE st
 DEL st
 OBJECT ENCODING st
@@ -706,7 +713,7 @@ pub const INCOMPARABLE: &[(&str, &str)] = &[
         "the tables differ: each says what it has",
     ),
     (
-        "config|get config|help config|set info lolwut memory|help monitor slowlog|get slowlog|help slowlog|len slowlog|reset role time wait waitaof cluster|help cluster|info \
+        "config|get config|help config|set info latency|doctor latency|help latency|histogram lolwut memory|help monitor slowlog|get slowlog|help slowlog|len slowlog|reset role time wait waitaof cluster|help cluster|info \
          readonly readwrite",
         "what is told of a server is another thing on another server",
     ),

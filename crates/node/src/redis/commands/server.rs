@@ -11,6 +11,7 @@ use crate::redis::config;
 use crate::redis::connection::Control;
 use crate::redis::durability;
 use crate::redis::info;
+use crate::redis::latency;
 use crate::redis::login;
 use crate::redis::monitor;
 use crate::redis::pubsub;
@@ -321,6 +322,7 @@ pub(crate) static SERVER: &[Spec] = &[
     Group::Server.local("info", -1, LOADING | STALE | DANGEROUS, about("1.0.0", "[section [section ...]]", "About this node"), info::info)
     .differs("fewer fields, and a section `isochrone`: durability, and for each keyspace protocol, guarantee and leader; the \
              time of a command is that from its request to its answer; keys are those of the replicas at this node, and `avg_ttl` is 0"),
+    Group::Server.here("latency", -2, 0, about("2.8.13", "", "About how long commands take"), Action::Container(LATENCY)),
     Group::Server.local("lolwut", -1, READ | FAST, about("5.0.0", "[VERSION version]", "A picture"), info::lolwut)
         .differs("another picture"),
     Group::Server.here("memory", -2, 0, about("4.0.0", "", "About memory"), Action::Container(MEMORY)),
@@ -433,6 +435,27 @@ static SLOWLOG: &[Spec] = &[
         about("2.2.12", "", "Forgets the slow commands"),
         slowlog::reset,
     ),
+];
+
+const LATENCIES: u16 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+const EVENTS: &str = "there are no events: `latency-monitor-threshold` is 0 and stays so";
+
+static LATENCY: &[Spec] = &[
+    Group::Server.local("latency|doctor", 2, LATENCIES, about("2.8.13", "", "Advice in words"), latency::doctor)
+        .differs("it only says where times are told"),
+    Group::Server.local("latency|graph", 3, LATENCIES, about("2.8.13", "event", "The times of an event, drawn"), latency::graph)
+        .differs(EVENTS),
+    Group::Server.local("latency|help", 2, LOADING | STALE, about("2.8.13", "", "This help"), catalog::help),
+    Group::Server.local("latency|histogram", -2, LATENCIES, about("7.0.0", "[command [command ...]]", "How many commands took how long"), latency::histogram)
+        .differs("the time of a command is that from its request to its answer, 69 s where it was longer; commands that wait for \
+                 others, and those that ask nothing of a keyspace, are not among them"),
+    Group::Server.local("latency|history", 3, LATENCIES, about("2.8.13", "event", "The times of an event"), latency::nothing)
+        .differs(EVENTS),
+    Group::Server.local("latency|latest", 2, LATENCIES, about("2.8.13", "", "The latest times of all events"), latency::nothing)
+        .differs(EVENTS),
+    Group::Server.local("latency|reset", -2, LATENCIES, about("2.8.13", "[event [event ...]]", "Forgets the times of events"), latency::reset)
+        .differs(EVENTS),
 ];
 
 static MEMORY: &[Spec] = &[

@@ -566,7 +566,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :211·
+              :212·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
@@ -850,6 +850,49 @@ fn slow_commands_are_told() {
     let wanted = format!(":1·{refused}{}", settings("2000000", "1"));
     assert!(replies.contains(&"+OK·:1·") && replies.contains(&wanted.as_str()), "{text}\nwanted {wanted}");
     assert_eq!(replies[replies.len() - 1], format!("*1·{exec}+OK·:0·"), "{text}");
+}
+
+#[test]
+fn times_of_commands_are_told() {
+    check(
+        Login::Open,
+        "> LATENCY HISTOGRAM ; SET a 1 ; SET a 2 ; SCAN 0
+         < 1 ok
+         + 2
+         < 0 ok
+         + 100
+         < 2 nil
+         > LATENCY HISTOGRAM ; LATENCY HISTOGRAM get NoSuch SET object ; HELLO 3 ; LATENCY HISTOGRAM set
+         > CONFIG GET latency* ; LATENCY LATEST ; LATENCY HISTORY e ; LATENCY RESET e ; LATENCY GRAPH e ; LATENCY DOCTOR",
+        expect![[r#"
+            > LATENCY HISTOGRAM ; SET a 1 ; SET a 2 ; SCAN 0
+              ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 1 k1 Set { key: "a", value: "2", condition: Always, expiry: Clear, get: false }
+              ask 2 k1 Scan { cursor: 0, count: 10, pattern: None, kind: None } in order
+              *0·
+            < 1 ok
+            + 2
+            < 0 ok
+              +OK·+OK·
+            + 100
+            < 2 nil
+              $-1·
+            > LATENCY HISTOGRAM ; LATENCY HISTOGRAM get NoSuch SET object ; HELLO 3 ; LATENCY HISTOGRAM set
+              *4·$4·scan·*4·$5·calls·:1·$14·histogram_usec·*2·:69256347·:1·$3·set·*4·$5·calls·:2·$14·histogram_usec·*4·:1·:1·:2164260·:2·*2·$3·set·*4·$5·calls·:2·$14·histogram_usec·*4·:1·:1·:2164260·:2·%7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·%1·$3·set·%2·$5·calls·:2·$14·histogram_usec·%2·:1·:1·:2164260·:2·
+            > CONFIG GET latency* ; LATENCY LATEST ; LATENCY HISTORY e ; LATENCY RESET e ; LATENCY GRAPH e ; LATENCY DOCTOR
+              %2·$25·latency-monitor-threshold·$1·0·$16·latency-tracking·$3·yes·*0·*0·:0·-ERR No samples available for event 'e'·=179·txt:No events are watched for here. LATENCY HISTOGRAM tells how long commands took, SLOWLOG GET which took long, and the metrics of the node what its protocols and its disk took.\n·
+        "#]],
+    );
+    use crate::gateway::Times;
+    use isochrone_core::Span;
+    let mut times = Times::default();
+    for place in 0..Times::PLACES {
+        times.add(Times::most(place));
+        times.add(Times::most(place) + Span::from_nanos(1));
+    }
+    // The last place takes the longer ones, too.
+    assert_eq!((times.counts[0], times.counts[1], times.counts[Times::PLACES - 1]), (1, 2, 3));
+    assert_eq!(times.counts.iter().sum::<u64>(), 2 * Times::PLACES as u64);
 }
 
 #[test]
