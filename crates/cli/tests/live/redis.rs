@@ -348,6 +348,37 @@ fn its_help_has_an_example() {
     );
 }
 
+/// What the managers and the witness of the keyspace have recorded is little, and does not keep what others record.
+#[test]
+fn the_journal_lets_go_of_what_is_in_snapshots() {
+    const ENOUGH: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let address = addresses(1)[0];
+    let mut process = redis(folder.path(), address, &[]);
+    served(address, &["PING"]);
+    let segments = || {
+        let names =
+            fs::read_dir(folder.path().join("journal")).unwrap().map(|file| file.unwrap().file_name());
+        names
+            .map(|name| name.into_string().unwrap())
+            .filter(|name| name.starts_with("segment-"))
+            .collect::<Vec<_>>()
+    };
+    let first = segments().into_iter().min().unwrap();
+    let (mut client, value) = (client(address), "x".repeat(1 << 20));
+    let written = (1..=ENOUGH).find(|_| {
+        assert_eq!(ask(&mut client, &["SET", "one", &value]), Reply::Text("OK".to_owned()));
+        !segments().contains(&first)
+    });
+    assert!(written.is_some(), "after {ENOUGH} MiB of one value {:?} are there", segments());
+    process.signal("KILL");
+    process.end();
+    let mut process = redis(folder.path(), address, &[]);
+    assert_eq!(served(address, &["STRLEN", "one"]), Reply::Number(1 << 20));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(0));
+}
+
 /// One of every type, in forms of small values and of large ones.
 const MOVED: &[&str] = &[
     "SET city Lisbon",
