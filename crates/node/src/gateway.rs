@@ -282,7 +282,7 @@ pub struct Context<'a> {
     pub keyspaces: &'a [KeyspaceView],
     /// Whether clients must log in before anything else.
     pub login: Login,
-    /// Every connection of this shard by number: CLIENT LIST, CLIENT KILL, CLIENT SETNAME.
+    /// Every connection of this shard by number: CLIENT LIST, CLIENT SETNAME. [`Hub::kill`] ends one.
     pub clients: &'a mut BTreeMap<u64, ClientView>,
     /// What the gateway counts.
     pub counters: &'a mut Counters,
@@ -406,8 +406,6 @@ pub struct ClientView {
     pub last_command: &'static str,
     /// Bytes received and sent.
     pub traffic: (u64, u64),
-    /// Set by CLIENT KILL: the shard closes it, oneself at the end of the turn, another within 100 ms.
-    pub kill: bool,
 }
 
 /// How long commands of one name took.

@@ -109,6 +109,8 @@ pub struct Hub {
     monitors: BTreeSet<u64>,
     /// What they are to be told, lines.
     seen: Vec<u8>,
+    /// The connections that are to be closed before this round is over.
+    killed: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -337,6 +339,22 @@ impl Hub {
         let seen = std::mem::take(&mut self.seen);
         let lines = (seen.len() <= SEEN_MAX).then(|| Blob::from(seen));
         self.mail.extend(self.monitors.iter().map(|connection| (*connection, Notice::Seen(lines.clone()))));
+    }
+
+    /// Ends a connection: from now on it is asked nothing, and told nothing. The shard closes it at the end of its round.
+    pub fn kill(&mut self, connection: u64) {
+        self.leave(connection);
+        self.killed.insert(connection);
+    }
+
+    /// Whether it has ended so.
+    pub fn is_killed(&self, connection: u64) -> bool {
+        self.killed.contains(&connection)
+    }
+
+    /// The connections to be closed.
+    pub fn take_killed(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.killed)
     }
 
     /// A connection has ended, or is as new.

@@ -354,7 +354,7 @@ impl Clients {
     ) {
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get(index) else { return };
-            if !connection.input || connection.ended {
+            if !connection.input || connection.ended || self.hub.is_killed(connection.number) {
                 return;
             }
             if !connection.session.wants_input() {
@@ -452,13 +452,9 @@ impl Clients {
                 session.tick(context, out, requests);
             });
             let Some(connection) = self.connections.get(index) else { continue };
-            let killed = self.views.get(&connection.number).is_some_and(|view| view.kill);
             if connection.input && !connection.queued {
                 connection.queued = true;
                 self.readable.push_back(index);
-            }
-            if killed {
-                self.mark(index);
             }
         }
         // Old failures are forgiven a little at a time.
@@ -503,6 +499,12 @@ impl Clients {
     /// Writes to everyone who has something, and ends what is to end.
     pub fn flush(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant, registry: &Registry) {
         self.verdicts(shard, origins, now);
+        // Whatever they have not read yet.
+        for number in self.hub.take_killed() {
+            if let Some(index) = self.places.get(&number).copied() {
+                self.end(index, shard, origins, registry);
+            }
+        }
         for index in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get(index) else { continue };
             connection.dirty = false;
@@ -518,11 +520,10 @@ impl Clients {
             if flooded {
                 *self.counters.limited.entry("output").or_default() += 1;
             }
-            let killed = self.views.get(&number).is_none_or(|view| view.kill);
-            let done = connection.ended || connection.session.closing() || killed;
+            let done = connection.ended || connection.session.closing();
             let dead = sent.is_err() || flooded;
             // Whoever has closed its own end may still read what it asked for.
-            let owed = connection.ended && connection.in_flight > 0 && !killed;
+            let owed = connection.ended && connection.in_flight > 0;
             if dead || (done && unsent == 0 && !owed) {
                 self.end(index, shard, origins, registry);
             }
@@ -563,9 +564,12 @@ impl Clients {
         now: Instant,
         call: impl FnOnce(&mut dyn Session, &mut Context<'_>, &mut Vec<u8>, &mut Vec<Request>),
     ) {
-        let mut requests = std::mem::take(&mut self.requests);
         let Some(connection) = self.connections.get(index) else { return };
         let number = connection.number;
+        if self.hub.is_killed(number) {
+            return;
+        }
+        let mut requests = std::mem::take(&mut self.requests);
         let mut context = Context {
             now,
             stamp: shard.io().stamp,
@@ -582,8 +586,7 @@ impl Clients {
         };
         call(&mut *connection.session, &mut context, connection.stream.out(), &mut requests);
         connection.in_flight += requests.len() as u32;
-        let killed = self.views.get(&number).is_some_and(|view| view.kill);
-        if connection.stream.unsent() > 0 || connection.session.closing() || connection.ended || killed {
+        if connection.stream.unsent() > 0 || connection.session.closing() || connection.ended {
             self.mark(index);
         }
         let mut refused = Vec::new();
@@ -696,6 +699,5 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         protocol: 2,
         last_command: "",
         traffic: (0, 0),
-        kill: false,
     }
 }

@@ -38,13 +38,10 @@ pub(crate) fn list(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let mut wanted: Option<Vec<u64>> = None;
+    let (mut kind, mut wanted): (Option<Kind>, Option<Vec<u64>>) = (None, None);
     match args.len() {
         2 => {}
-        4 if args.at(2).eq_ignore_ascii_case(b"type") => match is_normal(args.at(3))? {
-            true => {}
-            false => wanted = Some(Vec::new()),
-        },
+        4 if args.at(2).eq_ignore_ascii_case(b"type") => kind = Some(Kind::named(args.at(3))?),
         4.. if args.at(2).eq_ignore_ascii_case(b"id") => {
             let parsed: Option<Vec<u64>> = args
                 .from(3)
@@ -60,7 +57,10 @@ pub(crate) fn list(
         if *number == state.number {
             client.last_command = state.last_command;
         }
-        if wanted.as_ref().is_none_or(|wanted| wanted.contains(number)) {
+        if kind.is_none_or(|kind| kind.fits(*number, context.hub))
+            && wanted.as_ref().is_none_or(|wanted| wanted.contains(number))
+            && !context.hub.is_killed(*number)
+        {
             line(&mut text, *number, client, context.now, context.hub);
         }
     }
@@ -68,26 +68,53 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// Whether this type of client is the one there is here.
-fn is_normal(kind: &[u8]) -> Result<bool, Complaint> {
-    match kind.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        other => {
-            Err(Complaint::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(other))))
+/// A type of clients.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+enum Kind {
+    /// Those that have subscribed to nothing.
+    Normal,
+    /// Those that have subscribed to something.
+    Subscriber,
+    /// Those of replication, which are no clients here.
+    Nobody,
+}
+
+impl Kind {
+    fn named(name: &[u8]) -> Result<Kind, Complaint> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Kind::Normal),
+            b"pubsub" => Ok(Kind::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(Kind::Nobody),
+            _ => Err(Complaint::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(name)))),
         }
     }
+
+    fn fits(self, number: u64, hub: &Hub) -> bool {
+        let subscribed = hub.counts(number) != (0, 0);
+        match self {
+            Kind::Normal => !subscribed,
+            Kind::Subscriber => subscribed,
+            Kind::Nobody => false,
+        }
+    }
+}
+
+/// Ends a connection: another at once, whatever it has not read yet; this one behind its reply.
+pub(crate) fn end(number: u64, state: &mut State, hub: &mut Hub) {
+    if number == state.number { state.quit() } else { hub.kill(number) }
 }
 
 /// A connection as CLIENT LIST shows it.
 pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
     let (channels, patterns) = hub.counts(number);
-    let flags = match () {
-        () if hub.monitors(number) => "O",
-        () if hub.waits(number) => "b",
-        () if channels + patterns > 0 => "P",
-        () => "N",
-    };
+    let mut flags = String::new();
+    for (is, flag) in [(hub.monitors(number), 'O'), (channels + patterns > 0, 'P'), (hub.waits(number), 'b')]
+    {
+        flags.extend(is.then_some(flag));
+    }
+    if flags.is_empty() {
+        flags.push('N');
+    }
     let seconds = |since: Instant| now.since(since).as_nanos() / 1_000_000_000;
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -223,8 +250,11 @@ pub(crate) fn kill(
     reply: &mut Reply<'_>,
 ) -> Answer {
     if args.len() == 3 {
-        let found = context.clients.values_mut().find(|client| is_address(client.address, args.at(2)));
-        found.ok_or(Complaint::text("ERR No such client"))?.kill = true;
+        let found = context.clients.iter().find(|(number, client)| {
+            is_address(client.address, args.at(2)) && !context.hub.is_killed(**number)
+        });
+        let (number, _) = found.ok_or(Complaint::text("ERR No such client"))?;
+        end(*number, state, context.hub);
         reply.ok();
         return Ok(());
     }
@@ -233,14 +263,17 @@ pub(crate) fn kill(
     }
     let mut filters = Filters::default();
     for at in (2..args.len()).step_by(2) {
-        filters.add(args.at(at), args.at(at + 1))?;
+        filters.add(args.at(at), args.at(at + 1), context.hub)?;
     }
     let mut killed = 0;
-    for (number, client) in context.clients.iter_mut() {
-        if (filters.spares_caller && *number == state.number) || !filters.fit(*number, client, context.now) {
+    for (number, client) in context.clients.iter() {
+        if (filters.spares_caller && *number == state.number)
+            || context.hub.is_killed(*number)
+            || !filters.fit(*number, client, context.now, context.hub)
+        {
             continue;
         }
-        client.kill = true;
+        end(*number, state, context.hub);
         killed += 1;
     }
     reply.integer(killed);
@@ -258,7 +291,7 @@ struct Filters {
     local: Option<Vec<u8>>,
     user: Option<Vec<u8>>,
     age_seconds: Option<u64>,
-    nobody: bool,
+    kind: Option<Kind>,
     spares_caller: bool,
 }
 
@@ -270,14 +303,14 @@ impl Default for Filters {
             local: None,
             user: None,
             age_seconds: None,
-            nobody: false,
+            kind: None,
             spares_caller: true,
         }
     }
 }
 
 impl Filters {
-    fn add(&mut self, name: &[u8], value: &[u8]) -> Answer {
+    fn add(&mut self, name: &[u8], value: &[u8], hub: &Hub) -> Answer {
         let positive = |text: &'static str| {
             let value = integer(value).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
             value.ok_or(Complaint::text(text))
@@ -286,9 +319,15 @@ impl Filters {
             b"id" => self.id = Some(positive("ERR client-id should be greater than 0")?),
             b"addr" => self.address = Some(value.to_vec()),
             b"laddr" => self.local = Some(value.to_vec()),
-            b"user" => self.user = Some(value.to_vec()),
+            b"user" => {
+                let user = String::from_utf8_lossy(value);
+                if !hub.users.has(&user) {
+                    return Err(Complaint::text(format!("ERR No such user '{user}'")));
+                }
+                self.user = Some(value.to_vec());
+            }
             b"maxage" => self.age_seconds = Some(positive("ERR maxage should be greater than 0")?),
-            b"type" => self.nobody |= !is_normal(value)?,
+            b"type" => self.kind = Some(Kind::named(value)?),
             b"skipme" => match value.to_ascii_lowercase().as_slice() {
                 b"yes" => self.spares_caller = true,
                 b"no" => self.spares_caller = false,
@@ -299,8 +338,8 @@ impl Filters {
         Ok(())
     }
 
-    fn fit(&self, number: u64, client: &ClientView, now: Instant) -> bool {
-        !self.nobody
+    fn fit(&self, number: u64, client: &ClientView, now: Instant, hub: &Hub) -> bool {
+        self.kind.is_none_or(|kind| kind.fits(number, hub))
             && self.id.is_none_or(|id| id == number)
             && self.address.as_ref().is_none_or(|address| is_address(client.address, address))
             && self.local.as_ref().is_none_or(|address| is_address(client.local, address))

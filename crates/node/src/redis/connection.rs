@@ -491,7 +491,7 @@ impl State {
             }
             Control::Quit => {
                 self.reply(sink.out, |reply| reply.ok());
-                self.quitting = true;
+                self.quit();
             }
             Control::Reset => login::reset(self, context, sink),
             Control::Multi => transaction::multi(self, context, sink),
@@ -618,6 +618,11 @@ impl State {
     /// Whether the reply in hand is held back.
     fn muted(&self) -> bool {
         matches!(self.mute, Mute::On | Mute::Skip | Mute::Armed)
+    }
+
+    /// Takes up nothing more: the connection closes when what is owed has been written.
+    pub(crate) fn quit(&mut self) {
+        self.quitting = true;
     }
 
     /// Counts a command before login; the one that is too many is not taken up.

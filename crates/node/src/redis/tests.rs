@@ -100,7 +100,6 @@ impl World {
             protocol: 2,
             last_command: "",
             traffic: (0, 0),
-            kill: false,
         };
         let other = ClientView { address: "127.0.0.1:50001".parse().unwrap(), ..client.clone() };
         let mut world = World {

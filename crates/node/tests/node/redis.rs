@@ -301,3 +301,47 @@ fn pops_wait_at_every_node_and_messages_reach_every_node() {
     let mut here = client(&cluster, 1);
     assert_eq!(here.call("PUBLISH news again"), ":1");
 }
+
+#[test]
+fn a_killed_connection_asks_nothing_more() {
+    let cluster = cluster("", None);
+    let mut killer = client(&cluster, 0);
+    assert_eq!(killer.call("SET executed 0"), "+OK");
+    // What is sent now is sent after the kill was answered; the socket may be closed by then.
+    let silent = |victim: &mut Client<TcpStream>| {
+        let _ = victim.0.get_mut().write_all(b"INCR executed\r\n");
+        let mut answer = Vec::new();
+        let _ = victim.0.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{answer:?}");
+    };
+    for _ in 0..20 {
+        let mut victim = client(&cluster, 0);
+        let id = victim.call("CLIENT ID").split_off(1);
+        assert_eq!(killer.call(&format!("CLIENT KILL ID {id}")), ":1");
+        silent(&mut victim);
+    }
+    let mut victims: Vec<_> = (0..20).map(|_| client(&cluster, 0)).collect();
+    victims.iter_mut().for_each(|victim| assert_eq!(victim.call("PING"), "+PONG"));
+    assert_eq!(killer.call("CLIENT KILL TYPE normal"), ":20");
+    victims.iter_mut().for_each(silent);
+
+    assert_eq!(killer.call("ACL SETUSER bob on nopass allkeys +@all"), "+OK");
+    let mut bob = client(&cluster, 0);
+    assert_eq!(bob.call("AUTH bob x"), "+OK");
+    assert_eq!(killer.call("ACL DELUSER bob"), ":1");
+    assert_eq!(bob.0.read_to_end(&mut Vec::new()).unwrap(), 0, "closed without having asked anything");
+
+    // Whoever does not read its replies is closed as well.
+    let mut deaf = client(&cluster, 0);
+    let id = deaf.call("CLIENT ID").split_off(1);
+    assert_eq!(killer.call("SETRANGE large 4000000 x"), ":4000001");
+    deaf.0.get_mut().write_all(&b"GET large\r\n".repeat(10)).unwrap();
+    eventually("a large reply", || {
+        let line = killer.call(&format!("CLIENT LIST ID {id}"));
+        let sent: u64 = line.rsplit_once('=').unwrap().1.trim().parse().unwrap();
+        (sent > 1_000_000).then_some(())
+    });
+    assert_eq!(killer.call(&format!("CLIENT KILL ID {id}")), ":1");
+    assert_eq!(killer.call(&format!("CLIENT LIST ID {id}")), "");
+    assert_eq!(killer.call("GET executed"), "0");
+}

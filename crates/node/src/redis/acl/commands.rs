@@ -5,6 +5,7 @@ use super::rules::{CATEGORIES, User, all_commands};
 use super::{DEFAULT, Users};
 use crate::gateway::Context;
 use crate::hub::Topic;
+use crate::redis::clients;
 use crate::redis::complaint::Complaint;
 use crate::redis::connection::State;
 use crate::redis::reply::Reply;
@@ -68,7 +69,7 @@ pub(crate) fn get_user(
 
 /// `ACL SETUSER username [rule ...]`: all rules or none.
 pub(crate) fn set_user(
-    _: &mut State,
+    state: &mut State,
     args: Args<'_>,
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
@@ -88,32 +89,36 @@ pub(crate) fn set_user(
     }
     users.users.insert(name.to_owned(), user);
     users.settle();
-    end_forbidden(name, context);
+    end_forbidden(name, state, context);
     reply.ok();
     Ok(())
 }
 
 /// Ends the connections of a user that are subscribed to what the user may no longer hear.
-fn end_forbidden(name: &str, context: &mut Context<'_>) {
-    let Some(user) = context.hub.users.users.get(name) else { return };
-    for (number, client) in context.clients.iter_mut().filter(|(_, client)| client.user == name) {
+fn end_forbidden(name: &str, state: &mut State, context: &mut Context<'_>) {
+    for (number, _) in context.clients.iter().filter(|(_, client)| client.user == name) {
+        let Some(user) = context.hub.users.users.get(name) else { return };
         let forbidden = |topic, literal| {
             context.hub.subscriptions(*number, topic).iter().any(|channel| !user.may_use(channel, literal))
         };
-        client.kill |= forbidden(Topic::Channel, false) || forbidden(Topic::Pattern, true);
+        if forbidden(Topic::Channel, false) || forbidden(Topic::Pattern, true) {
+            clients::end(*number, state, context.hub);
+        }
     }
 }
 
 /// Ends the connections of users that are no more.
-fn end_orphans(context: &mut Context<'_>) {
-    for client in context.clients.values_mut() {
-        client.kill |= !context.hub.users.users.contains_key(&client.user);
+fn end_orphans(state: &mut State, context: &mut Context<'_>) {
+    for (number, client) in context.clients.iter() {
+        if !context.hub.users.has(&client.user) {
+            clients::end(*number, state, context.hub);
+        }
     }
 }
 
 /// `ACL DELUSER username ...`
 pub(crate) fn delete_user(
-    _: &mut State,
+    state: &mut State,
     args: Args<'_>,
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
@@ -125,7 +130,7 @@ pub(crate) fn delete_user(
     let names = args.from(2).iter().filter_map(|name| std::str::from_utf8(name).ok());
     let deleted = names.filter(|name| users.users.remove(*name).is_some()).count();
     users.settle();
-    end_orphans(context);
+    end_orphans(state, context);
     reply.count(deleted);
     Ok(())
 }
@@ -220,7 +225,12 @@ pub(crate) fn log(_: &mut State, args: Args<'_>, context: &mut Context<'_>, repl
 }
 
 /// `ACL LOAD`
-pub(crate) fn load(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+pub(crate) fn load(
+    state: &mut State,
+    _: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
     context.hub.users.load().map_err(|error| match error {
         FileError::None => not_configured(),
         error => Complaint::text(format!(
@@ -228,9 +238,9 @@ pub(crate) fn load(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply:
             if matches!(error, FileError::Lines(_)) { "" } else { ". " }
         )),
     })?;
-    end_orphans(context);
+    end_orphans(state, context);
     let names: Vec<String> = context.hub.users.users.keys().cloned().collect();
-    names.iter().for_each(|name| end_forbidden(name, context));
+    names.iter().for_each(|name| end_forbidden(name, state, context));
     reply.ok();
     Ok(())
 }

@@ -136,7 +136,7 @@ static CLIENT: &[Spec] = &[
             ALWAYS | ADMIN,
             about(
                 "2.4.0",
-                "ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal] \
+                "ip:port|[ID client-id] [ADDR ip:port] [LADDR ip:port] [USER username] [TYPE normal|pubsub] \
          [MAXAGE seconds] [SKIPME YES|NO]",
                 "Closes connections",
             ),
@@ -148,7 +148,7 @@ static CLIENT: &[Spec] = &[
             "client|list",
             -2,
             ALWAYS | ADMIN,
-            about("2.4.0", "[TYPE normal] [ID client-id [client-id ...]]", "All connections"),
+            about("2.4.0", "[TYPE normal|pubsub] [ID client-id [client-id ...]]", "All connections"),
             clients::list,
         )
         .differs("connections of the same shard; fields about buffers are zero"),

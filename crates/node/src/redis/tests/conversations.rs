@@ -1,7 +1,8 @@
 //! Connections from their first bytes to their last, as the clients of the wild send them.
 
-use super::talk;
+use super::{World, play, talk};
 use crate::gateway::Login;
+use crate::hub::Topic;
 use expect_test::{Expect, expect};
 
 #[track_caller]
@@ -524,6 +525,57 @@ fn errors_are_those_of_redis() {
               -ERR wrong number of arguments for 'config|set' command·
         "#]],
     );
+}
+
+#[test]
+fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
+    let mut world = World::new(Login::Open);
+    world.hub.subscribe(9, Topic::Channel, &"news".into());
+    let text = play(
+        &mut world,
+        "> CLIENT KILL TYPE normal ; CLIENT KILL TYPE replica ; CLIENT KILL USER default ID 8 ; CLIENT LIST TYPE master
+         > PUBLISH news m
+         > CLIENT KILL TYPE pubsub USER default
+         > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9
+         > PUBLISH news m
+         > GET a ; CLIENT KILL ID 7 SKIPME no ; SET a 1
+         < 0 bulk x",
+    );
+    expect![[r#"
+        > CLIENT KILL TYPE normal ; CLIENT KILL TYPE replica ; CLIENT KILL USER default ID 8 ; CLIENT LIST TYPE master
+          :0·:0·:0·$0··
+        > PUBLISH news m
+          :1·
+        > CLIENT KILL TYPE pubsub USER default
+          :1·
+        > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9
+          :0·:0·-ERR No such client·$0··$0··
+        > PUBLISH news m
+          :0·
+        > GET a ; CLIENT KILL ID 7 SKIPME no ; SET a 1
+          ask 0 k1 Get { key: "a" }
+          reads no further
+        < 0 bulk x
+          $1·x·:1·
+          closes
+    "#]]
+    .assert_eq(&text);
+    assert!(world.hub.is_killed(9) && !world.hub.is_killed(7));
+    let text = play(
+        &mut World::new(Login::Open),
+        "> MULTI ; GET a ; CLIENT KILL 127.0.0.1:50000 ; EXEC ; SET a 1
+         < 0 array bulk x",
+    );
+    expect![[r#"
+        > MULTI ; GET a ; CLIENT KILL 127.0.0.1:50000 ; EXEC ; SET a 1
+          ask 0 k1 Transaction { watched: [], operations: [Get { key: "a" }] }
+          +OK·+QUEUED·+QUEUED·
+          reads no further
+        < 0 array bulk x
+          *2·$1·x·+OK·
+          closes
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
