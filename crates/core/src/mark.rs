@@ -2,6 +2,7 @@
 
 use crate::{CommandId, NodeId, PartitionId, Span};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// A note of one protocol. Marks are held like sends: a host shows them only when every record made
 /// before them is durable, so that an oracle never sees a decision that a crash can still undo.
@@ -69,6 +70,9 @@ pub enum Fact {
         /// The number.
         value: u64,
     },
+    /// The nodes of the replicas of this process' group, by what it knows to be decided: a majority of them is needed
+    /// and enough.
+    Members(Arc<[NodeId]>),
 }
 
 /// The way a command took through its protocol.

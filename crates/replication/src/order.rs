@@ -215,6 +215,12 @@ pub trait Order:
         Reign::default()
     }
 
+    /// The members by what is decided, where [`Order::MEMBERSHIP`] is [`Membership::Own`] and a majority of them is what
+    /// the order needs; none otherwise.
+    fn members(&self) -> &[Member] {
+        &[]
+    }
+
     /// Somebody waits for what is tentative: what decides it is to leave at the next [`Process::settle`], which
     /// follows.
     fn hurry(&mut self, _now: Instant) {}

@@ -139,7 +139,8 @@ impl Oracle {
             | Fact::LastVoter(_)
             | Fact::Counted(_)
             | Fact::Added(..)
-            | Fact::Stands { .. } => None,
+            | Fact::Stands { .. }
+            | Fact::Members(_) => None,
         }
     }
 

@@ -1,6 +1,8 @@
-//! Whether a keyspace of `curp` serves is whether its master does, however many of its nodes are within reach.
+//! A keyspace is ready where a majority of those who are its replicas now is within reach. Whether one of `curp` serves is
+//! whether its master does, however many of its nodes are within reach.
 
 use super::processes::{Process, client, deployment_of, figure, leader, node, nodes, page, serves, until};
+use super::replace::order;
 use super::resp::Reply;
 
 #[test]
@@ -54,4 +56,65 @@ fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
     }
     let count = client(addresses[left[0]].redis).ask(&["INCR", "count"]);
     assert!(matches!(count, Ok(Reply::Number(1))), "{count:?}");
+}
+
+/// Of `n0` to `n2`, `n3` takes the place of `n0`; then two of the four are lost, and two others.
+fn counts_the_replicas_of_now(protocol: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(4);
+    let file = deployment_of(path, "four.toml", "members", &addresses, protocol);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let more = "replicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n";
+    std::fs::write(&file, text + more).unwrap();
+    let mut processes: Vec<Process> = (0..4).map(|index| node(&file, index, path)).collect();
+    let says = |index: usize, what: &str| {
+        let line = format!("main: {what} replicas reachable\n");
+        until(&format!("{protocol}: {line}"), || {
+            page(addresses[index].http, "/readyz").filter(|text| *text == line)
+        });
+        let ready = format!("\nisochrone_ready {}\n", u8::from(what.starts_with("ready")));
+        until(&ready, || page(addresses[index].http, "/metrics").filter(|text| text.contains(&ready)));
+    };
+    let (three, two, one) = ("ready, 3 of 3", "ready, 2 of 3", "no quorum, 1 of 3");
+    serves(addresses[3].redis);
+    (0..4).for_each(|index| says(index, three));
+    for (what, replica) in [("add-replica", "n3"), ("remove-replica", "n0")] {
+        until(what, || {
+            order(addresses[1].http, what, replica).inspect_err(|why| println!("{what}: {why}")).ok()
+        });
+    }
+    serves(addresses[2].redis);
+    (1..4).for_each(|index| says(index, three));
+
+    let lose = |processes: &mut Vec<Process>, lost: [usize; 2]| {
+        for index in lost {
+            processes[index].signal("KILL");
+            assert_eq!(processes[index].end(), None);
+        }
+    };
+    lose(&mut processes, [2, 3]);
+    says(1, one);
+    for index in [2, 3] {
+        processes[index] = node(&file, index, path);
+    }
+    (1..4).for_each(|index| says(index, three));
+    lose(&mut processes, [0, 1]);
+    for index in [2, 3] {
+        says(index, two);
+        serves(addresses[index].redis);
+    }
+}
+
+#[test]
+fn where_members_change_in_the_log_those_of_now_are_counted() {
+    counts_the_replicas_of_now("multipaxos");
+    counts_the_replicas_of_now("curp-consensus");
+}
+
+#[test]
+fn where_members_change_by_stop_and_hand_over_those_of_now_are_counted() {
+    for protocol in ["mencius", "epaxos", "sdpaxos", "fastpaxos", "domino"] {
+        counts_the_replicas_of_now(protocol);
+    }
 }

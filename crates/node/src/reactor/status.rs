@@ -64,14 +64,14 @@ pub struct KeyspaceStatus {
     pub leaders: Vec<Option<String>>,
     /// Whether the protocol chooses its replicas.
     pub chosen: bool,
-    /// How many replicas each of its partitions has: where the protocol chooses them, those of now, as far as this node
-    /// knows.
+    /// How many replicas each of its partitions has now, as far as this node knows; of several partitions that differ, the
+    /// one that is the worst off.
     pub replicas: usize,
     /// Its replicas that this node can reach, itself included, and all of them; where the protocol chooses them, the
     /// nodes that it chooses from.
     pub reachable: (usize, usize),
-    /// Whether those are a majority; where the protocol chooses replicas, whether this node has heard of late that each
-    /// partition has a master that serves.
+    /// Whether those are a majority in each partition; where the protocol chooses replicas, whether this node has heard of
+    /// late that each partition has a master that serves.
     pub ready: bool,
 }
 
@@ -182,6 +182,8 @@ pub(crate) struct Reporter {
     names: Vec<(String, String)>,
     keyspaces: Vec<Served>,
     processes: BTreeMap<ProcessId, ProcessStatus>,
+    /// The nodes of the replicas of a partition, as this node's own knows them.
+    members: BTreeMap<(KeyspaceId, PartitionId), Arc<[NodeId]>>,
     /// When a process of this node was last the serving master of a partition.
     served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// When commands were last counted, and how many there were.
@@ -193,7 +195,7 @@ pub(crate) struct Served {
     pub id: KeyspaceId,
     pub protocol: &'static str,
     pub metrics: Arc<KeyspaceMetrics>,
-    /// The nodes that hold it.
+    /// The nodes that held it first.
     pub nodes: Vec<NodeId>,
     /// Those that may hold it by now.
     pub spares: Vec<NodeId>,
@@ -225,6 +227,7 @@ impl Reporter {
             names,
             keyspaces,
             processes: BTreeMap::new(),
+            members: BTreeMap::new(),
             served: BTreeMap::new(),
             counted: (Instant::ZERO, 0),
         }
@@ -243,8 +246,12 @@ impl Reporter {
 
     /// The server processes of this node whose overdue keys are this node's to delete, with their keyspaces.
     pub fn to_sweep(&self, peers: &Peers) -> Vec<(ProcessId, KeyspaceId)> {
-        let first = |served: &Served| served.nodes.iter().find(|node| self.reaches(**node, peers)).copied();
-        let sweeper = |served, partition| self.leader(served, partition, peers).or_else(|| first(served));
+        let first = |served, partition| {
+            let replicas = self.members(served, partition).unwrap_or(&served.nodes);
+            replicas.iter().find(|node| self.reaches(**node, peers)).copied()
+        };
+        let sweeper =
+            |served, partition| self.leader(served, partition, peers).or_else(|| first(served, partition));
         let all = self.keyspaces.iter().flat_map(|served| {
             let own = served
                 .servers
@@ -359,6 +366,9 @@ impl Reporter {
                 status.stands.insert((*what, partition.0.max(process.partition.0)), *value);
                 return status.is_silenced() != silenced;
             }
+            Fact::Members(nodes) => {
+                self.members.insert((process.keyspace, process.partition), nodes.clone());
+            }
         }
         matches!(fact, Fact::Leads { .. } | Fact::Follows)
     }
@@ -464,10 +474,23 @@ impl Reporter {
         view.keys = self.keys(served.id);
         view.expired = self.stands(served.id, "keys_expired").sum();
         let reaches = |node: &NodeId| self.reaches(*node, peers);
-        let reachable = served.nodes.iter().filter(|node| reaches(node)).count();
-        // Where the keyspace has grown, a majority of all may do without those that began.
-        let grown = reachable + served.spares.iter().filter(|node| reaches(node)).count();
+        let among = |nodes: &[NodeId]| nodes.iter().filter(|node| reaches(node)).count();
+        let grown = among(&served.nodes) + among(&served.spares);
         let all = served.nodes.len() + served.spares.len();
+        let quorums = partitions().map(|partition| match self.members(served, partition) {
+            Some(members) => {
+                let (reachable, all) = (among(members), members.len());
+                (reachable > all / 2, reachable, all)
+            }
+            // Where the keyspace has grown, a majority of all may do without those that began.
+            None => {
+                let (reachable, begun) = (among(&served.nodes), served.nodes.len());
+                (reachable > begun / 2 || grown > all / 2, reachable, begun)
+            }
+        });
+        // There is no keyspace without a partition.
+        let (ready, reachable, replicas) = quorums.min().unwrap_or_default();
+        view.replicas = replicas as u32;
         let mut status = KeyspaceStatus {
             id: served.id.0,
             name: view.name.clone(),
@@ -478,9 +501,9 @@ impl Reporter {
             leader_region: view.leader.clone(),
             leaders: leaders.iter().map(|leader| leader.map(|leader| name(leader).0)).collect(),
             chosen: served.masterless.is_some(),
-            replicas: served.nodes.len(),
-            reachable: (reachable, served.nodes.len()),
-            ready: reachable > served.nodes.len() / 2 || grown > all / 2,
+            replicas,
+            reachable: (reachable, replicas),
+            ready,
         };
         if let Some(most) = served.masterless {
             // A deployment has at most 7 replicas.
@@ -492,6 +515,13 @@ impl Reporter {
             });
         }
         status
+    }
+
+    /// The nodes of the replicas of a partition, where this node's own knows more than the deployment file: it is one of
+    /// them, or has learnt of a change.
+    fn members(&self, served: &Served, partition: PartitionId) -> Option<&[NodeId]> {
+        let members = self.members.get(&(served.id, partition))?;
+        (members.contains(&self.me) || **members != *served.nodes).then_some(members)
     }
 
     /// When this node last heard that a partition has a master that serves.
@@ -691,10 +721,39 @@ mod tests {
 
     #[test]
     fn elsewhere_a_majority_is_enough_and_needed() {
-        let (reporter, mut peers) = (reporter(None), peers());
+        let (mut reporter, mut peers) = (reporter(None), peers());
         let group = (KEYSPACE, PartitionId(0));
         peers.leaders.insert(group, (3, NodeId(2)));
         peers.claimed.insert(group, Instant::ZERO);
-        assert_eq!(stands(&reporter, &peers, Instant::ZERO), (false, 5, (1, 5)));
+        let at = Instant::ZERO;
+        assert_eq!(stands(&reporter, &peers, at), (false, 5, (1, 5)));
+        // Of the members of now, in each partition.
+        let members = |partition, nodes: &[u16]| {
+            let process = ProcessId { partition: PartitionId(partition), ..process(0) };
+            (process, Fact::Members(nodes.iter().copied().map(NodeId).collect()))
+        };
+        let mut note = |(process, fact)| {
+            reporter.note(process, &fact);
+            stands(&reporter, &peers, at)
+        };
+        assert_eq!(note(members(0, &[0])), (false, 5, (1, 5)), "the other partition has all of them still");
+        assert_eq!(note(members(1, &[0, 5, 4])), (false, 3, (1, 3)));
+        assert_eq!(note(members(1, &[0])), (true, 1, (1, 1)));
+        assert_eq!(note(members(1, &[5])), (false, 1, (0, 1)), "removed here, it counts the others");
+    }
+
+    #[test]
+    fn a_spare_that_was_not_added_knows_what_the_file_says() {
+        let (mut reporter, peers) = (reporter(None), peers());
+        let served = &mut reporter.keyspaces[0];
+        (served.nodes, served.spares, served.partitions) = (vec![NodeId(1)], vec![NodeId(0)], 1);
+        let members = |nodes: &[u16]| Fact::Members(nodes.iter().copied().map(NodeId).collect());
+        reporter.note(process(0), &members(&[1]));
+        let at = Instant::ZERO;
+        assert_eq!(stands(&reporter, &peers, at), (false, 1, (0, 1)), "of both a majority is both");
+        reporter.note(process(0), &members(&[1, 0]));
+        assert_eq!(stands(&reporter, &peers, at), (false, 2, (1, 2)));
+        reporter.note(process(0), &members(&[0]));
+        assert_eq!(stands(&reporter, &peers, at), (true, 1, (1, 1)));
     }
 }

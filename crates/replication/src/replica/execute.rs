@@ -4,7 +4,7 @@ use super::Replica;
 use super::speculation::{Ran, Settled};
 use crate::curp::Bug;
 use crate::message::{Entry, Note, Spans, Told, micros};
-use crate::order::{Decided, Member, Order, Ordered as _, Step};
+use crate::order::{Decided, Member, Membership, Order, Ordered as _, Step};
 use crate::service::Reply;
 use isochrone_core::machine::Keys;
 use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
@@ -67,6 +67,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             effects.mark(Note::Fact(Fact::stands("keys", held as u64)));
             effects.mark(Note::Fact(Fact::stands("keys_with_deadline", expiring as u64)));
             effects.mark(Note::Fact(Fact::stands("keys_expired", expired)));
+        }
+    }
+
+    /// Tells who the members are, where that is news.
+    pub(super) fn mark_members(&mut self, effects: &mut Effects<Self>) {
+        let members = match O::MEMBERSHIP {
+            Membership::Own => self.order.members(),
+            Membership::StopAndHandOver => &self.members,
+        };
+        let nodes = || members.iter().map(|member| member.process.node);
+        if !nodes().eq(self.told_members.iter().copied()) {
+            self.told_members = nodes().collect();
+            effects.mark(Note::Fact(Fact::Members(self.told_members.clone())));
         }
     }
 

@@ -21,8 +21,8 @@ use crate::service::{Reply, Service};
 use epoch::{Inner, Stopping};
 use isochrone_core::machine::Keys;
 use isochrone_core::{
-    Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, Offers, OnceTable, Process,
-    ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, Stamp, StateMachine, Ticket, wire,
+    Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, NodeId, Offers, OnceTable,
+    Process, ProcessId, Pull, ReplicaId, Seen, Snapshot, Span, Stamp, StateMachine, Ticket, wire,
 };
 use speculation::Speculation;
 use std::collections::BTreeMap;
@@ -88,6 +88,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     staged: Option<Box<Staged<S, O::Position>>>,
     /// The keys that the host was last told of.
     told: Option<Keys>,
+    /// The nodes of the members that the host was last told of.
+    told_members: Arc<[NodeId]>,
     /// What is taken off how many the machine says have expired, so that those of this life count, whichever machine it was.
     expired_before: u64,
 }
@@ -452,6 +454,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             taking: None,
             staged: None,
             told: None,
+            told_members: Arc::default(),
             expired_before: 0,
         }
     }
@@ -567,6 +570,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     }
 
     fn settle(&mut self, effects: &mut Effects<Self>) {
+        self.mark_members(effects);
         self.send_answers(effects);
         if self.is_active() {
             self.trim_runs(effects.now());

@@ -8,7 +8,7 @@ use crate::curp::recent::Recent;
 use crate::curp::witness::{Stored, Witness};
 use crate::curp::{Verdicts, key_hashes};
 use crate::multipaxos::log::{self, Log, Value};
-use crate::order::{self, Knobs, Membership, Ordered, Reign, Setup, Step, Takes, Tentative};
+use crate::order::{self, Knobs, Member, Membership, Ordered, Reign, Setup, Step, Takes, Tentative};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Identity, Instant, Loan, Malformed, Process, ProcessId, Quorums, Slot,
@@ -395,6 +395,10 @@ impl<V: Ordered> order::Order for Order<V> {
     /// of the members behind a change.
     fn reign(&self) -> Reign {
         Reign(self.log.ballot().reign(), u64::from(self.log.configuration().version()))
+    }
+
+    fn members(&self) -> &[Member] {
+        self.log.configuration().members()
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {

@@ -331,6 +331,10 @@ impl<V: Ordered> Order for Log<V> {
         Log::may_read(self, now)
     }
 
+    fn members(&self) -> &[Member] {
+        self.configuration.members()
+    }
+
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
         self.enqueue(value, bytes, now)
     }
