@@ -206,6 +206,23 @@ def test_progress(samples, capsys):
     assert "3/3" in told and "loss" in told
 
 
+def test_progress_where_there_is_no_standard_error(samples, monkeypatch):
+    X, y = samples
+    monkeypatch.setattr(sys, "stderr", None)
+    assert CopClassifier(max_iter=3, tol=None, verbose=1).fit(X, y).n_iter_ == 3
+
+
+def test_coefficients_of_another_precision_are_gone_on_from(samples):
+    X, y = samples
+    model = CopClassifier(max_iter=2, tol=None).fit(X, y)
+    rounded = clone(model).set_params(warm_start=True).fit(X, y)
+    rounded.coef_ = model.coef_.astype(np.float32)
+    rounded.intercept_ = model.intercept_.astype(np.float32)
+    same = pickle.loads(pickle.dumps(rounded))
+    same.coef_, same.intercept_ = rounded.coef_.astype(np.float64), rounded.intercept_.astype(np.float64)
+    assert np.array_equal(rounded.partial_fit(X, y).coef_, same.partial_fit(X, y).coef_)
+
+
 def test_other_threads_run_while_it_trains():
     X, scores = sparse_samples(n=20_000)
     model = CopClassifier(max_iter=60, tol=None, n_jobs=1)

@@ -102,6 +102,7 @@ def test_warm_start_goes_on(cells):
 
 @pytest.mark.parametrize(("given", "told"), [
     (dict(n_components=0), "n_components is 0: give 1 or more"),
+    (dict(shuffle="no"), "shuffle is 'no': give True or False"),
     (dict(scheme="fast"), "scheme is 'fast': give one of 'cop'"),
     (dict(learning_rate="optimal"), "learning_rate is 'optimal': give one of 'geometric', 'constant', 'invscaling'"),
     (dict(eta0=0.0), "eta0 is 0.0: give a positive number"),

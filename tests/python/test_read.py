@@ -99,7 +99,7 @@ def test_what_lines_of_vowpal_wabbit_count(tmp_path):
 @pytest.mark.parametrize(("given", "told"), [
     (dict(n_features=-1), "n_features is -1: give 0 or more"),
     (dict(n_features=2**33), "n_features is 8589934592: give 4294967295 at most"),
-    (dict(n_features=2.5), "n_features is 2.5: give 0 or more"),
+    (dict(n_features=2.5), "n_features is 2.5: give a whole number from 0 on"),
     (dict(skip_errors=-1), "skip_errors is -1: give 0 or more"),
     (dict(zero_based="yes"), "zero_based is 'yes': give True, False or \"auto\""),
     (dict(format="vw", bits=40), "bits is 40: give 31 at most"),
@@ -119,6 +119,6 @@ def test_generated_samples_have_the_published_shape():
     assert (X != again).nnz == 0
     with pytest.raises(ValueError, match="no data is called `mnist`"):
         make_sparse("mnist")
-    for given, told in [(dict(scale=0), "scale is 0: give 1"), (dict(random_state=None), "random_state is None: give 0")]:
+    for given, told in [(dict(scale=0), "scale is 0: give 1"), (dict(random_state=None), "random_state is None: give a whole number from 0 on")]:
         with pytest.raises(ValueError, match=told):
             make_sparse("imdb", **given)

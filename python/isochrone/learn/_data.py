@@ -14,10 +14,20 @@ FEATURES_MAX = 2**32 - 1
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> None:
     """Refuses what is not a whole number from `least` to `most`."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}: give a whole number from {least} on")
+    if value < least:
         raise ValueError(f"{name} is {value!r}: give {least} or more")
     if most is not None and value > most:
         raise ValueError(f"{name} is {value!r}: give {most} at most")
+
+
+def flags(estimator: Any, *names: str) -> None:
+    """Refuses parameters that are neither True nor False: nearly everything else would be true."""
+    for name in names:
+        value = getattr(estimator, name)
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name} is {value!r}: give True or False")
 
 
 class Rows(NamedTuple):

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX, whole
+from isochrone.learn._data import FEATURES_MAX, flags, whole
 from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights
 from isochrone.learn._plan import threads_of
 from isochrone.learn._progress import Progress
@@ -252,6 +252,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         whole("n_components", self.n_components, 1, FEATURES_MAX)
         _number(self, "alpha", 0.0, None, "0 or more")
         _number(self, "l1_ratio", 0.0, 1.0, "0 (only squares) to 1 (only absolute values)")
+        flags(self, "fit_intercept", "shuffle", "warm_start")
         whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
         whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", np.nextafter(0.0, 1.0), None, "a positive number")

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isochrone import _native
-from isochrone.learn._data import rows_of, whole
+from isochrone.learn._data import flags, rows_of, whole
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
 
@@ -118,6 +118,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         _number(self, "l1_ratio", 0.0, 1.0, "0 (only L2) to 1 (only L1)")
         _number(self, "power_t", None, None, "a number")
         _number(self, "decay", 0.0, 1.0, "between 0 and 1")
+        flags(self, "fit_intercept", "shuffle", "early_stopping", "packed", "warm_start")
         whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
         whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", 0.0, None, "a positive number")
@@ -227,7 +228,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             coef, intercept, report = _native.train(
                 tuple(rows), np.ascontiguousarray(labels, dtype=np.float64), weights,
                 positives if _is_classifier(self) else None, sides,
-                None if fresh else self.coef_.ravel(), np.atleast_1d(self.intercept_),
+                None if fresh else np.ascontiguousarray(self.coef_, dtype=np.float64).ravel(),
+                np.ascontiguousarray(np.atleast_1d(self.intercept_), dtype=np.float64),
                 settings, plan._native if plan is not None else None, held,
                 after if self.verbose else None,
             )

@@ -21,9 +21,11 @@ class Progress:
     """
 
     def __init__(self, verbose: int, total: int, title: str) -> None:
-        self.verbose, self.total, self.title = verbose, total, title
+        # Programs without a console have no standard error.
+        self.verbose = verbose if sys.stderr is not None else 0
+        self.total, self.title = total, title
         self.done, self.began, self._bar = 0, time.monotonic(), None
-        if verbose:
+        if self.verbose:
             try:
                 from tqdm.auto import tqdm
 
