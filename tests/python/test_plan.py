@@ -104,5 +104,18 @@ def test_it_draws(samples, tmp_path):
     assert left.get_xlabel() == "depth in the plan" and right.get_ylabel() == "speed-up at most"
     figure.savefig(tmp_path / "plan.png")
     assert (tmp_path / "plan.png").stat().st_size > 10_000
+    for X, title in [
+        (sparse.identity(50, format="csr"), "50 samples, depth 1: 50.0 side by side"),
+        ([[1.0]], "1 sample, depth 1: 1.0 side by side"),
+        (np.ones((5000, 1)), "5000 samples, depth 5000: 1.0 side by side"),
+    ]:
+        planned = plan(X)
+        left = planned.plot().axes[0]
+        values, edges, _ = left.patches[0].get_data()
+        assert left.get_title() == title
+        # Few enough to be told apart, from end to end, and of all samples.
+        assert (edges[0], edges[-1]) == (0.5, planned.depth + 0.5) and len(values) <= 400
+        assert values @ np.diff(edges) == pytest.approx(planned.n_samples)
+        assert 0.5 < left.get_ylim()[0] < 1 <= values.min() and values.max() < left.get_ylim()[1]
     with pytest.raises(ValueError, match="give two axes"):
         plan(samples[0]).plot(ax=left)

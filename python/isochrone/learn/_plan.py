@@ -36,6 +36,8 @@ def plan(X: Any, *, n_jobs: int | None = None) -> Plan:
     ------
     ValueError
         If `X` is empty, has a row that names a feature twice, or holds NaN or infinity.
+    MemoryError
+        If there are more features than there is memory to plan with: four bytes for each, in each thread.
 
     Examples
     --------
@@ -181,17 +183,23 @@ class Plan:
             raise ImportError("a plan is drawn by matplotlib: pip install isochrone[plot]") from missing
         if ax is None:
             _, ax = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-        if np.shape(ax) != (2,):
+        if np.shape(ax) != (2,) or not all(hasattr(one, "stairs") for one in ax):
             raise ValueError(f"ax is {ax!r}: give two axes, such as pyplot.subplots(1, 2)[1]")
         left, right = ax
         levels = self.levels()
-        left.fill_between(np.arange(1, len(levels) + 1), levels, step="mid", alpha=0.35)
-        left.step(np.arange(1, len(levels) + 1), levels, where="mid", linewidth=0.8)
+        # More steps than a figure has points across are drawn as the means of as many levels each.
+        edges = np.unique(np.linspace(0, len(levels), min(len(levels), _STEPS) + 1).astype(np.intp))
+        means = np.add.reduceat(levels, edges[:-1], dtype=np.float64) / np.diff(edges)
+        left.stairs(means, edges + 0.5, baseline=_BOTTOM, fill=True, color="C0", alpha=0.35)
+        left.stairs(means, edges + 0.5, baseline=None, color="C0", linewidth=0.8)
         left.axhline(self.parallelism, linestyle="--", linewidth=0.8, color="black")
         left.set_yscale("log")
+        left.set_ylim(_BOTTOM, max(10.0, 1.5 * means.max()))
+        left.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        noun = "sample" if self.n_samples == 1 else "samples"
         left.set(
             xlabel="depth in the plan", ylabel="samples that do not conflict",
-            title=f"{self.n_samples} samples, depth {self.depth}: {self.parallelism:.1f} side by side",
+            title=f"{self.n_samples} {noun}, depth {self.depth}: {self.parallelism:.1f} side by side",
         )
         threads = 2 ** np.arange(8)
         right.plot(threads, [self.speedup(int(count)) for count in threads], marker="o", label="this plan")
@@ -269,6 +277,12 @@ def _checked(X: Any) -> Rows:
 def _unpickled(data: bytes) -> Plan:
     return Plan(_native.Plan.from_bytes(data))
 
+
+_STEPS = 400
+"""Levels that the plot tells apart."""
+
+_BOTTOM = 0.8
+"""Where its axis of samples begins: below one sample, which no level goes without."""
 
 _THREADS_MAX = 1024
 """Far more than machines have cores; beyond, systems refuse to start them."""
