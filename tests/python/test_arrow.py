@@ -235,3 +235,17 @@ def test_weights_of_a_table_are_sample_weights(samples, tmp_path):
             list(iter_parquet(path, 2, **COLUMNS, weight="w", n_features=400))
     with pytest.raises(ValueError, match="has no column 'x': it has y, u, z, age, w"):
         load_parquet(path, **COLUMNS, weight="x")
+
+
+def test_indices_beyond_what_scipy_counts_are_refused():
+    lists = arrow.array([[1], [2, 2**63]], arrow.list_(arrow.uint64()))
+    with pytest.raises(ValueError, match=r"column 'u' has the feature 9223372036854775808 in row 1: below 9223372036854775807"):
+        load_arrow(arrow.table({"y": [0, 1], "u": lists}), label="y", indices="u")
+
+
+def test_batches_want_the_number_of_features(samples, tmp_path):
+    path = tmp_path / "samples.parquet"
+    parquet.write_table(table_of(*samples), path)
+    for batches in (iter_parquet(path, **COLUMNS, n_features=None), iter_arrow(table_of(*samples), **COLUMNS, n_features=None)):
+        with pytest.raises(ValueError, match="n_features is None: give the number of features"):
+            next(batches)

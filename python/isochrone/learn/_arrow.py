@@ -73,6 +73,10 @@ _NUMBERS = {
 }  # fmt: skip
 
 
+# One more, their number, must fit SciPy's indices.
+_INDEX_MAX = np.iinfo(np.int64).max
+
+
 class _Owner:
     """A structure of another library, released when no view of its memory is left."""
 
@@ -242,8 +246,14 @@ def iter_arrow(
     sample_weight : ndarray
         Only with `weight`. float64.
     """
+    _given(n_features)
     for batch in _batches(data):
         yield _matrix(_samples(batch, label, indices, values, weight), indices, n_features)
+
+
+def _given(n_features: Any) -> None:
+    if n_features is None:
+        raise ValueError("n_features is None: give the number of features, so that all batches have the same")
 
 
 def _batches(data: Any) -> Iterator[list[_Column]]:
@@ -317,6 +327,10 @@ def _samples(
         if name not in found:
             raise ValueError(f"data has no column {name!r}: it has {', '.join(found)}")
     offsets, features = _lists(found[indices], "integers", np.integer)
+    if len(features) and int(features.max()) >= _INDEX_MAX:
+        at = int(np.argmax(features))
+        row = found[indices].row + int(np.searchsorted(offsets, at, side="right")) - 1
+        raise ValueError(f"column {indices!r} has the feature {features[at]} in row {row}: below {_INDEX_MAX} is wanted")
     weights = _weights(found[weight]) if weight else None
     if values is None:
         return _Samples(offsets, features, np.ones(len(features), np.float32), _labels(found[label]), weights)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, overload
 
-from isochrone.learn._arrow import _Labelled, _Weighed, iter_arrow, load_arrow
+from isochrone.learn._arrow import _given, _Labelled, _Weighed, iter_arrow, load_arrow
 
 
 @overload
@@ -134,6 +134,7 @@ def iter_parquet(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: give 1 or more")
+    _given(n_features)
     pyarrow = _pyarrow()
     parquet = pyarrow.parquet
     names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
