@@ -49,12 +49,7 @@ impl Learner {
 
 /// Reads the file once to know its shape, then once an epoch.
 pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(Told, SavedModel)> {
-    if arguments.data == Path::new("-") {
-        bail!(Usage(
-            "--batch-rows reads the data more than once, which standard input cannot be\n  give a file"
-                .to_owned()
-        ));
-    }
+    readable_again(&arguments.data)?;
     let begun = Instant::now();
     let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let mut told = Told::default();
@@ -109,7 +104,16 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
             progress.set_position(seen);
             Ok(())
         };
-        pass(arguments, &input, rows.get(), &mut learn)?;
+        let samples = pass(arguments, &input, rows.get(), &mut learn)?;
+        if samples != told.samples {
+            bail!(Usage(format!(
+                "{}: it had {} samples when it was read first, and {samples} in epoch {}: it has changed meanwhile\n  train on a \
+                 file that stays as it is",
+                arguments.data.display(),
+                told.samples,
+                epoch + 1
+            )));
+        }
     }
     progress.finish_and_clear();
     told.epochs = arguments.epochs;
@@ -119,6 +123,17 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         Learner::Factorisation(task) => SavedTask::Factorisation(task),
     };
     Ok((told, SavedModel { task, features: reader.width(), classes: found, models, seen, numbering }))
+}
+
+/// Refuses what gives its bytes only once: standard input, pipes, and what a shell makes of `<(...)`.
+fn readable_again(path: &Path) -> anyhow::Result<()> {
+    let what = match path.metadata() {
+        _ if path == Path::new("-") => "standard input".to_owned(),
+        Ok(about) if !about.is_file() => path.display().to_string(),
+        // What cannot be opened is told where it is opened.
+        _ => return Ok(()),
+    };
+    bail!(Usage(format!("--batch-rows reads the data more than once, which {what} cannot be\n  give a file")))
 }
 
 fn learner(arguments: &Arguments, samples: usize) -> Learner {
@@ -147,13 +162,13 @@ fn schedule(whole: Schedule, epoch: u32) -> Schedule {
     }
 }
 
-/// Reads the file once; a thread reads and plans ahead of what is learnt.
+/// Reads the file once; a thread reads and plans ahead of what is learnt. Returns how many samples there were.
 fn pass(
     arguments: &Arguments,
     input: &Reading,
     rows: usize,
     learn: &mut dyn FnMut(&Dataset<'_>, Option<&Plan>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     let planned = arguments.scheme == Scheme::Cop && !arguments.first_epoch;
     std::thread::scope(|scope| {
         // One batch is learnt from, one waits, one is read: three in memory.
@@ -170,15 +185,16 @@ fn pass(
         });
         let reading = reading
             .context("the system gives no thread to read with (see ulimit -u and the container's limit)")?;
-        let mut done = Ok(());
+        let (mut done, mut samples) = (Ok(()), 0);
         for (batch, plan) in from {
             done = learn(&batch, plan.as_ref());
             if done.is_err() {
                 break;
             }
+            samples += batch.len() as u64;
         }
         match reading.join() {
-            Ok(read) => done.and(read.map_err(anyhow::Error::from)),
+            Ok(read) => done.and(read.map_err(anyhow::Error::from)).map(|()| samples),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

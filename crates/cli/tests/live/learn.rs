@@ -3,7 +3,10 @@
 use super::processes::{isochrone, outcome};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Two classes that one feature tells apart, in a file that counts from 1.
 fn samples(folder: &Path) -> String {
@@ -217,6 +220,41 @@ fn what_is_piped_is_what_the_file_has() {
               give a file
         "#]],
     );
+}
+
+/// Batches are read once an epoch, and so from what gives the same each time.
+#[test]
+fn batches_are_of_what_can_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (samples(folder), at(folder, "a.model"));
+    let pipe = at(folder, "pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    says(
+        folder,
+        &["train", &pipe, "--model", &model, "--batch-rows", "10"],
+        2,
+        expect![[r#"
+            isochrone: --batch-rows reads the data more than once, which FOLDER/pipe cannot be
+              give a file
+        "#]],
+    );
+    let mut piped = isochrone(["learn", "train", "/dev/stdin", "--model", &model, "--batch-rows", "10"]);
+    let output = piped.stdin(Stdio::piped()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("more than once, which /dev/stdin cannot be"), "{told}");
+    // What grows between two epochs gives other samples.
+    let words = ["learn", "train", &data, "--model", &model, "--batch-rows", "10", "--epochs", "500"];
+    let mut learning = isochrone(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut file = File::options().append(true).open(&data).unwrap();
+    while learning.try_wait().unwrap().is_none() {
+        file.write_all(b"4 1:-1\n").unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = learning.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && told.contains(": it has changed meanwhile\n"), "{told}");
+    assert!(!Path::new(&model).exists());
 }
 
 /// Vowpal Wabbit's form of the same samples: names are hashed, what is learnt is the same.
