@@ -15,6 +15,7 @@
 //! | [`saved`] | models in files, ready to predict |
 //! | [`task`] | what is learnt: which parameters a sample touches, and what it makes of them |
 //! | [`exec`] | five schemes of execution, from one thread to many |
+//! | [`write`](mod@write) | files that are there whole or not at all |
 //! | [`tasks`] | linear models and factorisation, ready to use, and what their predictions are worth |
 
 pub mod data;
@@ -28,6 +29,7 @@ pub mod saved;
 mod shares;
 pub mod task;
 pub mod tasks;
+pub mod write;
 
 pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
 pub use exec::{EpochEnd, Mode, Model, Options, Report, Schedule, Scheme, Stop, TrainError, train};

@@ -24,7 +24,8 @@ use crate::data::Dataset;
 use crate::exec::Model;
 use crate::read::{Base, Format};
 use crate::tasks::{Factorisation, Linear, Loss, decisions, sigmoid};
-use std::fs::{self, File};
+use crate::write::Target;
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -167,24 +168,16 @@ impl SavedModel {
         )
     }
 
-    /// Writes it, under a temporary name until it is complete and on the disk.
+    /// Writes it, as [`Target`] does: it is there whole or not at all.
     pub fn save(&self, path: &Path) -> Result<(), SavedError> {
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".part");
-        let part = path.with_file_name(name);
         let written = (|| {
-            let mut file = BufWriter::new(File::create(&part)?);
+            let mut target = BufWriter::new(Target::create(path)?);
             let bytes = self.bytes();
-            file.write_all(&bytes)?;
-            file.write_all(&xxh3_64(&bytes).to_le_bytes())?;
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(&part, path)
+            target.write_all(&bytes)?;
+            target.write_all(&xxh3_64(&bytes).to_le_bytes())?;
+            target.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
         })();
-        written.map_err(|cause| {
-            // What is left under the temporary name is of no use, and its staying no news beside `cause`.
-            let _ = fs::remove_file(&part);
-            SavedError::Io { path: path.to_owned(), cause }
-        })
+        written.map_err(|cause| SavedError::Io { path: path.to_owned(), cause })
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -117,7 +117,7 @@ impl PyPlan {
 fn raised(error: PlanFileError) -> PyErr {
     let told = error.to_string();
     match error {
-        PlanFileError::Io { source, .. } => io::Error::new(source.kind(), told).into(),
+        PlanFileError::Io { cause, .. } => io::Error::new(cause.kind(), told).into(),
         _ => refused(told),
     }
 }

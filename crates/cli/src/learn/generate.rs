@@ -8,8 +8,8 @@ use anyhow::Context;
 use isochrone_learn::Dataset;
 use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
 use isochrone_learn::read::Compression;
+use isochrone_learn::write::Target;
 use serde_json::json;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 /// Blocks whose statistics are looked at, so that data may be larger than memory.
@@ -39,8 +39,9 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     match &arguments.out {
         Some(path) => {
             let place = || format!("cannot write {}", path.display());
-            let file = File::create(path).with_context(place)?;
-            Compression::of_name(path).write(file, body).with_context(place)?;
+            let mut target = Target::create(path).with_context(place)?;
+            Compression::of_name(path).write(&mut target, body).with_context(place)?;
+            target.finish().with_context(place)?;
         }
         None => match Compression::Plain.write(io::stdout(), body) {
             // Whoever reads may stop early.

@@ -1,8 +1,8 @@
 //! `isochrone learn global`: regions that collect and a centre that learns, in one process, with emulated delays.
 
 use super::arguments::Global as Arguments;
-use super::told::by_name;
-use super::{against_rest, distinct, input, numbering, predict, tell_skipped, threads, train};
+use super::told::{by_name, spelt};
+use super::{against_rest, apart, distinct, input, numbering, predict, tell_skipped, threads, train};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -52,6 +52,10 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let emulated = arguments.rate > 0.0 && arguments.rate.is_finite();
     if !emulated {
         bail!(Usage(format!("--rate {}: a rate is samples a second, above 0", arguments.rate)));
+    }
+    if let Some(model) = &arguments.model {
+        apart(&arguments.data, "model", model)?;
+        apart(&arguments.deployment, "model", model)?;
     }
     let deployment = Deployment::load(&arguments.deployment, &crate::protocols::known())?;
     let matrix = deployment.given_matrix()?;
@@ -225,7 +229,7 @@ fn show(told: &Told) -> String {
         told.center, told.batches, told.seconds, told.duplicates, told.elsewhere, told.first_touches
     ));
     for (name, value) in &told.figures {
-        line(format_args!("{:<16} {value:.6}", name.replace('_', " ")));
+        line(format_args!("{:<16} {value:.6}", spelt(name)));
     }
     line(format_args!(
         "the model {} one thread's over the order log, bit for bit",

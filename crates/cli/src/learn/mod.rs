@@ -18,6 +18,7 @@ use isochrone_learn::read::{self, Columns, Options, ReadError, Reader};
 use isochrone_learn::saved::Numbering;
 use isochrone_learn::{DataError, Dataset};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Runs the verb.
@@ -41,6 +42,21 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<isochrone_learn::plan::PlanMismatch>()
         || error.is::<isochrone_learn::generate::RecipeError>()
         || error.is::<isochrone_learn::tasks::NotPairs>()
+}
+
+/// Refuses to write over what is read, which may be - for standard input.
+fn apart(read: &Path, flag: &str, written: &Path) -> anyhow::Result<()> {
+    let read = if read == Path::new("-") { Path::new("/dev/stdin") } else { read };
+    if let (Ok(one), Ok(other)) = (read.metadata(), written.metadata())
+        && other.is_file()
+        && (one.dev(), one.ino()) == (other.dev(), other.ino())
+    {
+        bail!(Usage(format!(
+            "--{flag} {}: this is the file that is read from\n  write to another one",
+            written.display()
+        )));
+    }
+    Ok(())
 }
 
 fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {

@@ -1,7 +1,7 @@
 //! `isochrone learn plan`.
 
 use super::arguments::Plan as Arguments;
-use super::{input, tell_skipped, threads};
+use super::{apart, input, tell_skipped, threads};
 use crate::Status;
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
@@ -33,6 +33,9 @@ struct Told {
 
 /// Runs the verb.
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    if let Some(path) = &arguments.out {
+        apart(&arguments.data, "out", path)?;
+    }
     let (_, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let (data, plan) = if arguments.factorisation {
         let data = reader.all()?;

@@ -1,17 +1,19 @@
 //! `isochrone learn predict` and `isochrone learn evaluate`.
 
 use super::arguments::{Evaluate, Predict, What};
-use super::{against_rest, careful, columns, like, open, tell_skipped};
+use super::told::count;
+use super::{against_rest, apart, careful, columns, like, open, tell_skipped};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
+use isochrone_learn::Dataset;
 use isochrone_learn::read::Options;
-use isochrone_learn::saved::SavedModel;
-use isochrone_learn::tasks::{Classified, Regressed};
+use isochrone_learn::saved::{SavedModel, SavedTask};
+use isochrone_learn::tasks::{Classified, NotPairs, Regressed};
+use isochrone_learn::write::Target;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 /// Samples that are predicted at a time: files may be larger than memory.
@@ -20,19 +22,26 @@ const ROWS: usize = 1 << 16;
 /// Runs `predict`.
 pub(super) fn run(arguments: Predict) -> anyhow::Result<Status> {
     let model = SavedModel::load(&arguments.model)?;
-    let path = arguments.out.as_deref();
-    let done = match path {
+    let done = match &arguments.out {
         Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            predict(&model, &arguments, file)
+            apart(&arguments.data, "out", path)?;
+            apart(&arguments.model, "out", path)?;
+            let place = || format!("cannot write {}", path.display());
+            let mut target = Target::create(path).with_context(place)?;
+            match predict(&model, &arguments, &mut target) {
+                // What is wrong with what is read is none of these.
+                Err(error) if error.is::<io::Error>() => Err(error.context(place())),
+                Err(error) => Err(error),
+                Ok(()) => target.finish().with_context(place),
+            }
         }
-        None => predict(&model, &arguments, io::stdout().lock()),
+        None => match predict(&model, &arguments, io::stdout().lock()) {
+            // Whoever reads may stop early.
+            Err(error) if broken_pipe(&error) => Ok(()),
+            done => done,
+        },
     };
-    match done {
-        // Whoever reads may stop early.
-        Err(error) if path.is_none() && broken_pipe(&error) => Ok(Status::Held),
-        done => done.map(|()| Status::Held),
-    }
+    done.map(|()| Status::Held)
 }
 
 fn broken_pipe(error: &anyhow::Error) -> bool {
@@ -45,7 +54,9 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
     let options = like(model.numbering, options);
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut to = BufWriter::new(to);
+    let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
+        seen.check(model, &data)?;
         let decisions = model.decisions(&data);
         match arguments.what {
             What::Label => model.labels(&decisions).iter().try_for_each(|label| writeln!(to, "{label}"))?,
@@ -67,7 +78,43 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
     }
     to.flush()?;
     progress.finish_and_clear();
+    seen.tell(model);
     Ok(())
+}
+
+/// What was seen of the samples that a model predicts.
+#[derive(Default)]
+struct Seen {
+    samples: usize,
+    /// Values of features that the model does not have.
+    unknown: u64,
+}
+
+impl Seen {
+    /// Whether they are cells, where the model is a factorisation.
+    fn check(&mut self, model: &SavedModel, data: &Dataset<'_>) -> Result<(), NotPairs> {
+        if let SavedTask::Factorisation(task) = &model.task {
+            task.check(data).map_err(|wrong| NotPairs { row: self.samples + wrong.row, ..wrong })?;
+        }
+        self.samples += data.len();
+        if data.width() > model.features {
+            self.unknown +=
+                data.features().iter().filter(|&&feature| feature >= model.features).count() as u64;
+        }
+        Ok(())
+    }
+
+    /// Such values are not wrong, but they may come of data that the model is not for.
+    fn tell(&self, model: &SavedModel) {
+        if self.unknown > 0 {
+            eprintln!(
+                "isochrone: {} of features beyond the model's {} {} as nothing",
+                count(self.unknown as usize, "value"),
+                model.features,
+                if self.unknown == 1 { "counts" } else { "count" }
+            );
+        }
+    }
 }
 
 fn line(to: &mut impl Write, numbers: impl Iterator<Item = f64>) -> io::Result<()> {
@@ -85,7 +132,9 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let (mut reader, progress) = open(&arguments.data, &options)?;
     let mut decisions = vec![Vec::new(); model.models.len()];
     let (mut labels, mut importances) = (Vec::new(), Vec::new());
+    let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
+        seen.check(&model, &data)?;
         for (all, more) in decisions.iter_mut().zip(model.decisions(&data)) {
             all.extend(more);
         }
@@ -110,6 +159,7 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
             classes.join(", ")
         )));
     }
+    seen.tell(&model);
     let figures = figures(&model, &decisions, &labels, &importances);
     match arguments.format {
         Format::Json => {

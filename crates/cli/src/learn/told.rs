@@ -98,13 +98,18 @@ impl Told {
             row("held out", format!("{loss:.6} mean loss"));
         }
         for (name, value) in &self.figures {
-            row(&name.replace('_', " "), format!("{value:.6}"));
+            row(&spelt(name), format!("{value:.6}"));
         }
         text
     }
 }
 
-fn count(number: usize, what: &str) -> String {
+/// The name of a figure in a column of names.
+pub(super) fn spelt(name: &str) -> String {
+    name.replace("mean_absolute_error", "mean abs. error").replace('_', " ")
+}
+
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -2,13 +2,14 @@
 
 use super::arguments::{Steps, Train as Arguments};
 use super::told::Told;
-use super::{against_rest, batches, distinct, input, numbering, predict, tell_skipped, threads};
+use super::{against_rest, apart, batches, distinct, input, numbering, predict, tell_skipped, threads};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::bail;
 use isochrone_core::Random;
 use isochrone_learn::plan::Plan;
+use isochrone_learn::plan::file::PlanFileError;
 use isochrone_learn::saved::{SavedModel, SavedTask};
 use isochrone_learn::tasks::{Factorisation, Linear, Loss, decisions};
 use isochrone_learn::{Dataset, Mode, Model, Options, Schedule, Scheme, Task, train};
@@ -18,6 +19,10 @@ use std::time::Instant;
 /// Runs the verb.
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     check(&arguments)?;
+    apart(&arguments.data, "model", &arguments.model)?;
+    if let Some(plan) = &arguments.plan {
+        apart(plan, "model", &arguments.model)?;
+    }
     if let Some(rows) = arguments.batch_rows {
         let (told, model) = batches::run(&arguments, rows)?;
         return finish(&arguments, &told, &model);
@@ -253,6 +258,8 @@ fn prepared<T: Task>(
     if let Some(path) = &arguments.plan {
         return match Plan::load_for(path, task, data) {
             Ok(plan) => Ok(Some(plan)),
+            // It names the file itself.
+            Err(error @ PlanFileError::Io { .. }) => Err(error.into()),
             Err(error) => Err(anyhow::Error::from(error).context(path.display().to_string())),
         };
     }

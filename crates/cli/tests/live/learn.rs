@@ -257,6 +257,58 @@ fn batches_are_of_what_can_be_read_again() {
     assert!(!Path::new(&model).exists());
 }
 
+/// What is written is there whole or not at all, and never in the place of what is read.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model, plan) = (samples(folder), at(folder, "a.model"), at(folder, "a.plan"));
+    let link = at(folder, "link.svm");
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    let train = ["train", &data, "--model", &model, "--threads", "2"];
+    assert_eq!(learn(folder, &train).0, 0);
+    assert_eq!(learn(folder, &["plan", &data, "--out", &plan]).0, 0);
+    let before = [&data, &model, &plan].map(|path| fs::read(path).unwrap());
+    let refused = |words: &[&str], path: &str| {
+        let (status, said) = learn(folder, words);
+        let wanted = format!(
+            "{}: this is the file that is read from\n  write to another one",
+            Path::new(path).file_name().unwrap().to_str().unwrap()
+        );
+        assert!(status == 2 && said.contains(&wanted), "{words:?}: {said}");
+    };
+    refused(&["train", &data, "--model", &data], &data);
+    refused(&["train", &data, "--model", &link, "--batch-rows", "10"], &link);
+    refused(&["train", &data, "--model", &plan, "--plan", &plan], &plan);
+    refused(&["plan", &link, "--out", &data], &data);
+    refused(&["predict", &data, "--model", &model, "--out", &link], &link);
+    refused(&["predict", &data, "--model", &model, "--out", &model], &model);
+    let five = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+    refused(&["global", five, &data, "--model", &data], &data);
+    let mut piped = isochrone(["learn", "predict", "-", "--model", &model, "--out", &data]);
+    let output = piped.stdin(File::open(&data).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!([&data, &model, &plan].map(|path| fs::read(path).unwrap()), before);
+    // What cannot be predicted to its end leaves what was there.
+    let (bad, told) = (at(folder, "bad.svm"), at(folder, "told"));
+    fs::write(&bad, "1 1:1\n1 1:x\n").unwrap();
+    fs::write(&told, "told before").unwrap();
+    assert_eq!(learn(folder, &["predict", &bad, "--model", &model, "--out", &told]).0, 2);
+    assert_eq!(fs::read(&told).unwrap(), b"told before");
+    assert_eq!(learn(folder, &["predict", &data, "--model", &model, "--out", &told]), (0, String::new()));
+    assert_eq!(fs::read_to_string(&told).unwrap().lines().count(), 60);
+    // And what is no file stays what it is.
+    let pipe = at(folder, "pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reading = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    assert_eq!(learn(folder, &["train", &data, "--model", &pipe, "--threads", "2"]).0, 0);
+    assert_eq!(reading.join().unwrap(), before[1]);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 7, "no temporary file is left");
+}
+
 /// Vowpal Wabbit's form of the same samples: names are hashed, what is learnt is the same.
 #[test]
 fn vowpal_wabbits_lines_are_the_same_samples() {
@@ -540,6 +592,20 @@ fn classes_cells_and_numbers() {
     assert!(told["figures"]["rmse"].as_f64().unwrap() < 0.1, "{said}");
     let (status, said) = learn(folder, &["evaluate", &data, "--model", &model]);
     assert!(status == 0 && said.contains("rmse") && said.contains("r2"), "{said}");
+    // What are no cells it does not predict; nor does it know other rows.
+    let other = at(folder, "other.svm");
+    fs::write(&other, "1 1:1 11:1\n1 1:1 2:1 11:1\n").unwrap();
+    for verb in ["predict", "evaluate"] {
+        let (status, said) = learn(folder, &[verb, &other, "--model", &model]);
+        let wanted = "isochrone: row 1 has 3 features, where a cell has two: its row and its column\n";
+        assert!(status == 2 && said.ends_with(wanted), "{said}");
+    }
+    fs::write(&other, "1 1:1 30:1\n1 31:1 32:1\n").unwrap();
+    for verb in ["predict", "evaluate"] {
+        let (status, said) = learn(folder, &[verb, &other, "--model", &model]);
+        let wanted = "isochrone: 3 values of features beyond the model's 23 count as nothing\n";
+        assert!(status == 0 && said.ends_with(wanted), "{said}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! | seams | if any: first reads, first writes: u32 each; ends (parameter, writer): u32 × 2 each; general: their readers, u32 each |
 //! | checksum | u64, xxh3 of everything before it |
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,7 @@ use crate::exec::roster::Kept;
 use crate::plan::batch::{End, PlannedBatch, Seams};
 use crate::plan::{Annotations, Plan, PlanMismatch, ReadOp, WriteOp};
 use crate::task::{Rule, Task};
+use crate::write::Target;
 
 /// Version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 2;
@@ -41,12 +42,12 @@ const SEAMS: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
     /// The file cannot be opened, read, written or renamed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It does not begin as a plan does.
     #[error("this is not a plan: it begins with {found:?}, a plan with {MAGIC:?}")]
@@ -88,26 +89,17 @@ pub enum PlanFileError {
 }
 
 impl Plan {
-    /// Writes the plan to a file, under a temporary name until it is complete and on the disk.
+    /// Writes the plan to a file, as [`Target`] does: it is there whole or not at all.
     ///
     /// # Errors
     /// If the file cannot be written; one that was there before is untouched then.
     pub fn save(&self, path: &Path) -> Result<(), PlanFileError> {
-        let failed = |source| PlanFileError::Io { path: path.to_path_buf(), source };
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".part");
-        let part = path.with_file_name(name);
         let written = (|| {
-            let mut file = BufWriter::with_capacity(1 << 20, File::create(&part)?);
-            write_plan(&mut file, self, None)?;
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(&part, path)
+            let mut target = BufWriter::with_capacity(1 << 20, Target::create(path)?);
+            write_plan(&mut target, self, None)?;
+            target.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
         })();
-        written.map_err(|error| {
-            // What is left of the temporary file is of no use; that it may stay behind is not worth hiding `error`.
-            let _ = fs::remove_file(&part);
-            failed(error)
-        })
+        written.map_err(|cause| PlanFileError::Io { path: path.to_path_buf(), cause })
     }
 
     /// Reads a plan from a file. Whose it is must still be asked: [`Plan::load_for`] does both.
@@ -115,10 +107,10 @@ impl Plan {
     /// # Errors
     /// If the file cannot be read, is no plan, of another format, cut off, damaged, or contradicts itself.
     pub fn load(path: &Path) -> Result<Plan, PlanFileError> {
-        let failed = |source| PlanFileError::Io { path: path.to_path_buf(), source };
+        let failed = |cause| PlanFileError::Io { path: path.to_path_buf(), cause };
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
         let plan = read_plan(&mut file).map_err(|error| match error {
-            PlanFileError::Io { source, .. } => failed(source),
+            PlanFileError::Io { cause, .. } => failed(cause),
             other => other,
         })?;
         Ok(plan.0)
@@ -441,9 +433,9 @@ impl<I: Write> Hashed<'_, I> {
 
 impl<I: Read> Hashed<'_, I> {
     fn fill(&mut self, bytes: &mut [u8], part: &'static str) -> Result<(), PlanFileError> {
-        self.inner.read_exact(bytes).map_err(|source| match source.kind() {
+        self.inner.read_exact(bytes).map_err(|cause| match cause.kind() {
             io::ErrorKind::UnexpectedEof => PlanFileError::Truncated { part },
-            _ => PlanFileError::Io { path: PathBuf::new(), source },
+            _ => PlanFileError::Io { path: PathBuf::new(), cause },
         })?;
         self.hash.update(bytes);
         Ok(())

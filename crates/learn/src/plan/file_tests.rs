@@ -79,7 +79,7 @@ fn files_are_of_their_data_and_task() {
     plan.save(&path).unwrap();
     plan.save(&path).unwrap();
     assert_eq!(Plan::load_for(&path, &task, &data).unwrap(), plan);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     let refused = |task: &Mixed, data: &Dataset| Plan::load_for(&path, task, data).unwrap_err().to_string();
     assert_eq!(
         refused(&Mixed(Rule::Own(7)), &data),
