@@ -342,7 +342,8 @@ pub struct Statistics {
     pub size_mean: f64,
     /// The largest number of features of a sample.
     pub size_most: usize,
-    /// Probability that two different random samples share a feature, of up to 100,000 pairs drawn.
+    /// Probability that two different random samples share a feature: of all pairs, or of up to 100,000 drawn, fewer where samples
+    /// have thousands of features.
     pub sharing: f64,
     /// Share of the samples that have the most popular feature.
     pub popular: f64,
@@ -361,34 +362,55 @@ impl Statistics {
             samples: n,
             features: data.width(),
             occurring: degrees.iter().filter(|degree| **degree > 0).count(),
+            sharing: sharing(data, seed, degrees),
             entries: data.entries(),
             size_mean: share(data.entries()),
             size_most: (0..n).map(|row| data.range(row).len()).max().unwrap_or(0),
-            sharing: sharing(data, seed),
             popular: share(most as usize),
             positive: share(data.labels().iter().filter(|label| **label > 0.0).count()),
         }
     }
 }
 
-fn sharing(data: &Dataset<'_>, seed: u64) -> f64 {
+/// Pairs of samples that are drawn where there are more.
+const PAIRS: u64 = 100_000;
+
+/// Pairs that are drawn however long samples are.
+const PAIRS_LEAST: u64 = 100;
+
+/// Entries that are looked at, about: samples that are longer make for fewer pairs.
+const LOOKED_AT: u64 = 100_000_000;
+
+/// `marks` has a number for each feature, whichever.
+fn sharing(data: &Dataset<'_>, seed: u64, mut marks: Vec<u32>) -> f64 {
     let (n, mut random) = (data.len() as u64, Random::seeded(seed));
     if n < 2 {
         return 0.0;
     }
-    let pairs = 100_000;
-    let mut sharing = 0_u32;
-    let mut sorted = Vec::new();
-    for _ in 0..pairs {
-        let one = random.below(n);
-        let other = (one + 1 + random.below(n - 1)) % n;
-        sorted.clear();
-        sorted.extend_from_slice(data.row(one as usize));
-        sorted.sort_unstable();
-        let shares = |feature: &u32| sorted.binary_search(feature).is_ok();
+    let of_a_pair = (2 * data.entries() as u64 / n).max(1);
+    let most = (LOOKED_AT / of_a_pair).clamp(PAIRS_LEAST, PAIRS);
+    let mut pairs: Vec<(u64, u64)> = if n * (n - 1) / 2 <= most {
+        (0..n).flat_map(|one| (one + 1..n).map(move |other| (one, other))).collect()
+    } else {
+        let mut pair = |_| {
+            let one = random.below(n);
+            (one, (one + 1 + random.below(n - 1)) % n)
+        };
+        (0..most).map(&mut pair).collect()
+    };
+    // The features of a sample are marked once for all its pairs, by a number that no other has.
+    pairs.sort_unstable();
+    marks.fill(0);
+    let (mut sharing, mut mark, mut marked) = (0_u32, 0, None);
+    for &(one, other) in &pairs {
+        if marked.replace(one) != Some(one) {
+            mark += 1;
+            data.row(one as usize).iter().for_each(|&feature| marks[feature as usize] = mark);
+        }
+        let shares = |feature: &u32| marks[*feature as usize] == mark;
         sharing += u32::from(data.row(other as usize).iter().any(shares));
     }
-    f64::from(sharing) / f64::from(pairs)
+    f64::from(sharing) / pairs.len() as f64
 }
 
 impl fmt::Display for Statistics {

@@ -42,6 +42,36 @@ fn hot_spots_conflict_as_computed() {
     }
 }
 
+/// Samples as long as this would take a minute at 100,000 pairs, each looked at as if nothing was known of it.
+#[test]
+fn long_samples_take_no_longer() {
+    let few = |rows: usize, row: &dyn Fn(usize) -> Vec<u32>| {
+        let rows: Vec<_> = (0..rows).map(row).collect();
+        let offsets = std::iter::once(0).chain(rows.iter().scan(0, |sum, row| {
+            *sum += row.len() as u64;
+            Some(*sum)
+        }));
+        let (offsets, labels) = (offsets.collect::<Vec<_>>(), vec![1.0; rows.len()]);
+        let features = rows.concat();
+        let values = Values::F32(vec![1.0; features.len()].into());
+        let data = Dataset::new(offsets, features, values, labels, 1_000_000).unwrap();
+        Statistics::of(&data, 1).sharing
+    };
+    // All pairs: of four samples the first three share one feature, and nothing else is shared.
+    let shared = |row: usize| [vec![if row < 3 { 7 } else { 8 }], vec![100 + row as u32]].concat();
+    assert_eq!(few(4, &shared), 0.5);
+    assert_eq!(few(1, &shared), 0.0);
+    let begun = std::time::Instant::now();
+    // None share, so that every entry is looked at.
+    assert_eq!(few(200, &|row| (0..5_000).map(|at| (row * 5_000 + at) as u32).rev().collect()), 0.0);
+    let longest =
+        |row: usize| (0..if row == 0 { 100_000 } else { 1 }).map(move |at| at * 3 + row.min(2) as u32);
+    let told = few(1_000, &|row| longest(row).collect());
+    // Nobody shares a feature with the long one, nor with the second; all others have the same.
+    assert!(told > 0.98 && told < 1.0, "{told}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn popularity_follows_the_law() {
     let recipe = Recipe {
