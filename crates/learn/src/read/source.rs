@@ -1,6 +1,7 @@
 //! Lines of a file, whatever it is compressed by.
 
 use super::error::ReadError;
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -62,17 +63,57 @@ impl Compression {
                 std::thread::scope(|scope| {
                     let target = &mut target;
                     let packing = std::thread::Builder::new().spawn_scoped(scope, move || {
-                        let level = ruzstd::encoding::CompressionLevel::Fastest;
-                        ruzstd::encoding::compress(io::BufReader::with_capacity(BLOCK, from), target, level);
+                        let failed = RefCell::new(None);
+                        let from =
+                            io::BufReader::with_capacity(BLOCK, Until { inner: from, failed: &failed });
+                        let to = Until { inner: target, failed: &failed };
+                        ruzstd::encoding::compress(from, to, ruzstd::encoding::CompressionLevel::Fastest);
+                        failed.into_inner().map_or(Ok(()), Err)
                     })?;
                     let done = body(&mut to).and_then(|()| to.flush());
                     drop(to);
-                    packing.join().map_err(|_| io::Error::other("the zstd encoder could not write"))?;
-                    done
+                    // Where the target has failed, the pipe into the encoder breaks too.
+                    packing.join().map_err(|_| io::Error::other("the zstd encoder failed"))?.and(done)
                 })?;
             }
         }
         target.flush()
+    }
+}
+
+/// One end of an encoder that knows no errors: the first is kept. From then on there is nothing to read, and what is written is
+/// dropped.
+struct Until<'a, I> {
+    inner: I,
+    failed: &'a RefCell<Option<io::Error>>,
+}
+
+impl<I> Until<'_, I> {
+    fn act(&mut self, act: impl FnOnce(&mut I) -> io::Result<usize>, otherwise: usize) -> usize {
+        if self.failed.borrow().is_some() {
+            return otherwise;
+        }
+        act(&mut self.inner).unwrap_or_else(|error| {
+            self.failed.replace(Some(error));
+            otherwise
+        })
+    }
+}
+
+impl<I: Read> Read for Until<'_, I> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(self.act(|inner| inner.read(into), 0))
+    }
+}
+
+impl<I: Write> Write for Until<'_, I> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.act(|inner| inner.write_all(bytes).map(|()| bytes.len()), bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.act(|inner| inner.flush().map(|()| 0), 0);
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
 fn reader(text: impl Into<Vec<u8>>, options: Options) -> Reader {
     Reader::of(Path::new("data.svm"), Cursor::new(text.into()), options).unwrap()
@@ -144,6 +144,34 @@ fn packed(text: &str, how: Compression) -> Vec<u8> {
     let mut packed = Vec::new();
     how.write(&mut packed, |to| to.write_all(text.as_bytes())).unwrap();
     packed
+}
+
+/// A disk with room for so many bytes.
+#[derive(Debug)]
+struct Disk(usize);
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_every_compression() {
+    let text: String = (0..400_000).map(|row| format!("1 {}:0.{row}\n", row + 1)).collect();
+    for how in [Compression::Plain, Compression::Gzip, Compression::Zstd, Compression::Bzip2] {
+        for room in [0, 5_000] {
+            let error = how.write(Disk(room), |to| to.write_all(text.as_bytes())).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{how:?}");
+        }
+        let error = how.write(Disk(1 << 20), |_| Err(io::Error::other("it has no more"))).unwrap_err();
+        assert_eq!(error.to_string(), "it has no more", "{how:?}");
+    }
 }
 
 #[test]
