@@ -8,6 +8,7 @@ use crate::output::{print_json, print_text};
 use isochrone_learn::generate;
 use isochrone_learn::plan::Plan;
 use isochrone_learn::plan::statistics::{Shape, Statistics};
+use isochrone_learn::read;
 use isochrone_learn::tasks::Factorisation;
 use serde::Serialize;
 use serde_json::json;
@@ -49,7 +50,10 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     };
     progress.finish_and_clear();
     tell_skipped(&reader);
-    let statistics = Statistics::of(&plan, &data)?;
+    let mut statistics = Statistics::of(&plan, &data)?;
+    // Features are named as the file does.
+    let svmlight = arguments.input.input == read::Format::Svmlight;
+    statistics.first = u32::from(svmlight && reader.base() == read::Base::One);
     let recommended = statistics.recommend(threads(arguments.threads));
     let sharing = generate::Statistics::of(&data, 1).sharing;
     if let Some(path) = &arguments.out {
@@ -70,7 +74,10 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
             bottlenecks: statistics
                 .bottlenecks
                 .iter()
-                .map(|one| json!({"parameter": one.parameter, "links": one.links, "samples": one.samples}))
+                .map(|one| {
+                    let parameter = u64::from(one.parameter) + u64::from(statistics.first);
+                    json!({"parameter": parameter, "links": one.links, "samples": one.samples})
+                })
                 .collect(),
             recommended_threads: recommended.threads,
             shape: match recommended.shape {

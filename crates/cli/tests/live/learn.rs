@@ -459,7 +459,7 @@ fn from_a_file_to_a_model_and_back() {
         plan         480 bytes, 4.00 for a read and a write
         sharing      1.0000 (probability that two samples share a feature)
 
-        this data is a chain: 60 of its 60 samples must be learnt from one after the other, so one thread is as fast as it gets; feature 0 is in 100% of the samples and makes 100% of the chain's waits: if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting
+        this data is a chain: 60 of its 60 samples must be learnt from one after the other, so one thread is as fast as it gets; feature 1 is in 100% of the samples and makes 100% of the chain's waits: if it is (nearly) constant, leave it out and fit an intercept, which costs no waiting
         wrote FOLDER/a.plan
     "#]],
     );
@@ -492,6 +492,14 @@ fn from_a_file_to_a_model_and_back() {
         log loss                 0.013754
     "#]],
     );
+    // Features are named as the file names them.
+    let (status, json) = learn(folder, &["plan", &data, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, &json["bottlenecks"][0]["parameter"]), (0, &1.into()));
+    let from_zero = at(folder, "zero.svm");
+    fs::write(&from_zero, "1 0:1 2:1\n-1 2:1\n1 2:1\n-1 2:1\n").unwrap();
+    let (status, said) = learn(folder, &["plan", &from_zero]);
+    assert!(status == 0 && said.contains("; feature 2 is in 100% of the samples"), "{said}");
     let (status, told) = learn(folder, &["predict", &data, "--model", &model]);
     assert_eq!((status, told.lines().take(4).collect::<Vec<_>>()), (0, vec!["4", "7", "7", "4"]));
     let words = ["predict", &data, "--model", &model, "--what", "probability", "--out", &at(folder, "told")];

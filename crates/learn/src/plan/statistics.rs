@@ -39,6 +39,8 @@ pub struct Statistics {
     pub bytes: u64,
     /// What the longest chain waits for: up to five parameters, the one with most links first.
     pub bottlenecks: Vec<Bottleneck>,
+    /// What the first feature is called where recommendations name features: 0 unless set, 1 for a file that counts from 1.
+    pub first: u32,
 }
 
 impl Statistics {
@@ -73,6 +75,7 @@ impl Statistics {
             bytes: plan.bytes(),
             bottlenecks: chains.bottlenecks(),
             levels: chains.levels(),
+            first: 0,
         })
     }
 
@@ -144,6 +147,7 @@ impl Statistics {
         let noun = if self.rule == Rule::Features.id() { "feature" } else { "parameter" };
         let links = u64::from(self.depth().saturating_sub(1)).max(1);
         let share = |part: u64, whole: u64| (100 * part + whole / 2) / whole.max(1);
+        let name = |one: &Bottleneck| u64::from(one.parameter) + u64::from(self.first);
         let few: u64 = self.bottlenecks.iter().map(|one| u64::from(one.links)).sum();
         match self.bottlenecks.first() {
             Some(first) if share(u64::from(first.links), links) >= 50 => {
@@ -159,13 +163,12 @@ impl Statistics {
                 };
                 format!(
                     "{noun} {} is in {samples}% of the samples and makes {}% of the chain's waits{way_out}",
-                    first.parameter,
+                    name(first),
                     share(u64::from(first.links), links)
                 )
             }
             Some(_) if share(few, links) >= 50 && self.bottlenecks.len() * 4 <= self.touched as usize => {
-                let names: Vec<String> =
-                    self.bottlenecks.iter().map(|one| one.parameter.to_string()).collect();
+                let names: Vec<String> = self.bottlenecks.iter().map(|one| name(one).to_string()).collect();
                 format!(
                     "{noun}s {} make {}% of the chain's waits: leave them out, or cross them with others so that fewer \
                      samples share them",
