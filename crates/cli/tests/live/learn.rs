@@ -765,6 +765,14 @@ fn wrong_input_is_told_with_what_would_be_right() {
     );
     says(
         folder,
+        &["generate", "imdb", "--noise", "nan"],
+        2,
+        expect![[r#"
+        isochrone: the noise is NaN, where a number from 0 on is wanted
+    "#]],
+    );
+    says(
+        folder,
         &["generate", "rcv1"],
         2,
         expect![[r#"

@@ -92,6 +92,9 @@ pub enum RecipeError {
     /// Nothing to generate.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
+    /// A deviation that is none.
+    #[error("the noise is {0}, where a number from 0 on is wanted")]
+    Noise(f64),
 }
 
 impl Recipe {
@@ -194,6 +197,9 @@ pub struct Generator {
 impl Generator {
     /// Finds the exponent, and makes the tables: about 16 bytes a feature.
     pub fn new(recipe: Recipe) -> Result<Generator, RecipeError> {
+        if !(recipe.noise >= 0.0 && recipe.noise.is_finite()) {
+            return Err(RecipeError::Noise(recipe.noise));
+        }
         for (what, count) in
             [("the number of samples", recipe.samples), ("the number of features", recipe.features)]
         {

@@ -112,6 +112,10 @@ fn recipes_that_cannot_be_followed() {
         "samples of 100 features need at least 200 features to draw from, not 150"
     );
     assert_eq!(told(Recipe { samples: 0, ..Recipe::imdb() }), "the number of samples must be at least 1");
+    for noise in [f64::NAN, f64::INFINITY, -0.1] {
+        let told = told(Recipe { noise, ..Recipe::imdb() });
+        assert_eq!(told, format!("the noise is {noise}, where a number from 0 on is wanted"));
+    }
     let sharing = Recipe { popularity: Popularity::Sharing(1e-9), ..Recipe::imdb() };
     assert!(told(sharing).starts_with("no exponent makes two samples share a feature with probability"));
     assert_eq!(
