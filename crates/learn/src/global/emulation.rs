@@ -160,6 +160,9 @@ pub fn emulate<T: Task + Clone, S: Storage>(
 const EVENTS_BASE: u64 = 100_000;
 const EVENTS_PER_SAMPLE: u64 = 1_000;
 
+/// Batches that a collector sends again at a time: as many as a centre holds by default.
+const SENT_AGAIN: usize = 16;
+
 #[derive(Debug)]
 enum Event {
     /// The next sample of a source is born.
@@ -438,7 +441,9 @@ impl<'a, T: Task + Clone> World<'a, T> {
         if site.asking {
             return self.ask(source, now);
         }
-        let unanswered: Vec<Vec<u8>> = site.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
+        // Those behind wait for them; a centre that turned them away would do so again.
+        let oldest = site.sent.iter().take(SENT_AGAIN);
+        let unanswered: Vec<Vec<u8>> = oldest.map(|(_, bytes)| bytes.clone()).collect();
         if !unanswered.is_empty() {
             unanswered.into_iter().for_each(|bytes| self.transmit(source, bytes, now));
             self.wait(source, now);

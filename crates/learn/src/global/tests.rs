@@ -200,6 +200,21 @@ fn a_centre_that_crashes_anywhere_loses_nothing() {
     assert!(reopened > 300, "{reopened}");
 }
 
+/// Many small batches overtake one another, and a centre holds only a few: those it turns away come again, not all each time.
+#[test]
+fn what_is_turned_away_is_sent_again_a_few_times() {
+    let (matrix, mut random) = (matrix(), Random::seeded(3));
+    let task = Everything { rule: Rule::Features, extras: true };
+    let mut emulation = Emulation::new(&matrix);
+    emulation.options.batch_size = 1;
+    let data: Vec<_> = emulation.collectors.iter().map(|_| some_data(&mut random, 200)).collect();
+    let center = Center::on(Memory::default(), task, CenterOptions::new(WIDTH)).unwrap();
+    let (report, _) = emulate(&emulation, &task, WIDTH, &data, center, |_, error| Err(error)).unwrap();
+    for source in report.sources {
+        assert!(source.batches == 200 && (201..=800).contains(&source.sent), "{source:?}");
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(42, true), run(42, true));
