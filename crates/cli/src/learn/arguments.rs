@@ -45,9 +45,9 @@ pub struct Input {
     /// How many features there are; a file with more is wrong [default: as many as occur]
     #[arg(long, value_name = "N")]
     pub features: Option<u32>,
-    /// Bits of the hash of a feature's name, for --input vw
-    #[arg(long, value_name = "N", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=31))]
-    pub bits: u32,
+    /// Bits of the hash of a feature's name, for --input vw [default: 18]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub bits: Option<u32>,
     #[command(flatten)]
     pub label: Label,
     #[command(flatten)]
@@ -140,7 +140,7 @@ pub enum Steps {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads."
+    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without."
 )]
 pub struct Train {
     /// The samples; - for standard input
@@ -178,12 +178,12 @@ pub struct Train {
     /// Size of the first step
     #[arg(long, value_name = "SIZE", default_value_t = 0.1)]
     pub step: f64,
-    /// Factor of the step from epoch to epoch, for --schedule geometric
-    #[arg(long, value_name = "FACTOR", default_value_t = 0.9)]
-    pub decay: f64,
-    /// Exponent, for --schedule inverse-scaling
-    #[arg(long, value_name = "POWER", default_value_t = 0.5)]
-    pub power: f64,
+    /// Factor of the step from epoch to epoch, for --schedule geometric [default: 0.9]
+    #[arg(long, value_name = "FACTOR")]
+    pub decay: Option<f64>,
+    /// Exponent, for --schedule inverse-scaling [default: 0.5]
+    #[arg(long, value_name = "POWER")]
+    pub power: Option<f64>,
     /// Keep so many percent of the samples out, stop when their loss no longer falls, and keep the best model
     #[arg(long, value_name = "PCT")]
     pub held_out: Option<f64>,
@@ -193,14 +193,16 @@ pub struct Train {
     /// A plan of this data, made by `learn plan --out`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["held_out", "batch_rows", "first_epoch"])]
     pub plan: Option<PathBuf>,
-    /// Plan during the first epoch, which then runs under locks
+    /// Plan during the first epoch, which then runs under locks: with more than one thread, the order of the samples and so the model is
+    /// another one in each run
     #[arg(long)]
     pub first_epoch: bool,
     /// Lay the model out by how often features occur, not by their numbers: faster epochs where it is larger than the caches, for
     /// 8 bytes a non-zero (4 without a penalty) and once the time of planning
     #[arg(long, conflicts_with_all = ["rank", "batch_rows"])]
     pub packed: bool,
-    /// Let threads run from one epoch into the next without meeting
+    /// Let threads run from one epoch into the next without meeting; an intercept is then late over the border of epochs too, so that the
+    /// model is, with any number of threads, that of serial with --carry, and not that of either without
     #[arg(long, conflicts_with_all = ["held_out", "batch_rows"])]
     pub carry: bool,
     /// Data larger than memory: read, plan and learn so many samples at a time, and the file again in each epoch

@@ -69,14 +69,18 @@ fn options(input: &Input) -> anyhow::Result<Options> {
             "--features is for svmlight; of --input vw, --bits says how many features there are".to_owned()
         ));
     }
+    if let (read::Format::Svmlight, Some(bits)) = (input.input, input.bits) {
+        bail!(Usage(format!("--bits {bits}: it is for --input vw, whose features are hashed")));
+    }
     let base = match input.base {
         Base::Auto => read::Base::Auto,
         Base::Zero => read::Base::Zero,
         Base::One => read::Base::One,
     };
     let columns = columns(Some(&input.label), &input.lists);
-    let (format, width, bits) = (input.input, input.features, input.bits);
-    Ok(Options { format, base, width, bits, columns, ..careful(&input.care) })
+    let (format, width) = (input.input, input.features);
+    let others = careful(&input.care);
+    Ok(Options { format, base, width, bits: input.bits.unwrap_or(others.bits), columns, ..others })
 }
 
 fn columns(label: Option<&Label>, lists: &Lists) -> Columns {

@@ -55,7 +55,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
 /// What numbers cannot mean.
 fn check(arguments: &Arguments) -> anyhow::Result<()> {
     let wrong = |flag: &str, number: f64, right: &str| bail!(Usage(format!("--{flag} {number}: {right}")));
-    let Arguments { alpha, l1_ratio, step, decay, .. } = *arguments;
+    let Arguments { alpha, l1_ratio, step, decay, power, .. } = *arguments;
     if !(alpha >= 0.0 && alpha.is_finite()) {
         return wrong("alpha", alpha, "a strength is a number from 0 on");
     }
@@ -65,8 +65,18 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
     if !(step > 0.0 && step.is_finite()) {
         return wrong("step", step, "a step is a number above 0");
     }
-    if !(decay > 0.0 && decay <= 1.0) {
-        return wrong("decay", decay, "a step shrinks by a factor above 0, up to 1");
+    if let Some(decay) = decay {
+        if arguments.schedule != Steps::Geometric {
+            return wrong("decay", decay, "it is for --schedule geometric");
+        }
+        if !(decay > 0.0 && decay <= 1.0) {
+            return wrong("decay", decay, "a step shrinks by a factor above 0, up to 1");
+        }
+    }
+    if let Some(power) = power
+        && arguments.schedule != Steps::InverseScaling
+    {
+        return wrong("power", power, "it is for --schedule inverse-scaling");
     }
     if let Some(share) = arguments.held_out
         && !(share > 0.0 && share < 100.0)
@@ -78,6 +88,9 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if arguments.first_epoch && arguments.scheme != Scheme::Cop {
         bail!(Usage(format!("--first-epoch is for --scheme cop; {} needs no plan", arguments.scheme)));
+    }
+    if arguments.plan.is_some() && arguments.scheme != Scheme::Cop {
+        bail!(Usage(format!("--plan is for --scheme cop; {} needs no plan", arguments.scheme)));
     }
     if arguments.packed && arguments.scheme != Scheme::Cop {
         bail!(Usage(format!(
@@ -99,10 +112,12 @@ pub(super) fn factorisation(arguments: &Arguments, rank: usize, samples: usize) 
 }
 
 pub(super) fn execution(arguments: &Arguments) -> Options {
+    let (initial, decay, power) =
+        (arguments.step, arguments.decay.unwrap_or(0.9), arguments.power.unwrap_or(0.5));
     let schedule = match arguments.schedule {
-        Steps::Geometric => Schedule::Geometric { initial: arguments.step, decay: arguments.decay },
-        Steps::Constant => Schedule::Constant(arguments.step),
-        Steps::InverseScaling => Schedule::InverseScaling { initial: arguments.step, power: arguments.power },
+        Steps::Geometric => Schedule::Geometric { initial, decay },
+        Steps::Constant => Schedule::Constant(initial),
+        Steps::InverseScaling => Schedule::InverseScaling { initial, power },
         Steps::Optimal => Linear::new(arguments.loss).optimal(arguments.alpha),
     };
     Options {

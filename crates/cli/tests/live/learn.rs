@@ -653,6 +653,36 @@ fn wrong_input_is_told_with_what_would_be_right() {
     "#]],
     );
     train(
+        &["--plan", &model, "--scheme", "hogwild"],
+        expect![[r#"
+        isochrone: --plan is for --scheme cop; hogwild needs no plan
+    "#]],
+    );
+    train(
+        &["--plan", &at(folder, "none.plan")],
+        expect![[r#"
+        isochrone: FOLDER/none.plan: No such file or directory (os error 2)
+    "#]],
+    );
+    train(
+        &["--bits", "12"],
+        expect![[r#"
+        isochrone: --bits 12: it is for --input vw, whose features are hashed
+    "#]],
+    );
+    train(
+        &["--decay", "0.5", "--schedule", "constant"],
+        expect![[r#"
+        isochrone: --decay 0.5: it is for --schedule geometric
+    "#]],
+    );
+    train(
+        &["--power", "1"],
+        expect![[r#"
+        isochrone: --power 1: it is for --schedule inverse-scaling
+    "#]],
+    );
+    train(
         &["--packed", "--scheme", "hogwild"],
         expect![[r#"
         isochrone: --packed is for --scheme cop; hogwild has no plan to lay the model out by
@@ -715,6 +745,23 @@ fn wrong_input_is_told_with_what_would_be_right() {
               FOLDER/bad.svm:2:7: `x`: expected INDEX:VALUE, e.g. 3:0.5
               FOLDER/bad.svm:3:8: `2:3`: expected each index once in a line
         "#]],
+    );
+    says(
+        folder,
+        &["plan", &bad, "--skip-errors", "1"],
+        2,
+        expect![[r#"
+        isochrone: FOLDER/bad.svm:3:8: `2:3`: expected each index once in a line
+          1 wrong line before it was left out
+    "#]],
+    );
+    says(
+        folder,
+        &["predict", &data, "--model", &model, "--out", &at(folder, "none/told")],
+        1,
+        expect![[r#"
+        isochrone: cannot write FOLDER/none/told: No such file or directory (os error 2)
+    "#]],
     );
     says(
         folder,

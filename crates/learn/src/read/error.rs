@@ -110,7 +110,11 @@ pub enum ReadError {
         what: String,
     },
     /// A line is wrong, and no more may be.
-    #[error("{error}{}", if *skipped > 0 { format!("\n  {skipped} wrong lines before it were left out") } else { String::new() })]
+    #[error("{error}{}", match *skipped {
+        0 => String::new(),
+        1 => "\n  1 wrong line before it was left out".to_owned(),
+        skipped => format!("\n  {skipped} wrong lines before it were left out"),
+    })]
     Line {
         /// What is wrong.
         error: LineError,
