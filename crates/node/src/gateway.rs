@@ -462,4 +462,32 @@ pub struct Counters {
     pub connections: u64,
     /// Bytes that came from clients, and that went to them.
     pub traffic: (u64, u64),
+    /// When the log was last told of a client that was cut off.
+    told: Option<Instant>,
+}
+
+impl Counters {
+    /// Counts under this limit that a connection is cut off which does not read its replies, or is owed more than is kept;
+    /// says so in the log, once a second at most.
+    pub(crate) fn fell_behind(
+        &mut self,
+        limit: &'static str,
+        connection: u64,
+        client: Option<&ClientView>,
+        unsent: usize,
+        now: Instant,
+    ) {
+        *self.limited.entry(limit).or_default() += 1;
+        if self.told.is_some_and(|told| now < told + Span::from_secs(1)) {
+            return;
+        }
+        self.told = Some(now);
+        let address = client.map(|client| client.address.to_string()).unwrap_or_default();
+        tracing::warn!(
+            client = connection,
+            address,
+            unsent,
+            "a client is cut off: it does not read its replies, or they are larger than `output` of [limits] allows"
+        );
+    }
 }

@@ -122,11 +122,12 @@ impl Turn<'_> {
         mark: &mut Mark<'_>,
         key: &Blob,
         value: &Blob,
+        most: u64,
     ) -> Result<Response, Refusal> {
         self.edit_string(mark, key, |held| {
             let Some(held) = held else { return Ok((Some(value.clone()), value.len())) };
             let len = held.len() + value.len();
-            if len > STRING_MAX {
+            if len as u64 > most.min(STRING_MAX as u64) {
                 return Err(Refusal::StringTooLong);
             }
             let joined = if value.is_empty() { held } else { Blob::from([&held[..], value].concat()) };

@@ -310,6 +310,10 @@ pub enum Operation {
     Sort { key: Blob, sort: Arc<Sort> },
     /// The same, stored as a list. Its length.
     SortStore { target: Blob, source: Blob, sort: Arc<Sort> },
+
+    // Strings within the limits of those who ask.
+    /// Appends, unless the string would then have more than `most` bytes. The new length, bytes.
+    AppendWithin { key: Blob, value: Blob, most: u64 },
 }
 
 impl Operation {
@@ -323,7 +327,7 @@ impl Operation {
             MSet { .. } => "mset",
             GetDel { .. } => "getdel",
             GetEx { .. } => "getex",
-            Append { .. } => "append",
+            Append { .. } | AppendWithin { .. } => "append",
             StrLen { .. } => "strlen",
             GetRange { .. } => "getrange",
             SetRange { .. } => "setrange",

@@ -114,6 +114,7 @@ impl Operation {
             GetDel { key }
             | GetEx { key, .. }
             | Append { key, .. }
+            | AppendWithin { key, .. }
             | SetRange { key, .. }
             | IncrBy { key, .. }
             | IncrByFloat { key, .. }

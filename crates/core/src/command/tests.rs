@@ -84,6 +84,11 @@ fn operation() -> impl Strategy<Value = Operation> {
             keys
         }),
         (key(), keys()).prop_map(|(key, elements)| Operation::PfAdd { key, elements }),
+        (key(), key(), any::<u64>()).prop_map(|(key, value, most)| Operation::AppendWithin {
+            key,
+            value,
+            most
+        }),
         keys().prop_map(|keys| Operation::PfCount { keys }),
         (key(), keys()).prop_map(|(target, keys)| Operation::PfMerge { target, keys }),
         (key(), any::<bool>()).prop_map(|(key, get)| {

@@ -518,7 +518,7 @@ impl Clients {
             // Twice the soft limit: the session has had its chance to do something about it.
             let flooded = unsent > self.limits.output_bytes.saturating_mul(2);
             if flooded {
-                *self.counters.limited.entry("output").or_default() += 1;
+                self.counters.fell_behind("output", number, self.views.get(&number), unsent, now);
             }
             let done = connection.ended || connection.session.closing();
             let dead = sent.is_err() || flooded;

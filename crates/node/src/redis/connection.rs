@@ -326,7 +326,10 @@ impl Session for Connection {
         if context.unsent > state.output_max {
             let since = *state.clogged.get_or_insert(context.now);
             if context.now.since(since) > CLOGGED_MAX {
+                state.unsent = context.unsent;
                 state.fall_behind(context);
+                // It does not read the rest either.
+                context.hub.kill(state.number);
                 return;
             }
         } else {
@@ -683,7 +686,9 @@ impl State {
 
     /// Ends a connection that does not read what it is told.
     fn fall_behind(&mut self, context: &mut Context<'_>) {
-        *context.counters.limited.entry("output_bytes").or_default() += 1;
+        let unsent = self.unsent + self.pipeline.ready();
+        let client = context.clients.get(&self.number);
+        context.counters.fell_behind("output_bytes", self.number, client, unsent, context.now);
         self.closing = true;
     }
 

@@ -148,7 +148,7 @@ mod tests {
             (Get { key: key() }, Response::bulk(b""), hit),
             (Get { key: key() }, nil.clone(), miss),
             (Get { key: key() }, Refusal::WrongType.into(), hit),
-            (Append { key: key(), value: key() }, number(1), neither),
+            (AppendWithin { key: key(), value: key(), most: 9 }, number(1), neither),
             (StrLen { key: key() }, number(0), miss),
             (SCard { key: key() }, number(4), hit),
             (ZRank { key: key(), member: key(), reverse: false, with_score: false }, number(0), hit),

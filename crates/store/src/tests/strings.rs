@@ -50,6 +50,11 @@ fn parts_of_strings() {
     let append = |value: &str| Operation::Append { key: b("k"), value: b(value) };
     assert_eq!(store.run(append("This is ")), Response::Integer(8));
     assert_eq!(store.run(append("a string")), Response::Integer(16));
+    let within = |key, value, most| Operation::AppendWithin { key: b(key), value: b(value), most };
+    assert_eq!(store.run(within("k", "!", 16)), Response::from(Refusal::StringTooLong));
+    assert_eq!(store.run(within("k", "", 16)), Response::Integer(16));
+    assert_eq!(store.run(within("other", "12", 2)), Response::Integer(2));
+    assert_eq!(store.run(within("other", "3", 3)), Response::Integer(3));
     let range = |start, end| Operation::GetRange { key: b("k"), start, end };
     for (start, end, expected) in [
         (0, 3, "This"),
@@ -73,8 +78,8 @@ fn parts_of_strings() {
     assert_eq!(store.run(get("pad")), bulk("\0\0\0x"));
     assert_eq!(store.run(setrange("none", 3, "")), Response::Integer(0));
     assert_eq!(store.run(Operation::Exists { keys: names("none") }), Response::Integer(0));
-    assert_eq!(store.run(setrange("k", 1 << 29, "x")), Refusal::StringTooLong.into());
-    assert_eq!(store.run(setrange("k", u64::MAX, "x")), Refusal::StringTooLong.into());
+    assert_eq!(store.run(setrange("k", 1 << 29, "x")), Response::from(Refusal::StringTooLong));
+    assert_eq!(store.run(setrange("k", u64::MAX, "x")), Response::from(Refusal::StringTooLong));
     assert_eq!(store.run(Operation::StrLen { key: b("k") }), Response::Integer(16));
     assert_eq!(store.run(Operation::GetDel { key: b("k") }), bulk("This XX a string"));
     assert_eq!(store.run(Operation::StrLen { key: b("k") }), Response::Integer(0));

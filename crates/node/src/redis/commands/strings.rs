@@ -18,7 +18,10 @@ pub(crate) static COMMANDS: &[Spec] = &[
         3,
         WRITE | DENYOOM | FAST,
         about("2.0.0", "key value", "Appends to a string"),
-        |args, _| Ok(Operation::Append { key: blob(args.at(1)), value: blob(args.at(2)) }.into()),
+        |args, given| {
+            let (key, value) = (blob(args.at(1)), blob(args.at(2)));
+            Ok(Operation::AppendWithin { key, value, most: given.bulk_max as u64 }.into())
+        },
     ),
     Group::String.data(
         "decr",

@@ -143,6 +143,14 @@ fn a_bulk_or_request_above_its_limit_is_refused_by_its_header() {
 }
 
 #[test]
+fn a_string_grows_to_the_limit_of_a_value_and_no_further() {
+    let limits = Limits { bulk_bytes: 100, ..Limits::default() };
+    let text = play(&mut World::with_limits(Login::Open, limits), "> SETRANGE k 100 v ; APPEND k v");
+    assert!(text.contains(r#"ask 0 k1 AppendWithin { key: "k", value: "v", most: 100 }"#), "{text}");
+    assert!(text.contains("maximum allowed size (proto-max-bulk-len)"), "{text}");
+}
+
+#[test]
 fn a_long_inline_request_is_refused() {
     let mut world = World::new(Login::Open);
     world.receive(&vec![b'x'; world.limits.inline_bytes]);
@@ -185,6 +193,7 @@ fn unsent_output_stops_reading_and_then_closes() {
     world.pass(Span::from_secs(61));
     assert!(world.connection.closing());
     assert_eq!(world.counters.limited["output_bytes"], 1);
+    assert!(world.hub.is_killed(7), "it does not read the rest either");
 
     let mut world = World::new(Login::Open);
     world.unsent = world.limits.output_bytes + 1;
