@@ -116,7 +116,8 @@ pub struct Redis {
     /// The address they reach; beyond loopback only with a password [default: 127.0.0.1, or as at the last start]
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
-    /// How many databases clients can SELECT, from 0 on; never fewer than before [default: 1, or as at the last start]
+    /// How many databases clients can SELECT, from 0 on, 64 at most; beyond them the answer is "ERR DB index is out of
+    /// range". Never fewer than before [default: 1, or as at the last start]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub databases: Option<u8>,
     /// Clients must log in with the password of this hash, made by `isochrone password`

@@ -15,8 +15,8 @@ use isochrone_workload::simulated::Answer;
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
-/// What a client is told of a command whose outcome nobody knows.
-pub(crate) const UNKNOWN: &str = "no answer in time; the command may or may not take effect";
+/// Why nobody knows the outcome of a command; whoever tells a client says what that means.
+pub(crate) const UNKNOWN: &str = "no answer in time";
 
 /// By trials.
 pub(crate) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {

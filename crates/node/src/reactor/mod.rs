@@ -554,9 +554,7 @@ impl Origins {
                 Some(Origin::Order { .. }) | None => continue,
             };
             shard.cancel(of, ticket);
-            let outcome = crate::gateway::Outcome::Unknown(
-                "no answer in time; the command may or may not take effect".to_owned(),
-            );
+            let outcome = crate::gateway::Outcome::Unknown("no answer in time".to_owned());
             reporter.answered(keyspace, &outcome, now.since(asked));
             clients.answer(clients::Recipient { index, connection, request }, outcome, shard, self, now);
         }

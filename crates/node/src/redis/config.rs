@@ -15,6 +15,10 @@ const SLOWER_THAN: &str = "slowlog-log-slower-than";
 /// How many slow commands are kept.
 const SLOWLOG_LENGTH: &str = "slowlog-max-len";
 
+/// The parameters for which the deployment file has a key, of the node or of `[limits]`.
+const IN_FILE: [&str; 6] =
+    ["appendfsync", "client-query-buffer-limit", "databases", "maxclients", "port", "proto-max-bulk-len"];
+
 /// The parameters that exist, in order, with their values here.
 fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
     let fsync = if context.node.unsafe_fsync_off { "no" } else { "always" };
@@ -89,9 +93,13 @@ pub(crate) fn set(
             SLOWLOG_LENGTH => length = Some(within(&name, set, 0, LENGTH_MAX)?),
             _ if value.as_bytes() == set => {}
             _ => {
+                let why = match IN_FILE.contains(&name.as_str()) {
+                    true => "the deployment file decides",
+                    false => "nothing sets it, the deployment file neither",
+                };
                 return Err(Complaint::text(format!(
                     "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config: \
-                     it is '{value}' here; the deployment file decides"
+                     it is '{value}' here; {why}"
                 )));
             }
         }

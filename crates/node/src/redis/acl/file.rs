@@ -7,7 +7,7 @@ use super::Users;
 use super::rules::{User, has_spaces};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read.
@@ -40,7 +40,13 @@ impl Users {
     pub(super) fn load(&mut self) -> Result<(), FileError> {
         let path = self.file.clone().ok_or(FileError::None)?;
         let io = |cause| FileError::Io { path: path.clone(), cause };
-        let length = std::fs::metadata(&path).map_err(io)?.len();
+        let length = std::fs::metadata(&path).map_err(|cause| match cause.kind() {
+            ErrorKind::NotFound => {
+                io(std::io::Error::new(cause.kind(), format!("{cause}; an empty file will do")))
+            }
+            _ => io(cause),
+        });
+        let length = length?.len();
         if length > BYTES_MAX {
             return Err(io(std::io::Error::other("larger than 16 MiB")));
         }

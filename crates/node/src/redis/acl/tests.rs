@@ -256,6 +256,8 @@ fn who_is_logged_in_as_nobody_is_cut_off() {
 fn the_file_is_that_of_redis() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
+    let missing = Users::of([], Some(path.clone())).err().map(|error| error.to_string());
+    assert!(missing.is_some_and(|text| text.ends_with("; an empty file will do")));
     let hash = crate::redis::digest::sha256(b"secret");
     fs::write(&path, format!("user default off\n\nuser app on #{hash} ~app:* +@all -@dangerous\n")).unwrap();
     let users = Users::of(["root".to_owned()], Some(path.clone())).unwrap();

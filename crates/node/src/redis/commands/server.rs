@@ -33,7 +33,7 @@ const FLOW: u16 = ALWAYS | FAST | ALLOW_BUSY;
 pub(crate) static CONNECTION: &[Spec] = &[
     Group::Connection
         .control("auth", -2, GREETING, about("1.0.0", "[username] password", "Logs in"), Control::Auth)
-        .differs("`username:keyspace` also selects that keyspace, by name or index"),
+        .differs("`username:keyspace` also selects that keyspace, by name or index; not within MULTI"),
     Group::Connection.here(
         "client",
         -2,
@@ -60,7 +60,7 @@ pub(crate) static CONNECTION: &[Spec] = &[
             ),
             Control::Hello,
         )
-        .differs("the username as for AUTH"),
+        .differs("the username as for AUTH; not within MULTI"),
     Group::Connection.local(
         "ping",
         -1,

@@ -478,6 +478,7 @@ fn errors_are_those_of_redis() {
          > AUTH default pw
          > AUTH other pw
          > CONFIG SET maxmemory 100
+         > CONFIG SET maxclients 100
          > CONFIG SET foo bar
          > CONFIG SET save x y",
         expect![[r#"
@@ -518,7 +519,9 @@ fn errors_are_those_of_redis() {
             > AUTH other pw
               -WRONGPASS invalid username-password pair or user is disabled.·
             > CONFIG SET maxmemory 100
-              -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config: it is '0' here; the deployment file decides·
+              -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config: it is '0' here; nothing sets it, the deployment file neither·
+            > CONFIG SET maxclients 100
+              -ERR CONFIG SET failed (possibly related to argument 'maxclients') - can't set immutable config: it is '10000' here; the deployment file decides·
             > CONFIG SET foo bar
               -ERR Unknown option or number of arguments for CONFIG SET - 'foo'·
             > CONFIG SET save x y
