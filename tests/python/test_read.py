@@ -1,6 +1,7 @@
 """Files of samples."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -122,3 +123,8 @@ def test_generated_samples_have_the_published_shape():
     for given, told in [(dict(scale=0), "scale is 0: give 1"), (dict(random_state=None), "random_state is None: give a whole number from 0 on")]:
         with pytest.raises(ValueError, match=told):
             make_sparse("imdb", **given)
+
+
+def test_a_path_of_bytes(file):
+    assert load_svmlight(os.fsencode(file))[0].shape[0] == 2000
+    assert next(iter_svmlight(os.fsencode(file), n_features=400))[0].shape[0] == 2000

@@ -18,6 +18,7 @@ from isochrone.learn._plan import Plan, threads_of
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+_Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Labelled = tuple[sparse.csr_matrix, NDArray[np.float64]]
 _Weighed = tuple[sparse.csr_matrix, NDArray[np.float64], NDArray[np.float64]]
 
@@ -55,7 +56,7 @@ _WEIGHTS = """return_sample_weight : bool, default=False
 
 @overload
 def load_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     *,
     return_plan: Literal[False] = ...,
     return_sample_weight: Literal[False] = ...,
@@ -63,7 +64,7 @@ def load_svmlight(
 ) -> _Labelled: ...
 @overload
 def load_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     *,
     return_plan: Literal[False] = ...,
     return_sample_weight: Literal[True],
@@ -71,7 +72,7 @@ def load_svmlight(
 ) -> _Weighed: ...
 @overload
 def load_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     *,
     return_plan: Literal[True],
     return_sample_weight: Literal[False] = ...,
@@ -79,14 +80,22 @@ def load_svmlight(
 ) -> tuple[sparse.csr_matrix, NDArray[np.float64], Plan]: ...
 @overload
 def load_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     *,
     return_plan: Literal[True],
     return_sample_weight: Literal[True],
     **lines: Unpack[_Lines],
 ) -> tuple[sparse.csr_matrix, NDArray[np.float64], NDArray[np.float64], Plan]: ...
+@overload
 def load_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
+    *,
+    return_plan: bool = ...,
+    return_sample_weight: bool = ...,
+    **lines: Unpack[_Lines],
+) -> tuple[Any, ...]: ...
+def load_svmlight(
+    path: _Path,
     *,
     format: str = "svmlight",
     n_features: int | None = None,
@@ -133,7 +142,7 @@ def load_svmlight(
 
 @overload
 def iter_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     batch_size: int = ...,
     *,
     return_sample_weight: Literal[False] = ...,
@@ -141,14 +150,22 @@ def iter_svmlight(
 ) -> Iterator[_Labelled]: ...
 @overload
 def iter_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
     batch_size: int = ...,
     *,
     return_sample_weight: Literal[True],
     **lines: Unpack[_Lines],
 ) -> Iterator[_Weighed]: ...
+@overload
 def iter_svmlight(
-    path: str | os.PathLike[str],
+    path: _Path,
+    batch_size: int = ...,
+    *,
+    return_sample_weight: bool,
+    **lines: Unpack[_Lines],
+) -> Iterator[tuple[Any, ...]]: ...
+def iter_svmlight(
+    path: _Path,
     batch_size: int = 65536,
     *,
     n_features: int | None = None,
@@ -242,7 +259,7 @@ def _reader(
             raise ValueError(f'n_features is {n_features}, but under format="vw" there are 2**bits = {2**bits}: leave it out')
     base = None if zero_based == "auto" else bool(zero_based)
     double = np.dtype(dtype) == np.float64
-    return _native.Reader(os.fspath(path), format, base, n_features, double, skip_errors, bits)
+    return _native.Reader(os.fsdecode(path), format, base, n_features, double, skip_errors, bits)
 
 
 def _matrix(parts: tuple[Any, ...]) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
@@ -258,7 +275,7 @@ def _matrix(parts: tuple[Any, ...]) -> tuple[sparse.csr_matrix, NDArray[np.float
     return matrix, labels
 
 
-def _samples(path: str | os.PathLike[str], parts: tuple[Any, ...], weights: bool) -> tuple[Any, ...]:
+def _samples(path: _Path, parts: tuple[Any, ...], weights: bool) -> tuple[Any, ...]:
     """The matrix, the labels, and what the samples count, where that is asked for."""
     matrix, labels = _matrix(parts)
     importances = parts[5]
@@ -266,7 +283,7 @@ def _samples(path: str | os.PathLike[str], parts: tuple[Any, ...], weights: bool
         return matrix, labels, np.ones(len(labels)) if importances is None else importances
     if importances is not None:
         raise ValueError(
-            f"{os.fspath(path)} has samples of an importance other than 1, {importances[importances != 1][0]} for one: pass "
+            f"{os.fsdecode(path)} has samples of an importance other than 1, {importances[importances != 1][0]} for one: pass "
             "return_sample_weight=True, and what comes of it to fit(X, y, sample_weight=...)"
         )
     return matrix, labels
