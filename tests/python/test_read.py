@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +127,87 @@ def test_generated_samples_have_the_published_shape():
             make_sparse("imdb", **given)
 
 
+def alone(program, *arguments):
+    """What a program prints that is the first of its process to do anything."""
+    run = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return run.stdout.strip() or run.stderr
+
+
+PIPE = """
+import os, signal, sys, threading, time
+from isochrone.learn import load_svmlight
+# What a shell runs in the background ignores Ctrl-C, and all that it starts with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+{writer}
+try:
+    print(load_svmlight(sys.argv[1])[0].shape)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+# The first array of the process is made while the signal waits.
+WRITER = """
+def write():
+    with open(sys.argv[1], "w") as pipe:
+        pipe.write("1 1:1\\n-1 2:1\\n")
+        pipe.flush()
+        time.sleep(0.3)
+        {then}
+threading.Thread(target=write, daemon=True).start()
+"""
+NOBODY = "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of Unix")
+@pytest.mark.parametrize(("writer", "told"), [
+    (WRITER.format(then="pass"), "(2, 2)"),
+    (WRITER.format(then="os.kill(os.getpid(), signal.SIGINT)"), "interrupted"),
+    (NOBODY, "interrupted"),
+])
+def test_a_pipe_written_by_a_thread_and_ctrl_c(tmp_path, writer, told):
+    os.mkfifo(tmp_path / "pipe")
+    assert alone(PIPE.format(writer=writer), tmp_path / "pipe") == told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold a process to its address space")
+@pytest.mark.parametrize(("call", "told"), [
+    ("load_svmlight(sys.argv[1], return_plan=True)", "4294967294 features want 16.0 GiB"),
+    ("plan(wide)", "4294967294 features want 16.0 GiB"),
+    ("make_sparse('kdda', scale=1)", "give a larger scale, or fewer samples"),
+])
+def test_memory_that_is_not_there_is_an_error(tmp_path, call, told):
+    path = tmp_path / "wide.svm"
+    path.write_text("1 1:1 4294967294:1\n-1 1:2\n")
+    program = f"""
+import resource, sys
+import numpy as np
+from scipy import sparse
+from isochrone.learn import load_svmlight, make_sparse, plan
+wide = sparse.csr_matrix((np.ones(2), np.array([0, 2**32 - 3]), np.array([0, 1, 2])), shape=(2, 2**32 - 2))
+resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000))
+try:
+    {call}
+except MemoryError as error:
+    print(error)
+"""
+    assert told in alone(program, path)
+
+
+def test_values_of_vowpal_wabbit_that_single_precision_does_not_hold(tmp_path):
+    path = tmp_path / "samples.vw"
+    path.write_text("1 |a x:1\n1 |a:1e20 x:1e20\n")
+    with pytest.raises(ValueError, match=r"samples.vw:2:11: `x:1e20`: expected a value of at most 3.4e38 in single precision"):
+        load_svmlight(path, format="vw")
+    assert load_svmlight(path, format="vw", dtype=np.float64)[0].max() == 1e40
+
+
 def test_a_path_of_bytes(file):
     assert load_svmlight(os.fsencode(file))[0].shape[0] == 2000
     assert next(iter_svmlight(os.fsencode(file), n_features=400))[0].shape[0] == 2000
+
+
+@pytest.mark.parametrize("damage", [lambda packed: packed[:-40], lambda packed: packed[:-8] + b"x" * 8])
+def test_a_damaged_file_is_said_to_be_one(file, tmp_path, damage):
+    path = tmp_path / "samples.svm.gz"
+    path.write_bytes(damage(gzip.compress(file.read_bytes())))
+    with pytest.raises(OSError, match="the file is damaged, cut off, or has something behind its end"):
+        load_svmlight(path)

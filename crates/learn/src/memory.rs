@@ -23,6 +23,15 @@ pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     all
 }
 
+/// Whether the system would give so many bytes now: what is asked for beyond that ends the process. Nothing is written to.
+pub fn can_hold(bytes: u64) -> bool {
+    let mut probe = Vec::<u8>::new();
+    let given = usize::try_from(bytes).is_ok_and(|bytes| probe.try_reserve_exact(bytes).is_ok());
+    // Else the compiler may leave out memory that nobody looks at, and say that it was there.
+    std::hint::black_box(&probe);
+    given
+}
+
 /// Makes room for so many more.
 #[inline]
 pub(crate) fn reserve<T>(array: &mut Vec<T>, more: usize) {
@@ -64,6 +73,12 @@ fn ask_for_large_pages<T>(array: &Vec<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_system_has_cannot_be_held() {
+        assert!(can_hold(0) && can_hold(1 << 20));
+        assert!(!can_hold(1 << 60) && !can_hold(u64::MAX));
+    }
 
     #[test]
     fn arrays_hold_what_was_asked_for_whatever_their_size() {

@@ -1,8 +1,9 @@
 //! Samples as Python hands them over: four arrays that stay where they are.
 
+use isochrone_learn::plan::PlanError;
 use isochrone_learn::{DataError, Dataset, Values};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -102,6 +103,23 @@ fn unsound(error: DataError) -> PyErr {
 pub(crate) fn check(py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
     let parts = rows.parts()?;
     py.detach(move || parts.unlabelled(NonZeroUsize::MIN, false).map(|_| ()))
+}
+
+/// Has the interface to NumPy looked up. It is when the first array is made or borrowed, with a panic where that fails, and
+/// then an interrupt that is waiting makes it fail; here, while the package is imported, that is the `KeyboardInterrupt` it is.
+pub(crate) fn reach_numpy(py: Python<'_>) -> PyResult<()> {
+    py.import("numpy")?;
+    py.check_signals()?;
+    PyArray1::<f64>::zeros(py, 0, false).try_readonly()?;
+    Ok(())
+}
+
+/// What Python users get of a plan that is not made, or not looked at.
+pub(crate) fn unplanned(error: PlanError) -> PyErr {
+    match error {
+        PlanError::TooWide(error) => PyMemoryError::new_err(error.to_string()),
+        error => refused(error),
+    }
 }
 
 /// What Python users get of an error in what they gave.

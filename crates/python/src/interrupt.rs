@@ -48,3 +48,28 @@ pub(crate) fn interruptible<R: Send>(
         })
     })
 }
+
+/// Does work without the interpreter that nothing can end, such as waiting for the other end of a pipe. What a handler of a signal
+/// raises is the result; the work is left to its thread then, and what comes of it is dropped.
+pub(crate) fn abandonable<R: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> PyResult<R> {
+    py.detach(move || {
+        let (done, doing) = channel();
+        let worker = std::thread::Builder::new().spawn(move || {
+            // Whoever waits may have been interrupted.
+            let _ = done.send(work());
+        })?;
+        loop {
+            match doing.recv_timeout(LOOK) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+                // It panicked before it had a result.
+                Err(RecvTimeoutError::Disconnected) => {
+                    resume_unwind(worker.join().err().unwrap_or_else(|| Box::new("no result")))
+                }
+            }
+        }
+    })
+}

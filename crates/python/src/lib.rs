@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 /// The functions and classes of the native half.
 #[pymodule]
 mod _native {
+    use crate::data;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -30,6 +31,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        data::reach_numpy(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,6 +1,6 @@
 //! Plans, as Python holds them.
 
-use crate::data::{Rows, refused};
+use crate::data::{Rows, refused, unplanned};
 use isochrone_learn::Plan;
 use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
@@ -27,7 +27,7 @@ impl PyPlan {
             let threads = at_least_one(threads);
             let data = parts.unlabelled(threads, true)?;
             // Whatever the loss: they all touch the features of a sample.
-            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, threads).map_err(refused)
+            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, threads).map_err(unplanned)
         })?;
         Ok(PyPlan { plan })
     }
@@ -73,7 +73,7 @@ impl PyPlan {
         let parts = rows.parts()?;
         let threads = at_least_one(threads);
         let statistics = py.detach(move || -> PyResult<Statistics> {
-            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(refused)
+            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(unplanned)
         })?;
         let advice = statistics.recommend(threads);
         let found = PyDict::new(py);

@@ -1,15 +1,16 @@
 //! Samples from files and from the generator, handed over as arrays.
 
 use crate::data::refused;
+use crate::interrupt::abandonable;
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::generate::{Generator, Recipe};
 use isochrone_learn::read::{Base, Format, Options, ReadError, Reader};
-use isochrone_learn::{Dataset, Values};
+use isochrone_learn::{Dataset, Values, can_hold};
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 /// `(indptr, indices, values, width, labels, importances)`: made of the samples' own memory. Without importances, each is 1.
@@ -36,6 +37,7 @@ fn handed<'py>(py: Python<'py>, data: Dataset<'static>) -> Handed<'py> {
 fn raised(error: ReadError) -> PyErr {
     let told = error.to_string();
     match error {
+        ReadError::Wide { .. } => PyMemoryError::new_err(told),
         ReadError::Open { cause, .. } | ReadError::Io { cause, .. } => {
             io::Error::new(cause.kind(), told).into()
         }
@@ -57,7 +59,9 @@ impl PyReader {
 impl PyReader {
     #[new]
     #[pyo3(signature = (path, format, zero_based, width, double, skip_errors, bits))]
+    #[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
     fn new(
+        py: Python<'_>,
         path: PathBuf,
         format: &str,
         zero_based: Option<bool>,
@@ -73,7 +77,8 @@ impl PyReader {
             Some(false) => Base::One,
         };
         let options = Options { format, base, width, double, skip_errors, bits, ..Options::default() };
-        let reader = Reader::open(Path::new(&path), options).map_err(raised)?;
+        // A pipe opens when somebody writes: another thread of this process, or nobody.
+        let reader = abandonable(py, move || Reader::open(&path, options))?.map_err(raised)?;
         Ok(PyReader(Mutex::new(reader)))
     }
 
@@ -115,6 +120,15 @@ pub(crate) fn generate<'py>(
 ) -> PyResult<(Handed<'py>, f64)> {
     let recipe = name.parse::<Recipe>().map_err(refused)?.scaled(scale);
     let recipe = Recipe { samples: samples.unwrap_or(recipe.samples), seed, ..recipe };
+    // The tables, and each entry twice while blocks are put together.
+    let entries = f64::from(recipe.samples) * recipe.size_mean();
+    let bytes = 16 * u64::from(recipe.features) + (16.0 * entries) as u64;
+    if !can_hold(bytes) {
+        let wanted = bytes as f64 / f64::from(1 << 30);
+        return Err(PyMemoryError::new_err(format!(
+            "so many samples and features want {wanted:.1} GiB of memory, which is not there: give a larger scale, or fewer samples"
+        )));
+    }
     let (data, exponent) = py.detach(|| {
         let generator = Generator::new(recipe).map_err(refused)?;
         Ok::<_, PyErr>((generator.all(at_least_one(threads)), generator.exponent()))

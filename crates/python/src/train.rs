@@ -1,8 +1,9 @@
 //! Training and prediction of linear models.
 
-use crate::data::{Rows, refused};
+use crate::data::{Rows, refused, unplanned};
 use crate::interrupt::interruptible;
 use crate::plan::{PyPlan, at_least_one};
+use isochrone_learn::plan::TooWide;
 use isochrone_learn::tasks::{Against, Class, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
 use isochrone_learn::{
     Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
@@ -300,11 +301,14 @@ impl Work<'_, Linear> {
         plan: Option<&Plan>,
     ) -> PyResult<Learnt> {
         let mut learnt = Learnt { converged: true, ..Learnt::default() };
+        // A model, and the one that threads share.
+        let wide = TooWide::check(data.width(), 16 * u64::from(data.width()));
+        wide.map_err(|wide| unplanned(wide.into()))?;
         let begun = Instant::now();
         // One plan serves all classes: it does not depend on labels.
         let own = match plan {
             None if self.options.scheme == Scheme::Cop => {
-                Some(Plan::in_blocks(&self.task, data, self.options.threads).map_err(refused)?)
+                Some(Plan::in_blocks(&self.task, data, self.options.threads).map_err(unplanned)?)
             }
             _ => None,
         };

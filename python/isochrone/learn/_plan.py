@@ -36,6 +36,8 @@ def plan(X: Any, *, n_jobs: int | None = None) -> Plan:
     ------
     ValueError
         If `X` is empty, has a row that names a feature twice, or holds NaN or infinity.
+    MemoryError
+        If there are more features than there is memory to plan with: four bytes for each, in each thread.
 
     Examples
     --------

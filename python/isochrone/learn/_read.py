@@ -132,6 +132,8 @@ def load_svmlight(
         If the file cannot be read.
     ValueError
         If a line is wrong: with file, line, column, and what was expected.
+    MemoryError
+        If the largest index asks for more memory than there is to plan with.
     """
     reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
     parts, planned = reader.all_planned() if return_plan else (reader.all(), None)

@@ -7,7 +7,7 @@ use crate::data::Dataset;
 use crate::memory::zeros;
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
-use crate::plan::{Annotations, BatchTooLong, Plan, replace_all};
+use crate::plan::{Annotations, BatchTooLong, Plan, PlanError, TooWide, replace_all};
 use crate::shares::each_share;
 use crate::task::{Rule, Task};
 
@@ -16,16 +16,23 @@ impl Plan {
     /// for any number of threads. Takes eight bytes of scratch memory for each parameter and thread.
     ///
     /// # Errors
-    /// If a block has more entries than one can have: only in the general form.
+    /// If there is no memory for the scratch, or a block has more entries than one can have: the latter only in the general
+    /// form.
     pub fn in_blocks<T: Task>(
         task: &T,
         data: &Dataset<'_>,
         threads: NonZeroUsize,
-    ) -> Result<Plan, BatchTooLong> {
+    ) -> Result<Plan, PlanError> {
         // A block must be worth its thread and its scratch memory.
         let blocks = threads.get().min(data.entries() / BLOCK_MIN).max(1);
+        let scratch = match task.rule() {
+            Rule::Features => 4 * blocks,
+            // What stitching keeps, beside what each block takes.
+            Rule::Own(_) => 8 * (blocks + 1),
+        };
+        TooWide::check(data.width(), u64::from(task.parameters(data.width())) * scratch as u64)?;
         data.fingerprint_by(threads);
-        Plan::in_exactly(task, data, blocks)
+        Ok(Plan::in_exactly(task, data, blocks)?)
     }
 
     fn in_exactly<T: Task>(task: &T, data: &Dataset<'_>, blocks: usize) -> Result<Plan, BatchTooLong> {

@@ -2,7 +2,7 @@
 
 use crate::data::Dataset;
 use crate::memory;
-use crate::plan::{Annotations, Plan, PlanMismatch, replace_all};
+use crate::plan::{Annotations, Plan, PlanMismatch, TooWide, replace_all};
 use crate::task::Rule;
 
 /// Plans under [`Rule::Features`] row by row, as a reader hands them on: the cost a row is one look-up for each of its
@@ -37,36 +37,36 @@ impl Planner {
 
     /// Plans the next row: its features, each once.
     ///
+    /// # Errors
+    /// If there is no memory for four bytes for each feature up to the highest; nothing is planned then.
+    ///
     /// # Panics
     /// After 4294967295 rows.
     #[inline]
-    pub fn row(&mut self, features: &[u32]) {
+    pub fn row(&mut self, features: &[u32]) -> Result<(), TooWide> {
         assert!(self.rows < u32::MAX, "a data set has fewer rows than 32 bits can number");
+        self.cover(features)?;
         self.rows += 1;
         let (last, transaction) = (&mut self.last, self.rows);
         memory::reserve(&mut self.versions, features.len());
         for &feature in features {
-            let feature = feature as usize;
-            if feature >= last.len() {
-                grow(last, feature);
-            }
-            self.versions.push(std::mem::replace(&mut last[feature], transaction));
+            self.versions.push(std::mem::replace(&mut last[feature as usize], transaction));
         }
+        Ok(())
     }
 
     /// Plans the next rows: `offsets` has one number more than there are rows, and row `i` has the features
     /// `offsets[i]..offsets[i + 1]` of `features`. Faster than row by row, as it is known what comes next.
     ///
+    /// # Errors
+    /// As [`Planner::row`].
+    ///
     /// # Panics
     /// As [`Planner::row`].
-    pub fn rows_of(&mut self, offsets: &[u64], features: &[u32]) {
+    pub fn rows_of(&mut self, offsets: &[u64], features: &[u32]) -> Result<(), TooWide> {
         let rows = offsets.len().saturating_sub(1);
         assert!(rows < (u32::MAX - self.rows) as usize, "a data set has fewer rows than 32 bits can number");
-        if let Some(&highest) = features.iter().max()
-            && highest as usize >= self.last.len()
-        {
-            grow(&mut self.last, highest as usize);
-        }
+        self.cover(features)?;
         memory::reserve(&mut self.versions, features.len());
         for ends in offsets.windows(2) {
             self.rows += 1;
@@ -80,6 +80,16 @@ impl Planner {
                     versions.push(version);
                 },
             );
+        }
+        Ok(())
+    }
+
+    /// Has a number for each of these features.
+    #[inline]
+    fn cover(&mut self, features: &[u32]) -> Result<(), TooWide> {
+        match features.iter().max() {
+            Some(&highest) if highest as usize >= self.last.len() => grow(&mut self.last, highest),
+            _ => Ok(()),
         }
     }
 
@@ -103,10 +113,14 @@ impl Planner {
 
 /// Doubling, so that growing costs a constant for each feature, whatever order features come in.
 #[cold]
-fn grow(last: &mut Vec<u32>, feature: usize) {
-    let length = (feature + 1).next_power_of_two();
-    memory::reserve(last, length - last.len());
-    last.resize(length, 0);
+fn grow(last: &mut Vec<u32>, feature: u32) -> Result<(), TooWide> {
+    let length = (feature as usize + 1).next_power_of_two();
+    TooWide::check(feature.saturating_add(1), size_of::<u32>() as u64 * length as u64)?;
+    // What nothing is written to is not there, however far up a feature lies.
+    let mut grown = memory::zeros(length);
+    grown[..last.len()].copy_from_slice(last);
+    *last = grown;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -121,13 +135,13 @@ mod tests {
             let data = mixed::data(&rows);
             let mut planner = Planner::new();
             for row in &rows {
-                planner.row(&row.iter().map(|entry| entry.0).collect::<Vec<_>>());
+                planner.row(&row.iter().map(|entry| entry.0).collect::<Vec<_>>()).unwrap();
             }
             prop_assert_eq!(planner.finish(&data).unwrap(), Plan::compact(&data));
             let mut planner = Planner::new();
             for start in (0..rows.len()).step_by(7) {
                 let part = data.slice(start..rows.len().min(start + 7));
-                planner.rows_of(part.offsets(), part.features());
+                planner.rows_of(part.offsets(), part.features()).unwrap();
             }
             prop_assert_eq!(planner.finish(&data).unwrap(), Plan::compact(&data));
         }
@@ -137,7 +151,7 @@ mod tests {
     fn rows_that_were_not_planned_are_refused() {
         let data = mixed::data(&[vec![(0, 1.0)], vec![(1, 1.0)]]);
         let mut planner = Planner::with_capacity(2, 2);
-        planner.row(&[0]);
+        planner.row(&[0]).unwrap();
         assert_eq!(
             planner.finish(&data).unwrap_err().to_string(),
             "the plan is of other data (it has 1 samples, the data 2): plan this data"

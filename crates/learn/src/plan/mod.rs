@@ -261,6 +261,44 @@ pub(crate) fn sets_of<T: Task, V: Value>(task: &T, sample: &Sample<'_, V>, sets:
     }
 }
 
+/// So many features want more memory than there is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{features} features want {:.1} GiB of memory at a time, which is not there: hash them into fewer, or, if there should not \
+     be so many, look for an index that is mistyped",
+    *bytes as f64 / f64::from(1 << 30)
+)]
+pub struct TooWide {
+    /// How many features there are.
+    pub features: u32,
+    /// What they want together.
+    pub bytes: u64,
+}
+
+impl TooWide {
+    /// Refuses what would not be there.
+    ///
+    /// # Errors
+    /// If the system would not give so many bytes.
+    pub fn check(features: u32, bytes: u64) -> Result<(), TooWide> {
+        if memory::can_hold(bytes) { Ok(()) } else { Err(TooWide { features, bytes }) }
+    }
+}
+
+/// Why samples are not planned, or a plan is not looked at.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A block has too many entries.
+    #[error(transparent)]
+    TooLong(#[from] BatchTooLong),
+    /// There is not the memory.
+    #[error(transparent)]
+    TooWide(#[from] TooWide),
+    /// The plan is of other samples.
+    #[error(transparent)]
+    Mismatch(#[from] PlanMismatch),
+}
+
 /// Why a plan does not fit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanMismatch {
@@ -303,6 +341,16 @@ mod tests {
         assert_eq!(
             text(5, 5),
             "the plan is of other data: of 5 samples, as these are, but not with entries at the same places: plan this data"
+        );
+    }
+
+    #[test]
+    fn more_features_than_there_is_memory_for_are_refused() {
+        assert_eq!(TooWide::check(7, 28), Ok(()));
+        assert_eq!(
+            TooWide::check(u32::MAX, 1 << 60).unwrap_err().to_string(),
+            "4294967295 features want 1073741824.0 GiB of memory at a time, which is not there: hash them into fewer, or, if \
+             there should not be so many, look for an index that is mistyped"
         );
     }
 

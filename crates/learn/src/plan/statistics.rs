@@ -5,7 +5,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 
 use crate::data::Dataset;
-use crate::plan::{Annotations, Plan, PlanMismatch};
+use crate::plan::{Annotations, Plan, PlanError, TooWide};
 use crate::task::Rule;
 
 /// A parameter that samples of the longest chain wait for.
@@ -44,12 +44,16 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Looks at the plan of these samples. Takes 16 bytes a sample and 16 a parameter while it works.
+    /// Looks at the plan of these samples. Takes 12 bytes a sample and 8 a parameter (20 in the general form)
+    /// while it works.
     ///
     /// # Errors
-    /// If the plan is of other samples.
-    pub fn of(plan: &Plan, data: &Dataset<'_>) -> Result<Statistics, PlanMismatch> {
+    /// If the plan is of other samples, or there is no memory for so many parameters.
+    pub fn of(plan: &Plan, data: &Dataset<'_>) -> Result<Statistics, PlanError> {
         plan.check_data(data)?;
+        // Those of `Chains` and of its links, and what `degrees` has beside them.
+        let each = if matches!(plan.annotations, Annotations::Compact(_)) { 8 } else { 20 };
+        TooWide::check(data.width(), u64::from(plan.parameters) * each)?;
         let mut chains = Chains::new(plan, data);
         match &plan.annotations {
             Annotations::Compact(versions) => chains.compact(plan, data, versions),

@@ -1,5 +1,6 @@
 //! What can be wrong with a file.
 
+use crate::plan::TooWide;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -70,6 +71,17 @@ impl fmt::Display for LineError {
     }
 }
 
+/// What it means where not the system refused, but what there is cannot be unpacked.
+fn damaged(cause: &io::Error) -> &'static str {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    match cause.kind() {
+        InvalidData | InvalidInput | Other | UnexpectedEof => {
+            "\n  the file is damaged, cut off, or has something behind its end"
+        }
+        _ => "",
+    }
+}
+
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -82,7 +94,7 @@ pub enum ReadError {
         cause: io::Error,
     },
     /// It broke off: the disk, or what was compressed is damaged.
-    #[error("{}: cannot read on after line {line}: {cause}", path.display())]
+    #[error("{}: cannot read on after line {line}: {cause}{}", path.display(), damaged(cause))]
     Io {
         /// The file.
         path: PathBuf,
@@ -120,6 +132,14 @@ pub enum ReadError {
         error: LineError,
         /// Wrong lines that were left out before.
         skipped: u64,
+    },
+    /// Its samples have more features than there is memory to plan.
+    #[error("{}: {cause}", path.display())]
+    Wide {
+        /// The file.
+        path: PathBuf,
+        /// What would have been wanted.
+        cause: TooWide,
     },
     /// Indices from 0 up to the number of features.
     #[error("{}: it has the index 0 and the index {width}, so more than the {width} features that were given", path.display())]

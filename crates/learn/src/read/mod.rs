@@ -115,6 +115,9 @@ const CHUNK: usize = 4096;
 /// Chunks that may wait to be stored.
 const WAITING: usize = 4;
 
+/// U+FEFF in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The first bytes of a source, by which it is known.
 fn start(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
@@ -246,7 +249,10 @@ impl Reader {
     /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
     pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
         let mut stored = self.first()?;
-        self.pour(|parsed| stored.append(parsed))?;
+        self.pour(|parsed| {
+            stored.append(parsed);
+            Ok(())
+        })?;
         self.whole(stored)
     }
 
@@ -256,10 +262,12 @@ impl Reader {
         let mut stored = self.first()?;
         let mut planner = Planner::new();
         planner.expect(stored.features.capacity());
-        planner.rows_of(&stored.offsets, &stored.features);
+        let path = self.path.clone();
+        let wide = |cause| ReadError::Wide { path: path.clone(), cause };
+        planner.rows_of(&stored.offsets, &stored.features).map_err(wide)?;
         self.pour(|parsed| {
             stored.append(parsed);
-            planner.rows_of(&parsed.offsets, &parsed.features);
+            planner.rows_of(&parsed.offsets, &parsed.features).map_err(wide)
         })?;
         let data = self.whole(stored)?;
         let plan = planner.finish(&data);
@@ -288,8 +296,8 @@ impl Reader {
     }
 
     /// Parses to the end of the file in a thread, and hands chunks of rows on as they are ready; by turns where the system gives
-    /// no thread.
-    fn pour(&mut self, mut each: impl FnMut(&Parsed)) -> Result<(), ReadError> {
+    /// no thread. Ends where one is refused.
+    fn pour(&mut self, mut each: impl FnMut(&Parsed) -> Result<(), ReadError>) -> Result<(), ReadError> {
         let double = self.options.double;
         let parsed = std::thread::scope(|scope| {
             let (full, parsed) = mpsc::sync_channel(WAITING);
@@ -306,13 +314,18 @@ impl Reader {
                 }
                 Ok(())
             });
+            let parsing = parsing.ok()?;
+            let mut taken = Ok(());
             for mut chunk in parsed {
-                each(&chunk);
+                taken = each(&chunk);
+                if taken.is_err() {
+                    break;
+                }
                 chunk.clear();
                 // Where parsing has ended, nobody wants it.
                 let _ = empty.send(chunk);
             }
-            Some(parsing.ok()?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            Some(parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(taken))
         });
         if let Some(parsed) = parsed {
             return parsed;
@@ -320,7 +333,7 @@ impl Reader {
         let (mut chunk, mut more) = (Parsed::new(double), true);
         while more {
             more = self.parse(&mut chunk, CHUNK)?;
-            each(&chunk);
+            each(&chunk)?;
             chunk.clear();
         }
         Ok(())
@@ -370,6 +383,10 @@ impl Reader {
             skipped: &mut self.skipped,
             shown: &mut self.shown,
         };
+        #[cfg(feature = "tables")]
+        let unlabelled = self.options.columns.label.is_none();
+        #[cfg(not(feature = "tables"))]
+        let unlabelled = false;
         let mut more = true;
         while more && parsed.labels.len() - first_row < rows {
             match &mut self.source {
@@ -383,9 +400,11 @@ impl Reader {
                         }
                         Err(cause) => return Err(broken(lines.number(), cause)),
                     };
+                    // A mark of the encoding that some programs put before text: it is no part of the first line.
+                    let line = line.strip_prefix(if number == 1 { MARK } else { b"" }).unwrap_or(line);
                     let done = match self.options.format {
                         Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
-                        Format::Vw => vw::line(line, self.options.bits.min(31), parsed),
+                        Format::Vw => vw::line(line, self.options.bits.min(31), unlabelled, parsed),
                     };
                     if let Err(problem) = done {
                         parsed.undo();
@@ -449,6 +468,9 @@ pub fn read(path: &Path, options: Options) -> Result<Dataset<'static>, ReadError
     Reader::open(path, options)?.all()
 }
 
+/// What a value is that single precision has no number for.
+const SINGLE: &str = "a value of at most 3.4e38 in single precision: read in double (--double, or dtype=numpy.float64 in Python)";
+
 /// Samples as they are parsed. Whole rows only, but for the one under way.
 #[derive(Debug)]
 struct Parsed {
@@ -479,6 +501,16 @@ impl Parsed {
         match &mut self.double {
             None => self.single.push(value as f32),
             Some(values) => values.push(value),
+        }
+    }
+
+    /// What would be right in the place of a value that is not finite as it is kept.
+    #[inline(always)]
+    fn refuses(&self, value: f64) -> Option<&'static str> {
+        match self.double {
+            _ if !value.is_finite() => Some("a value that is a finite number"),
+            None if (value as f32).is_infinite() => Some(SINGLE),
+            _ => None,
         }
     }
 

@@ -42,7 +42,11 @@ pub(super) fn line(
     let start = parsed.features.len();
     let (mut last, mut sorted) = (None, true);
     while !ends(line, at) {
-        let Some((feature, end)) = index(line, at) else { return Err(Problem::word(line, at, FEATURE)) };
+        let Some((feature, end)) = index(line, at) else {
+            // Digits that are no number of 32 bits are an index, but not one that may be.
+            let large = line[at].is_ascii_digit();
+            return Err(if large { above(line, at, beyond) } else { Problem::word(line, at, FEATURE) });
+        };
         if line.get(end) != Some(&b':') {
             return Err(Problem::word(line, at, FEATURE));
         }
@@ -50,10 +54,8 @@ pub(super) fn line(
         if !blank(line, end) {
             return Err(Problem::word(line, at, FEATURE));
         }
-        // Overflow of a single shows as an infinity of the value that is kept.
-        let kept = if parsed.double.is_none() { f64::from(value as f32) } else { value };
-        if !kept.is_finite() {
-            return Err(Problem::word(line, at, "a value that is a finite number"));
+        if let Some(expected) = parsed.refuses(value) {
+            return Err(Problem::word(line, at, expected));
         }
         if feature < first {
             let expected =
@@ -61,7 +63,7 @@ pub(super) fn line(
             return Err(Problem::word(line, at, expected));
         }
         if u64::from(feature) >= beyond {
-            return Err(Problem::word(line, at, format!("an index of at most {}", beyond - 1)));
+            return Err(above(line, at, beyond));
         }
         sorted &= last.is_none_or(|last| last < feature);
         last = Some(feature);
@@ -74,6 +76,11 @@ pub(super) fn line(
     }
     parsed.end(label);
     Ok(())
+}
+
+#[cold]
+fn above(line: &[u8], at: usize, beyond: u64) -> Problem {
+    Problem::word(line, at, format!("an index of at most {}", beyond.saturating_sub(1)))
 }
 
 /// From `at` on, the first byte that is no blank.

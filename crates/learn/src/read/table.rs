@@ -15,7 +15,8 @@ use std::path::Path;
 /// The columns of a table that make up a sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
-    /// Of the labels, numbers; without a name nothing is read, and every label is 0.
+    /// Of the labels, numbers; without a name nothing is read, and every label is 0. Lines of
+    /// [`Format::Vw`](super::Format::Vw) may go without a label then.
     pub label: Option<String>,
     /// Of lists of integers: the features that a sample has, counted from 0.
     pub indices: String,

@@ -62,7 +62,12 @@ fn what_is_wrong_has_its_place() {
         ("1 1:1:1", "data.svm:1:3: `1:1:1`: expected INDEX:VALUE, e.g. 3:0.5"),
         ("1 -1:1", "data.svm:1:3: `-1:1`: expected INDEX:VALUE, e.g. 3:0.5"),
         ("1 1:nan", "data.svm:1:3: `1:nan`: expected a value that is a finite number"),
-        ("1 1:1e39", "data.svm:1:3: `1:1e39`: expected a value that is a finite number"),
+        (
+            "1 1:1e39",
+            "data.svm:1:3: `1:1e39`: expected a value of at most 3.4e38 in single precision: read in double (--double, or \
+             dtype=numpy.float64 in Python)",
+        ),
+        ("1 4294967296:1", "data.svm:1:3: `4294967296:1`: expected an index of at most 4294967294"),
         ("inf 1:1", "data.svm:1:1: `inf`: expected a label that is a finite number"),
         ("1,2 1:1", "data.svm:1:1: `1,2`: expected one label: samples of several classes are not read"),
         ("1 3:1 2:1 3:2", "data.svm:1:11: `3:2`: expected each index once in a line"),
@@ -278,4 +283,48 @@ proptest! {
         prop_assert_eq!(data.features().to_vec(), rows.iter().flat_map(|row| row.1.keys().copied()).collect::<Vec<_>>());
         prop_assert_eq!(values(&data), rows.iter().flat_map(|row| row.1.values().copied()).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn values_of_vowpal_wabbit_are_finite_as_they_are_kept() {
+    let vw = |double| Options { format: Format::Vw, double, ..Options::default() };
+    for (text, place) in [
+        ("1 |a x:1e39", "data.svm:1:6: `x:1e39`"),
+        ("1 |a:1e20 x:1 y:1e20", "data.svm:1:15: `y:1e20`"),
+        ("1 |a 7:3e38 7:3e38", "data.svm:1:6: `7:3e38`"),
+    ] {
+        let message = told(text, vw(false));
+        assert!(
+            message.starts_with(&format!("{place}: expected a value of at most 3.4e38 in single")),
+            "{message}"
+        );
+        assert!(
+            values(&reader(text, vw(true)).all().unwrap()).iter().all(|value| value.is_finite()),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        told("1 |a:1e200 x:1e200", vw(true)),
+        "data.svm:1:12: `x:1e200`: expected a value that is a finite number"
+    );
+}
+
+#[test]
+fn a_mark_of_the_encoding_is_passed_over() {
+    let text = "\u{feff}1 1:1\n-1 2:1\n";
+    let data = reader(text, Options::default()).all().unwrap();
+    assert_eq!((data.labels(), data.features()), (&[1.0, -1.0][..], &[0, 1][..]));
+    assert!(told("1 1:1\n\u{feff}1 1:1\n", Options::default()).starts_with("data.svm:2:1: "));
+}
+
+#[cfg(feature = "tables")]
+#[test]
+fn lines_of_vowpal_wabbit_go_without_a_label_where_nobody_asks_for_it() {
+    let columns = Columns { label: None, ..Columns::default() };
+    let options = Options { format: Format::Vw, columns, ..Options::default() };
+    let data = reader("|a 1:1\n'tag |a 2:1\n-1 |a 3:1\n", options.clone()).all().unwrap();
+    assert_eq!((data.labels(), data.len()), (&[0.0, 0.0, -1.0][..], 3));
+    assert!(told("x |a 1:1\n", options).starts_with("data.svm:1:1: `x`: expected a label"));
+    let asked = Options { format: Format::Vw, ..Options::default() };
+    assert!(told("|a 1:1\n", asked).starts_with("data.svm:1:1: `|a`: expected a label"));
 }

@@ -13,7 +13,8 @@ use super::number::number;
 const IMPORTANCE: &str = "an importance, a finite number from 0 on such as 2.5";
 const LABEL: &str = "a label, a number such as 1 or -1, before the first `|`";
 
-pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Problem> {
+/// Adds the sample of a line, if there is one. Where nobody asks for labels (`unlabelled`), one that has none is of 0.
+pub(super) fn line(line: &[u8], bits: u32, unlabelled: bool, parsed: &mut Parsed) -> Result<(), Problem> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
@@ -21,9 +22,10 @@ pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Pr
     let Some(bar) = memchr::memchr(b'|', line) else {
         return Err(Problem::word(line, line.len(), "`|` and features after the label"));
     };
-    let (label, importance) = label(line, bar)?;
+    let (label, importance) = label(line, bar, unlabelled)?;
     let mask = ((1_u64 << bits) - 1) as u32;
-    let mut sample: Vec<(u32, f64)> = Vec::new();
+    // Where a feature stands, to tell of it.
+    let mut sample: Vec<(u32, f64, usize)> = Vec::new();
     let (mut seed, mut scale, mut at) = (0, 1.0, bar);
     while at < line.len() {
         if line[at] == b'|' {
@@ -36,15 +38,19 @@ pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Pr
         } else {
             let end = word(line, at);
             let (name, value) = weighted(line, at, end)?;
-            sample.push((hash(name, seed) & mask, scale * value));
+            sample.push((hash(name, seed) & mask, scale * value, at));
             at = end;
         }
     }
-    sample.sort_by_key(|(feature, _)| *feature);
+    sample.sort_by_key(|(feature, ..)| *feature);
     let mut rest = sample.into_iter().peekable();
-    while let Some((feature, mut value)) = rest.next() {
-        while let Some((_, more)) = rest.next_if(|(next, _)| *next == feature) {
+    while let Some((feature, mut value, at)) = rest.next() {
+        while let Some((_, more, _)) = rest.next_if(|(next, ..)| *next == feature) {
             value += more;
+        }
+        // Also what comes of a scale, or of features that meet.
+        if let Some(expected) = parsed.refuses(value) {
+            return Err(Problem::word(line, at, expected));
         }
         parsed.push(feature, value);
     }
@@ -53,7 +59,7 @@ pub(super) fn line(line: &[u8], bits: u32, parsed: &mut Parsed) -> Result<(), Pr
 }
 
 /// The label and the importance, 1 where none is given.
-fn label(line: &[u8], bar: usize) -> Result<(f64, f64), Problem> {
+fn label(line: &[u8], bar: usize, unlabelled: bool) -> Result<(f64, f64), Problem> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < bar {
@@ -69,7 +75,9 @@ fn label(line: &[u8], bar: usize) -> Result<(f64, f64), Problem> {
     if words.last().is_some_and(|&(from, end)| line[from] == b'\'' || (end == bar && words.len() > 1)) {
         words.pop();
     }
-    let Some(&(at, end)) = words.first() else { return Err(Problem::word(line, 0, LABEL)) };
+    let Some(&(at, end)) = words.first() else {
+        return if unlabelled { Ok((0.0, 1.0)) } else { Err(Problem::word(line, 0, LABEL)) };
+    };
     let label = number(line, at).filter(|&(label, stop)| stop == end && label.is_finite());
     let Some((label, _)) = label else { return Err(Problem::word(line, at, LABEL)) };
     let mut importance = 1.0;
