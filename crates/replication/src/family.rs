@@ -71,8 +71,8 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     fn for_rtt(rtt_max: Span) -> Self;
     /// Reads over these defaults, in a keyspace that replies so; the caller finishes the reader.
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply);
-    /// Reads over them what depends on the number of replicas.
-    fn read_sizes(&mut self, _reader: &mut ParameterReader<'_>, _replicas: usize) {}
+    /// Reads over them what depends on the number of replicas, or on how many spares there are beside them.
+    fn read_sizes(&mut self, _reader: &mut ParameterReader<'_>, _replicas: usize, _spares: usize) {}
     /// The bugs that can be planted.
     fn bugs() -> Vec<&'static str>;
     /// Plants the bug of this name; false where there is none.

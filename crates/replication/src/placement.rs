@@ -109,7 +109,6 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let mut reader = keyspace.parameters.read();
         service.read_from(&mut reader, F::COMMITS);
         parameters.read_from(&mut reader, service.reply);
-        parameters.read_sizes(&mut reader, replicas.len());
         let names = reader.text("spares", "");
         let mut spares = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -121,6 +120,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
                 None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
             }
         }
+        parameters.read_sizes(&mut reader, replicas.len(), spares.len());
         reader.finish()?;
         let refuse = |wrong: String, right: String| {
             let wrong = format!("keyspace {:?}: {wrong}", keyspace.name);

@@ -200,7 +200,7 @@ impl Tuning for Parameters {
         knobs::keep(reader, "keep_commands", &mut self.keep_commands, &mut self.keep_bytes);
     }
 
-    fn read_sizes(&mut self, reader: &mut ParameterReader<'_>, replicas: usize) {
+    fn read_sizes(&mut self, reader: &mut ParameterReader<'_>, replicas: usize, _spares: usize) {
         self.quorums = Some(reader.quorums(replicas));
     }
 

@@ -91,8 +91,6 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, _: Reply) {
-        self.f = reader.integer("f", self.f as u64, 0, 6) as usize;
-        self.copies_min = reader.integer("copies_min", self.copies_min as u64, 0, 6) as usize;
         self.batch_max = reader.integer("batch_max", self.batch_max as u64, 1, 1 << 20) as usize;
         self.sync_delay = reader.span("sync_delay", self.sync_delay, Span::ZERO, MOST);
         self.hot_window = reader.integer("hot_window", self.hot_window as u64, 0, 4_096) as usize;
@@ -112,6 +110,14 @@ impl Tuning for Parameters {
         (managers.heartbeat, managers.election, managers.drift_ppm) =
             (self.heartbeat, self.silence, self.drift_ppm);
         managers.lease_length = managers.lease_length.min(self.silence);
+    }
+
+    /// A spare may hold a copy like any other. What is not given may be more: a keyspace that begins small grows into it.
+    fn read_sizes(&mut self, reader: &mut ParameterReader<'_>, replicas: usize, spares: usize) {
+        let servers = replicas + spares;
+        self.f = reader.integer("f", self.f as u64, 0, servers.saturating_sub(1).min(6) as u64) as usize;
+        let most = self.copies(servers) as u64;
+        self.copies_min = reader.integer("copies_min", self.copies_min as u64, 0, most) as usize;
     }
 
     fn bugs() -> Vec<&'static str> {

@@ -11,6 +11,7 @@ mod moves;
 mod mutations;
 mod nearby;
 mod paths;
+mod placement;
 mod recovery;
 mod safety;
 mod script;
