@@ -75,7 +75,8 @@ impl fmt::Display for LineError {
 fn damaged(cause: &io::Error) -> &'static str {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     match cause.kind() {
-        InvalidData | InvalidInput | Other | UnexpectedEof => {
+        // What is found out of tables says so itself.
+        InvalidData | InvalidInput | Other | UnexpectedEof if !cause.to_string().contains("damaged") => {
             "\n  the file is damaged, cut off, or has something behind its end"
         }
         _ => "",
