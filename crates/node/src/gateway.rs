@@ -318,8 +318,6 @@ pub struct NodeView {
     pub run_id: String,
     /// Seconds since the node started.
     pub uptime_seconds: u64,
-    /// True until the processes of this node have replayed their journals.
-    pub loading: bool,
     /// True where acknowledged writes may be lost on a crash: `fsync = "off"`. INFO must show UNSAFE.
     pub unsafe_fsync_off: bool,
     /// Resident memory, bytes; 0 where the system does not tell.

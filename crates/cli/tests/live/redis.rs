@@ -28,7 +28,7 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
 /// Asks until the node, which elects itself first, serves.
 fn served(address: SocketAddr, words: &[&str]) -> Reply {
     until("a reply", || match client(address).ask(words).ok()? {
-        Reply::Error(text) if text.starts_with("NOLEADER") || text.starts_with("LOADING") => None,
+        Reply::Error(text) if text.starts_with("NOLEADER") => None,
         reply => Some(reply),
     })
 }

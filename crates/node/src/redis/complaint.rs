@@ -72,14 +72,13 @@ fn shown(bytes: &[u8], most: usize) -> Cow<'_, str> {
 
 /// The code of an error text, from a bounded set so that it can be counted.
 pub(crate) fn code(text: &str) -> &'static str {
-    const CODES: [&str; 21] = [
+    const CODES: [&str; 20] = [
         "ERR",
         "WRONGTYPE",
         "NOAUTH",
         "WRONGPASS",
         "NOPROTO",
         "EXECABORT",
-        "LOADING",
         "OVERLOADED",
         "TRYAGAIN",
         "NOLEADER",

@@ -403,11 +403,6 @@ impl State {
             self.unmute();
             return Step::Taken;
         }
-        if context.node.loading && !spec.is(flag::LOADING) {
-            let text = "LOADING this node is reading its journal; try again shortly";
-            self.reject(&Complaint::text(text), context, sink.out);
-            return Step::Taken;
-        }
         if let Err(complaint) = pubsub::allowed(self, spec.name) {
             self.complain(&complaint, context, sink.out);
             return Step::Taken;

@@ -121,7 +121,7 @@ fn memory(text: &mut String, context: &Context<'_>) {
 fn persistence(text: &mut String, context: &Context<'_>) {
     let node = context.node;
     fields!(text,
-        "loading": u8::from(node.loading),
+        "loading": 0,
         "async_loading": 0,
         "aof_enabled": 1,
         "aof_last_write_status": "ok",

@@ -177,9 +177,6 @@ impl Reactor {
         if self.stopping.is_some() {
             return Err(Refusal::new(Why::TryAgain, STOPPING));
         }
-        if self.clients.node().loading {
-            return Err(Refusal::new(Why::TryAgain, "this node is reading its journal; try again shortly"));
-        }
         let waiting = self.origins.len().max(self.calls.open());
         let limits = self.clients.limits();
         let backlog = self.shard.io().ledger().backlog();
