@@ -437,11 +437,11 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                     UserWarning, stacklevel=2,
                 )
             sides = class_sides(self.class_weight, self.classes_, y)
-            fresh = self._start(len(self._positives()), X.shape[1], kept)
+            fresh = self._start(len(positives(self.classes_)), X.shape[1], kept)
             if not self.warm_start:
                 self.t_ = 0
             self._learn(
-                X, codes.astype(np.float64), sample_weight, self._positives(), self.max_iter, True, plan, fresh, sides
+                X, codes.astype(np.float64), sample_weight, positives(self.classes_), self.max_iter, True, plan, fresh, sides
             )
         return self
 
@@ -492,13 +492,9 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             if not np.all(known):
                 raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
             sides = class_sides(self.class_weight, self.classes_, y)
-            fresh = self._start(len(self._positives()), X.shape[1], True)
-            self._learn(X, codes.astype(np.float64), sample_weight, self._positives(), 1, False, plan, fresh, sides)
+            fresh = self._start(len(positives(self.classes_)), X.shape[1], True)
+            self._learn(X, codes.astype(np.float64), sample_weight, positives(self.classes_), 1, False, plan, fresh, sides)
         return self
-
-    def _positives(self) -> list[float]:
-        """The classes, as numbers, each of which is set against the rest."""
-        return [1.0] if len(self.classes_) == 2 else [float(code) for code in range(len(self.classes_))]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """How far on which side of each class's plane samples are.
@@ -764,6 +760,11 @@ def _classes(y: NDArray[Any]) -> NDArray[Any]:
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise ValueError(f"y mixes labels of the types {kinds}: give every sample a label, all of one type") from None
+
+
+def positives(classes: NDArray[Any]) -> list[float]:
+    """The classes, as numbers, each of which is set against the rest."""
+    return [1.0] if len(classes) == 2 else [float(code) for code in range(len(classes))]
 
 
 def class_sides(class_weight: Any, classes: NDArray[Any], y: NDArray[Any]) -> list[tuple[float, float]] | None:

@@ -21,7 +21,7 @@ from sklearn.utils import check_array
 
 from isochrone import _native
 from isochrone.learn._data import rows_of
-from isochrone.learn._linear import CopClassifier, CopRegressor, class_sides
+from isochrone.learn._linear import CopClassifier, CopRegressor, class_sides, positives
 
 try:
     import ray
@@ -161,8 +161,8 @@ def replay(
     intercept : ndarray
         Intercepts, in that of its `intercept_`.
     """
-    positives = _positives(model, _classes(model, getattr(model, "classes_", None) if classes is None else classes))
-    coef, intercept = _native.replay(os.fspath(folder), _settings(model, n_samples), n_features, positives)
+    against = _positives(model, _classes(model, getattr(model, "classes_", None) if classes is None else classes))
+    coef, intercept = _native.replay(os.fspath(folder), _settings(model, n_samples), n_features, against)
     return coef.reshape(-1, n_features) if is_classifier(model) else coef, np.array(intercept)
 
 
@@ -328,6 +328,6 @@ def _positives(
     """What collectors call each class that is set against the rest, how much samples of it count, and how much all others."""
     if classes is None:
         return None
-    codes = [1.0] if len(classes) == 2 else [float(code) for code in range(len(classes))]
+    codes = positives(classes)
     sides = class_sides(getattr(model, "class_weight", None), classes, classes)
     return [(code, *side) for code, side in zip(codes, sides or [(1.0, 1.0)] * len(codes), strict=True)]

@@ -39,6 +39,9 @@ pub struct CenterOptions {
     pub checkpoint_every: u64,
 }
 
+/// The default of [`CenterOptions::held_max`].
+pub(super) const HELD_MAX: usize = 16;
+
 impl CenterOptions {
     /// The defaults, for data with this many features.
     pub fn new(features: u32) -> CenterOptions {
@@ -46,7 +49,7 @@ impl CenterOptions {
             features,
             schedule: Schedule::default(),
             threads: NonZeroUsize::MIN,
-            held_max: 16,
+            held_max: HELD_MAX,
             queue_max: 64,
             patience: Duration::from_secs(30),
             checkpoint_every: 64,

@@ -7,7 +7,7 @@ use isochrone_core::id::RegionId;
 use isochrone_core::{Instant, Matrix, Random, Span};
 
 use crate::data::Dataset;
-use crate::global::center::{Center, CenterError, Ingest};
+use crate::global::center::{Center, CenterError, HELD_MAX, Ingest};
 use crate::global::collector::{Collector, CollectorOptions, Next};
 use crate::global::storage::Storage;
 use crate::task::Task;
@@ -159,9 +159,6 @@ pub fn emulate<T: Task + Clone, S: Storage>(
 /// collectors and centre go round in a circle.
 const EVENTS_BASE: u64 = 100_000;
 const EVENTS_PER_SAMPLE: u64 = 1_000;
-
-/// Batches that a collector sends again at a time: as many as a centre holds by default.
-const SENT_AGAIN: usize = 16;
 
 #[derive(Debug)]
 enum Event {
@@ -442,7 +439,7 @@ impl<'a, T: Task + Clone> World<'a, T> {
             return self.ask(source, now);
         }
         // Those behind wait for them; a centre that turned them away would do so again.
-        let oldest = site.sent.iter().take(SENT_AGAIN);
+        let oldest = site.sent.iter().take(HELD_MAX);
         let unanswered: Vec<Vec<u8>> = oldest.map(|(_, bytes)| bytes.clone()).collect();
         if !unanswered.is_empty() {
             unanswered.into_iter().for_each(|bytes| self.transmit(source, bytes, now));

@@ -71,18 +71,6 @@ impl fmt::Display for LineError {
     }
 }
 
-/// What it means where not the system refused, but what there is cannot be unpacked.
-fn damaged(cause: &io::Error) -> &'static str {
-    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-    match cause.kind() {
-        // What is found out of tables says so itself.
-        InvalidData | InvalidInput | Other | UnexpectedEof if !cause.to_string().contains("damaged") => {
-            "\n  the file is damaged, cut off, or has something behind its end"
-        }
-        _ => "",
-    }
-}
-
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -95,7 +83,7 @@ pub enum ReadError {
         cause: io::Error,
     },
     /// It broke off: the disk, or what was compressed is damaged.
-    #[error("{}: cannot read on after line {line}: {cause}{}", path.display(), damaged(cause))]
+    #[error("{}: cannot read on after line {line}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,

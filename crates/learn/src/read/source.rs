@@ -117,6 +117,18 @@ impl<I: Write> Write for Until<'_, I> {
     }
 }
 
+/// Says what it means where not the system refused, but what there is cannot be unpacked.
+fn packed(error: io::Error) -> io::Error {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    match error.kind() {
+        kind @ (InvalidData | InvalidInput | Other | UnexpectedEof) => io::Error::new(
+            kind,
+            format!("{error}\n  the file is damaged, cut off, or has something behind its end"),
+        ),
+        _ => error,
+    }
+}
+
 /// What is read at once.
 const BLOCK: usize = 1 << 20;
 
@@ -234,6 +246,7 @@ impl Lines {
         let read = loop {
             match self.source.read(&mut self.buffer[self.until..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if !self.plain => return Err(packed(error)),
                 read => break read?,
             }
         };

@@ -407,19 +407,16 @@ impl State {
             self.complain(&complaint, context, sink.out);
             return Step::Taken;
         }
-        if context.hub.is_monitored()
-            && let Err(complaint) = monitor::allowed(self, spec, context)
-        {
+        let monitored = context.hub.is_monitored();
+        if monitored && let Err(complaint) = monitor::allowed(self, spec, context) {
             self.reject(&complaint, context, sink.out);
             return Step::Taken;
         }
         self.last_command = spec.name;
         // What is queued is shown when it is executed.
-        let shown = match spec.action {
-            Action::Control(Control::Auth | Control::Hello | Control::Watch) => self.queue.is_none(),
-            Action::Control(_) => true,
-            _ => self.queue.is_none(),
-        };
+        let never_queued = matches!(spec.action, Action::Control(control)
+            if !matches!(control, Control::Auth | Control::Hello | Control::Watch));
+        let shown = monitored && (never_queued || self.queue.is_none());
         let step = match spec.action {
             Action::Control(control) => self.control(control, args, context, sink),
             _ if self.queue.is_some() => {
