@@ -282,11 +282,14 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         for ticket in self.changes.expire(now, &self.service) {
             effects.complete(ticket, Outcome::Unknown);
         }
-        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
+        let parked = std::mem::take(&mut self.parked);
+        // One that only says that nobody leads may be no member any more, and never learn who does.
+        let due = parked
+            || self.outstanding.iter().any(|(_, asked)| asked.due <= now)
+            || self.changes.is_due(now);
         if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }
-        let parked = std::mem::take(&mut self.parked);
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 asked.attempts += 1;

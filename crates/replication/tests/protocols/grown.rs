@@ -89,6 +89,37 @@ fn lose_the_first<F: Family>(
     (!served).then_some(group.told)
 }
 
+/// One comes to three replicas and the first of them, which leads where one does, leaves and lives on: those who asked it
+/// last are served all the same, and soon.
+fn serves_without_the_first<F: Family>(tune: fn(&mut F::Parameters)) {
+    for seed in 0..40 {
+        let mut group = Group::<F>::new(seed, 3, 1, tune);
+        assert!(group.done(NodeId(2), &Request::Command(set("before"))), "seed {seed}: {}", group.told);
+        for change in [Change::Add(NodeId(3)), Change::Remove(NodeId(0))] {
+            assert!(group.done(NodeId(1), &Request::Change(change)), "seed {seed}: {change:?} {}", group.told);
+        }
+        for node in (0..4).rev() {
+            let asked = group.cluster.now();
+            assert!(group.done(NodeId(node), &Request::Command(set("after"))), "seed {seed}: {}", group.told);
+            let waited = group.cluster.now().since(asked);
+            assert!(waited < Span::from_secs(5), "seed {seed}: the client at {node} waited {waited}");
+        }
+        assert_eq!(group.cluster.broken(), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn who_asked_a_replica_that_is_gone_is_served_by_the_others() {
+    serves_without_the_first::<multipaxos::Family>(|parameters| parameters.form = Form::Slots);
+    serves_without_the_first::<multipaxos::Family>(|parameters| parameters.form = Form::Prefix);
+    serves_without_the_first::<mencius::Family>(|_| {});
+    serves_without_the_first::<fastpaxos::Family>(|_| {});
+    serves_without_the_first::<epaxos::Family>(|_| {});
+    serves_without_the_first::<sdpaxos::Family>(|_| {});
+    serves_without_the_first::<domino::Family>(|_| {});
+    serves_without_the_first::<curp::consensus::Family>(|_| {});
+}
+
 fn survives<F: Family>(tune: fn(&mut F::Parameters)) {
     for (first, power) in [(1, false), (1, true), (3, false), (3, true)] {
         for seed in 0..60 {
