@@ -284,9 +284,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
         let parked = std::mem::take(&mut self.parked);
         // One that only says that nobody leads may be no member any more, and never learn who does.
-        let due = parked
-            || self.outstanding.iter().any(|(_, asked)| asked.due <= now)
-            || self.changes.is_due(now);
+        let due =
+            parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         if due && now.since(self.answered) >= self.service.retry {
             self.turn_away(now);
         }

@@ -73,6 +73,9 @@ fn a_full_disk_ends_the_node_and_takes_nothing_that_was_answered() {
     let last = said.lines().rfind(|line| line.starts_with("isochrone: ")).unwrap_or_default();
     assert!(last.contains("the disk is full: ") && last.contains("nothing acknowledged is lost"), "{said}");
 
+    let warned = said.matches("could not be made ahead of time").count();
+    assert_eq!(warned, 1, "it was tried with every batch, and is said once: {said}");
+
     let line = process.line();
     assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}");
     let mut reader: Option<Client> = None;

@@ -1,9 +1,12 @@
 //! A keyspace is ready where a majority of those who are its replicas now is within reach. Whether one of `curp` serves is
 //! whether its master does, however many of its nodes are within reach.
 
-use super::processes::{Process, client, deployment_of, figure, leader, node, nodes, page, serves, until};
+use super::processes::{
+    Process, client, deployment, deployment_of, figure, isochrone, leader, node, nodes, page, serves, until,
+};
 use super::replace::order;
-use super::resp::Reply;
+use super::resp::{Client, Reply};
+use std::net::TcpStream;
 
 #[test]
 fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
@@ -117,4 +120,44 @@ fn where_members_change_by_stop_and_hand_over_those_of_now_are_counted() {
     for protocol in ["mencius", "epaxos", "sdpaxos", "fastpaxos", "domino"] {
         counts_the_replicas_of_now(protocol);
     }
+}
+
+#[test]
+fn while_it_reads_its_journal_a_node_lives_refuses_clients_and_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(1);
+    let file = deployment(path, "one.toml", "journal", &addresses);
+    let mut first = node(&file, 0, path);
+    serves(addresses[0].redis);
+    let (mut writer, value) = (client(addresses[0].redis), "v".repeat(1 << 20));
+    for index in 0..100 {
+        let reply = writer.ask(&["SET", &format!("key:{}", index % 10), &value]);
+        assert_eq!(reply.unwrap(), Reply::Text("OK".to_owned()));
+    }
+    first.signal("KILL");
+    assert_eq!(first.end(), None);
+
+    let log = path.join("again.log");
+    let mut command = isochrone(["node".as_ref(), file.as_os_str(), "--name".as_ref(), "n0".as_ref()]);
+    command.arg("--data").arg(path.join("n0")).stderr(std::fs::File::create(&log).unwrap());
+    let again = Process::start(command);
+    let (mut lives, mut waits) = (false, false);
+    let mut asker = until("a client is taken", || {
+        // Whoever is taken is answered.
+        if let Ok(socket) = TcpStream::connect(addresses[0].redis) {
+            drop(socket);
+            return Client::connect(addresses[0].redis).ok();
+        }
+        lives |= page(addresses[0].http, "/healthz").is_some_and(|text| text == "ok\n");
+        waits |= page(addresses[0].http, "/readyz").is_some_and(|text| text == "reading the journal\n");
+        None
+    });
+    assert!(lives && waits, "lives: {lives}, waits: {waits}");
+    assert_eq!(asker.ask(&["PING"]).unwrap(), Reply::Text("PONG".to_owned()));
+    let line = again.line();
+    assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}");
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("reading the journal; clients are refused meanwhile"), "{said}");
+    until("ready", || page(addresses[0].http, "/readyz").filter(|text| text.starts_with("main: ready")));
 }

@@ -12,7 +12,7 @@ use crate::protocols::{Administration, Extent};
 use crate::reactor::{Board, Control, KeyspaceStatus, Responder};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, State as Shared};
+use axum::extract::{ConnectInfo, Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,9 +21,10 @@ use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, key_hash,
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tonic::codegen::Service as _;
 
 /// How long an order may take.
 const ORDER_TIME: Duration = Duration::from_secs(10);
@@ -42,10 +43,21 @@ pub(crate) struct State {
     pub admin_token: Option<String>,
 }
 
-/// Begins to serve.
-pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Background> {
-    let router = router(Arc::new(state)).into_make_service_with_connect_info::<SocketAddr>();
-    Background::start("http", socket, async |listener, stopped| {
+/// The server; dropped, it ends.
+pub(crate) struct Server {
+    served: Arc<OnceLock<Router>>,
+    _thread: Background,
+}
+
+/// Begins to serve a node that reads its journal: it lives, and is not ready.
+pub(crate) fn start(socket: std::net::TcpListener) -> std::io::Result<Server> {
+    let served = Arc::new(OnceLock::new());
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .fallback(serve_or_wait)
+        .with_state(Arc::clone(&served))
+        .into_make_service_with_connect_info::<SocketAddr>();
+    let _thread = Background::start("http", socket, async |listener, stopped| {
         tokio::select! {
             outcome = axum::serve(listener, router) => {
                 if let Err(error) = outcome {
@@ -54,13 +66,31 @@ pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Res
             }
             _ = stopped => {}
         }
-    })
+    })?;
+    Ok(Server { served, _thread })
+}
+
+impl Server {
+    /// From now on it serves all of a node that runs.
+    pub(crate) fn serve(&self, state: State) {
+        // Called once, by the node's builder.
+        let _ = self.served.set(router(Arc::new(state)));
+    }
+}
+
+async fn serve_or_wait(Shared(served): Shared<Arc<OnceLock<Router>>>, request: Request) -> Response {
+    match served.get() {
+        Some(router) => {
+            let Ok(response) = router.clone().call(request).await;
+            response
+        }
+        None => (StatusCode::SERVICE_UNAVAILABLE, "reading the journal\n").into_response(),
+    }
 }
 
 fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/admin/move-leader", post(move_leader))

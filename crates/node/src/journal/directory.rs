@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::disk::RealDisk;
+use super::disk::{Disk as _, DiskFile as _, RealDisk};
 use super::error::JournalError;
 use super::format::{DecodeError, FORMAT, IdentityFile, SECTOR};
+use super::segments::segments_among;
 
 const LOCK: &str = "LOCK";
 const IDENTITY: &str = "IDENTITY";
@@ -98,6 +99,15 @@ impl DataDirectory {
     #[must_use]
     pub fn journal(&self) -> RealDisk {
         RealDisk::new(&self.path.join(JOURNAL))
+    }
+
+    /// How large the journal's segments are together; what cannot be looked at is complained of by whoever reads it.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        let disk = self.journal();
+        let segments = segments_among(&disk.list().unwrap_or_default());
+        let length = |name: &str| disk.open(name).and_then(|file| file.length()).unwrap_or(0);
+        segments.iter().map(|(_, name)| length(name)).sum()
     }
 
     /// Writes the identity file, durably, once the journal has its first segment.

@@ -92,6 +92,8 @@ pub(crate) struct Spares<D: Disk> {
     disk: D,
     ready: Vec<Spare<D::File>>,
     number: u64,
+    /// The last one could not be made ahead of time, and that was said.
+    failing: bool,
     ahead: Option<Receiver<Result<Spare<D::File>, JournalError>>>,
 }
 
@@ -101,7 +103,8 @@ const KEPT: usize = 2;
 impl<D: Disk> Spares<D> {
     /// Takes stock of what is in the directory; half-made files are removed.
     pub fn find(disk: &D, names: &[String]) -> Result<Self, JournalError> {
-        let mut spares = Self { disk: disk.clone(), ready: Vec::new(), number: 0, ahead: None };
+        let mut spares =
+            Self { disk: disk.clone(), ready: Vec::new(), number: 0, failing: false, ahead: None };
         for name in names {
             let failed = |action, e| JournalError::io(disk.path(name), action, 0, e);
             if name.ends_with(".new") {
@@ -121,6 +124,7 @@ impl<D: Disk> Spares<D> {
         if let Some(ahead) = self.ahead.take() {
             // It was begun when the segment was half full; where it failed, the attempt below says why.
             if let Ok(Ok(spare)) = ahead.recv() {
+                self.failing = false;
                 self.ready.push(spare);
             }
         }
@@ -128,7 +132,9 @@ impl<D: Disk> Spares<D> {
             return Ok(self.ready.swap_remove(index));
         }
         self.number += 1;
-        make(&self.disk, self.number, needed.max(usual))
+        let made = make(&self.disk, self.number, needed.max(usual))?;
+        self.failing = false;
+        Ok(made)
     }
 
     /// Begins to make one on another thread, unless one is there or under way. Answers false if the last one failed.
@@ -137,9 +143,15 @@ impl<D: Disk> Spares<D> {
         let mut fine = true;
         match outcome {
             Some(Err(TryRecvError::Empty)) => return true,
-            Some(Ok(Ok(spare))) => self.ready.push(spare),
+            Some(Ok(Ok(spare))) => {
+                self.failing = false;
+                self.ready.push(spare);
+            }
             Some(Ok(Err(error))) => {
-                tracing::warn!(%error, "the next journal segment could not be made ahead of time");
+                // Tried again with every batch, it would fill the log too.
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(%error, "the next journal segment could not be made ahead of time");
+                }
                 fine = false;
             }
             Some(Err(TryRecvError::Disconnected)) | None => {}

@@ -1,6 +1,7 @@
 //! What holds a running node, and gives it orders.
 
 use crate::background::Background;
+use crate::http;
 use crate::protocols::Administration;
 use crate::reactor::{Board, Control, Failure, Responder, Status};
 use isochrone_core::KeyspaceId;
@@ -23,7 +24,7 @@ pub struct NodeHandle {
     pub(super) killed: Arc<AtomicBool>,
     pub(super) ended: Arc<OnceLock<()>>,
     pub(super) thread: Option<JoinHandle<Result<(), Failure>>>,
-    pub(super) http: Option<Background>,
+    pub(super) http: Option<http::Server>,
     pub(super) http_address: Option<SocketAddr>,
     pub(super) grpc: Option<Background>,
     pub(super) grpc_address: Option<SocketAddr>,

@@ -3,9 +3,11 @@
 mod handle;
 mod layout;
 mod recovery;
+mod sockets;
 
 pub use handle::{NodeHandle, Orders};
 pub use recovery::process_incarnation;
+pub use sockets::Sockets;
 
 use handle::ORDERS;
 use recovery::{Recovered, recover};
@@ -54,7 +56,7 @@ pub struct NodeConfig {
     pub data: PathBuf,
     /// Whether there must be data already: a node that has run before must not start empty (`trust.md` R13).
     pub expect: Expect,
-    /// Its sockets, bound already.
+    /// Its sockets, bound already; those of clients need not be listened at.
     pub sockets: Sockets,
     /// Where the other nodes are reached, where not as the deployment says.
     pub peers: BTreeMap<NodeId, SocketAddr>,
@@ -65,19 +67,6 @@ pub struct NodeConfig {
     pub admin_token: Option<String>,
     /// Bytes of records, at least, after which a process is asked for a snapshot.
     pub snapshot_bytes: u64,
-}
-
-/// The sockets of a node, bound before it starts so that whoever binds port 0 learns the port.
-#[derive(Default)]
-pub struct Sockets {
-    /// For peers.
-    pub peer: Option<TcpListener>,
-    /// For clients.
-    pub redis: Vec<TcpListener>,
-    /// For gRPC clients.
-    pub grpc: Option<TcpListener>,
-    /// For metrics, health and administration.
-    pub http: Option<TcpListener>,
 }
 
 /// Why a node cannot start.
@@ -128,51 +117,17 @@ pub enum StartError {
     Io(#[from] std::io::Error),
 }
 
-impl Sockets {
-    /// Binds what the deployment says of a node.
-    ///
-    /// # Errors
-    /// An address is in use or not this machine's.
-    pub fn bind(deployment: &Deployment, node: NodeId) -> Result<Sockets, StartError> {
-        let node = deployment.node(node);
-        let bind = |address: &Option<isochrone_core::deployment::Address>, what| match address {
-            None => Ok(None),
-            Some(address) => TcpListener::bind((address.host(), address.port()))
-                .map(Some)
-                .map_err(|cause| StartError::Bind { address: address.to_string(), what, cause }),
-        };
-        let mut redis: Vec<_> = bind(&node.redis, "Redis clients")?.into_iter().collect();
-        if let Some(address) = &node.redis {
-            for keyspace in deployment.keyspaces() {
-                if let Some(port) = keyspace.redis_port {
-                    let cause = |cause| {
-                        let address = format!("{}:{port}", address.host());
-                        StartError::Bind { address, what: "Redis clients of one keyspace", cause }
-                    };
-                    redis.push(TcpListener::bind((address.host(), port)).map_err(cause)?);
-                }
-            }
-        }
-        Ok(Sockets {
-            peer: bind(&node.peer, "peers")?,
-            redis,
-            grpc: bind(&node.grpc, "gRPC clients")?,
-            http: bind(&node.http, "HTTP")?,
-        })
-    }
-}
-
 /// Starts nodes.
 pub struct Node;
 
 impl Node {
     /// Starts a node: opens its data, brings its processes back, and serves. `gateway` makes the sessions
-    /// of its clients.
+    /// of its clients. Until it serves, clients are refused, and HTTP tells only that the node lives and is not ready.
     ///
     /// # Errors
     /// Anything [`StartError`] names; nothing is left running then.
     pub fn start(
-        config: NodeConfig,
+        mut config: NodeConfig,
         protocols: &Protocols,
         gateway: Box<dyn Gateway>,
     ) -> Result<NodeHandle, StartError> {
@@ -193,6 +148,7 @@ impl Node {
         for keyspace in deployment.keyspaces() {
             keyspaces.add(&deployment, keyspace, &me, &region, protocols)?;
         }
+        let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces.placements, &waker)?;
         let journal_metrics = journal.metrics();
@@ -241,7 +197,7 @@ impl Node {
             incarnation,
             birth,
         };
-        let mut listener = match config.sockets.peer {
+        let mut listener = match config.sockets.peer.take() {
             None => None,
             Some(socket) => Some(non_blocking(socket)?),
         };
@@ -276,6 +232,7 @@ impl Node {
             shard.io().outgoing.add(peer.id, limits.peer_queue_bytes, limits.frame_bytes, random.fork());
         }
 
+        config.sockets.listen()?;
         let mut listeners = Vec::new();
         for socket in config.sockets.redis {
             let address = socket.local_addr()?;
@@ -381,21 +338,19 @@ impl Node {
             let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls, key };
             handle.grpc = Some(grpc::start(socket, state)?);
         }
-        if let Some(socket) = config.sockets.http {
+        if let Some(http) = &http {
             let names = deployment.keyspaces().iter().map(|keyspace| (keyspace.name.clone(), keyspace.id));
             let nodes = deployment.nodes().iter().map(|node| (node.name.clone(), node.id));
-            handle.http = Some(http::start(
-                socket,
-                http::State {
-                    board: Arc::clone(&handle.board),
-                    orders: handle.orders(),
-                    limits,
-                    keyspaces: names.collect(),
-                    nodes: nodes.collect(),
-                    admin_token: config.admin_token,
-                },
-            )?);
+            http.serve(http::State {
+                board: Arc::clone(&handle.board),
+                orders: handle.orders(),
+                limits,
+                keyspaces: names.collect(),
+                nodes: nodes.collect(),
+                admin_token: config.admin_token,
+            });
         }
+        handle.http = http;
         Ok(handle)
     }
 }

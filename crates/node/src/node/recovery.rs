@@ -12,6 +12,9 @@ use mio::Waker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Bytes of a journal that takes long enough to read to be said so.
+const LARGE: u64 = 64 << 20;
+
 /// A node's data, opened.
 pub(super) struct Recovered {
     pub journal: JournalThread,
@@ -31,6 +34,10 @@ pub(super) fn recover(
     let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)?;
     let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
     options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
+    let bytes = directory.journal_bytes();
+    if bytes > LARGE {
+        tracing::info!(bytes, data = %config.data.display(), "reading the journal; clients are refused meanwhile");
+    }
     let mut start = Start::open(directory, options)?;
     layout::keep(&config.data, deployment)?;
     let incarnation = start.incarnation();

@@ -96,7 +96,11 @@ fn serves_without_the_first<F: Family>(tune: fn(&mut F::Parameters)) {
         let mut group = Group::<F>::new(seed, 3, 1, tune);
         assert!(group.done(NodeId(2), &Request::Command(set("before"))), "seed {seed}: {}", group.told);
         for change in [Change::Add(NodeId(3)), Change::Remove(NodeId(0))] {
-            assert!(group.done(NodeId(1), &Request::Change(change)), "seed {seed}: {change:?} {}", group.told);
+            assert!(
+                group.done(NodeId(1), &Request::Change(change)),
+                "seed {seed}: {change:?} {}",
+                group.told
+            );
         }
         for node in (0..4).rev() {
             let asked = group.cluster.now();
