@@ -1,5 +1,7 @@
-//! The commands of Redis 7.2 that are not here, and why: for the page only. To a client they are unknown.
+//! The commands of Redis 7.2 that are not here, and why: for the page. To a client they are unknown, but for those of Redis
+//! Cluster: it is told, as by a Redis that is none, that this is none.
 
+use super::complaint::Complaint;
 use super::spec::Group;
 
 /// A command that is not here.
@@ -10,6 +12,19 @@ pub(crate) struct Absent {
     pub(crate) group: Group,
     /// Why.
     pub(crate) why: &'static str,
+}
+
+/// What is said of a subcommand that is not in the table.
+pub(crate) fn subcommand(command: &str, name: &[u8]) -> Complaint {
+    let of_cluster = |absent: &&Absent| {
+        let leaf = absent.name.strip_prefix(command).and_then(|rest| rest.strip_prefix('|'));
+        absent.group == Group::Cluster && leaf.is_some_and(|leaf| leaf.as_bytes().eq_ignore_ascii_case(name))
+    };
+    match ABSENT.iter().find(of_cluster) {
+        // Clients of a cluster look for this text.
+        Some(_) => Complaint::text("ERR This instance has cluster support disabled"),
+        None => Complaint::unknown_subcommand(command, name),
+    }
 }
 
 const fn row(group: Group, name: &'static str, why: &'static str) -> Absent {

@@ -1,5 +1,6 @@
 //! All commands, and how one is found by its name.
 
+use super::absent;
 use super::commands::{
     bitmaps, hashes, hyperloglog, keys, lists, places, server, sets, sort, sorted_sets, streams, strings,
 };
@@ -46,7 +47,7 @@ pub(crate) fn find(args: Args<'_>) -> Result<&'static Spec, Complaint> {
         spec = children
             .iter()
             .find(|child| child.leaf().as_bytes().eq_ignore_ascii_case(name))
-            .ok_or_else(|| Complaint::unknown_subcommand(spec.name, name))?;
+            .ok_or_else(|| absent::subcommand(spec.name, name))?;
     }
     if !spec.fits(args.len()) {
         return Err(Complaint::Arity(spec.name));

@@ -8,9 +8,11 @@ mod garbage;
 mod grammar;
 mod limits;
 mod monitor;
+mod operations;
 mod page;
 mod payloads;
 mod redis_texts;
+mod told;
 mod waiting;
 mod wire;
 
@@ -21,6 +23,7 @@ use crate::gateway::{
 };
 use crate::hub::Hub;
 use crate::limits::Limits;
+use expect_test::Expect;
 use isochrone_core::command::{Kind, Refusal, Response, Score};
 use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
 use std::collections::BTreeMap;
@@ -250,6 +253,12 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do; `! close` closes the client's end.
 pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
+}
+
+/// Holds what is said against what is expected.
+#[track_caller]
+pub(super) fn check(login: Login, script: &str, expected: Expect) {
+    expected.assert_eq(&talk(login, script));
 }
 
 pub(super) fn play(world: &mut World, script: &str) -> String {
