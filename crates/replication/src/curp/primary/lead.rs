@@ -112,6 +112,8 @@ impl Joining {
 pub(super) struct Lead<V> {
     /// Its number.
     pub(super) epoch: u64,
+    /// The number under which it has become the master, or is to: an earlier one where it goes on under this.
+    pub(super) since: u64,
     /// The version of its list.
     pub(super) list: u64,
     pub(super) phase: Phase,
@@ -181,6 +183,11 @@ impl<V: Wire> Lead<V> {
         parameters.lease && self.targets.values().all(held)
     }
 
+    /// When the last lease is over that copies may have to read, and those of earlier masters.
+    fn reads_over(&self) -> Instant {
+        self.targets.values().map(|target| target.reader.until()).max().unwrap_or(self.waits).max(self.waits)
+    }
+
     /// Copies that were not heard of for long.
     pub(super) fn silent(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
         let lost = move |target: &Target| now.since(target.heard) >= silence;
@@ -224,11 +231,25 @@ impl<V: Wire> Lead<V> {
 }
 
 impl<V: Ordered> Order<V> {
-    /// Becomes the master of a reign that is to come, from what is in this log.
+    /// Becomes the master of a reign that is to come, from what is in this log. Who is the master goes on so, unless it
+    /// has forgotten what it had: then another is.
     pub(super) fn recover(&mut self, next: Configuration, effects: &mut Effects<Self>) {
+        let (now, epoch, me) = (effects.now(), next.reign.0, self.me());
+        let committed = self.registry.committed.clone().filter(|committed| !committed.copies.is_empty());
+        let goes_on = committed.as_ref().filter(|committed| committed.master == me);
+        let former =
+            self.lead.as_ref().filter(|lead| goes_on.is_some_and(|now_is| now_is.reign.0 == lead.since));
+        if goes_on.is_some() && former.is_none() {
+            return;
+        }
+        let since = former.map_or(epoch, |lead| lead.since);
+        // Until then its own copies may read for clients.
+        let reads = former.map_or(now, |lead| lead.reads_over());
+        let crashed = committed.clone().filter(|_| goes_on.is_none());
         self.step_down(effects);
-        let now = effects.now();
-        let epoch = next.reign.0;
+        if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
+            effects.complete(ticket, Err(Refusal::Busy));
+        }
         // From here on no earlier master gets anything past this server, and what is in its log now is all that it
         // ever confirmed (D-27).
         self.promise(epoch, effects);
@@ -236,17 +257,17 @@ impl<V: Ordered> Order<V> {
         let end = self.book.end();
         effects.record_lazily(Record::Adopted { epoch, at: end, batches: Vec::new() });
         effects.send(self.process, Message::Own { epoch, upto: end });
-        let crashed = self.registry.committed.clone().filter(|committed| !committed.copies.is_empty());
         let fetches = crashed.is_some() && !self.parameters().mutated(Mutation::ServeWithoutWitness);
         // The word of the old master is not that of its copies, which may read for clients as long as it granted.
         let word = self.registry.yielded() && !self.parameters().reads_nearby();
-        let held = crashed.is_some() && !word;
+        let held = committed.is_some() && !word;
         let waits = match held && !self.parameters().mutated(Mutation::IgnoreLeases) {
-            true => self.granted,
+            true => self.granted.max(reads),
             false => now,
         };
         self.lead = Some(Box::new(Lead {
             epoch,
+            since,
             list: next.reign.1,
             phase: if fetches { Phase::Fetching } else { Phase::Syncing },
             targets: next.copies.iter().map(|node| (*node, Target::new(now))).collect(),
@@ -362,7 +383,7 @@ impl<V: Ordered> Order<V> {
         if lead.reign() != committed.reign || lead.next.is_none() {
             return;
         }
-        lead.next = None;
+        (lead.next, lead.since) = (None, lead.epoch);
         lead.targets.retain(|node, _| committed.copies.contains(node));
         lead.collectors.retain(|node, _| committed.copies.contains(node));
         if lead.serves() {
@@ -524,6 +545,10 @@ impl<V: Ordered> Order<V> {
     ) {
         let (now, patience) = (effects.now(), self.parameters().resend);
         let (base, end, full) = (self.book.base(), self.book.end(), self.book.full());
+        let counts =
+            self.registry.committed.as_ref().is_some_and(|now_is| now_is.copies.contains(&from.node));
+        let owes =
+            counts && self.parameters().unified && self.lead.as_ref().is_some_and(|lead| !lead.serves());
         let Some(target) = self.target(from, epoch, now) else { return };
         if place < base {
             return effects.send(from, Message::Trimmed { epoch });
@@ -541,9 +566,10 @@ impl<V: Ordered> Order<V> {
         }
         target.adopting = Some((place, now));
         // In one message as far as its own log goes: less would be less than what it may have confirmed to an earlier
-        // master. What is behind that follows.
+        // master. What is behind that follows. In the unified form what it gives up may lie anywhere in this log, behind
+        // what was replayed by another that began to lead; and its store has it no more.
         let mut batches = self.book.run(place, MESSAGE_BYTES);
-        let least = ends.min(end).since(place) as usize;
+        let least = if owes { end } else { ends.min(end) }.since(place) as usize;
         if batches.len() < least {
             batches = self.book.run(place, usize::MAX);
             batches.truncate(least);

@@ -405,7 +405,9 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
                 (true, _) => {
                     self.recovery(registry, Some(next.master), now).or_else(|| self.resumption(registry, now))
                 }
-                (false, true) if lost => self.recovery(registry, None, now),
+                (false, true) if lost => {
+                    self.recovery(registry, None, now).or_else(|| self.resumption(registry, now))
+                }
                 (false, false) if lost => self.replacement(registry, next, now),
                 _ => None,
             };
@@ -489,10 +491,18 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     /// with copies that live. Under the number of the recovery nothing was ever confirmed.
     fn resumption(&self, registry: &Registry, now: Instant) -> Option<Command> {
         let committed = registry.committed.as_ref().filter(|_| registry.recovers())?;
-        let goes_on = self.part(committed.master) == Some(Part::Ready(committed.reign));
+        let begun = registry.next.as_ref().filter(|next| next.master == committed.master);
+        let goes_on = match self.part(committed.master)? {
+            Part::Ready(reign) => reign == committed.reign,
+            // It has begun to, and some of those copies are lost as well.
+            Part::Prepares(reign) => begun.is_some_and(|next| next.reign == reign),
+            Part::Follows => false,
+        };
         let copies = self.choose(committed.master, &committed.copies, now, false)?;
+        let other = begun.is_none_or(|next| next.copies != copies);
         let version = registry.version;
-        (goes_on && self.alive(committed.master, now)).then_some(Command::Replace { version, copies })
+        (goes_on && other && self.alive(committed.master, now))
+            .then_some(Command::Replace { version, copies })
     }
 
     /// Another master: one that has everything, and is not the one that has just failed if there is any other.

@@ -149,6 +149,11 @@ impl Reader {
         Some(Grant { life, at, left: until.since(arrived) })
     }
 
+    /// When its lease is over, if it has any.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
     /// Whether it may have a lease.
     pub(super) fn may_read(&self, now: Instant) -> bool {
         now < self.until

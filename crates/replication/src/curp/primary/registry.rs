@@ -80,7 +80,8 @@ pub enum Command {
         copies: Arc<[NodeId]>,
     },
     /// The master goes on, with these copies; also one that was to hand over, and one that was given up while none of
-    /// those that could take over lives.
+    /// those that could take over lives. Where a recovery was begun, the master goes on under a number of its own, since
+    /// whoever was to recover may live, and fence its copies.
     Replace {
         /// The version that this was decided from.
         version: u64,
@@ -122,7 +123,7 @@ pub enum Reply {
 }
 
 impl Registry {
-    /// Whether a recovery has been begun and is not over.
+    /// Whether a recovery has been begun and is not over; also that of the master itself, which goes on.
     pub fn recovers(&self) -> bool {
         let now = self.committed.as_ref().map_or(0, |committed| committed.reign.0);
         self.next.as_ref().is_some_and(|next| next.reign.0 > now)
@@ -183,11 +184,20 @@ impl Registry {
 
     fn replace(&mut self, copies: &Arc<[NodeId]>) -> Reply {
         let Some(committed) = &self.committed else { return Reply::Refused };
-        // A recovery that was begun ends with this: nothing was confirmed under its number, and nothing will be.
-        let reign = Reign(committed.reign.0, self.lists + 1);
+        // A recovery that was begun ends with this: nothing was confirmed under its number. Under a later one nothing
+        // that the candidate says counts any more with the copies.
+        let recovers = self.recovers();
+        let reign = match recovers {
+            true => Reign(self.masters + 1, 1),
+            false => Reign(committed.reign.0, self.lists + 1),
+        };
         let reply = self.begin(Configuration { reign, master: committed.master, copies: copies.clone() });
         if reply == Reply::Done {
-            self.lists += 1;
+            if recovers {
+                self.masters += 1
+            } else {
+                self.lists += 1
+            }
             self.yielded = None;
         }
         reply
@@ -358,10 +368,12 @@ mod tests {
                     Command::Replace { .. } => {
                         let next = registry.next.as_ref().unwrap();
                         assert!(given.insert(next.reign), "{next:?} was given before");
-                        assert!(!registry.recovers() && !registry.yielded());
+                        assert_eq!((registry.recovers(), registry.yielded()), (before.recovers(), false));
                         let committed = registry.committed.as_ref().unwrap();
-                        assert_eq!((next.reign.0, next.master), (committed.reign.0, committed.master));
-                        assert!(next.reign > committed.reign);
+                        assert_eq!(next.master, committed.master);
+                        let latest = before.next.as_ref().filter(|_| before.recovers());
+                        assert!(next.reign > latest.map_or(committed.reign, |latest| latest.reign));
+                        assert_eq!(next.reign.0 == committed.reign.0, latest.is_none());
                         assert_eq!(registry.committed, before.committed);
                     }
                     Command::Commit { reign } if registry != before => {
@@ -405,7 +417,8 @@ mod tests {
         assert_eq!((reply, state.next.as_ref().unwrap().reign), (Reply::Done, Reign(2, 1)));
         assert_eq!(ask(Command::Commit { reign: Reign(1, 3) }).0, Reply::Refused, "the master was given up");
         let (reply, state) = ask(Command::Replace { version: 5, copies: nodes(&[2]) });
-        assert_eq!((reply, state.next.as_ref().unwrap().reign), (Reply::Done, Reign(1, 4)));
+        assert_eq!((reply, state.next.as_ref().unwrap().reign), (Reply::Done, Reign(3, 1)));
+        assert_eq!(state.next.as_ref().unwrap().master, NodeId(0), "the master goes on");
         assert_eq!(
             ask(Command::Commit { reign: Reign(2, 1) }).0,
             Reply::Refused,
@@ -414,11 +427,11 @@ mod tests {
         let (reply, state) = ask(Command::Recover { version: 6, master: NodeId(1), copies: nodes(&[0]) });
         assert_eq!(
             (reply, state.next.as_ref().unwrap().reign),
-            (Reply::Done, Reign(3, 1)),
+            (Reply::Done, Reign(4, 1)),
             "no number twice"
         );
-        assert_eq!(ask(Command::Commit { reign: Reign(1, 4) }).0, Reply::Refused);
-        assert_eq!(ask(Command::Commit { reign: Reign(3, 1) }).0, Reply::Done);
-        assert_eq!(ask(Command::Commit { reign: Reign(3, 1) }).0, Reply::Done, "asked again");
+        assert_eq!(ask(Command::Commit { reign: Reign(3, 1) }).0, Reply::Refused);
+        assert_eq!(ask(Command::Commit { reign: Reign(4, 1) }).0, Reply::Done);
+        assert_eq!(ask(Command::Commit { reign: Reign(4, 1) }).0, Reply::Done, "asked again");
     }
 }

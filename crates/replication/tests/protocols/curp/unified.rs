@@ -2,10 +2,12 @@
 
 use super::actor::{Count, Wired, process};
 use super::script::Play;
-use isochrone_core::{NodeId, Span};
+use isochrone_core::{Instant, NodeId, Span};
 use isochrone_replication::REPLICA;
 use isochrone_replication::curp::primary::Message as Spoken;
 use isochrone_replication::message::Message;
+
+const FOREVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn play(f: u16, clients: usize, bug: Option<&str>) -> Play {
     Play::new(2 * f + 1, f, vec![vec![]; clients], bug, |parameters, _| {
@@ -71,6 +73,44 @@ fn the_log_of_one_with_the_witness_of_another_is_not() {
         if let Err(text) = ended {
             assert!(text.contains("counts 0 of"), "{progress:?}: {text}");
         }
+    }
+}
+
+/// T34, with two that recover and fail: what a copy gave up for the first of them it gets back from the second at once,
+/// though it lies far behind in that one's log and is in no store any more.
+#[test]
+fn what_was_given_up_for_one_that_failed_comes_whole_from_the_next() {
+    let mut play = play(3, 5, None);
+    let (_, end) = play.servers[0].process.order().extent();
+    play.curbed.insert(NodeId(3), end.next());
+    // No witness keeps as much, and not all copies have it.
+    for client in 0..4 {
+        play.begin(client, Count::Add(vec![10 + client as u8; 600_000].into()));
+        play.attempt(client, true, Span::from_millis(500));
+        play.pass(Span::from_millis(5));
+    }
+    play.plans[4].push_back(Count::add(1));
+    play.until("an answer", |play| play.plans[4].is_empty() && play.clients[4].asked.is_none());
+    assert_eq!(play.fast, 1);
+    play.pass(Span::from_millis(20));
+    let ends = |play: &Play| [1, 2, 3].map(|node: usize| play.servers[node].process.order().extent().1);
+    assert_eq!(ends(&play), [end.plus(5), end.plus(5), end.next()]);
+    play.lose([0], []);
+    play.deaf = Some((NodeId(1), FOREVER));
+    play.curbed.clear();
+    play.lead(3, [1, 2]);
+    play.until("the log of the first", |play| ends(play)[1] == end.plus(2));
+    play.lose([3], []);
+    play.forget_sent();
+    play.deaf = None;
+    play.lead(1, [2, 4]);
+    for turn in 0..60 {
+        let mut play = play.clone();
+        (0..turn).for_each(|_| play.turn());
+        play.lose([1], []);
+        play.forget_sent();
+        play.lead(2, [4, 5]);
+        play.ends_well().unwrap_or_else(|text| panic!("the second fails after {turn}: {text}"));
     }
 }
 

@@ -1,11 +1,12 @@
 //! Masters that were given up and go on (T28), clients that go by what is no longer so (T35), records that were made
 //! before a list changed (T40).
 
-use super::actor::{Count, process};
+use super::actor::{Count, Wired, process};
 use super::script::Play;
 use isochrone_core::{Instant, NodeId, Span};
 use isochrone_replication::REPLICA;
-use isochrone_replication::curp::primary::WITNESS;
+use isochrone_replication::curp::primary::{Message as Spoken, WITNESS};
+use isochrone_replication::message::Message;
 use isochrone_replication::order::Reign;
 
 const FOREVER: Instant = Instant::from_nanos(u64::MAX);
@@ -111,9 +112,7 @@ fn a_record_under_an_old_list_is_worth_nothing_under_the_new_one() {
         });
         play.begin(0, Count::add(1));
         play.attempt(0, true, Span::from_millis(40));
-        let late = play.net.iter().position(|(.., message)| {
-            matches!(message, isochrone_replication::message::Message::Requests { .. })
-        });
+        let late = play.net.iter().position(|(.., message)| matches!(message, Message::Requests { .. }));
         let late = play.net.remove(late.unwrap());
         play.idle.insert(0);
         play.until("a record", |play| play.witnesses[1].process.holds(1) == Some(1));
@@ -158,9 +157,9 @@ fn a_master_that_was_given_up_for_a_copy_that_is_dead_goes_on() {
             let given_up = play.registry.clone();
             assert!(given_up.recovers());
             play.replace([2]);
-            play.until("another list", |play| play.registry.next.is_none());
+            play.until("it goes on", |play| play.registry.next.is_none());
             let now = play.registry.committed.clone().unwrap();
-            assert_eq!((now.master, now.reign), (NodeId(0), Reign(1, 2)));
+            assert_eq!((now.master, now.reign), (NodeId(0), Reign(3, 1)));
             if comes_back {
                 play.gone.clear();
                 play.restart_server(1);
@@ -176,9 +175,76 @@ fn a_master_that_was_given_up_for_a_copy_that_is_dead_goes_on() {
             play.plans[0].push_back(Count::add(3));
             play.ends_well()
                 .unwrap_or_else(|text| panic!("unified {unified}, {delay} ms, turn {turn}: {text}"));
-            assert_eq!(play.registry.committed.as_ref().unwrap().reign, Reign(3, 1));
+            assert_eq!(play.registry.committed.as_ref().unwrap().reign, Reign(4, 1));
             before.turn();
         }
     }
     assert!(runs > 200, "{runs}");
+}
+
+/// The number of the master that this is of, if it is something that copies are sent or speaks of one, and whether it has
+/// something of the log.
+fn led(message: &Wired) -> Option<(u64, bool)> {
+    let Message::Order { message, .. } = message else { return None };
+    match message {
+        Spoken::Beat(beat) => Some((beat.epoch, false)),
+        Spoken::Fenced { epoch } => Some((*epoch, false)),
+        Spoken::Replicate(run) => Some((run.epoch, !run.batches.is_empty())),
+        _ => None,
+    }
+}
+
+fn is_record(message: &Wired) -> bool {
+    matches!(message, Message::Order { message: Spoken::Records { .. }, .. })
+}
+
+/// The managers give a master up for its copy, and that one up as well before its word has reached its own copy; the
+/// master goes on with that. The candidate lives, and knows of nothing: when its word comes at last, what the master has
+/// completed meanwhile stays.
+#[test]
+fn a_candidate_that_was_given_up_takes_nothing_from_the_copies_of_a_master_that_goes_on() {
+    for unified in [false, true] {
+        let mut play = Play::new(3, 1, vec![vec![Count::add(1); 3]], None, |parameters, _| {
+            (parameters.unified, parameters.sync_delay) = (unified, Span::from_secs(2));
+        });
+        play.until("answers", Play::is_done);
+        play.pass(Span::from_millis(100));
+        play.lead(1, [2]);
+        play.loses = |message| matches!(led(message), Some((2, _)));
+        play.pass(Span::from_millis(60));
+        assert_eq!(play.count("recoveries_begun"), 2, "it has begun");
+        play.deaf = Some((NodeId(1), FOREVER));
+        play.replace([2]);
+        play.until("the master goes on", |play| play.registry.next.is_none());
+        assert_eq!(play.registry.committed.as_ref().unwrap().master, NodeId(0));
+        play.pass(Span::from_millis(100));
+        // The copy has what follows in its log, and is not told that it is safe.
+        play.loses = |message| matches!(led(message), Some((2, _) | (_, false))) || is_record(message);
+        play.plans[0] = vec![Count::add(1)].into();
+        play.until("an answer", Play::is_done);
+        play.deaf = None;
+        play.loses = |message| !matches!(led(message), None | Some((2, _)));
+        play.pass(Span::from_millis(100));
+        play.loses = |_| false;
+        play.lose([0], [0]);
+        play.recover(1);
+        play.ends_well().unwrap_or_else(|text| panic!("unified {unified}: {text}"));
+    }
+}
+
+/// A master that has forgotten what it had, in a crash, does not go on by itself, though it is told to.
+#[test]
+fn a_master_that_was_restarted_does_not_go_on() {
+    let mut play = Play::new(3, 1, vec![vec![Count::add(1); 3]], None, |_, _| {});
+    play.until("answers", Play::is_done);
+    play.lead(1, [2]);
+    play.lose([1], [1]);
+    play.restart_server(0);
+    play.replace([2]);
+    play.pass(Span::from_secs(1));
+    assert!(play.registry.next.is_some(), "{:?}", play.registry);
+    play.gone.clear();
+    play.lead(1, [2]);
+    play.plans[0] = vec![Count::add(1)].into();
+    play.ends_well().unwrap();
 }
