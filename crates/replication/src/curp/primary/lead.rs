@@ -212,9 +212,11 @@ impl<V: Wire> Lead<V> {
 
     /// The next batch that is to be executed before it is safe.
     pub(super) fn next_tentative(&mut self, delivered: Slot, book: &Book<V>) -> Option<Batch<V>> {
-        if !self.serves() || self.targets.is_empty() || delivered < book.full().min(self.tentative) {
+        if !self.serves() || delivered < book.full().min(self.tentative) {
             return None;
         }
+        // While nothing was tentative, it was delivered all the same.
+        self.tentative = self.tentative.max(delivered);
         let values = book.get(self.tentative)?.clone();
         self.tentative = self.tentative.next();
         Some(values)
@@ -231,6 +233,16 @@ impl<V: Wire> Lead<V> {
 }
 
 impl<V: Ordered> Order<V> {
+    /// Whether nothing is safe but what is durable here: a list without copies counts, or is to count next, and under that
+    /// clients take the word of this master alone. So nothing is told before it is safe, either.
+    pub(super) fn is_alone(&self) -> bool {
+        let Some(lead) = &self.lead else { return false };
+        let counts = self.registry.committed.as_ref();
+        let lists = counts.into_iter().chain(&lead.next);
+        lead.targets.is_empty()
+            || lists.into_iter().any(|list| list.master == self.me() && list.copies.is_empty())
+    }
+
     /// Becomes the master of a reign that is to come, from what is in this log. Who is the master goes on so, unless it
     /// has forgotten what it had: then another is.
     pub(super) fn recover(&mut self, next: Configuration, effects: &mut Effects<Self>) {
@@ -370,7 +382,14 @@ impl<V: Ordered> Order<V> {
             (target.started, target.starting) = (false, now);
         }
         lead.next = Some(next);
+        let epoch = lead.epoch;
         effects.mark(Note::Counted("lists_begun"));
+        if self.is_alone() {
+            // What was written down when copies were what counts is to be durable here, too.
+            self.write_down(effects);
+            effects.record(Record::Full { full: self.book.full() });
+            effects.send(self.process, Message::Own { epoch, upto: end });
+        }
         self.start_witnesses(effects);
         self.speak(effects);
         self.check_ready(effects);
@@ -436,8 +455,8 @@ impl<V: Ordered> Order<V> {
         let mut dropped = lead.targets.iter().filter(|(node, _)| !next.copies.contains(node));
         let reads = !at_once && dropped.any(|(_, target)| target.reader.may_read(now));
         let synced = copies.all(|target| target.is_some_and(|target| target.started && has(target)));
-        let alone = next.copies.is_empty() && lead.durable < end;
-        if synced && !alone && !reads && lead.fenced && now >= lead.waits {
+        let lacks = next.copies.is_empty() && lead.durable < upto;
+        if synced && !lacks && !reads && lead.fenced && now >= lead.waits {
             lead.ready = true;
             self.report(effects);
         }
@@ -607,9 +626,9 @@ impl<V: Ordered> Order<V> {
 
     /// What all copies have is safe.
     fn advance_full(&mut self) {
-        let one = self.parameters().mutated(Mutation::SyncOnOne);
+        let (one, alone) = (self.parameters().mutated(Mutation::SyncOnOne), self.is_alone());
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.serves()) else { return };
-        let acked = lead.targets.values().map(|target| target.acked);
+        let acked = lead.targets.values().map(|target| target.acked).chain(alone.then_some(lead.durable));
         let full = if one { acked.max() } else { acked.min() }.unwrap_or(lead.durable);
         if full > self.book.full() {
             for slot in self.book.advance(full).collect::<Vec<_>>() {
@@ -657,6 +676,7 @@ impl<V: Ordered> Order<V> {
 
     /// Writes down what has come into the log of this master.
     pub(super) fn write_down(&mut self, effects: &mut Effects<Self>) {
+        let alone = self.is_alone();
         let Some(lead) = &mut self.lead else { return };
         let (at, end, full) = (lead.recorded, self.book.end(), self.book.full());
         if at == end {
@@ -664,7 +684,7 @@ impl<V: Ordered> Order<V> {
         }
         lead.recorded = end;
         let record = Record::Appended { at, batches: self.book.run(at, usize::MAX), full };
-        if lead.targets.is_empty() {
+        if alone {
             effects.record(record);
             effects.send(self.process, Message::Own { epoch: lead.epoch, upto: end });
         } else {

@@ -285,8 +285,9 @@ impl<V: Ordered> order::Order for Order<V> {
         }
         self.append_queued(now);
         let answer = self.leads();
-        let delivered = self.book.delivered();
-        let tentative = self.lead.as_deref_mut().and_then(|lead| lead.next_tentative(delivered, &self.book));
+        let (delivered, alone) = (self.book.delivered(), self.is_alone());
+        let lead = self.lead.as_deref_mut().filter(|_| !alone);
+        let tentative = lead.and_then(|lead| lead.next_tentative(delivered, &self.book));
         if let Some(values) = tentative {
             return Some(Step::Tentative(Tentative { values, answer }));
         }

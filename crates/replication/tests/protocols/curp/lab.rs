@@ -17,6 +17,8 @@ pub struct Lab {
     keys: u64,
     /// Whether some commands touch two keys, or may fail.
     mixed: bool,
+    /// Whether some lists have no copies.
+    pub bare: bool,
 }
 
 impl Deref for Lab {
@@ -54,6 +56,7 @@ impl Lab {
             // With few much conflicts; with many, reads are not held up.
             keys: [3, 12][(seed % 2) as usize],
             mixed: seed % 4 > 1,
+            bare: false,
         }
     }
 
@@ -100,7 +103,8 @@ impl Lab {
         let current = self.registry.committed.as_ref().map(|now| now.master);
         let lead = if recover { Some(master) } else { current };
         let mut copies: Vec<NodeId> = (0..nodes as u16).map(NodeId).filter(|n| Some(*n) != lead).collect();
-        while copies.len() > 1 + self.random.below(2) as usize {
+        let none = self.bare && self.random.chance(0.3);
+        while copies.len() > 1 + self.random.below(2) as usize || none && !copies.is_empty() {
             copies.remove(self.random.below(copies.len() as u64) as usize);
         }
         let decree = match recover {
@@ -212,6 +216,19 @@ impl Lab {
 #[test]
 fn counts_are_exact_whatever_the_adversary_does() {
     exact(false);
+}
+
+/// From copies to none and back, at any moment, in both forms.
+#[test]
+fn counts_are_exact_where_lists_may_have_no_copies() {
+    let mut none = 0;
+    for seed in 0..120 {
+        let mut lab = Lab::new(seed, None, seed % 3 == 0);
+        lab.bare = true;
+        assert_eq!(lab.run(6_000), None, "seed {seed}");
+        none += u64::from(lab.registry.committed.as_ref().is_some_and(|now| now.copies.is_empty()));
+    }
+    assert!(none > 10, "{none} ended with none");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! CURP over primary-backup, in the simulator.
 
 mod actor;
+mod alone;
 mod by_hand;
 mod crashes;
 mod garbage;

@@ -30,6 +30,8 @@ pub struct Play {
     pub idle: BTreeSet<usize>,
     /// Clients that go on with the master they know.
     pub stubborn: BTreeSet<usize>,
+    /// Servers whose disks write nothing.
+    pub slow: BTreeSet<usize>,
     pinged: Instant,
     /// How long a message takes from node to node, where it takes any time; what is on its way then.
     far: Option<Ways>,
@@ -84,6 +86,7 @@ impl Play {
             plans: plans.into_iter().map(VecDeque::from).collect(),
             idle: BTreeSet::new(),
             stubborn: BTreeSet::new(),
+            slow: BTreeSet::new(),
             pinged: Instant::ZERO,
             far: None,
             flying: Vec::new(),
@@ -161,7 +164,7 @@ impl Play {
                 true => self.gone.contains(&self.servers[at].id),
                 false => self.gone.contains(&self.witnesses[at - servers].id),
             };
-            if !lost {
+            if !lost && !self.slow.contains(&at) {
                 self.flush(at);
             }
         }
