@@ -6,8 +6,11 @@ use isochrone_core::mutations;
 mutations! {
     /// A new leader does not ask the witnesses for what only they know.
     SkipReplay = "skip-replay",
-    /// A new leader takes commands before those that only the witnesses know have their place: they come behind.
+    /// A new leader takes commands at once: what only its log has is not among what is tentative, and they are executed
+    /// before it.
     PoolNotRebuilt = "pool-not-rebuilt",
+    /// A new leader takes commands when all is decided that it adopted: what only the witnesses know comes behind.
+    SpeculateBeforeNoop = "speculate-before-noop",
     /// A new leader serves reads before what it replays and its no-op are decided.
     ServeBeforeNoop = "serve-before-noop",
     /// Clients are content with a majority of acceptances.

@@ -104,7 +104,15 @@ impl<V: Ordered> Order<V> {
 
     /// Whether this replica leads and takes commands.
     pub fn serves_commands(&self) -> bool {
-        matches!(self.stage, Stage::Serving(ballot) if self.log.leads() && self.log.ballot() == ballot)
+        let early = match &self.stage {
+            Stage::Recovery(_, _, Replay::Gathers) if self.mutated(Mutation::SpeculateBeforeNoop) => {
+                self.log.caught_up()
+            }
+            Stage::Recovery(..) => self.mutated(Mutation::PoolNotRebuilt),
+            Stage::Follower | Stage::Serving(_) => false,
+        };
+        let serves = early || matches!(self.stage, Stage::Serving(_));
+        serves && self.log.leads() && self.stage.ballot() == Some(self.log.ballot())
     }
 
     fn mutated(&self, mutation: Mutation) -> bool {
@@ -236,8 +244,7 @@ impl<V: Ordered> Order<V> {
     fn serve_if_ready(&mut self) {
         let ready = match &self.stage {
             Stage::Recovery(_, _, Replay::Proposed) => self.log.is_idle(),
-            Stage::Recovery(..) => self.mutated(Mutation::PoolNotRebuilt) && self.log.is_idle(),
-            Stage::Follower | Stage::Serving(_) => false,
+            Stage::Recovery(..) | Stage::Follower | Stage::Serving(_) => false,
         };
         if let (true, Stage::Recovery(ballot, ..)) = (ready, &self.stage) {
             self.stage = Stage::Serving(*ballot);

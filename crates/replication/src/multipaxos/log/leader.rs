@@ -101,9 +101,13 @@ impl<V: Wire> Log<V> {
     /// quorum has granted it a lease that still holds.
     pub fn may_read(&self, now: Instant) -> bool {
         let Role::Leader(reign) = &self.role else { return false };
-        let caught_up = self.parameters.mutated(Mutation::ReadBeforeOwnCommit)
-            || (self.delivered >= reign.serving && !reign.waiting);
+        let caught_up = self.parameters.mutated(Mutation::ReadBeforeOwnCommit) || self.caught_up();
         self.parameters.lease && caught_up && self.holds_lease(reign, now)
+    }
+
+    /// Whether this leader has handed out all that it adopted.
+    pub(crate) fn caught_up(&self) -> bool {
+        matches!(&self.role, Role::Leader(reign) if self.delivered >= reign.serving && !reign.waiting)
     }
 
     fn holds_lease(&self, reign: &Reign, now: Instant) -> bool {

@@ -18,6 +18,7 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         Mutation::SkipReplay
         | Mutation::ReplayMoreThan
         | Mutation::PoolNotRebuilt
+        | Mutation::SpeculateBeforeNoop
         | Mutation::ReadTentative
         | Mutation::AcceptConflict => Some(with(3, "none", 0)),
         Mutation::KeepTentative => Some(Case { first: 880, ..with(3, "none", 0) }),

@@ -137,6 +137,18 @@ fn a_leader_that_asks_no_witness_loses_commands() {
     is_found(Mutation::SkipReplay, Disks::Instant);
 }
 
+/// What was completed is in its log, and not yet executed.
+#[test]
+fn a_leader_that_takes_commands_before_its_log_is_decided_is_stale() {
+    is_found(Mutation::PoolNotRebuilt, Disks::Instant);
+}
+
+/// D-33.
+#[test]
+fn a_leader_that_takes_commands_before_it_replays_is_stale() {
+    is_found(Mutation::SpeculateBeforeNoop, Disks::Instant);
+}
+
 /// D-31.
 #[test]
 fn a_leader_that_replays_what_more_than_enough_hold_loses_commands() {
