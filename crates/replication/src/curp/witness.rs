@@ -177,8 +177,9 @@ impl<T: Clone> Witness<T> {
         found
     }
 
-    /// Forgets all but what `keep` says, by key and name.
-    pub fn retain(&mut self, keep: impl Fn(u64, CommandId) -> bool) {
+    /// Forgets all but what `keep` says, by key and name: what a journal says was held. Nothing else forgets what nobody
+    /// has named (D-26).
+    pub(super) fn retain(&mut self, keep: impl Fn(u64, CommandId) -> bool) {
         for slot in 0..self.tags.len() {
             if let Some(held) = &self.held[slot]
                 && !keep(self.tags[slot], held.id)
@@ -244,7 +245,7 @@ impl<T: Clone> Witness<T> {
 
     /// Takes in what was held when it was exported or written down, under one key. What it finds there had been
     /// collected when this came: it goes. False where the set is full, which nothing that was held together meets.
-    pub fn absorb(&mut self, Stored { hash, id, request }: Stored<T>) -> bool {
+    pub(super) fn absorb(&mut self, Stored { hash, id, request }: Stored<T>) -> bool {
         self.allocate();
         let key = tag(hash);
         if let Some(slot) = self.find(key) {

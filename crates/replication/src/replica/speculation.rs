@@ -122,10 +122,9 @@ impl<S: StateMachine> Speculation<S> {
         self.executed > 0
     }
 
-    /// Whether the last of what is tentative that was told commutes with what is tentative before it.
-    pub(super) fn told_apart(&self) -> bool {
-        const LAST: usize = 4;
-        const BEFORE: usize = 64;
+    /// Whether the `last` of what is tentative, where they were told, commute with the `before` that are tentative before
+    /// each of them.
+    pub(super) fn told_apart(&self, last: usize, before: usize) -> bool {
         let keys = |at: usize| {
             let Pending { place: (values, at), .. } = &self.pending[at];
             let mut keys = Vec::new();
@@ -136,11 +135,11 @@ impl<S: StateMachine> Speculation<S> {
             });
             (all, keys)
         };
-        (self.ran.saturating_sub(LAST)..self.ran).filter(|at| self.pending[*at].told).all(|at| {
+        (self.ran.saturating_sub(last)..self.ran).filter(|at| self.pending[*at].told).all(|at| {
             let (_, own) = keys(at);
             let executed = |at: &usize| matches!(self.pending[*at].ran, Some(Ran::Executed(_)));
-            (at.saturating_sub(BEFORE)..at).filter(executed).all(|before| {
-                let (all, others) = keys(before);
+            (at.saturating_sub(before)..at).filter(executed).all(|earlier| {
+                let (all, others) = keys(earlier);
                 let meets = |(key, access): &(_, Access)| {
                     own.iter().any(|(own, how)| own == key && (access.writes() || how.writes()))
                 };
@@ -412,11 +411,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     /// Rule 2, I2: no command whose client has a speculative answer meets anything that is tentative before it. Looked up by
-    /// the keys themselves, among the last of what is tentative.
-    pub(super) fn assert_told_apart(&self) {
+    /// the keys themselves, of the `last` of what is tentative, among the `before` that are before each.
+    pub(super) fn assert_told_apart(&self, last: usize, before: usize) {
         // What these bugs do is to be seen by who asks.
         if !self.planted(Bug::SpeculateOnConflict) && !self.planted(Bug::ForgetReadKeys) {
-            assert!(self.speculation.told_apart(), "I2: a speculative answer rests on what is tentative");
+            assert!(
+                self.speculation.told_apart(last, before),
+                "I2: a speculative answer rests on what is tentative"
+            );
         }
     }
 

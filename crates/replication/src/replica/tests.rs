@@ -16,6 +16,8 @@ use std::sync::LazyLock;
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Deed {
     Get(u8),
+    /// Reads; a text that ends with an exclamation mark has had its time, and goes.
+    Look(u8),
     Append(u8, char),
     /// Appends the first text to the second.
     Copy(u8, u8),
@@ -40,7 +42,7 @@ impl Footprint for Deed {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
         let mut key = |key: &u8, access| visit(Touch::Key(&KEYS[usize::from(*key)], access));
         match self {
-            Get(at) => key(at, Access::Read),
+            Get(at) | Look(at) => key(at, Access::Read),
             Append(at, _) | Delete(at) | Need(at, _) => key(at, Access::Update),
             Copy(from, to) => {
                 key(from, Access::Read);
@@ -67,6 +69,10 @@ impl StateMachine for Texts {
         let text = |texts: &Texts, at: &u8| texts.0.get(at).cloned().unwrap_or_default();
         match deed {
             Get(at) => return Ok(text(self, at)),
+            Look(at) => {
+                self.0.remove(at).filter(|text| !text.ends_with('!')).map(|text| self.0.insert(*at, text));
+                return Ok(text(self, at));
+            }
             Append(at, letter) => self.0.entry(*at).or_default().push(*letter),
             Copy(from, to) => {
                 let more = text(self, from);
@@ -92,12 +98,16 @@ impl StateMachine for Texts {
     }
 
     fn reads_only(deed: &Deed) -> bool {
-        matches!(deed, Get(_))
+        matches!(deed, Get(_) | Look(_))
     }
 
     fn read(&self, deed: &Deed) -> Option<Text> {
         match deed {
             Get(at) => Some(Ok(self.0.get(at).cloned().unwrap_or_default())),
+            Look(at) => {
+                let text = self.0.get(at).cloned().unwrap_or_default();
+                (!text.ends_with('!')).then_some(Ok(text))
+            }
             _ => None,
         }
     }
@@ -278,7 +288,11 @@ impl Bench {
     }
 
     fn ask_as(&mut self, sequence: u64, command: Deed, synced: bool) -> Vec<Told1> {
-        let asks = vec![Ask { sequence, command, touching: false, synced }];
+        self.hear(Ask { sequence, command, touching: false, synced })
+    }
+
+    fn hear(&mut self, ask: Ask<Deed>) -> Vec<Told1> {
+        let asks = vec![ask];
         let (client, under) = (CLIENT(), Some(self.replica.order.reign()));
         let requests = Message::Requests { client, below: 1, under, asks, forwarded: false };
         self.input(|replica, effects| replica.receive(client.process, requests, effects))
@@ -370,13 +384,13 @@ fn who_conflicts_waits_for_the_decision() {
     assert_eq!(bench.run(Append(1, 'e')), speculative("abde"));
     let mut broken = Bench::new(Some(Bug::SpeculateOnConflict));
     broken.run(Append(1, 'a'));
-    assert!(broken.replica.speculation.told_apart());
+    assert!(broken.replica.speculation.told_apart(usize::MAX, usize::MAX));
     assert_eq!(broken.run(Append(1, 'b')), speculative("ab"));
-    assert!(!broken.replica.speculation.told_apart(), "the invariant sees it");
+    assert!(!broken.replica.speculation.told_apart(usize::MAX, usize::MAX), "the invariant sees it");
     let mut broken = Bench::new(Some(Bug::ForgetReadKeys));
     broken.run(Append(1, 'a'));
     assert_eq!(broken.run(Copy(1, 2)), speculative("a"));
-    assert!(!broken.replica.speculation.told_apart(), "the invariant sees it");
+    assert!(!broken.replica.speculation.told_apart(usize::MAX, usize::MAX), "the invariant sees it");
 }
 
 /// T19, D-15: a failure is a result, and its key is not safe before it is.
@@ -559,6 +573,34 @@ fn a_read_waits_for_what_it_saw() {
     broken.replica.order.reads = true;
     broken.run(Append(1, 'a'));
     assert_eq!(broken.run(Get(1)), [read("a")]);
+}
+
+/// T17, I5: a read that lets a key expire has its place, and whoever reads that key behind it waits for that.
+#[test]
+fn a_read_waits_for_one_that_let_a_key_expire() {
+    let mut bench = Bench::new(None);
+    bench.replica.order.reads = true;
+    bench.run(Append(1, '!'));
+    bench.decide(1);
+    assert_eq!(bench.run(Look(1)), [Told::Touches]);
+    assert_eq!(bench.text(1), "!", "to read changes nothing");
+    // It is asked for again as a change, by the same name.
+    let again = |bench: &mut Bench, sequence| {
+        let told = bench.hear(Ask { sequence, command: Look(1), touching: true, synced: false });
+        told.into_iter().chain(bench.place()).collect::<Vec<_>>()
+    };
+    assert_eq!(again(&mut bench, 2), [(2, Told::Speculative(Ok(String::new())))]);
+    assert_eq!((bench.run(Look(1)), bench.run(Get(1))), (vec![], vec![]));
+    assert_eq!(bench.text(1), "");
+    let read = |sequence| (sequence, Told::Read(Ok(String::new())));
+    assert_eq!(bench.decide(1), [read(3), read(4)]);
+    // One that loses its place has let nothing expire.
+    bench.run(Append(1, '!'));
+    bench.decide(1);
+    again(&mut bench, 6);
+    bench.drop();
+    assert_eq!(bench.run(Look(1)), [Told::Touches]);
+    assert_eq!(bench.text(1), "!");
 }
 
 #[test]

@@ -225,6 +225,7 @@ impl<V: Ordered> Order<V> {
         }
         let more = usize::from(self.mutated(Mutation::ReplayMoreThan));
         let replayed = reports.held_by(&members, threshold(members.len(), told) + more);
+        debug_assert!(self.commute(&replayed), "two that are replayed share a key");
         effects.disarm(Timer::Freeze);
         if !replayed.is_empty() {
             effects.mark(Note::Counted("recoveries_with_replay"));
@@ -238,6 +239,16 @@ impl<V: Ordered> Order<V> {
         let log = &mut self.log;
         effects.lend(&mut self.loan, &Inner, |inner| log.propose_noop(inner));
         self.stage = Stage::Recovery(ballot, Reports::new(), Replay::Proposed);
+    }
+
+    /// Whether no two of these share a key.
+    fn commute(&self, values: &[V]) -> bool {
+        let keys = |value: &V| key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default();
+        let mut all: Vec<u64> = values.iter().flat_map(keys).collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        all.len() == count
     }
 
     /// Takes commands from the moment when all that a new leader owes is decided and taken out.

@@ -159,10 +159,9 @@ impl<V: Ordered> Order<V> {
         // In the order of their names: of a client that was restarted the former life comes first. An acknowledgement
         // is left out: it may be of a request that is replayed only now, or not at all if this recovery ends half way
         // (D-48).
-        let mut requests: Vec<V> = match parameters.mutated(Mutation::HonourAcknowledgements) {
-            true => requests.into_values().rev().collect(),
-            false => requests.into_values().map(Ordered::alone).collect(),
-        };
+        let honours = parameters.mutated(Mutation::HonourAcknowledgements);
+        let alone = |request: V| if honours { request } else { request.alone() };
+        let mut requests: Vec<V> = requests.into_values().map(alone).collect();
         if parameters.mutated(Mutation::SkipReplay) {
             requests.clear();
         }
@@ -171,7 +170,11 @@ impl<V: Ordered> Order<V> {
         effects.mark(Note::Added("replay_commands", requests.len()));
         if !requests.is_empty() {
             effects.mark(Note::Counted("requests_replayed"));
-            self.book.append(requests.into());
+            if honours || parameters.mutated(Mutation::ReplayBackwards) {
+                requests.into_iter().rev().for_each(|request| self.book.append([request].into()));
+            } else {
+                self.book.append(requests.into());
+            }
         }
         self.check_ready(effects);
     }

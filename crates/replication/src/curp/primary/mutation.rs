@@ -19,7 +19,9 @@ mutations! {
     SkipReplay = "skip-replay",
     /// A recovery asks no witness.
     ServeWithoutWitness = "serve-without-witness",
-    /// A recovery replays the last request of a client first, with what it acknowledges.
+    /// No bug: a recovery replays what the witness holds in the opposite order, each request in a place of its own.
+    ReplayBackwards = "replay-backwards",
+    /// The same, with what each request acknowledges.
     HonourAcknowledgements = "honour-acknowledgements",
     /// A backup confirms what a master sends that was given up: its log was read before it was fenced.
     AcceptOldEpochs = "accept-old-epochs",

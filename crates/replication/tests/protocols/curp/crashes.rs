@@ -21,7 +21,7 @@ fn plans() -> Vec<Vec<Count>> {
 
 /// Who keeps requests: witnesses of their own, or the servers.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-enum Form {
+pub enum Form {
     Usual,
     Unified,
 }
@@ -216,6 +216,52 @@ fn whoever_recovers_may_crash_at_any_boundary() {
         }
     }
     assert!(runs > 800, "{runs}");
+}
+
+/// T30 with three failures: whoever recovers crashes at any boundary, among copies that were so before and have what it
+/// sent or not, and so does whoever recovers behind it.
+#[test]
+fn so_may_whoever_recovers_behind_it() {
+    for (form, start) in [Usual, Unified].into_iter().flat_map(|form| [(form, 45), (form, 90)]) {
+        let mut runs = 0;
+        let mut first = Play::new(7, 3, plans(), None, |parameters, _| {
+            (parameters.unified, parameters.lease) = (form == Unified, false);
+            parameters.sync_delay = Span::from_millis(20);
+        });
+        (0..start).for_each(|_| first.turn());
+        first.lose([0], [0]);
+        first.lead(1, [2, 3, 4]);
+        for once in 0.. {
+            let mut second = first.clone();
+            second.lose([1], [1]);
+            second.recover(3);
+            let heir = second.registry.next.as_ref().map(|next| next.master.0).unwrap();
+            // Where nothing is on its way, nothing is another boundary.
+            for twice in 0.. {
+                if !second.net.is_empty() {
+                    runs += 1;
+                    let mut play = second.clone();
+                    play.lose([heir], [heir]);
+                    play.recover(3);
+                    let ended = play.ends_well();
+                    assert_eq!(ended, Ok(()), "{form:?}, begun at {start}, crashed at {once} and {twice}");
+                }
+                if second.registry.next.is_none() {
+                    break;
+                }
+                second.turn();
+            }
+            if first.registry.next.is_none() {
+                break;
+            }
+            first.turn();
+            while first.net.is_empty() && first.registry.next.is_some() {
+                first.turn();
+            }
+        }
+        println!("{form:?}, begun at {start}: {runs} runs");
+        assert!(runs > 400, "{runs}");
+    }
 }
 
 /// T36: until the new list counts, the old copy is what a recovery has; from then on the new one is enough.

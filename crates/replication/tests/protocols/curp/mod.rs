@@ -14,6 +14,7 @@ mod nearby;
 mod paths;
 mod placement;
 mod recovery;
+mod replay;
 mod safety;
 mod script;
 mod shape;

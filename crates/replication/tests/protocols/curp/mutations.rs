@@ -1,12 +1,53 @@
-//! Planted bugs are found: by the adversary of the lab, each within some hundred seeds. `drop-readers-at-once`
-//! needs a copy that hears of nothing for the whole of a lease, and has its script: T43 in [`super::nearby`].
+//! Planted bugs are found: by the adversary of the lab, each within some hundred seeds, or as is said below.
 
 use super::lab::Lab;
 use super::tune;
 use crate::cluster::Case;
 use crate::mutations::every_bug_is_caught;
-use isochrone_replication::curp::primary::Family;
+use isochrone_replication::curp::primary::{Family, Mutation};
 use isochrone_sim::FaultSet;
+
+/// The forms in which the lab finds a bug of servers and witnesses: whether they are unified.
+fn forms(mutation: Mutation) -> &'static [bool] {
+    match mutation {
+        Mutation::AcknowledgeBeforeDurable
+        | Mutation::AcceptConflicts
+        | Mutation::AcceptAfterRecovery
+        | Mutation::IgnoreVersions
+        | Mutation::SkipReplay
+        | Mutation::SyncOnOne
+        | Mutation::ReadyBeforeSync
+        | Mutation::NearWithoutLease
+        | Mutation::NearUnsynced => &[false, true],
+        Mutation::HonourAcknowledgements
+        | Mutation::AcceptOldEpochs
+        | Mutation::CollectEarly
+        | Mutation::BackupBeforeWitness
+        | Mutation::SpeculateOnConflict
+        | Mutation::SpeculateOnDuplicate
+        | Mutation::ReadTentative
+        | Mutation::KeepTentative
+        | Mutation::ForgetReadKeys
+        | Mutation::ForgetFailures => &[false],
+        Mutation::MixNodes | Mutation::DropMissing => &[true],
+        // Scripts: `crashes`, `zombies`, `by_hand`, `nearby`, `unified`, `garbage`, and beside the client
+        // `curp::conversation`. `store-again` costs room and no more, `drop-readers-at-once` needs a copy that hears of
+        // nothing for the whole of a lease, `mix-reigns` a list that changes between a record and its command.
+        Mutation::AcceptBeforeDurable
+        | Mutation::ServeWithoutWitness
+        | Mutation::IgnoreLeases
+        | Mutation::ReadAfterLease
+        | Mutation::ServeAfterYield
+        | Mutation::DropReadersAtOnce
+        | Mutation::StoreAgain
+        | Mutation::ExecuteForgotten
+        | Mutation::MixReigns => &[],
+        // Below.
+        Mutation::DropSession | Mutation::OneAcceptanceLess => &[],
+        // No bug: `replay`, `lab`.
+        Mutation::ReplayBackwards => &[],
+    }
+}
 
 /// The first seed that shows this bug, and what it shows; slowness is no catch.
 fn caught(bug: &'static str, seeds: u64, unified: bool) -> Option<(u64, String)> {
@@ -20,52 +61,18 @@ fn caught(bug: &'static str, seeds: u64, unified: bool) -> Option<(u64, String)>
 
 #[test]
 fn every_bug_of_servers_and_witnesses_is_caught() {
-    let bugs = [
-        "acknowledge-before-durable",
-        "accept-conflicts",
-        "accept-after-recovery",
-        "ignore-versions",
-        "skip-replay",
-        "honour-acknowledgements",
-        "accept-old-epochs",
-        "sync-on-one",
-        "ready-before-sync",
-        "collect-early",
-        "near-without-lease",
-        "near-unsynced",
-        "backup-before-witness",
-        "speculate-on-conflict",
-        "speculate-on-duplicate",
-        "read-tentative",
-        "keep-tentative",
-        "forget-read-keys",
-        "forget-failures",
-    ];
-    all_are_caught(&bugs, false);
+    all_are_caught(false);
 }
 
-/// `store-again` costs room and no more, and has its script ([`super::unified`]).
 #[test]
 fn every_bug_of_servers_that_are_witnesses_is_caught() {
-    let bugs = [
-        "mix-nodes",
-        "drop-missing",
-        "acknowledge-before-durable",
-        "accept-conflicts",
-        "accept-after-recovery",
-        "ignore-versions",
-        "skip-replay",
-        "sync-on-one",
-        "ready-before-sync",
-        "near-without-lease",
-        "near-unsynced",
-    ];
-    all_are_caught(&bugs, true);
+    all_are_caught(true);
 }
 
-fn all_are_caught(bugs: &[&'static str], unified: bool) {
+fn all_are_caught(unified: bool) {
     let mut missed = Vec::new();
-    for bug in bugs.iter().copied() {
+    let bugs = Mutation::ALL.into_iter().filter(|mutation| forms(*mutation).contains(&unified));
+    for bug in bugs.map(Mutation::name) {
         match caught(bug, 1_000, unified) {
             Some((seed, text)) => println!("{bug:<28} seed {seed:>4}: {text:.160}"),
             None => missed.push(bug),
@@ -74,24 +81,26 @@ fn all_are_caught(bugs: &[&'static str], unified: bool) {
     assert_eq!(missed, [] as [&str; 0]);
 }
 
-/// In the simulator, with the clients that are served: what only they, or snapshots, can do wrong. `mix-reigns` needs a
-/// list that changes between a record and its command, and has its script beside the client (`curp::conversation`).
-fn case(bug: &str) -> Case<Family> {
+/// In the simulator, with the clients that are served: what only they, or snapshots, can do wrong.
+fn case(mutation: Mutation) -> Option<Case<Family>> {
     let with = |replicas, faults: &str, crashes| {
         // The names are those of the table below.
         let faults = faults.parse::<FaultSet>().unwrap();
         Case { crashes, hot: true, mute: true, rounds: 400, ..Case::new(replicas, faults, tune) }
     };
-    match bug {
-        "one-acceptance-less" => with(3, "loss", 0),
+    match mutation {
+        Mutation::OneAcceptanceLess => Some(with(3, "loss", 0)),
         // T18, T19: what reads one key and writes another, what fails.
-        "forget-read-keys" | "forget-failures" => Case { mixed: true, ..with(3, "crash", 4) },
-        _ => with(3, "crash", 4),
+        Mutation::ForgetReadKeys | Mutation::ForgetFailures => {
+            Some(Case { mixed: true, ..with(3, "crash", 4) })
+        }
+        Mutation::DropSession => Some(with(3, "crash", 4)),
+        _ => None,
     }
 }
 
 #[test]
 fn every_bug_of_clients_and_snapshots_is_caught() {
-    let bugs = ["one-acceptance-less", "drop-session", "forget-read-keys", "forget-failures"];
-    every_bug_is_caught(bugs.into_iter().map(|bug| (bug, case(bug))));
+    let cases = Mutation::ALL.into_iter().filter_map(|mutation| Some((mutation.name(), case(mutation)?)));
+    every_bug_is_caught(cases);
 }

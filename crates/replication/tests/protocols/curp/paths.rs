@@ -2,11 +2,12 @@
 
 use crate::cluster::placement;
 use crate::machine::{Command, Machine, Reply, key};
-use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, RegionId, Span, Ticket};
+use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, Random, RegionId, Span, Ticket};
 use isochrone_replication::curp::primary::{Family, Placement};
 use isochrone_replication::{Outcome, Replicated, Request};
 use isochrone_sim::{
-    Action, Config, Driver, FaultKind, FaultPlan, FaultSet, Next, Planned, Session, Simulation,
+    Action, Config, Driver, FaultKind, FaultPlan, FaultSet, FlowEvent, Next, Planned, Record, Session,
+    Simulation,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,6 +21,8 @@ struct Script {
     paths: Vec<(NodeId, Path)>,
     /// When each server handed out what is safe.
     decided: Vec<(NodeId, Instant)>,
+    /// When each node sent commands, where that is listened to.
+    asked: Vec<(String, Instant)>,
 }
 
 impl Driver<Replicated<Machine, Family>> for Script {
@@ -59,19 +62,31 @@ fn set(number: u8) -> Command {
     Command::Set(key(number), "x".to_owned())
 }
 
-/// Master on node 0, one copy on node 1, 100 ms away; what each client asks.
+/// Master on node 0, one copy on node 1, all 100 ms apart; what each client asks.
 fn run(
     tune: impl FnOnce(&mut Placement<Machine>),
     asks: impl IntoIterator<Item = (u16, Vec<(u64, Command)>)>,
 ) -> Script {
-    let mut placement: Placement<Machine> = placement(3, 2, 0, ms(200));
+    listen(3, tune, None, asks)
+}
+
+/// The same of so many nodes, of which two may be cut off from each other since 9 s.
+fn listen(
+    nodes: u16,
+    tune: impl FnOnce(&mut Placement<Machine>),
+    cut: Option<(usize, usize)>,
+    asks: impl IntoIterator<Item = (u16, Vec<(u64, Command)>)>,
+) -> Script {
+    let mut placement: Placement<Machine> = placement(nodes, 2, 0, ms(200));
     (placement.parameters.hot_window, placement.parameters.nearby_reads) = (0, false);
     tune(&mut placement);
     let far = |from: u16, to: u16| ms(if from == to { 0 } else { 100 });
-    let delays = (0..3).map(|from| (0..3).map(|to| far(from, to)).collect()).collect();
-    let mut config = Config::new(7, &["a", "b", "c"], delays);
+    let delays = (0..nodes).map(|from| (0..nodes).map(|to| far(from, to)).collect()).collect();
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let mut config = Config::new(7, &names[..usize::from(nodes)], delays);
     config.faults.kinds = FaultSet::NONE;
     config.horizon = Span::from_secs(60);
+    config.record = Record::Flow;
     let asks = asks.into_iter().map(|(node, asks)| {
         // One command long before: the client sees how long a safe answer takes.
         let asks = asks.into_iter().map(|(at, command)| (ms(at), command));
@@ -84,12 +99,33 @@ fn run(
     });
     let mut script = Script { asks: asks.collect(), ..Script::default() };
     let mut simulation = Simulation::<Replicated<Machine, Family>>::new(config, &placement);
+    let mut plan = FaultPlan::none();
+    plan.faults.extend(cut.map(|(one, other)| Planned {
+        at: ms(9_000),
+        length: Span::from_secs(40),
+        kind: FaultKind::Partition,
+        action: Action::Cut { links: vec![(one, other), (other, one)], held: false },
+    }));
+    simulation.set_faults(plan);
     let report = simulation.run(&mut script);
     assert_eq!(report.violations, []);
+    for line in simulation.flow() {
+        if let FlowEvent::Message { between: (from, _), label, .. } = &line.event
+            && label.starts_with("Requests")
+        {
+            script.asked.push((from.clone(), line.at));
+        }
+    }
     script
 }
 
 impl Script {
+    /// How often a client sent commands between two times, milliseconds.
+    fn asked(&self, node: &str, from: u64, until: u64) -> usize {
+        let within = |at: &Instant| (ms(from)..ms(until)).contains(&at.since(Instant::ZERO));
+        self.asked.iter().filter(|(who, at)| who.starts_with(node) && within(at)).count()
+    }
+
     /// What a client waited that asked then.
     fn wait(&self, node: u16, at: u64) -> Span {
         let found = self.waits.iter().find(|(who, when, _)| (who.0, *when) == (node, ms(at)));
@@ -120,6 +156,18 @@ fn a_conflict_at_the_master_costs_one_round_more() {
     assert_eq!(paths[1..], [Path::Leader, Path::Fast]);
 }
 
+/// T2: who conflicts is answered when that is safe, and asks once, whether its witness refuses or is silent.
+#[test]
+fn who_conflicts_at_the_master_asks_once_whatever_its_witness_says() {
+    for cut in [None, Some((2, 1))] {
+        let asks = [(1, vec![(10_000, set(1))]), (2, vec![(10_300, set(1))])];
+        let script = listen(3, idle, cut, asks);
+        near(script.wait(1, 10_000), 200);
+        near(script.wait(2, 10_300), 400);
+        assert_eq!(script.asked("c", 10_300, 11_300), 1, "{cut:?}: {:?}", script.asked);
+    }
+}
+
 /// T3: the witness holds something that the master has synced; where a sync is under way already that makes two
 /// rounds, and three where it begins only when it is asked for.
 #[test]
@@ -132,6 +180,32 @@ fn a_refusal_by_a_witness_costs_one_round_or_two() {
     let soon = |placement: &mut Placement<Machine>| placement.parameters.sync_delay = Span::ZERO;
     let script = run(soon, [(2, vec![(9_900, set(1))]), (1, vec![(10_150, set(1))])]);
     near(script.wait(1, 10_150), 400);
+}
+
+/// T3: without faults nobody waits for more than three rounds, however many want the same and whenever they ask.
+#[test]
+fn nobody_waits_for_more_than_three_rounds() {
+    let mut most = Span::ZERO;
+    for seed in 0..40 {
+        let mut random = Random::seeded(seed);
+        let nodes = 7;
+        let asks: Vec<_> = (0..nodes)
+            .map(|node| {
+                let mut at = 13_000;
+                let asks = (0..12).map(|_| {
+                    at += random.below(700);
+                    (at, set(1 + random.below(2) as u8))
+                });
+                (node, asks.collect())
+            })
+            .collect();
+        let delay = [Span::ZERO, ms(5), ms(150), Span::from_secs(30)][seed as usize % 4];
+        let script = listen(nodes, |placement| placement.parameters.sync_delay = delay, None, asks);
+        assert_eq!(script.waits.len(), 7 * 13);
+        let begun = script.waits.iter().filter(|(_, at, _)| *at >= ms(13_000));
+        most = begun.map(|(.., wait)| *wait).max().unwrap().max(most);
+    }
+    assert!(most > ms(597) && most < ms(603), "{most}");
 }
 
 /// T4: a read of what is safe takes one round trip; of what is not, two.

@@ -212,5 +212,6 @@ fn what_is_gained_shrinks_with_skew() {
     assert!(lost(1) < 0.1 && lost(3) > 0.05, "{gains:?}");
     let [curp, synchronous] = [Curp(3), Synchronous]
         .map(|system| measure(system, Mix { reads: 50, theta: Some(0.99), ..writes(10) }).mean_us);
-    assert!(curp < 0.9 * synchronous, "{curp} us, {synchronous} synchronous");
+    // The source has 42 % less.
+    assert!(curp <= 0.7 * synchronous, "{curp} us, {synchronous} synchronous");
 }

@@ -319,6 +319,7 @@ impl World {
             let (_, message) = out.remove(first);
             out.extend(actor.input(now, |process, effects| process.receive(me, message, effects)));
         }
+        actor.process.check_tail();
         let facts = std::mem::take(&mut actor.facts);
         for fact in facts {
             match fact {

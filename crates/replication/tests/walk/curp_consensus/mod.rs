@@ -4,9 +4,10 @@
 
 mod witness;
 
+use crate::steps::Step;
 use crate::walk::explore;
 use crate::world::{Disks, Letter, World};
-use isochrone_core::{Instant, Quorums, Span};
+use isochrone_core::{Instant, Quorums, Random, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
 use isochrone_replication::order::{Order as _, Reign};
@@ -80,6 +81,58 @@ fn world(replicas: usize, mutation: Option<Mutation>) -> Small {
     world.timers = (0..replicas).map(|node| if node == 0 { 0 } else { 2 }).collect();
     world.crashes = 1;
     world
+}
+
+/// This replica is gone for good.
+fn lose(world: &mut Small, node: usize) {
+    (world.crashes, world.back_at_once) = (1, false);
+    world.step(Step::Crash(node, usize::MAX));
+}
+
+/// Time passes for these until one of them leads and serves.
+fn is_succeeded(world: &mut Small, living: &[usize]) -> bool {
+    (0..60).any(|_| {
+        living.iter().any(|node| {
+            world.fire(*node);
+            world.deliver();
+            living.iter().any(|node| world.order(*node).serves_commands())
+        })
+    })
+}
+
+/// T45: at every boundary between two messages the leader is lost for good, and with it any others, as many as may be.
+#[test]
+fn what_a_superquorum_accepted_outlives_its_leader_and_any_others_that_may_be_lost() {
+    for (f, orders) in [(1, 80), (2, 20), (3, 6)] {
+        let replicas = 2 * f + 1;
+        let (mut runs, mut brought_back) = (0, 0);
+        for seed in 0..orders {
+            let mut random = Random::seeded(seed);
+            let mut before = world(replicas, None);
+            (before.crashes, before.timers) = (0, vec![0; replicas]);
+            loop {
+                let complete = completed(&before, Quorums::supermajority(replicas)).len();
+                let sets =
+                    (0..1_usize << replicas).filter(|set| set.count_ones() as usize == f && set & 1 == 1);
+                for set in sets {
+                    let is_lost = |node: &usize| set >> node & 1 == 1;
+                    let (lost, living): (Vec<usize>, Vec<usize>) = (0..replicas).partition(is_lost);
+                    let mut world = before.clone();
+                    lost.iter().for_each(|node| lose(&mut world, *node));
+                    assert!(is_succeeded(&mut world, &living), "{lost:?} are lost, and nobody leads");
+                    runs += 1;
+                    brought_back += complete;
+                }
+                let steps = before.steps();
+                if steps.is_empty() {
+                    break;
+                }
+                before.step(steps[random.below(steps.len() as u64) as usize].clone());
+            }
+        }
+        println!("f = {f}: {runs} runs, {brought_back} times something complete was there to be lost");
+        assert!(runs > 1_000 && brought_back > 300, "f = {f}: {runs} runs, {brought_back}");
+    }
 }
 
 /// With leases; who is elected waits until the last one has run out.
