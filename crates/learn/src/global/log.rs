@@ -135,6 +135,9 @@ impl OrderLog {
         mut each: impl FnMut(Record, Place) -> Result<(), E>,
     ) -> Result<OrderLog, E> {
         let length = OrderLog::begin(storage, kind)?;
+        // A process that died between writing and synchronising has left records that only the system's memory may hold, and
+        // whoever replays them tells their sources to go on behind them.
+        storage.sync(LOG).map_err(LogError::Io)?;
         if from.offset > length {
             return Err(LogError::Short { found: length, wanted: from.offset }.into());
         }

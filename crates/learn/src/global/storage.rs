@@ -1,5 +1,5 @@
 //! Where the centre keeps what must outlive it: a folder, or for tests and emulation, memory that forgets what was not
-//! synchronised.
+//! synchronised when its machine stops, and only then.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Named files that are appended to, cut off, or replaced as a whole.
 ///
-/// What [`Storage::append`] wrote is durable only after [`Storage::sync`]: a crash before may keep any beginning of it.
+/// What [`Storage::append`] wrote is durable only after [`Storage::sync`]: a machine that stops before may keep any beginning of
+/// it. A process that stops loses nothing, and makes nothing durable.
 pub trait Storage {
     /// Bytes of a file; `None` where there is none.
     ///
@@ -134,8 +135,9 @@ impl Storage for Files {
     }
 }
 
-/// Files in memory, with crashes: after a planned number of changes nothing works any more, and what was not synchronised
-/// is lost but for a beginning of any length.
+/// Files in memory, with crashes: after a planned number of changes nothing works any more. If it was the machine that stopped
+/// ([`Memory::restarted`]), what was not synchronised is lost but for a beginning of any length; if it was the process
+/// ([`Memory::reopened`]), it is there, and may be lost later.
 #[derive(Clone, Default, Debug)]
 pub struct Memory {
     files: BTreeMap<String, Kept>,
@@ -156,7 +158,14 @@ impl Memory {
         self.crash_at = Some(self.changes + changes);
     }
 
-    /// What is left after a crash, when `kept` of 1000 parts of what was not synchronised reached the disk.
+    /// What the next process finds after one that stopped, on a machine that goes on.
+    #[must_use]
+    pub fn reopened(mut self) -> Memory {
+        self.crash_at = None;
+        self
+    }
+
+    /// What is left after the machine has stopped, when `kept` of 1000 parts of what was not synchronised reached the disk.
     #[must_use]
     pub fn restarted(mut self, kept: u64) -> Memory {
         self.crash_at = None;
@@ -279,5 +288,9 @@ mod tests {
             (left(0), left(500), left(1000)),
             (b"durable ".to_vec(), b"durable 12".to_vec(), b"durable 1234".to_vec())
         );
+        // A process that stops takes nothing with it; the machine may, later.
+        let mut next = memory.reopened();
+        assert_eq!(next.bytes("a").unwrap(), b"durable 1234");
+        assert_eq!(next.restarted(0).bytes("a").unwrap(), b"durable ");
     }
 }

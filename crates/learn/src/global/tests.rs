@@ -157,7 +157,9 @@ fn run(seed: u64, crashes: bool) -> (EmulationReport, Counts) {
     let begun = center(storage, &mut random);
     let reopen = |storage: Memory, error: CenterError| {
         assert!(!matches!(error, CenterError::Learn(_)), "seed {seed}: {error}");
-        let mut storage = storage.restarted(random.below(1001));
+        // The process, or the machine.
+        let mut storage =
+            if random.chance(0.5) { storage.reopened() } else { storage.restarted(random.below(1001)) };
         storage.crash_after(random.below(40));
         Ok(center(storage, &mut random))
     };
@@ -277,6 +279,34 @@ fn a_crash_at_every_boundary() {
             assert_eq!(crashed, audit(storage, &task), "at change {at}, {kept} kept");
         }
     }
+}
+
+/// The process dies between writing a batch and synchronising it, at each change in turn; then the machine stops. What the second
+/// process said to be taken, the third one has.
+#[test]
+fn what_a_reopened_centre_tells_is_durable() {
+    let task = Mixed(Rule::Features);
+    let sent = |seq| batch(0, seq, 2 * seq, &[vec![(1, 1.0)], vec![(1, 1.0), (2, 1.0)]]).encode();
+    let mut kept = [0; 2];
+    for changes in 0.. {
+        let mut center = Center::on(Memory::default(), task, options()).unwrap();
+        assert!(matches!(center.ingest(sent(0)).unwrap(), Ingest::Accepted { .. }));
+        let mut storage = center.into_storage();
+        storage.crash_after(changes);
+        let mut center = match Center::on(storage.clone(), task, options()) {
+            Ok(center) => center,
+            Err(_) => continue,
+        };
+        if center.ingest(sent(1)).is_ok() {
+            break;
+        }
+        let second = Center::on(center.into_storage().reopened(), task, options()).unwrap();
+        let told = second.next(0);
+        let third = Center::on(second.into_storage().restarted(0), task, options()).unwrap();
+        assert_eq!(third.next(0), told, "after {changes} changes");
+        kept[told.seq as usize - 1] += 1;
+    }
+    assert!(kept[0] > 0 && kept[1] > 0, "{kept:?}: some batches were written whole, some not");
 }
 
 fn batch(source: u32, seq: u64, sample: u64, rows: &[Vec<(u32, f64)>]) -> Batch {
