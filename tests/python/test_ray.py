@@ -1,8 +1,11 @@
-"""Collectors and centre on a local Ray cluster of several processes, of which some are killed."""
+"""Collectors and centre on a local Ray cluster of several processes, of which some are killed; what no cluster does at will is
+done without one."""
 
+import gc
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +154,78 @@ def test_a_class_counts_as_its_weight_says(cluster, tmp_path):
     plain = learnt("plain", pieces(kinds), ["low", "middle", "high"])
     assert three[0].tobytes() == alone[0].tobytes()
     assert three[1].tobytes() != plain[1].tobytes() and three[2].tobytes() == plain[2].tobytes()
+
+
+class Centre:
+    """A centre in this process; `before(calls)` comes before its every `ingest`, and may give a batch that arrives first."""
+
+    def __init__(self, native, before):
+        self.native, self.before, self.calls = native, before, 0
+        self.next = SimpleNamespace(remote=native.next)
+        self.ingest = SimpleNamespace(remote=self.arrives)
+
+    def arrives(self, batch):
+        first = self.before(self.calls)
+        self.calls += 1
+        if first is not None:
+            self.native.ingest(first)
+        answer = self.native.ingest(batch)
+        self.native.work()
+        return answer
+
+
+@pytest.mark.parametrize("late", range(4))
+def test_the_end_of_a_source_is_where_the_centre_has_it(tmp_path, monkeypatch, late):
+    """A collector's last batch was cut short, was lost with the centre, and is sent again by Ray only once the next attempt's
+    batch `late` is under way."""
+    from isochrone import _native
+    from isochrone.learn import ray as module
+
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get=lambda answer: answer))
+    model = CopRegressor(learning_rate="constant", eta0=0.1)
+    settings = module._settings(model, 1)
+    X, y = sparse_samples(n=1000, d=FEATURES)
+
+    def source(start):
+        yield from ((X[at:at + 50], y[at:at + 50]) for at in range(start, 1000, 50))
+
+    def batches(size, seq, first, end):
+        collector = _native.Collector(0, settings, FEATURES, size, 1e9, seq, first)
+        rows, labels, _ = module._Collector(0, None, source, settings, FEATURES, None, size, 1e9)._samples(X[first:end], y[first:end])
+        return [batch for batch, _ in [*collector.push(tuple(rows), labels, None, 0.0), *filter(None, [collector.flush()])]]
+
+    native = _native.Center(os.fspath(tmp_path), settings, FEATURES, 0)
+    for batch in batches(100, 0, 0, 600):
+        native.ingest(batch)
+    (old,) = batches(100, 6 + late, 600 + 100 * late, 650 + 100 * late)
+    centre = Centre(native, lambda calls: old if calls == late else None)
+    collector = module._Collector(0, centre, source, settings, FEATURES, None, 100, 1e9)
+    assert collector.run() == 1000
+    assert native.counts()["samples"] == native.next(0)[1] == 1000
+    del collector, centre, native
+    gc.collect()
+    taken = module.order(model, tmp_path, n_features=FEATURES)
+    assert [first for _, _, first, _ in taken] == [0, *np.cumsum([samples for *_, samples in taken])[:-1]]
+
+
+def test_a_folder_goes_on_as_it_was_begun(tmp_path):
+    from isochrone import _native
+    from isochrone.learn import ray as module
+
+    def center(labels="'down', 'up'", **parameters):
+        model = CopClassifier(loss="log_loss", learning_rate="invscaling", eta0=0.1, **parameters)
+        classes = [(1.0, 1.0, 1.0)]
+        return _native.Center(os.fspath(tmp_path), module._settings(model, 1), FEATURES, 0, classes, labels)
+
+    center()
+    center()
+    with pytest.raises(ValueError, match=r"begun with class 1 .* l2 0.0001, .* now it is class 1 .* l2 0.5, .* go on as it was begun"):
+        center(alpha=0.5)
+    with pytest.raises(ValueError, match="begun with labels 'down', 'up'; now it is labels 'down', 'left'"):
+        center(labels="'down', 'left'")
+    model = CopClassifier(loss="hinge", learning_rate="invscaling", eta0=0.1)
+    with pytest.raises(ValueError, match="logistic loss.*hinge loss"):
+        module.replay(model, tmp_path, n_features=FEATURES, classes=["down", "up"])
 
 
 def test_what_cannot_be_learnt_like_this(cluster, tmp_path):

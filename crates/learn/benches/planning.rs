@@ -99,6 +99,21 @@ fn batches(data: &Dataset<'_>, size: usize) {
         per(collect, data.entries()),
         100.0 * touches as f64 / data.entries() as f64
     );
+    let encoded: Vec<Vec<u8>> = planned
+        .iter()
+        .map(|batch| {
+            let mut bytes = Vec::new();
+            batch.encode(&mut bytes);
+            bytes
+        })
+        .collect();
+    let arrive = || {
+        let arrived =
+            parts.iter().zip(&encoded).map(|(part, bytes)| PlannedBatch::decode(bytes, &task, part).unwrap());
+        arrived.map(|batch| batch.seams.ends.len()).sum::<usize>()
+    };
+    let arriving = least(|| (), |()| arrive());
+    println!("  read and check at a centre {:5.2} ns a non-zero", per(arriving, data.entries()));
     let stitch = |(planned, mut stitcher): (Vec<PlannedBatch>, Stitcher)| {
         planned.into_iter().map(|batch| stitcher.stitch(batch).unwrap()).collect::<Vec<Stitched>>()
     };

@@ -135,6 +135,12 @@ pub trait Task: Sync {
         false
     }
 
+    /// In one line, what tells it from other tasks of its rule and width: a centre that is opened again goes on with what it was
+    /// begun with ([`crate::global::Center::open`]), and refuses another line than it was begun with.
+    fn settings(&self) -> String {
+        String::new()
+    }
+
     /// Writes the sets of a sample into `sets`, which is empty. Never asked under [`Rule::Features`].
     fn sets<V: Value>(&self, sample: &Sample<'_, V>, sets: &mut Sets) {
         sets.reads.extend_from_slice(sample.features);

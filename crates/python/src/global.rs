@@ -4,8 +4,8 @@ use crate::data::{Rows, refused};
 use crate::train::{Settings, important, slice};
 use isochrone_core::{Instant, Span};
 use isochrone_learn::global::{
-    Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, Next,
-    OrderLog, Place, Record, serial,
+    Batch, Center, CenterError, CenterOptions, Collector, CollectorOptions, Files, Ingest, Kind, LogError,
+    Next, OrderLog, Place, Record, ReplayError, serial,
 };
 use isochrone_learn::tasks::{Against, Class};
 use isochrone_learn::{Model, with_rows};
@@ -33,6 +33,13 @@ fn tasks(settings: &Settings, classes: Option<Vec<Labelled>>) -> PyResult<Vec<Ag
     let task = |(label, own, others)| settings.against(Some(Class { label, own, others }));
     classes
         .map_or_else(|| Ok(vec![settings.against(None)?]), |classes| classes.into_iter().map(task).collect())
+}
+
+/// A batch, and where its source goes on behind it: number of the next one, and of its first sample.
+type Sent<'py> = (Bound<'py, PyBytes>, (u64, u64));
+
+fn sent<'py>(py: Python<'py>, batch: &[u8], next: Next) -> Sent<'py> {
+    (PyBytes::new(py, batch), (next.seq, next.sample))
 }
 
 /// Gathers the samples of a source into planned batches: `isochrone.learn.ray`.
@@ -66,7 +73,7 @@ impl PyCollector {
     }
 
     /// Takes samples at this time (seconds of any clock that does not go back), each of which counts as often as its importance
-    /// says, `None` for once; the batches that were completed.
+    /// says, `None` for once; the batches that were completed, each with where the source goes on behind it.
     fn push<'py>(
         &self,
         py: Python<'py>,
@@ -74,26 +81,31 @@ impl PyCollector {
         labels: PyReadonlyArray1<'py, f64>,
         importances: Option<PyReadonlyArray1<'py, f64>>,
         now: f64,
-    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    ) -> PyResult<Vec<Sent<'py>>> {
         let (parts, labels, importances) = (rows.parts()?, labels.as_slice()?, slice(&importances)?);
-        let batches = py.detach(|| -> PyResult<Vec<Vec<u8>>> {
+        let batches = py.detach(|| -> PyResult<Vec<(Vec<u8>, Next)>> {
             let data = parts.labelled(labels, NonZeroUsize::MIN, false)?;
             let data = important(&data, importances)?;
             let (mut collector, now) = (self.lock(), instant(now));
             let mut batches = Vec::new();
             with_rows!(&data, rows => for row in 0..data.len() {
-                batches.extend(collector.push(&rows.sample(row), now).map_err(refused)?);
+                let batch = collector.push(&rows.sample(row), now).map_err(refused)?;
+                batches.extend(batch.map(|batch| (batch, collector.next())));
             });
-            batches.extend(collector.tick(now));
+            let batch = collector.tick(now);
+            batches.extend(batch.map(|batch| (batch, collector.next())));
             Ok(batches)
         })?;
-        Ok(batches.iter().map(|batch| PyBytes::new(py, batch)).collect())
+        Ok(batches.iter().map(|(batch, next)| sent(py, batch, *next)).collect())
     }
 
     /// Closes the open batch, if there is one.
-    fn flush<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let batch = py.detach(|| self.lock().flush());
-        batch.map(|batch| PyBytes::new(py, &batch))
+    fn flush<'py>(&self, py: Python<'py>) -> Option<Sent<'py>> {
+        let (batch, next) = py.detach(|| {
+            let mut collector = self.lock();
+            (collector.flush(), collector.next())
+        });
+        batch.map(|batch| sent(py, &batch, next))
     }
 }
 
@@ -117,9 +129,10 @@ impl PyCenter {
 
 #[pymethods]
 impl PyCenter {
-    /// Opens the centre in this folder; a new one if it is empty. Of `classes` each is set against the rest.
+    /// Opens the centre in this folder; a new one if it is empty. Of `classes` each is set against the rest; `labels` tells in
+    /// words what all of them stand for.
     #[new]
-    #[pyo3(signature = (folder, settings, features, checkpoint_every, classes=None))]
+    #[pyo3(signature = (folder, settings, features, checkpoint_every, classes=None, labels=String::new()))]
     fn new(
         py: Python<'_>,
         folder: PathBuf,
@@ -127,6 +140,7 @@ impl PyCenter {
         features: u32,
         checkpoint_every: u64,
         classes: Option<Vec<Labelled>>,
+        labels: String,
     ) -> PyResult<PyCenter> {
         let (tasks, run) = (tasks(&settings, classes)?, settings.options()?);
         if tasks.is_empty() {
@@ -136,6 +150,7 @@ impl PyCenter {
             schedule: run.schedule,
             threads: run.threads,
             checkpoint_every,
+            labels,
             ..CenterOptions::new(features)
         };
         let center = py.detach(|| Center::open_all(&folder, tasks, options).map_err(failed))?;
@@ -210,8 +225,10 @@ pub(crate) fn replay<'py>(
     let models = py.detach(|| -> PyResult<Vec<Model>> {
         let mut files = Files::open(&folder)?;
         let model = |task| {
-            serial(&mut files, task, features, schedule)
-                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+            serial(&mut files, task, features, schedule).map_err(|error| match error {
+                ReplayError::Log(error) => failed(error.into()),
+                error => PyRuntimeError::new_err(error.to_string()),
+            })
         };
         tasks.iter().map(model).collect()
     })?;
@@ -237,7 +254,7 @@ pub(crate) fn order(
             }
             Ok::<(), CenterError>(())
         };
-        OrderLog::open(&mut files, Kind::of(&task, features), Place::START, each).map_err(failed)?;
+        OrderLog::read(&mut files, &Kind::of(&task, features), each).map_err(failed)?;
         Ok(found)
     })
 }
@@ -246,10 +263,12 @@ fn instant(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)
 }
 
-/// The disk: an `OSError`. Anything else ends the centre too, but not for a reason that another disk would mend.
+/// The disk: an `OSError`; a folder of something else: a `ValueError`. Anything else ends the centre too, but not for a reason that
+/// another disk would mend.
 fn failed(error: CenterError) -> PyErr {
     match error {
         CenterError::Io(error) => error.into(),
+        CenterError::Log(error @ (LogError::Kind { .. } | LogError::Settings { .. })) => refused(error),
         CenterError::Log(error) => PyOSError::new_err(error.to_string()),
         error => PyRuntimeError::new_err(error.to_string()),
     }

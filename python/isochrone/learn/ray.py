@@ -107,7 +107,7 @@ def learn(
     lasting = {"max_restarts": -1, "max_task_retries": -1}
     remote: Any = ray.remote
     center = remote(_Center).options(**lasting, **(center_options or {})).remote(
-        folder, settings, n_features, checkpoint_every, _positives(model, labels)
+        folder, settings, n_features, checkpoint_every, _positives(model, labels), _words(labels)
     )
     collectors = [
         remote(_Collector).options(**lasting, **place).remote(
@@ -198,8 +198,9 @@ class _Center:
         width: int,
         checkpoint_every: int,
         classes: list[tuple[float, float, float]] | None,
+        labels: str,
     ) -> None:
-        self.made_of = (folder, settings, width, checkpoint_every, classes)
+        self.made_of = (folder, settings, width, checkpoint_every, classes, labels)
         self.native: _native.Center | None = _native.Center(*self.made_of)
 
     def _open(self) -> _native.Center:
@@ -241,34 +242,41 @@ class _Collector:
         self.number, self.center, self.source = number, center, source
         self.settings, self.width, self.classes = settings, width, classes
         self.batch_size, self.batch_time = batch_size, batch_time
-        self.sent: deque[tuple[Any, bytes]] = deque()
+        # Batches under way: the answer to come, the batch, and where the source goes on behind it.
+        self.sent: deque[tuple[Any, bytes, tuple[int, int]]] = deque()
 
     def run(self) -> int:
         """Ships all samples; how many the source has."""
         while True:
             seq, sample = ray.get(self.center.next.remote(self.number))
             self.sent.clear()
-            if self._from(seq, sample):
-                return int(ray.get(self.center.next.remote(self.number))[1])
+            end = self._from(seq, sample)
+            # The source has ended only where the centre says so, too.
+            if end is not None and ray.get(self.center.next.remote(self.number))[1] == end:
+                return end
 
-    def _from(self, seq: int, sample: int) -> bool:
-        """Ships what is left; whether the centre took all of it."""
+    def _from(self, seq: int, sample: int) -> int | None:
+        """Ships what is left; the end of the source, or `None` if it goes on elsewhere."""
         collector = _native.Collector(
             self.number, self.settings, self.width, self.batch_size, self.batch_time, seq, sample
         )
+        end = sample
         for given in self.source(sample):
             if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
                 raise ValueError(
                     f"source {self.number} gave a {type(given).__name__}: give pairs (X, y) or triples (X, y, sample_weight)"
                 )
             rows, labels, weights = self._samples(*given)
-            for batch in collector.push(tuple(rows), labels, weights, time.monotonic()):
-                if not self._send(batch):
-                    return False
+            for batch, behind in collector.push(tuple(rows), labels, weights, time.monotonic()):
+                end = behind[1]
+                if not self._send(batch, behind):
+                    return None
         last = collector.flush()
-        if last is not None and not self._send(last):
-            return False
-        return all(self._answer() for _ in range(len(self.sent)))
+        if last is not None:
+            end = last[1][1]
+            if not self._send(*last):
+                return None
+        return end if all(self._answer() for _ in range(len(self.sent))) else None
 
     def _samples(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, NDArray[np.float64], Any]:
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
@@ -285,17 +293,18 @@ class _Collector:
             return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0), weights
         return rows_of(X), np.searchsorted(self.classes, y).astype(np.float64), weights
 
-    def _send(self, batch: bytes) -> bool:
-        self.sent.append((self.center.ingest.remote(batch), batch))
+    def _send(self, batch: bytes, behind: tuple[int, int]) -> bool:
+        self.sent.append((self.center.ingest.remote(batch), batch, behind))
         return len(self.sent) <= _WINDOW or self._answer()
 
     def _answer(self) -> bool:
         """Waits until the oldest batch under way was taken; `False` if the source goes on elsewhere."""
-        reference, batch = self.sent.popleft()
+        reference, batch, behind = self.sent.popleft()
         while True:
-            fate, _, _ = ray.get(reference)
+            fate, seq, sample = ray.get(reference)
             if fate in ("accepted", "duplicate"):
-                return True
+                # Behind this batch or a later one; else the centre has taken one that an earlier attempt cut elsewhere.
+                return (seq, sample) in (behind, *(later for _, _, later in self.sent))
             if fate in ("elsewhere", "held"):
                 # Cut elsewhere, or an earlier one was lost in a crash of the centre: ask it where to go on.
                 return False
@@ -320,6 +329,11 @@ def _classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None)
     if classes is None or len(np.unique(classes)) < 2:
         raise ValueError(f"classes is {classes}: give all that there are, two or more")
     return np.unique(classes)
+
+
+def _words(classes: NDArray[Any] | None) -> str:
+    """What the labels in batches stand for."""
+    return "" if classes is None else ", ".join(map(repr, classes.tolist()))
 
 
 def _positives(

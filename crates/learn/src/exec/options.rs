@@ -88,6 +88,17 @@ pub enum Schedule {
     },
 }
 
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Geometric { initial, decay } => write!(f, "steps of {initial}, times {decay} an epoch"),
+            Schedule::Constant(size) => write!(f, "steps of {size}"),
+            Schedule::InverseScaling { initial, power } => write!(f, "steps of {initial} / t^{power}"),
+            Schedule::Optimal { alpha, t0 } => write!(f, "steps of 1 / ({alpha} ({t0} + t))"),
+        }
+    }
+}
+
 impl Default for Schedule {
     /// The published one: 0.1, multiplied by 0.9 after each epoch.
     fn default() -> Schedule {

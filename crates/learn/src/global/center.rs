@@ -23,9 +23,11 @@ use crate::task::Task;
 pub struct CenterOptions {
     /// Features of the data, and so parameters of the model: the same for all collectors.
     pub features: u32,
-    /// Sizes of steps. All samples of a stream are in its first epoch. A log must be replayed with the schedule, and the
-    /// task, that it was begun with.
+    /// Sizes of steps. All samples of a stream are in its first epoch.
     pub schedule: Schedule,
+    /// What labels stand for, in words, where batches carry others in their place. Default empty. A folder goes on with the words,
+    /// the schedule, and the tasks, that it was begun with.
+    pub labels: String,
     /// Threads that learn. Default 1. The model is the same for any number.
     pub threads: NonZeroUsize,
     /// Batches of one source that are kept while an earlier one is missing, at least 0. Default 16. They are in memory
@@ -48,12 +50,22 @@ impl CenterOptions {
         CenterOptions {
             features,
             schedule: Schedule::default(),
+            labels: String::new(),
             threads: NonZeroUsize::MIN,
             held_max: HELD_MAX,
             queue_max: 64,
             patience: Duration::from_secs(30),
             checkpoint_every: 64,
         }
+    }
+
+    /// What the folders of these tasks are of.
+    fn kind<T: Task>(&self, tasks: &[T]) -> Kind {
+        let mut kind = Kind::learning(tasks, self.features, self.schedule);
+        if !self.labels.is_empty() {
+            kind.settings.push(format!("labels {}", self.labels.replace('\n', " ")));
+        }
+        kind
     }
 }
 
@@ -181,7 +193,7 @@ impl<T: Task> Center<T, Files> {
     /// Opens the centre whose state is in this folder, which is made if there is none.
     ///
     /// # Errors
-    /// If another centre uses the folder, or it is of another task, or damaged beyond its end.
+    /// If another centre uses the folder, or it was begun with another task or other settings, or is damaged beyond its end.
     pub fn open(folder: &Path, task: T, options: CenterOptions) -> Result<Center<T>, CenterError> {
         Center::open_all(folder, vec![task], options)
     }
@@ -226,16 +238,14 @@ impl<T: Task, S: Storage> Center<T, S> {
             !tasks.is_empty() && tasks.iter().all(|task| likeness(task) == likeness(&tasks[0])),
             "a centre is of one kind of task"
         );
-        let kind = Kind::of(&tasks[0], options.features);
+        let kind = options.kind(&tasks);
         let mut state = State::new(tasks, options)?;
         let mut from = Place::START;
-        let loaded = Checkpoint::load(&mut storage, kind)?;
-        // One of another number of tasks is of no use; what it held is in the order log.
-        if let Some(checkpoint) = loaded.filter(|found| found.models.len() == state.tasks.len()) {
+        if let Some(checkpoint) = Checkpoint::load(&mut storage, &kind)? {
             from = checkpoint.place;
             state.begin_at(checkpoint)?;
         }
-        let log = OrderLog::open(&mut storage, kind, from, |record, _| state.replay(record))?;
+        let log = OrderLog::open(&mut storage, &kind, from, |record, _| state.replay(record))?;
         let since = state.counts.replayed;
         Ok(Center { storage, log, state, since, stopped: false })
     }
@@ -443,9 +453,9 @@ impl<T: Task, S: Storage> Center<T, S> {
 
     fn mark_and_save(&mut self) -> Result<(), CenterError> {
         self.mark()?;
-        let kind = Kind::of(&self.state.tasks[0], self.state.options.features);
+        let kind = self.state.options.kind(&self.state.tasks);
         let checkpoint = self.state.checkpoint(self.log.end());
-        checkpoint.save(&mut self.storage, kind)?;
+        checkpoint.save(&mut self.storage, &kind)?;
         self.state.counts.checkpoints += 1;
         self.since = 0;
         Ok(())

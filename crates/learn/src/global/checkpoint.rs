@@ -1,7 +1,7 @@
 //! The model at a mark of the order log: where a centre that restarts begins.
 //!
-//! All numbers are little-endian: `isocheck`, format (u32), rule, number of features, numbers a parameter (u32 each), the
-//! mark's place (position and offset, u64 each), samples learnt from, sources, models, parameters of a model, degrees (u64
+//! All numbers are little-endian: `isocheck`, format (u32), the checksum of its order log's header (u64, xxh3), the mark's
+//! place (position and offset, u64 each), samples learnt from, sources, models, parameters of a model, degrees (u64
 //! each); of each source its number, next batch and next sample (u64 each); of each model the intercept and the parameters
 //! (f64 each); the degrees (u32 each); the checksum of all that (u64, xxh3).
 
@@ -20,8 +20,8 @@ use crate::global::storage::Storage;
 pub const CHECKPOINT: &str = "checkpoint";
 
 const MAGIC: [u8; 8] = *b"isocheck";
-const VERSION: u32 = 2;
-const HEADER: usize = 8 + 4 * 4 + 7 * 8;
+const VERSION: u32 = 3;
+const HEADER: usize = 8 + 4 + 8 * 8;
 
 /// All that the centre knows at a mark. Versions are not among it: at a mark they begin again at 0.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,15 +43,14 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn save<S: Storage>(&self, storage: &mut S, kind: Kind) -> io::Result<()> {
+    pub fn save<S: Storage>(&self, storage: &mut S, kind: &Kind) -> io::Result<()> {
         let parameters = self.models.first().map_or(0, |model| model.parameters.len());
         let sizes = [self.sources.len(), self.models.len(), parameters, self.degrees.len()];
         let models = sizes[1] * (8 + 8 * sizes[2]);
         let mut bytes = Vec::with_capacity(HEADER + 24 * sizes[0] + models + 4 * sizes[3] + 8);
         bytes.extend_from_slice(&MAGIC);
-        for number in [VERSION, kind.rule, kind.features, kind.width] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&xxh3_64(&kind.header()).to_le_bytes());
         let sizes = sizes.map(|size| size as u64);
         for number in [self.place.position, self.place.offset, self.seen].into_iter().chain(sizes) {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -74,24 +73,24 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn load<S: Storage>(storage: &mut S, kind: Kind) -> io::Result<Option<Checkpoint>> {
+    pub fn load<S: Storage>(storage: &mut S, kind: &Kind) -> io::Result<Option<Checkpoint>> {
         let Some(length) = storage.len(CHECKPOINT)? else { return Ok(None) };
         let mut bytes = vec![0; length as usize];
         storage.read(CHECKPOINT, 0, &mut bytes)?;
         Ok(Checkpoint::decode(&bytes, kind))
     }
 
-    fn decode(bytes: &[u8], kind: Kind) -> Option<Checkpoint> {
+    fn decode(bytes: &[u8], kind: &Kind) -> Option<Checkpoint> {
         let end = bytes.len().checked_sub(8).filter(|&end| end >= HEADER)?;
-        let numbers = [8, 12, 16, 20].map(|at| u32_at(bytes, at));
         if bytes[..8] != MAGIC
-            || numbers != [VERSION, kind.rule, kind.features, kind.width]
+            || u32_at(bytes, 8) != VERSION
+            || u64_at(bytes, 12) != xxh3_64(&kind.header())
             || u64_at(bytes, end) != xxh3_64(&bytes[..end])
         {
             return None;
         }
-        let [position, offset, seen] = [24, 32, 40].map(|at| u64_at(bytes, at));
-        let [sources, models, parameters, degrees] = [48, 56, 64, 72].map(|at| u64_at(bytes, at) as usize);
+        let [position, offset, seen] = [20, 28, 36].map(|at| u64_at(bytes, at));
+        let [sources, models, parameters, degrees] = [44, 52, 60, 68].map(|at| u64_at(bytes, at) as usize);
         let float = |at: usize| f64::from_bits(u64_at(bytes, at));
         let (models_at, size) = (HEADER + 24 * sources, 8 + 8 * parameters);
         let degrees_at = models_at + size * models;
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn checkpoints_come_back_as_they_were_or_not_at_all() {
-        let kind = Kind { rule: 0, features: 3, width: 1 };
+        let kind = &Kind { rule: 0, features: 3, width: 1, settings: vec!["hinge loss".to_string()] };
         let checkpoint = Checkpoint {
             place: Place { position: 5, offset: 1 << 33 },
             models: vec![
@@ -138,7 +137,10 @@ mod tests {
         assert_eq!(Checkpoint::load(&mut storage, kind).unwrap(), None);
         checkpoint.save(&mut storage, kind).unwrap();
         assert_eq!(Checkpoint::load(&mut storage, kind).unwrap(), Some(checkpoint.clone()));
-        assert_eq!(Checkpoint::load(&mut storage, Kind { rule: 7, ..kind }).unwrap(), None);
+        assert_eq!(
+            Checkpoint::load(&mut storage, &Kind { settings: Vec::new(), ..kind.clone() }).unwrap(),
+            None
+        );
         let length = storage.bytes(CHECKPOINT).unwrap().len();
         for at in 0..length {
             let mut damaged = storage.clone();

@@ -37,6 +37,6 @@ pub use center::{Center, CenterError, CenterOptions, Counts, Ingest};
 pub use checkpoint::{CHECKPOINT, Checkpoint};
 pub use collector::{Collector, CollectorOptions, Next};
 pub use emulation::{Emulation, EmulationReport, SourceReport, emulate};
-pub use log::{Kind, LOG, LogError, OrderLog, Place, Record};
+pub use log::{Kind, LOG, LogError, OrderLog, Place, Record, Settings};
 pub use serial::{ReplayError, serial};
 pub use storage::{Files, Memory, Storage};

@@ -34,7 +34,7 @@ pub enum ReplayError {
 /// a centre of several tasks, the model of this one of them.
 ///
 /// # Errors
-/// If the log is not this task's, or damaged.
+/// If the log was begun with other settings or another task, or is damaged.
 pub fn serial<T: Task, S: Storage>(
     storage: &mut S,
     task: &T,
@@ -56,7 +56,8 @@ pub fn serial<T: Task, S: Storage>(
         }
         Ok::<(), ReplayError>(())
     };
-    OrderLog::open(storage, Kind::of(task, features), Place::START, each)?;
+    let kind = Kind::learning(std::slice::from_ref(task), features, schedule);
+    OrderLog::read(storage, &kind, each)?;
     learner.settle();
     Ok(learner.model)
 }

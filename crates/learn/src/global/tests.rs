@@ -98,7 +98,7 @@ fn exactly_once<T: Task>(storage: &mut Memory, task: &T, data: &[Dataset<'_>]) {
         (0..data.len()).map(row).collect()
     };
     let mut found = vec![Vec::new(); data.len()];
-    OrderLog::open(storage, Kind::of(task, WIDTH), Place::START, |record, _| {
+    OrderLog::read(storage, &Kind::of(task, WIDTH), |record, _| {
         if let Record::Batch(bytes) = record {
             let (batch, _) = Batch::decode(&bytes, task, WIDTH).unwrap();
             found[batch.source as usize].extend(rows(&batch.data));
@@ -377,6 +377,23 @@ fn a_plan_of_other_samples_is_made_again() {
     center.model().unwrap();
 }
 
+/// A compact plan that could be followed, in which two samples replace the same one: threads would overtake one another, and
+/// nobody would wait for ever.
+#[test]
+fn a_plan_that_races_is_made_again() {
+    let task = Everything { rule: Rule::Features, extras: false };
+    let mut center = Center::on(Memory::default(), task, options()).unwrap();
+    let mut wrong = batch(0, 0, 0, &[vec![(1, 1.0)], vec![(1, 1.0)], vec![(1, 1.0)]]);
+    let mut planned = crate::plan::BatchPlanner::new().plan(&task, &wrong.data).unwrap();
+    let crate::plan::Annotations::Compact(versions) = planned.plan.annotations_mut() else { unreachable!() };
+    assert_eq!(*versions, [0, 1, 2]);
+    versions[2] = 1;
+    wrong.plan = Some(planned);
+    center.ingest(wrong.encode()).unwrap();
+    assert_eq!(center.counts().replanned, 1);
+    assert_eq!(center.model().unwrap(), audit(center.into_storage(), &task));
+}
+
 /// A plan whose bytes are sound and possible, but that is not the samples' (a collector with a mistake in it): learning stops,
 /// and the centre that is opened on the same log learns what one thread learns.
 #[test]
@@ -471,8 +488,44 @@ fn several_tasks_learn_from_the_same_batches() {
         }
         assert!(models[0] != models[1] && models[1] != models[2]);
     }
-    // Another number of tasks has no use for the checkpoint, and learns from the log.
-    let mut center = Center::on(storage.clone(), tasks[2], options()).unwrap();
-    assert_eq!(center.counts().replayed, 10);
-    assert_eq!(center.model().unwrap(), audit(storage, &tasks[2]));
+}
+
+/// A model of which one half was learnt with other settings than the other is nobody's.
+#[test]
+fn a_folder_goes_on_as_it_was_begun() {
+    let linear = Linear { intercept: true, l2: 0.1, ..Linear::new(Loss::Logistic) };
+    let class = |label| Against { linear, class: Some(Class::of(label)) };
+    let begun = CenterOptions { labels: "low, high".to_string(), ..options() };
+    let mut center = Center::on_all(Memory::default(), vec![class(0.0), class(1.0)], begun.clone()).unwrap();
+    let sent = batch(0, 0, 0, &[vec![(1, 1.0)], vec![(1, 1.0), (2, 1.0)]]).encode();
+    assert!(matches!(center.ingest(sent).unwrap(), Ingest::Accepted { .. }));
+    center.checkpoint().unwrap();
+    let storage = center.into_storage();
+    let open = |tasks, options| Center::on_all(storage.clone(), tasks, options);
+    let told = |tasks, options| open(tasks, options).unwrap_err().to_string();
+    let again = open(vec![class(0.0), class(1.0)], begun.clone()).unwrap();
+    assert_eq!((again.next(0).seq, again.counts().replayed), (1, 0));
+
+    let other = Against { linear: Linear { l2: 0.2, ..linear }, ..class(1.0) };
+    assert_eq!(
+        told(vec![class(0.0), other], begun.clone()),
+        "order.log was begun with class 1 against the rest, counting 1 and 1, logistic loss, l2 0.1, l1 0, an intercept moved by \
+         0.01; now it is class 1 against the rest, counting 1 and 1, logistic loss, l2 0.2, l1 0, an intercept moved by 0.01: go on \
+         as it was begun, or use another folder"
+    );
+    let schedule = Schedule::Constant(0.5);
+    let schedule = told(vec![class(0.0), class(1.0)], CenterOptions { schedule, ..begun.clone() });
+    assert!(
+        schedule.contains("begun with steps of 0.5 / t^0.25; now it is steps of 0.5: go on"),
+        "{schedule}"
+    );
+    let labels = CenterOptions { labels: "low, middle".to_string(), ..begun.clone() };
+    let labels = told(vec![class(0.0), class(1.0)], labels);
+    assert!(labels.contains("begun with labels low, high; now it is labels low, middle: go on"), "{labels}");
+    assert!(told(vec![class(1.0)], begun.clone()).contains("now it is nothing else"));
+    assert!(told(vec![class(1.0), class(0.0)], begun).contains("now it is nothing else"));
+    // One thread learns any one of them, and nothing else.
+    audit(storage.clone(), &class(1.0));
+    let refused = serial(&mut storage.clone(), &other, WIDTH, SCHEDULE).unwrap_err().to_string();
+    assert!(refused.contains("now it is class 1 against the rest"), "{refused}");
 }

@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::data::Dataset;
 use crate::exec::roster::Kept;
 use crate::plan::batch::{End, PlannedBatch, Seams};
-use crate::plan::{Annotations, Plan, PlanMismatch, ReadOp, WriteOp};
+use crate::plan::{Annotations, Plan, PlanMismatch, ReadOp, WriteOp, verify};
 use crate::task::{Rule, Task};
 use crate::write::Target;
 
@@ -148,70 +148,74 @@ impl Plan {
     /// # Errors
     /// What is impossible.
     pub fn validate(&self, data: &Dataset<'_>) -> Result<(), PlanFileError> {
-        let wrong = |what: String| Err(PlanFileError::Inconsistent { what });
         if self.transactions as usize != data.len() {
             return Err(PlanMismatch::Data { plan: self.transactions, data: data.len() }.into());
         }
+        self.validate_alone()?;
+        let Annotations::Compact(versions) = &self.annotations else { return Ok(()) };
+        if versions.len() != data.entries() || self.parameters != data.width() {
+            return wrong(format!(
+                "it has {} entries and {} parameters, the data {} and {}",
+                versions.len(),
+                self.parameters,
+                data.entries(),
+                data.width()
+            ));
+        }
+        for transaction in 1..=self.transactions {
+            let at = transaction as usize - 1;
+            let row = self.order.as_ref().map_or(at, |order| order[at] as usize);
+            if versions[data.range(row)].iter().any(|&version| version >= transaction) {
+                return wrong(format!("transaction {transaction} waits for itself or a later one"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What can be seen of that without the samples.
+    fn validate_alone(&self) -> Result<(), PlanFileError> {
+        let samples = self.transactions as usize;
         if let Some(order) = &self.order {
-            let mut seen = vec![false; data.len()];
+            let mut seen = vec![false; samples];
             let twice = order.iter().position(|&row| {
                 row as usize >= seen.len() || std::mem::replace(&mut seen[row as usize], true)
             });
-            if order.len() != data.len() || twice.is_some() {
-                return wrong(format!("its order is no permutation of {} rows", data.len()));
+            if order.len() != samples || twice.is_some() {
+                return wrong(format!("its order is no permutation of {samples} rows"));
             }
         }
-        match &self.annotations {
-            Annotations::Compact(versions) => {
-                if versions.len() != data.entries() || self.parameters != data.width() {
-                    return wrong(format!(
-                        "it has {} entries and {} parameters, the data {} and {}",
-                        versions.len(),
-                        self.parameters,
-                        data.entries(),
-                        data.width()
-                    ));
-                }
-                for transaction in 1..=self.transactions {
-                    let at = transaction as usize - 1;
-                    let row = self.order.as_ref().map_or(at, |order| order[at] as usize);
-                    if versions[data.range(row)].iter().any(|&version| version >= transaction) {
-                        return wrong(format!("transaction {transaction} waits for itself or a later one"));
-                    }
-                }
-                Ok(())
-            }
-            Annotations::General { reads_at, reads, writes_at, writes } => {
-                let rises = |at: &[u64], len: usize| {
-                    at.len() == self.transactions as usize + 1
-                        && at[0] == 0
-                        && at[at.len() - 1] == len as u64
-                        && at.windows(2).all(|pair| pair[0] <= pair[1])
-                };
-                if !rises(reads_at, reads.len()) || !rises(writes_at, writes.len()) {
-                    return wrong("its offsets do not describe its reads and writes".to_string());
-                }
-                for transaction in 1..=self.transactions {
-                    let at = transaction as usize - 1;
-                    let reads = &reads[reads_at[at] as usize..reads_at[at + 1] as usize];
-                    let writes = &writes[writes_at[at] as usize..writes_at[at + 1] as usize];
-                    let read = reads
-                        .iter()
-                        .any(|read| read.version >= transaction || read.parameter >= self.parameters);
-                    let write = writes
-                        .iter()
-                        .any(|write| write.writer >= transaction || write.parameter >= self.parameters);
-                    if read || write {
-                        return wrong(format!(
-                            "transaction {transaction} waits for itself or a later one, or for a parameter that is not \
-                             there"
-                        ));
-                    }
-                }
-                Ok(())
+        let Annotations::General { reads_at, reads, writes_at, writes } = &self.annotations else {
+            return Ok(());
+        };
+        let rises = |at: &[u64], len: usize| {
+            at.len() == samples + 1
+                && at[0] == 0
+                && at[at.len() - 1] == len as u64
+                && at.windows(2).all(|pair| pair[0] <= pair[1])
+        };
+        if !rises(reads_at, reads.len()) || !rises(writes_at, writes.len()) {
+            return wrong("its offsets do not describe its reads and writes".to_string());
+        }
+        for transaction in 1..=self.transactions {
+            let at = transaction as usize - 1;
+            let reads = &reads[reads_at[at] as usize..reads_at[at + 1] as usize];
+            let writes = &writes[writes_at[at] as usize..writes_at[at + 1] as usize];
+            let read =
+                reads.iter().any(|read| read.version >= transaction || read.parameter >= self.parameters);
+            let write =
+                writes.iter().any(|write| write.writer >= transaction || write.parameter >= self.parameters);
+            if read || write {
+                return wrong(format!(
+                    "transaction {transaction} waits for itself or a later one, or for a parameter that is not there"
+                ));
             }
         }
+        Ok(())
     }
+}
+
+fn wrong(what: String) -> Result<(), PlanFileError> {
+    Err(PlanFileError::Inconsistent { what })
 }
 
 impl PlannedBatch {
@@ -221,7 +225,8 @@ impl PlannedBatch {
         write_plan(bytes, &self.plan, Some(&self.seams)).expect("memory takes all");
     }
 
-    /// Reads what [`PlannedBatch::encode`] wrote, and checks it against the samples that it is of.
+    /// Reads what [`PlannedBatch::encode`] wrote, and checks it against the samples that it is of: a compact plan that is let
+    /// through is the one that planning gives.
     ///
     /// # Errors
     /// If it is damaged, of other samples, or impossible.
@@ -233,11 +238,6 @@ impl PlannedBatch {
         let (plan, seams) = read_plan(&mut bytes)?;
         plan.check(task, data)?;
         plan.validate(data)?;
-        if plan.parameters != task.parameters(data.width()) {
-            let (found, wanted) = (plan.parameters, task.parameters(data.width()));
-            let what = format!("it has {found} parameters, the task {wanted}");
-            return Err(PlanFileError::Inconsistent { what });
-        }
         if matches!(plan.annotations, Annotations::Compact(_)) != (task.rule() == Rule::Features) {
             let what = "its form is not that of batches under its rule".to_string();
             return Err(PlanFileError::Inconsistent { what });
@@ -250,7 +250,8 @@ impl PlannedBatch {
         Ok(batch)
     }
 
-    /// Every annotation that refers to what was there before the batch is listed, and nothing else is.
+    /// Every annotation that refers to what was there before the batch is listed, and nothing else is. A compact plan is the one
+    /// that planning gives.
     fn validate_seams(&self, data: &Dataset<'_>) -> Result<(), PlanFileError> {
         let fine = match &self.plan.annotations {
             Annotations::Compact(versions) => {
@@ -264,6 +265,8 @@ impl PlannedBatch {
                         .iter()
                         .zip(&self.seams.ends)
                         .all(|(&place, end)| features[place as usize] == end.parameter && end.writer > 0)
+                    && self.seams.ends.iter().all(|end| end.parameter < self.plan.parameters)
+                    && verify::is_plan_of(data, versions, &self.seams)
             }
             Annotations::General { reads, writes, .. } => {
                 zeros_are(reads.iter().map(|read| read.version), &self.seams.reads)
@@ -405,7 +408,9 @@ fn read_plan(from: &mut impl Read) -> Result<(Plan, Option<Seams>), PlanFileErro
         return Err(PlanFileError::Damaged { found, wanted });
     }
     let kept = Kept::default();
-    Ok((Plan { transactions, parameters, rule, fingerprint, order, annotations, kept }, seams))
+    let plan = Plan { transactions, parameters, rule, fingerprint, order, annotations, kept };
+    plan.validate_alone()?;
+    Ok((plan, seams))
 }
 
 /// Numbers that are converted at a time.

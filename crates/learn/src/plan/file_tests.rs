@@ -112,11 +112,26 @@ fn impossible_plans_are_refused() {
     assert!(told(&plan).contains("transaction 3 waits for itself or a later one"));
     plan = plan.in_order(vec![0; 20]);
     assert!(told(&plan).contains("its order is no permutation of 20 rows"));
+    // That is seen without the data, and so are parts that are too short before anybody looks for them.
+    assert!(read(&bytes_of(&plan)).unwrap_err().contains("its order is no permutation of 20 rows"));
+    let mut short = Plan::of(&features, &data);
+    let Annotations::Compact(versions) = short.annotations_mut() else { unreachable!() };
+    versions.pop();
+    let short = read(&bytes_of(&short)).unwrap();
+    assert!(matches!(short.check(&features, &data), Err(PlanMismatch::Data { .. })));
     let mut plan = Plan::of(&own, &data);
     plan.validate(&data).unwrap();
     let Annotations::General { writes, .. } = plan.annotations_mut() else { unreachable!() };
     writes[4].parameter = mixed::WIDTH;
     assert!(told(&plan).contains("transaction 3 waits for itself"));
+    assert!(read(&bytes_of(&plan)).unwrap_err().contains("transaction 3 waits for itself"));
+    // One for more parameters than the task has would have threads go beyond them.
+    let mut plan = Plan::of(&own, &data);
+    plan.parameters += 1;
+    assert_eq!(
+        plan.check(&own, &data).unwrap_err().to_string(),
+        "the plan is for 9 parameters, the task has 8: plan the data for this task"
+    );
     for task in [features, own] {
         let mut batch = BatchPlanner::new().plan(&task, &data).unwrap();
         batch.seams.reads.pop();

@@ -11,6 +11,7 @@ pub mod loading;
 pub(crate) mod mixed;
 pub mod statistics;
 pub mod stitch;
+mod verify;
 
 pub use batch::{BatchPlanner, BatchTooLong, PlannedBatch};
 pub use file::PlanFileError;
@@ -197,16 +198,28 @@ impl Plan {
     }
 
     /// Whether it was made of these samples for a task of this rule; else what differs.
+    ///
+    /// # Errors
+    /// What differs. Whether the annotations are those of the samples is not looked at: [`Plan::validate`].
     pub fn check<T: Task>(&self, task: &T, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
         if self.rule != task.rule().id() {
             return Err(PlanMismatch::Rule { plan: self.rule, task: task.rule().id() });
         }
-        self.check_data(data)
+        self.check_data(data)?;
+        let (plan, task) = (self.parameters, task.parameters(data.width()));
+        if plan == task { Ok(()) } else { Err(PlanMismatch::Parameters { plan, task }) }
     }
 
     /// Whether it was made of these samples.
     pub(crate) fn check_data(&self, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
-        if self.transactions as usize != data.len() || self.fingerprint != data.fingerprint() {
+        let entries = match &self.annotations {
+            Annotations::Compact(versions) => versions.len(),
+            Annotations::General { .. } => data.entries(),
+        };
+        if self.transactions as usize != data.len()
+            || entries != data.entries()
+            || self.fingerprint != data.fingerprint()
+        {
             return Err(PlanMismatch::Data { plan: self.transactions, data: data.len() });
         }
         Ok(())
@@ -308,6 +321,14 @@ pub enum PlanMismatch {
         /// Rule of the plan.
         plan: u32,
         /// Rule of the task.
+        task: u32,
+    },
+    /// It was made for another number of parameters.
+    #[error("the plan is for {plan} parameters, the task has {task}: plan the data for this task")]
+    Parameters {
+        /// Of the plan.
+        plan: u32,
+        /// Of the task.
         task: u32,
     },
     /// It was made of other samples.

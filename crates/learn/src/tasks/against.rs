@@ -46,6 +46,16 @@ impl Task for Against {
         self.linear.intercept()
     }
 
+    fn settings(&self) -> String {
+        let linear = self.linear.settings();
+        match self.class {
+            None => linear,
+            Some(Class { label, own, others }) => {
+                format!("class {label} against the rest, counting {own} and {others}, {linear}")
+            }
+        }
+    }
+
     #[inline]
     fn compute<V: Value>(
         &self,

@@ -105,6 +105,12 @@ impl Task for Factorisation {
         self.intercept
     }
 
+    fn settings(&self) -> String {
+        let Factorisation { rank, l2, l1, intercept } = self;
+        let moved = if *intercept { "an intercept" } else { "no intercept" };
+        format!("factorisation of rank {rank}, l2 {l2}, l1 {l1}, {moved}")
+    }
+
     fn compute<V: Value>(
         &self,
         sample: &Sample<'_, V>,

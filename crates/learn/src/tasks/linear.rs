@@ -162,6 +162,16 @@ impl Task for Linear {
         self.intercept
     }
 
+    fn settings(&self) -> String {
+        let Linear { loss, l2, l1, intercept, intercept_decay } = self;
+        let moved = if *intercept {
+            format!("an intercept moved by {intercept_decay}")
+        } else {
+            "no intercept".to_owned()
+        };
+        format!("{loss} loss, l2 {l2}, l1 {l1}, {moved}")
+    }
+
     #[inline]
     fn compute<V: Value>(
         &self,

@@ -115,6 +115,10 @@ impl<T: Predicts> Task for Tallied<T> {
         self.task.intercept()
     }
 
+    fn settings(&self) -> String {
+        self.task.settings()
+    }
+
     #[inline]
     fn compute<V: Value>(
         &self,
