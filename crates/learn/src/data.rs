@@ -256,10 +256,12 @@ impl<'a> Dataset<'a> {
     ///
     /// # Panics
     ///
-    /// Where `width` is less than that of a part.
+    /// Where `width` is less than that of a part, or there are more than 4294967294 samples.
     pub fn concatenated(parts: &[Dataset<'_>], width: u32) -> Dataset<'static> {
         let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
         features.reserve_exact(parts.iter().map(Dataset::entries).sum());
+        let samples: usize = parts.iter().map(Dataset::len).sum();
+        assert!(samples < u32::MAX as usize, "{}", DataError::TooMany(samples));
         for part in parts {
             assert!(part.width <= width, "{width} features are fewer than the {} of a part", part.width);
             let base = features.len() as u64;

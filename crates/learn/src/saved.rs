@@ -22,6 +22,7 @@
 
 use crate::data::Dataset;
 use crate::exec::Model;
+use crate::plan::TooWide;
 use crate::read::{Base, Format};
 use crate::tasks::{Factorisation, Linear, Loss, decisions, sigmoid};
 use crate::write::Target;
@@ -106,6 +107,14 @@ pub enum SavedError {
         found: u64,
         /// Checksum in the file.
         wanted: u64,
+    },
+    /// It is larger than memory.
+    #[error("{}: the model cannot be held: {cause}", path.display())]
+    TooWide {
+        /// Which file.
+        path: PathBuf,
+        /// What it wants.
+        cause: TooWide,
     },
     /// It contradicts itself.
     #[error("{}: the model contradicts itself: {what}; train again", path.display())]
@@ -248,10 +257,13 @@ impl SavedModel {
         if found != wanted {
             return Err(damaged(found, wanted));
         }
-        SavedModel::parse(from).map_err(|what| SavedError::Inconsistent { path: path.to_owned(), what })
+        SavedModel::parse(from).map_err(|fault| match fault {
+            Fault::Inconsistent(what) => SavedError::Inconsistent { path: path.to_owned(), what },
+            Fault::TooWide(cause) => SavedError::TooWide { path: path.to_owned(), cause },
+        })
     }
 
-    fn parse(mut from: Bytes<'_>) -> Result<SavedModel, &'static str> {
+    fn parse(mut from: Bytes<'_>) -> Result<SavedModel, Fault> {
         const SHORT: &str = "it ends before all of it was said";
         let (task, loss, rank) =
             (from.u32().ok_or(SHORT)?, from.u32().ok_or(SHORT)?, from.u32().ok_or(SHORT)?);
@@ -263,14 +275,14 @@ impl SavedModel {
         let task = match task {
             0 if rank == 1 => SavedTask::Linear(Linear { loss, l2, l1, intercept, intercept_decay }),
             1 if rank > 0 => SavedTask::Factorisation(Factorisation { rank, l2, l1, intercept }),
-            _ => return Err("its task is none"),
+            _ => return Err("its task is none".into()),
         };
         let format = if from.u32().ok_or(SHORT)? == 1 { Format::Vw } else { Format::Svmlight };
         let base = match from.u32().ok_or(SHORT)? {
             0 => Base::Zero,
             1 => Base::One,
             2 => Base::Auto,
-            _ => return Err("its first index is none"),
+            _ => return Err("its first index is none".into()),
         };
         let numbering = Numbering { format, base, bits: from.u32().ok_or(SHORT)? };
         let seen = from.u64().ok_or(SHORT)?;
@@ -281,7 +293,10 @@ impl SavedModel {
             classes.push(from.f64().ok_or(SHORT)?);
         }
         let count = if classes.len() > 2 { classes.len() } else { 1 };
-        let numbers = features as usize * rank;
+        // Zeros are not in the file: it may say of more numbers than there is memory for.
+        let numbers = u64::from(features).saturating_mul(rank as u64);
+        TooWide::check(features, numbers.saturating_mul(8 * count as u64))?;
+        let numbers = numbers as usize;
         let mut models = Vec::new();
         for _ in 0..count {
             models.push(Model {
@@ -290,9 +305,27 @@ impl SavedModel {
             });
         }
         if !from.0.is_empty() {
-            return Err("it goes on after all of it was said");
+            return Err("it goes on after all of it was said".into());
         }
         Ok(SavedModel { task, features, classes, models, seen, numbering })
+    }
+}
+
+/// Why what was read is no model.
+enum Fault {
+    Inconsistent(&'static str),
+    TooWide(TooWide),
+}
+
+impl From<&'static str> for Fault {
+    fn from(what: &'static str) -> Fault {
+        Fault::Inconsistent(what)
+    }
+}
+
+impl From<TooWide> for Fault {
+    fn from(cause: TooWide) -> Fault {
+        Fault::TooWide(cause)
     }
 }
 
@@ -429,6 +462,26 @@ mod tests {
             told(&nonsense(73, 9)).ends_with("it ends before all of it was said; train again"),
             "features"
         );
+    }
+
+    /// A few bytes say of more numbers than any memory holds, or any number counts.
+    #[test]
+    fn a_model_larger_than_memory_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.model");
+        for rank in [1 << 30, u32::MAX] {
+            let task = SavedTask::Factorisation(Factorisation::new(rank as usize));
+            let model = SavedModel { task, ..linear(&[], vec![vec![0.0; 4]]) };
+            let mut bytes = model.bytes();
+            let features = bytes.len() - 4 - 4 - 8 - 8;
+            assert_eq!(bytes[features..features + 4], 4_u32.to_le_bytes());
+            bytes[features..features + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+            let checksum = xxh3_64(&bytes).to_le_bytes();
+            bytes.extend(checksum);
+            fs::write(&path, &bytes).unwrap();
+            let told = SavedModel::load(&path).unwrap_err().to_string();
+            assert!(told.contains("the model cannot be held: 4294967295 features want "), "{told}");
+        }
     }
 
     #[test]

@@ -1,20 +1,44 @@
 //! Plans, as Python holds them.
 
 use crate::data::{Rows, refused, unplanned};
-use isochrone_learn::Plan;
 use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
+use isochrone_learn::{Dataset, Plan};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// A plan of linear models: what `isochrone.learn.Plan` wraps.
 #[pyclass(frozen, name = "Plan", module = "isochrone._native")]
 pub(crate) struct PyPlan {
-    pub(crate) plan: Plan,
+    plan: Plan,
+    /// Whether it can be executed over its samples: one that was made here can, one that came from elsewhere is looked at with
+    /// the first samples that it is to be of.
+    sound: OnceLock<()>,
+}
+
+impl PyPlan {
+    pub(crate) fn made(plan: Plan) -> PyPlan {
+        PyPlan { plan, sound: OnceLock::from(()) }
+    }
+
+    fn foreign(plan: Plan) -> PyPlan {
+        PyPlan { plan, sound: OnceLock::new() }
+    }
+
+    /// The plan, if it is one of these samples for linear models.
+    pub(crate) fn of_samples(&self, data: &Dataset<'_>) -> PyResult<&Plan> {
+        self.plan.check(&Linear::new(Loss::Hinge), data).map_err(refused)?;
+        if self.sound.get().is_none() {
+            self.plan.validate(data).map_err(raised)?;
+            self.sound.get_or_init(|| ());
+        }
+        Ok(&self.plan)
+    }
 }
 
 #[pymethods]
@@ -29,7 +53,7 @@ impl PyPlan {
             // Whatever the loss: they all touch the features of a sample.
             Plan::in_blocks(&Linear::new(Loss::Hinge), &data, threads).map_err(unplanned)
         })?;
-        Ok(PyPlan { plan })
+        Ok(PyPlan::made(plan))
     }
 
     /// Raises if it is of other samples.
@@ -37,8 +61,7 @@ impl PyPlan {
         let parts = rows.parts()?;
         py.detach(move || {
             let data = parts.unlabelled(NonZeroUsize::MIN, true)?;
-            self.plan.check(&Linear::new(Loss::Hinge), &data).map_err(refused)?;
-            self.plan.validate(&data).map_err(raised)
+            self.of_samples(&data).map(|_| ())
         })
     }
 
@@ -48,7 +71,7 @@ impl PyPlan {
 
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<PyPlan> {
-        py.detach(move || Plan::load(&path).map(|plan| PyPlan { plan }).map_err(raised))
+        py.detach(move || Plan::load(&path).map(PyPlan::foreign).map_err(raised))
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -59,7 +82,7 @@ impl PyPlan {
 
     #[staticmethod]
     fn from_bytes(data: &[u8]) -> PyResult<PyPlan> {
-        Plan::decode(data).map(|plan| PyPlan { plan }).map_err(raised)
+        Plan::decode(data).map(PyPlan::foreign).map_err(raised)
     }
 
     /// What the plan looks like: `levels`, `text`, `bottlenecks` (feature, waits for it in the longest chain, samples) and
@@ -73,7 +96,8 @@ impl PyPlan {
         let parts = rows.parts()?;
         let threads = at_least_one(threads);
         let statistics = py.detach(move || -> PyResult<Statistics> {
-            Statistics::of(&self.plan, &parts.unlabelled(threads, true)?).map_err(unplanned)
+            let data = parts.unlabelled(threads, true)?;
+            Statistics::of(self.of_samples(&data)?, &data).map_err(unplanned)
         })?;
         let advice = statistics.recommend(threads);
         let found = PyDict::new(py);

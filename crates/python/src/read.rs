@@ -97,7 +97,7 @@ impl PyReader {
     /// All samples that are left, and their plan, made meanwhile.
     fn all_planned<'py>(&self, py: Python<'py>) -> PyResult<(Handed<'py>, PyPlan)> {
         let (data, plan) = py.detach(|| self.lock()?.all_planned().map_err(raised))?;
-        Ok((handed(py, data), PyPlan { plan }))
+        Ok((handed(py, data), PyPlan::made(plan)))
     }
 
     /// Lines left out because they are wrong, and what is wrong with the first ten.

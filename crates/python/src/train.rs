@@ -165,7 +165,7 @@ pub(crate) fn train<'py>(
     after: Option<Py<PyAny>>,
 ) -> PyResult<Trained<'py>> {
     let (task, options) = (settings.task()?, settings.options()?);
-    let plan = plan.map(|plan| &plan.get().plan);
+    let plan = plan.map(Bound::get);
     let labels = labels.as_slice()?;
     let importances = slice(&importances)?;
     let held = match &held {
@@ -182,6 +182,7 @@ pub(crate) fn train<'py>(
         let planned = plan.is_some() || work.options.scheme == Scheme::Cop;
         let data = parts.labelled(labels, threads, planned)?;
         let data = important(&data, importances)?;
+        let plan = plan.map(|plan| plan.of_samples(&data)).transpose()?;
         let held = match held {
             Some((parts, labels, importances)) => {
                 Some((parts.labelled(labels, threads, false)?, importances))

@@ -130,6 +130,14 @@ pub enum ReadError {
         /// What would have been wanted.
         cause: TooWide,
     },
+    /// It has more samples than one set can have.
+    #[error("{}: it has more than the {most} samples that can be learnt from at a time: read it in batches", path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// How many there can be.
+        most: usize,
+    },
     /// Indices from 0 up to the number of features.
     #[error("{}: it has the index 0 and the index {width}, so more than the {width} features that were given", path.display())]
     Width {

@@ -112,6 +112,9 @@ const SHOWN: usize = 10;
 /// Rows that are parsed and handed on together.
 const CHUNK: usize = 4096;
 
+/// Samples that one set can have: they are numbered from 1, and one number more is not to be used up.
+const MOST: usize = u32::MAX as usize - 1;
+
 /// Chunks that may wait to be stored.
 const WAITING: usize = 4;
 
@@ -239,7 +242,7 @@ impl Reader {
     /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
     pub fn batch(&mut self, rows: usize) -> Result<Option<Dataset<'static>>, ReadError> {
         let mut parsed = Parsed::new(self.options.double);
-        self.parse(&mut parsed, rows.max(1))?;
+        self.parse(&mut parsed, rows.clamp(1, MOST))?;
         if parsed.labels.is_empty() {
             return Ok(None);
         }
@@ -248,11 +251,14 @@ impl Reader {
 
     /// All samples that are left. Parsing has a thread of its own, beside this one that stores what was parsed.
     pub fn all(&mut self) -> Result<Dataset<'static>, ReadError> {
+        self.all_of(MOST)
+    }
+
+    /// The same of as many as there may be.
+    fn all_of(&mut self, most: usize) -> Result<Dataset<'static>, ReadError> {
         let mut stored = self.first()?;
-        self.pour(|parsed| {
-            stored.append(parsed);
-            Ok(())
-        })?;
+        let path = self.path.clone();
+        self.pour(|parsed| stored.append(parsed, most, &path))?;
         self.whole(stored)
     }
 
@@ -266,7 +272,7 @@ impl Reader {
         let wide = |cause| ReadError::Wide { path: path.clone(), cause };
         planner.rows_of(&stored.offsets, &stored.features).map_err(wide)?;
         self.pour(|parsed| {
-            stored.append(parsed);
+            stored.append(parsed, MOST, &path)?;
             planner.rows_of(&parsed.offsets, &parsed.features).map_err(wide)
         })?;
         let data = self.whole(stored)?;
@@ -538,8 +544,11 @@ impl Parsed {
         self.importances.clear();
     }
 
-    /// Adds the rows of another.
-    fn append(&mut self, other: &Parsed) {
+    /// Adds the rows of another, if there are not more than `most` then.
+    fn append(&mut self, other: &Parsed, most: usize, path: &Path) -> Result<(), ReadError> {
+        if self.labels.len() + other.labels.len() > most {
+            return Err(ReadError::TooMany { path: path.to_owned(), most });
+        }
         let base = self.features.len() as u64;
         self.offsets.extend(other.offsets[1..].iter().map(|offset| base + offset));
         self.features.extend_from_slice(&other.features);
@@ -553,6 +562,7 @@ impl Parsed {
             self.importances.resize(self.labels.len() + other.labels.len(), 1.0);
         }
         self.labels.extend_from_slice(&other.labels);
+        Ok(())
     }
 
     /// Has room for so many times as much as it has, and a little more, since growing would copy all of it.

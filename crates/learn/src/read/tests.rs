@@ -104,6 +104,19 @@ fn wrong_lines_are_left_out_only_when_asked() {
     );
 }
 
+/// More samples than 32 bits can number would be learnt from under one another's numbers; here there may be fewer.
+#[test]
+fn more_samples_than_can_be_numbered_are_refused() {
+    let lines = "1 1:1\n".repeat(CHUNK + 7);
+    let reader =
+        || Reader::of(Path::new("a.svm"), std::io::Cursor::new(lines.clone()), Options::default()).unwrap();
+    assert_eq!(reader().all_of(CHUNK + 7).unwrap().len(), CHUNK + 7);
+    assert_eq!(
+        reader().all_of(CHUNK + 6).unwrap_err().to_string(),
+        "a.svm: it has more than the 4102 samples that can be learnt from at a time: read it in batches"
+    );
+}
+
 #[test]
 fn batches_are_the_whole_in_pieces() {
     let text: String = (1..=1000).map(|row| format!("{} {}:1 {}:2\n", row % 3, row, row + 7)).collect();
