@@ -59,20 +59,20 @@ pub struct Input {
 /// Where a table has the labels, and how much samples count.
 #[derive(Args, Debug)]
 pub struct Label {
-    /// Of Parquet and Arrow, the column of the labels
-    #[arg(long, value_name = "COLUMN", default_value = "label")]
-    pub label: String,
+    /// Of Parquet and Arrow, the column of the labels [default: label]
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
     /// Of Parquet and Arrow, the column of numbers from 0 on that say how many times each sample counts [default: once]
     #[arg(long, value_name = "COLUMN")]
     pub weight: Option<String>,
 }
 
 /// Where it has the features.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Lists {
-    /// Of Parquet and Arrow, the column of lists of the features that a sample has, counted from 0
-    #[arg(long, value_name = "COLUMN", default_value = "indices")]
-    pub indices: String,
+    /// Of Parquet and Arrow, the column of lists of the features that a sample has, counted from 0 [default: indices]
+    #[arg(long, value_name = "COLUMN")]
+    pub indices: Option<String>,
     /// Of Parquet and Arrow, the column of lists of their values [default: values, if there is such a column, else each is 1]
     #[arg(long, value_name = "COLUMN")]
     pub values: Option<String>,

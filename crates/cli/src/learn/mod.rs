@@ -84,10 +84,34 @@ fn options(input: &Input) -> anyhow::Result<Options> {
 }
 
 fn columns(label: Option<&Label>, lists: &Lists) -> Columns {
-    let Lists { indices, values } = lists;
+    let Lists { indices, values } = lists.clone();
+    let columns = Columns::default();
     let weight = label.and_then(|label| label.weight.clone());
-    let label = label.map(|label| label.label.clone());
-    Columns { label, indices: indices.clone(), values: values.clone(), weight }
+    let label = label.and_then(|label| label.label.clone().or(columns.label));
+    Columns { label, indices: indices.unwrap_or(columns.indices), values, weight }
+}
+
+/// Refuses names of columns where there are none; of weights, the reader has.
+fn are_columns(
+    path: &Path,
+    reader: &Reader,
+    format: read::Format,
+    label: Option<&Label>,
+    lists: &Lists,
+) -> anyhow::Result<()> {
+    let given = [
+        ("label", label.and_then(|label| label.label.as_ref())),
+        ("indices", lists.indices.as_ref()),
+        ("values", lists.values.as_ref()),
+    ];
+    match given.iter().find_map(|(flag, column)| column.map(|column| (flag, column))) {
+        Some((flag, column)) if reader.base() != read::Base::Auto => bail!(Usage(format!(
+            "--{flag} {column}: it names a column of Parquet or Arrow; {} has lines of {}",
+            path.display(),
+            if format == read::Format::Vw { "Vowpal Wabbit's" } else { "svmlight" }
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn careful(care: &Care) -> Options {
@@ -112,6 +136,7 @@ fn input(path: &Path, input: &Input) -> anyhow::Result<(Options, Reader, Progres
     if input.base == Base::One && reader.base() == read::Base::Auto {
         bail!(Usage(format!("--base 1: {} is a table, whose indices count from 0", path.display())));
     }
+    are_columns(path, &reader, options.format, Some(&input.label), &input.lists)?;
     Ok((options, reader, progress))
 }
 

@@ -2,7 +2,7 @@
 
 use super::arguments::{Evaluate, Predict, What};
 use super::told::count;
-use super::{against_rest, apart, careful, columns, like, open, tell_skipped};
+use super::{against_rest, apart, are_columns, careful, columns, like, open, tell_skipped};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -53,6 +53,7 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
     let options = Options { double: arguments.double, columns, ..Options::default() };
     let options = like(model.numbering, options);
     let (mut reader, progress) = open(&arguments.data, &options)?;
+    are_columns(&arguments.data, &reader, options.format, None, &arguments.lists)?;
     let mut to = BufWriter::new(to);
     let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
@@ -130,6 +131,7 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let columns = columns(Some(&arguments.label), &arguments.lists);
     let options = like(model.numbering, Options { columns, ..careful(&arguments.care) });
     let (mut reader, progress) = open(&arguments.data, &options)?;
+    are_columns(&arguments.data, &reader, options.format, Some(&arguments.label), &arguments.lists)?;
     let mut decisions = vec![Vec::new(); model.models.len()];
     let (mut labels, mut importances) = (Vec::new(), Vec::new());
     let mut seen = Seen::default();

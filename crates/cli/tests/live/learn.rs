@@ -178,6 +178,20 @@ fn weights_of_tables_are_learnt_by() {
             isochrone: FOLDER/data.svm: it is no table, and has no column `w` of weights
         "#]],
     );
+    for flag in ["--label", "--indices", "--values"] {
+        for words in [&["train", "--input", "vw"][..], &["train"], &["evaluate"], &["predict"]] {
+            if (words[0], flag) == ("predict", "--label") {
+                continue;
+            }
+            let text = samples(folder);
+            let (status, said) = learn(folder, &[words, &[&text, "--model", &model, flag, "w"]].concat());
+            assert_eq!(status, 2, "{words:?} {flag}: {said}");
+            let wanted = format!(
+                "isochrone: {flag} w: it names a column of Parquet or Arrow; FOLDER/data.svm has lines of "
+            );
+            assert!(said.starts_with(&wanted), "{words:?} {flag}: {said}");
+        }
+    }
 }
 
 /// Standard input, whatever it has; and what cannot be read from there.
