@@ -87,15 +87,18 @@ proptest! {
     }
 }
 
-/// The plan of the first epoch is that of the samples in the order found, and the model that of one thread in that order.
-fn check_first<T: Task>(task: &T, data: &Dataset<'_>, threads: usize, epochs: u32, carry: bool) {
+/// The plan of the first epoch is that of the samples in the order found, and the model that of one thread in that order. Whether
+/// that order is another one than the data's.
+fn check_first<T: Task>(task: &T, data: &Dataset<'_>, threads: usize, epochs: u32, carry: bool) -> bool {
     let mode = if carry { Mode::Carry } else { Mode::Reset };
-    let options = Options { first_epoch: true, epochs, mode, ..options(Scheme::Cop, threads) };
+    let options = Options { first_epoch: true, epochs, mode, chunk: 1, ..options(Scheme::Cop, threads) };
     let (model, report) = run(task, data, None, &options);
     let plan = report.plan.unwrap();
     let serial = Options { scheme: Scheme::Serial, ..options };
     assert_eq!(run(task, data, Some(&plan), &serial).0, model);
-    assert_eq!(*plan.annotations(), planned_in(task, data, plan.order().unwrap()));
+    let order = plan.order().unwrap();
+    assert_eq!(*plan.annotations(), planned_in(task, data, order));
+    !order.is_sorted()
 }
 
 /// An offline plan of the rows in this order, with the entries of a compact one where the data has them.
@@ -133,6 +136,11 @@ fn the_first_epoch_decides_all_epochs() {
     }
     let pairs = samples(200, 30, 2, 12);
     check_first(&Factorisation::new(3), &pairs, 4, 20, true);
+    // Else all of that could be of the order of the data. Another one takes two threads at once.
+    let data = samples(2_000, 4_000, 20, 13);
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+        assert!((0..100).any(|_| check_first(&Linear::published_svm(1.0), &data, 4, 2, false)));
+    }
 }
 
 /// What happened to a parameter, in the order in which it happened.
@@ -310,11 +318,20 @@ fn more_threads_than_processors_come_to_an_end() {
     let task = Linear::published_svm(1.0);
     let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
     let serial = learnt(&task, &data, &Options { epochs: 3, ..options(Scheme::Serial, 1) });
+    let general = Plan::general(&task, &data);
     for threads in [2, processors, 4 * processors] {
         for chunk in [0, 1, 2, 7, 64, 1_000] {
             for mode in [Mode::Reset, Mode::Carry] {
                 let options = Options { epochs: 3, chunk, mode, ..options(Scheme::Cop, threads) };
                 assert_eq!(learnt(&task, &data, &options), serial, "{options:?}");
+                if chunk < 7 {
+                    continue;
+                }
+                // By versions and counts of readers, not by the roster.
+                for (plan, elide) in [(None, false), (Some(&general), true), (Some(&general), false)] {
+                    let options = Options { elide, ..options.clone() };
+                    assert_eq!(run(&task, &data, plan, &options).0, serial, "{options:?}");
+                }
             }
         }
     }
@@ -360,6 +377,27 @@ fn a_worker_that_does_not_ascend_is_reported() {
             .to_string()
             .contains("transaction 2 waits for the next transaction of thread 0 to be 2 and sees 1")
     );
+}
+
+/// The same where versions are waited for: then the parameter is told.
+#[test]
+fn a_worker_that_does_not_ascend_waits_for_a_parameter() {
+    let data = pair();
+    let (task, plan) = (Linear::new(Loss::Hinge), Plan::general(&Linear::new(Loss::Hinge), &data));
+    let options = Options { chunk: 1, ..options(Scheme::Cop, 2) };
+    let pool = Pool::new(2, IMPATIENT, Stop::default());
+    let steps = Steps::new(&options, 2);
+    let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
+    let source = GeneralSource::of(plan.annotations(), None, None).unwrap();
+    let executor = Cop { cells: &Wide::new(&[0.0; 5], 1, &[]), source, shares: &[] };
+    let out_of_order = run.lap(&executor, &mut Worker::new(1), &Lap::new(steps.epoch(0), 0, 0));
+    assert_eq!(out_of_order, Err(Stopped));
+    let failure = pool.failure().unwrap();
+    assert!(
+        matches!(failure, TrainError::Stuck { transaction: 2, number: 3, expected: 1, observed: 0, .. }),
+        "{failure:?}"
+    );
+    assert!(failure.to_string().contains("parameter 3"), "{failure}");
 }
 
 /// T-COP-22: an epoch on versions that the last one left is refused; and were it not, it would be reported.
@@ -424,12 +462,15 @@ fn a_panic_ends_all_workers() {
     let data = samples(300, 12, 6, 31);
     let labels: Vec<f64> = (0..300).map(f64::from).collect();
     let data = data.with_labels(labels).unwrap();
-    for scheme in Scheme::ALL {
+    let general = Plan::general(&Panics, &data);
+    let planned = [(None, false), (Some(&general), true), (Some(&general), false)];
+    let planned = planned.map(|(plan, elide)| (Scheme::Cop, plan, elide));
+    for (scheme, plan, elide) in Scheme::ALL.map(|scheme| (scheme, None, true)).into_iter().chain(planned) {
         let mut model = begin(&Panics, &data);
         let before = model.clone();
-        let options = Options { patience: Duration::from_secs(600), ..options(scheme, 4) };
+        let options = Options { patience: Duration::from_secs(600), elide, ..options(scheme, 4) };
         let begun = Instant::now();
-        let failed = train(&Panics, &data, None, &mut model, &options, &mut go_on).unwrap_err();
+        let failed = train(&Panics, &data, plan, &mut model, &options, &mut go_on).unwrap_err();
         assert!(begun.elapsed() < Duration::from_secs(1), "{scheme}: {:?}", begun.elapsed());
         assert!(
             matches!(&failed, TrainError::Panicked { message, .. } if message.starts_with("cannot learn from"))
