@@ -6,16 +6,20 @@ use super::grammar::{bare, encode, fill, forms};
 use crate::gateway::{Ask, Login};
 use isochrone_core::command::{Operation, Response, Touch};
 use isochrone_core::{
-    Blob, ClientId, Command, CommandId, KeyspaceId, NodeId, PartitionId, ProcessId, Random, Role,
-    StateMachine, key_hash,
+    Blob, ClientId, Command, CommandId, Export as _, KeyspaceId, NodeId, PartitionId, ProcessId, Random,
+    Role, Stamp, StateMachine, key_hash,
 };
 use isochrone_replication::curp::witness::{KEYS_MAX, Reject, Shape, Witness};
 use isochrone_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a connection asks the store when it is sent these, all as one transaction if there are several.
-fn asked(sentences: &[Vec<Vec<u8>>]) -> Vec<Command> {
+/// The first deadline that the grammar gives, milliseconds.
+const FIRST_MS: u64 = 4_000_000_000_000;
+
+/// What a connection asks the store when it is sent these at this time, all as one transaction if there are several.
+fn asked(sentences: &[Vec<Vec<u8>>], stamp: Stamp) -> Vec<Command> {
     let mut world = World::new(Login::Open);
+    world.stamp = stamp;
     if sentences.len() > 1 {
         world.receive(b"MULTI\r\n");
     }
@@ -39,7 +43,7 @@ fn sentence(form: &str, keys: u64, random: &mut Random) -> Vec<Vec<u8>> {
     bare(form).split(' ').map(|text| word(text, random)).collect()
 }
 
-/// A command at random, sometimes a transaction; none where the form asks nothing of the store.
+/// A command at random, sometimes a transaction, at a time around the deadlines that the grammar gives; none where the form asks nothing of the store.
 fn command(forms: &[&str], keys: u64, random: &mut Random) -> Option<Command> {
     let count = if random.below(12) == 0 { 2 + random.below(2) } else { 1 };
     let any = |random: &mut Random| forms[random.below(forms.len() as u64) as usize];
@@ -49,7 +53,25 @@ fn command(forms: &[&str], keys: u64, random: &mut Random) -> Option<Command> {
             sentence(form, keys, random)
         })
         .collect();
-    asked(&sentences).pop()
+    // Gateways have clocks of their own: a later command may be stamped earlier.
+    let stamp = Stamp::from_nanos((FIRST_MS - 1_000 + random.below(3_000)) * 1_000_000);
+    asked(&sentences, stamp).pop()
+}
+
+/// Whether a key is there whose deadline has passed at this time.
+fn is_lapsed(store: &Store, key: &Blob, stamp: Stamp) -> bool {
+    let is_there = |stamp| {
+        let exists = Command::new(stamp, Operation::Exists { keys: [key.clone()].into() });
+        store.clone().apply(&exists) == Response::Integer(1)
+    };
+    is_there(Stamp::ZERO) && !is_there(stamp)
+}
+
+/// The same state, as a replica has it that was sent it whole.
+fn sent(store: &Store) -> Store {
+    let (view, mut copy) = (store.export(), Store::default());
+    (0..).map_while(|index| view.chunk(index)).for_each(|chunk| copy.absorb(&chunk).unwrap());
+    copy
 }
 
 /// The keys that a command names, how; none where it touches all.
@@ -75,7 +97,7 @@ fn name(command: &Command) -> String {
 /// The store with nothing but these keys.
 fn only(store: &Store, keep: impl Fn(&Blob) -> bool) -> Store {
     let mut store = store.clone();
-    let stamp = isochrone_core::Stamp::ZERO;
+    let stamp = Stamp::ZERO;
     let all = Operation::Keys { pattern: Blob::from("*") };
     let (Response::Array(names) | Response::Set(names)) = store.apply(&Command::new(stamp, all)) else {
         panic!("no keys")
@@ -89,7 +111,7 @@ fn only(store: &Store, keep: impl Fn(&Blob) -> bool) -> Store {
     store
 }
 
-/// A store after some commands.
+/// A store after some commands, a third of whose keys have a deadline.
 fn filled(forms: &[&str], keys: u64, count: u64, random: &mut Random) -> Store {
     let mut store = Store::default();
     for _ in 0..count {
@@ -99,21 +121,30 @@ fn filled(forms: &[&str], keys: u64, count: u64, random: &mut Random) -> Store {
             store.apply(&command);
         }
     }
+    for key in (0..keys).filter(|_| random.below(3) == 0).collect::<Vec<_>>() {
+        let words = ["PEXPIREAT".to_owned(), format!("k{key}"), (FIRST_MS + random.below(2_000)).to_string()];
+        let words = words.map(String::into_bytes).to_vec();
+        let before = Stamp::from_nanos((FIRST_MS - 10_000) * 1_000_000);
+        asked(&[words], before).iter().for_each(|command| drop(store.apply(command)));
+    }
     store
 }
 
 /// T50, T51: a command changes no key but those that it says it writes, its answer and what it writes follow from
-/// those that it names alone, and the same from the same state is the same.
+/// those that it names alone, and the same from the same state is the same, also where that was sent from elsewhere. What
+/// it names and finds lapsed it deletes, whatever it is to do.
 #[test]
 fn commands_touch_what_they_say() {
     let forms = forms();
     let mut random = Random::seeded(18);
-    let (mut met, mut checked) = (BTreeSet::new(), 0);
+    let (mut met, mut checked, mut lapsed) = (BTreeSet::new(), 0, 0);
     for _ in 0..400 {
         let store = filled(&forms, 6, 30, &mut random);
+        let sent = sent(&store);
+        assert!(sent == store && sent.digest() == store.digest());
         for _ in 0..12 {
             let Some(command) = command(&forms, 6, &mut random) else { continue };
-            let (mut once, mut again) = (store.clone(), store.clone());
+            let (mut once, mut again) = (store.clone(), sent.clone());
             let answer = once.apply(&command);
             assert_eq!(
                 (answer.clone(), once.digest()),
@@ -123,7 +154,10 @@ fn commands_touch_what_they_say() {
             let Some(keys) = touched(&command) else { continue };
             met.insert(name(&command));
             checked += 1;
-            let writes = |key: &Blob| keys.get(key).is_some_and(|(_, writes)| *writes);
+            let goes: BTreeSet<&Blob> =
+                keys.keys().filter(|key| is_lapsed(&store, key, command.stamp)).collect();
+            lapsed += goes.len();
+            let writes = |key: &Blob| goes.contains(key) || keys.get(key).is_some_and(|(_, writes)| *writes);
             let (before, after) = (only(&store, |key| !writes(key)), only(&once, |key| !writes(key)));
             assert!(before == after, "{command:?} changes a key that it does not say it writes");
             // Without what it does not name.
@@ -134,6 +168,7 @@ fn commands_touch_what_they_say() {
         }
     }
     assert!(met.len() > 60 && checked > 2_000, "{} operations, {checked} times", met.len());
+    assert!(lapsed > 50, "{lapsed} keys had lapsed");
 }
 
 fn id(number: u64) -> CommandId {
@@ -186,7 +221,7 @@ fn permutations(order: &mut Vec<usize>, from: usize, visit: &mut dyn FnMut(&[usi
 fn what_a_witness_holds_is_replayed_in_any_order() {
     let forms = forms();
     let mut random = Random::seeded(27);
-    let (mut replays, mut most) = (0, 0);
+    let (mut replays, mut most, mut lapsed) = (0, 0, 0);
     for round in 0..120 {
         let many = round % 4 == 3;
         let keys = if many { 40 } else { 10 };
@@ -204,6 +239,7 @@ fn what_a_witness_holds_is_replayed_in_any_order() {
             };
             let Some(named) = touched(&command) else { continue };
             if witness.record(&hashes(&named), id(held.len() as u64), (), 1).is_ok() {
+                lapsed += named.keys().filter(|key| is_lapsed(&store, key, command.stamp)).count();
                 held.push(command);
             }
         }
@@ -238,4 +274,5 @@ fn what_a_witness_holds_is_replayed_in_any_order() {
         }
     }
     assert!(most == 20 && replays > 10_000, "{replays} replays of up to {most}");
+    assert!(lapsed > 20, "{lapsed} keys had lapsed");
 }
