@@ -143,3 +143,26 @@ def test_cells_that_are_none(cells):
         CopFactorizer().fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
     with pytest.raises(ValueError, match="scale y to about 1, or take a smaller eta0"):
         CopFactorizer(eta0=10.0, max_iter=50).fit(X, 1e6 * y)
+
+
+def test_names_of_another_type_are_no_names(cells):
+    X, y = cells
+    text, bytes_ = X.astype(str), X.astype("S")
+    for learnt, asked in [(X, text), (X, bytes_), (text, X), (text, bytes_), (bytes_, X), (text, X.astype(float))]:
+        model = CopFactorizer(n_components=2, max_iter=3, tol=None, random_state=0).fit(learnt, y)
+        with pytest.raises(ValueError, match="X has names of the types .*, where fit had"):
+            model.predict(asked)
+    model = CopFactorizer(n_components=2, max_iter=3, tol=None, random_state=0).fit(X, y)
+    assert np.array_equal(model.predict(X.astype(np.int32)), model.predict(X.astype(float)))
+
+
+def test_columns_and_values_are_where_they_were(cells):
+    X, y = cells
+    frame = pandas.DataFrame(X, columns=["person", "film"])
+    model = CopFactorizer(n_components=2, max_iter=3, tol=None, random_state=0).fit(frame, y)
+    assert list(model.feature_names_in_) == ["person", "film"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["film", "person"]])
+    half = len(y) // 2
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        CopFactorizer().fit(X[: 2 * half], y[: 2 * half].reshape(half, 2))

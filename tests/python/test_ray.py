@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import sparse_samples
 
-from isochrone.learn import CopClassifier, CopRegressor
+from isochrone.learn import CopClassifier, CopFactorizer, CopRegressor
 
 ray = pytest.importorskip("ray")
 
@@ -243,6 +243,14 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
         learn(CopClassifier(), [source], folder=tmp_path, n_features=FEATURES)
     with pytest.raises(ValueError, match="scheme is 'occ'"):
         learn(CopRegressor(scheme="occ"), [source], folder=tmp_path, n_features=FEATURES)
+    with pytest.raises(TypeError, match="model is a CopFactorizer: over Ray a CopClassifier or a CopRegressor"):
+        learn(CopFactorizer(), [source], folder=tmp_path, n_features=FEATURES)
+    for name in ("shuffle", "early_stopping", "warm_start"):
+        with pytest.raises(ValueError, match=f"{name} is given, but over Ray"):
+            learn(CopRegressor(**{name: True}), [source], folder=tmp_path, n_features=FEATURES)
+    for name in ("n_samples", "batch_size"):
+        with pytest.raises(ValueError, match=f"{name} is 0: give 1 or more"):
+            learn(CopRegressor(), [source], folder=tmp_path, n_features=FEATURES, **{name: 0})
     with pytest.raises(ValueError, match="sources is empty"):
         learn(CopClassifier(), [], folder=tmp_path, n_features=FEATURES, classes=["down", "up"])
     with pytest.raises(ValueError, match="collector_options has 2 entries for 1 sources: give one for each"):
@@ -257,3 +265,11 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
             learn(CopRegressor(), [lambda _, given=given: given], folder=tmp_path / f"{number}", n_features=FEATURES)
     with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
         learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])
+
+
+def test_a_folder_that_is_not_there_has_no_log(tmp_path):
+    module = pytest.importorskip("isochrone.learn.ray")
+    for ask in (module.replay, module.order):
+        with pytest.raises(FileNotFoundError, match="no folder of a centre"):
+            ask(CopRegressor(), tmp_path / "mistyped", n_features=FEATURES)
+    assert not (tmp_path / "mistyped").exists()

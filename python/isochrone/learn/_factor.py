@@ -11,7 +11,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    _check_feature_names, check_array, check_consistent_length, check_is_fitted, column_or_1d,
+)
 
 from isochrone import _native
 from isochrone.learn._data import FEATURES_MAX, flags, whole
@@ -76,6 +78,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Intercept.
     n_features_in_ : int
         2: a row and a column.
+    feature_names_in_ : ndarray of shape (2,)
+        What a DataFrame calls them.
     n_iter_ : int
         Epochs of the last `fit`.
     t_ : int
@@ -168,7 +172,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         names = _cells(X)
-        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(-1)
+        _check_feature_names(self, X, reset=True)
+        values = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
         check_consistent_length(X, values)
         weights = _weights(sample_weight, values)
         (rows, row), (columns, column) = (_numbered(part) for part in names)
@@ -237,9 +242,15 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         y : ndarray of shape (n_samples,)
             float64.
+
+        Raises
+        ------
+        ValueError
+            If `X` has not two columns, names of another type than in `fit`, or columns that are called otherwise.
         """
         check_is_fitted(self)
         row_names, column_names = _cells(X)
+        _check_feature_names(self, X, reset=False)
         row, knows_row = _places(self.rows_, row_names)
         column, knows_column = _places(self.columns_, column_names)
         told = np.einsum("ij,ij->i", self.row_factors_[row], self.column_factors_[column])
@@ -340,9 +351,17 @@ def _types(names: NDArray[Any]) -> str:
     return ", ".join(sorted({type(name).__name__ for name in names}))
 
 
+def _kind(names: NDArray[Any]) -> str:
+    """The same letter for all kinds of numbers."""
+    return "f" if names.dtype.kind in "biuf" else names.dtype.kind
+
+
 def _places(names: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Where each stands among the names, and whether it does."""
     try:
+        if _kind(names) != _kind(wanted) and "O" not in (_kind(names), _kind(wanted)):
+            # NumPy would compare what they look like as text.
+            raise TypeError
         at: NDArray[np.intp] = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     except TypeError:
         raise ValueError(f"X has names of the types {_types(wanted)}, where fit had {_types(names)}") from None

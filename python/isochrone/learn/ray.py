@@ -8,6 +8,7 @@ over the log. Needs `pip install isochrone[ray]`.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_array
 
 from isochrone import _native
-from isochrone.learn._data import rows_of
+from isochrone.learn._data import FEATURES_MAX, rows_of, whole
 from isochrone.learn._linear import CopClassifier, CopRegressor, class_sides, positives
 
 try:
@@ -93,6 +94,12 @@ def learn(
     ValueError
         If the model cannot be learnt like this, or a sample is wrong.
     """
+    _learnable(model)
+    whole("n_features", n_features, 1, FEATURES_MAX)
+    whole("batch_size", batch_size, 1)
+    whole("checkpoint_every", checkpoint_every, 0)
+    if not batch_time > 0:
+        raise ValueError(f"batch_time is {batch_time!r}: give a number of seconds above 0")
     if model.scheme != "cop":
         raise ValueError(f"scheme is {model.scheme!r}: batches of several sources are learnt from with \"cop\"")
     if not sources:
@@ -131,6 +138,9 @@ def learn(
     model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
     model.intercept_ = np.array(intercept)
     model.n_features_in_, model.n_iter_, model.t_ = n_features, 1, report["samples"]
+    if hasattr(model, "feature_names_in_"):
+        # Of another fit: batches have none.
+        del model.feature_names_in_
     model.loss_curve_, model.report_ = [], report
     return model
 
@@ -160,9 +170,14 @@ def replay(
         Coefficients, in the shape of the model's `coef_`.
     intercept : ndarray
         Intercepts, in that of its `intercept_`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
     """
     against = _positives(model, _classes(model, getattr(model, "classes_", None) if classes is None else classes))
-    coef, intercept = _native.replay(os.fspath(folder), _settings(model, n_samples), n_features, against)
+    coef, intercept = _native.replay(_folder(folder), _settings(model, n_samples), n_features, against)
     return coef.reshape(-1, n_features) if is_classifier(model) else coef, np.array(intercept)
 
 
@@ -184,8 +199,13 @@ def order(
     -------
     batches : list of (source, number, first, samples)
         Which source, its how manieth batch, the number of the batch's first sample in the source, and how many it has.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
     """
-    return _native.order(os.fspath(folder), _settings(model, 1), n_features)
+    return _native.order(_folder(folder), _settings(model, 1), n_features)
 
 
 class _Center:
@@ -312,8 +332,25 @@ class _Collector:
             reference = self.center.ingest.remote(batch)
 
 
+def _learnable(model: Any) -> None:
+    """Refuses what is learnt nowhere but in one place."""
+    if not isinstance(model, (CopClassifier, CopRegressor)):
+        raise TypeError(f"model is a {type(model).__name__}: over Ray a CopClassifier or a CopRegressor can be learnt")
+    for name in ("shuffle", "early_stopping", "warm_start"):
+        if getattr(model, name):
+            raise ValueError(f"{name} is given, but over Ray samples are learnt from once, as they come: leave it out")
+
+
+def _folder(folder: str | os.PathLike[str]) -> str:
+    """A centre's, which is there."""
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "no folder of a centre", os.fspath(folder))
+    return os.fspath(folder)
+
+
 def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, Any]:
     model._check_parameters()
+    whole("n_samples", n_samples, 1)
     if isinstance(getattr(model, "class_weight", None), str):
         raise ValueError(
             f"class_weight is {model.class_weight!r}, but nobody sees all labels before learning begins: give a weight for each class"
