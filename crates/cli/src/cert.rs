@@ -9,7 +9,7 @@ use isochrone_node::gateway::Secret;
 use isochrone_node::security::hash_password;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Makes the certificates of a deployment: an authority, and two pairs for each node, one to show to its peers and
 /// one to show to its clients.
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
         "{}: certificates for {} nodes, good for {days} days\n\n{}",
         out.display(),
         deployment.nodes().len(),
-        advice(&out)
+        advice(&file, &out)
     );
     Ok(Status::Held)
 }
@@ -121,7 +121,15 @@ fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
     fs::rename(&beside, path).with_context(cannot)
 }
 
-fn advice(out: &Path) -> String {
+/// How a deployment file names a folder: from where the file is, if the folder lies there.
+fn seen_from(file: &Path, out: &Path) -> PathBuf {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (Ok(parent), Ok(out)) = (parent.canonicalize(), out.canonicalize()) else { return out.to_owned() };
+    out.strip_prefix(parent).map_or_else(|_| out.clone(), Path::to_owned)
+}
+
+fn advice(file: &Path, out: &Path) -> String {
+    let (given, out) = (out.display(), seen_from(file, out));
     let out = out.display();
     format!(
         "Give each node ca.pem and its own four files, keep ca.key off the nodes, and say in the deployment:\n\n\
@@ -131,7 +139,7 @@ fn advice(out: &Path) -> String {
          peer_key = \"{out}/{{node}}.key\"\n\
          client_cert = \"{out}/{{node}}-client.pem\"\n\
          client_key = \"{out}/{{node}}-client.key\"\n\n\
-         Clients trust ca.pem: redis-cli --tls --cacert {out}/ca.pem"
+         Clients trust ca.pem: redis-cli --tls --cacert {given}/ca.pem"
     )
 }
 

@@ -2,7 +2,7 @@
 
 use super::arguments::Train as Arguments;
 use super::told::Told;
-use super::train::{classes, classifies, converged, execution, factorisation, linear, planes};
+use super::train::{classes, classifies, converged, execution, factorisation, linear, planes, room};
 use super::{distinct, input, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
@@ -73,6 +73,10 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         found = classes(arguments, found)?;
     }
     told.features = reader.width();
+    match learner(arguments, 1) {
+        Learner::Linear(task) => room(&task, reader.width())?,
+        Learner::Factorisation(task) => room(&task, reader.width())?,
+    }
     told.reading = begun.elapsed().as_secs_f64();
     told.classes.clone_from(&found);
     let numbering = numbering(&input, &reader);

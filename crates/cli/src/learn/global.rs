@@ -99,6 +99,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let data = data.with_labels(labels)?;
     let task = Linear { intercept: true, ..Linear::new(arguments.loss) };
     let task = task.penalised(arguments.alpha, 0.0, data.len());
+    train::room(&task, data.width())?;
     let schedule = Schedule::InverseScaling { initial: arguments.step, power: arguments.power };
     let center =
         CenterOptions { schedule, threads: threads(arguments.threads), ..CenterOptions::new(data.width()) };

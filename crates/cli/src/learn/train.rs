@@ -8,8 +8,8 @@ use crate::output::{bar, print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::bail;
 use isochrone_core::Random;
-use isochrone_learn::plan::Plan;
 use isochrone_learn::plan::file::PlanFileError;
+use isochrone_learn::plan::{Plan, TooWide};
 use isochrone_learn::saved::{SavedModel, SavedTask};
 use isochrone_learn::tasks::{Factorisation, Linear, Loss, decisions};
 use isochrone_learn::{Dataset, Mode, Model, Options, Schedule, Scheme, Task, train};
@@ -179,6 +179,7 @@ fn learn(
         Some(rank) => {
             let task = factorisation(arguments, rank.get(), training.len());
             task.check(data)?;
+            room(&task, data.width())?;
             let plan = prepared(arguments, &task, &training, plan, told)?;
             let begin = Model { parameters: task.initial(data.width(), arguments.seed), intercept: 0.0 };
             let held = held.as_ref().map(|held| held.borrowed());
@@ -193,6 +194,7 @@ fn learn(
         }
         None => {
             let task = linear(arguments, training.len());
+            room(&task, data.width())?;
             let mut plan = prepared(arguments, &task, &training, plan, told)?;
             let held_planes = held.as_ref().map(|held| planes(&found, held.labels()));
             let mut models = Vec::new();
@@ -331,6 +333,13 @@ fn one<T: Task>(
     converged(&model)?;
     told.add(&report);
     Ok((model, report.plan.take()))
+}
+
+/// Refuses a model for which the memory is not there: what is asked for beyond that ends the process.
+pub(super) fn room<T: Task>(task: &T, features: u32) -> Result<(), TooWide> {
+    // Itself, what threads share of it, its versions, and the weights of its penalty.
+    let numbers = u64::from(task.parameters(features)).saturating_mul(task.width() as u64);
+    TooWide::check(features, numbers.saturating_mul(32))
 }
 
 /// Whether all numbers of a model are finite.

@@ -442,7 +442,8 @@ fn passwords_certificates_and_permissions_are_those_of_redis_clients() {
     let (status, out, err) =
         processes::outcome(["cert".as_ref(), bare.as_os_str(), "--out".as_ref(), certs.as_os_str()]);
     assert_eq!(status, 0, "{out}\n{err}");
-    println!("{out}");
+    // As the file has to name it, wherever the command was given.
+    assert!(out.contains("client_cert = \"certs/{node}-client.pem\""), "{out}");
     let file = deployment(folder.path(), &three, "carousel-fast", more);
     let _processes: Vec<Process> = (0..3).map(|index| processes::node(&file, index, folder.path())).collect();
     let authority = std::fs::read(certs.join("ca.pem")).expect("an authority");

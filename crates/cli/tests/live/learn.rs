@@ -720,6 +720,12 @@ fn wrong_input_is_told_with_what_would_be_right() {
     "#]],
     );
     train(
+        &["--rank", "1000000000", "--features", "4294967295"],
+        expect![[r#"
+            isochrone: 4294967295 features want 17179869184.0 GiB of memory at a time, which is not there: hash them into fewer, or, if there should not be so many, look for an index that is mistyped
+        "#]],
+    );
+    train(
         &["--features", "3"],
         expect![[r#"
             isochrone: FOLDER/data.svm:3:7: `4:1`: expected an index of at most 3

@@ -62,6 +62,7 @@ impl Watches {
             return;
         }
         self.pending -= 1;
+        let last = watch.first + watch.count == self.keys.len();
         let places = &mut self.keys[watch.first..watch.first + watch.count];
         match outcome {
             Outcome::Done(Response::Integer(version)) if places.len() == 1 => {
@@ -74,6 +75,10 @@ impl Watches {
                         _ => self.broken = true,
                     }
                 }
+            }
+            // As in Redis, such a WATCH has watched nothing; whoever gets the connection next must not pay for it.
+            Outcome::Refused(text) if text.starts_with("CROSSSLOT") && last => {
+                self.keys.truncate(watch.first)
             }
             _ => self.broken = true,
         }

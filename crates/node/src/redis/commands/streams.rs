@@ -573,7 +573,7 @@ fn options(args: Args<'_>, adds: bool) -> Result<(Options, usize), Complaint> {
                 let length = u64::try_from(number(threshold)?).map_err(|_| Complaint::text(text))?;
                 Trim::Length(length)
             } else {
-                Trim::Before(edge_or_id(threshold)?)
+                Trim::Before(strict(threshold, 0)?)
             };
             options.trimming = Some(Trimming { trim, limit: 0 });
             at += 2;

@@ -242,6 +242,17 @@ fn watched_versions_go_into_the_transaction() {
 }
 
 #[test]
+fn a_watch_of_keys_that_lie_apart_watches_none() {
+    check(
+        Login::Open,
+        "> WATCH a b
+         < 0 refused CROSSSLOT Keys in request don't hash to the same slot
+         > MULTI ; SET a 1 ; EXEC",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
 fn a_login_holds_back_what_follows_it() {
     check(
         Login::Required,
@@ -329,6 +340,8 @@ fn errors_are_those_of_redis() {
          > CLIENT FOO bar
          > CLUSTER SLOTS
          > CLUSTER FOO
+         > XTRIM s MINID +
+         > XADD s MINID - 5-5 f v
          > GET
          > CLIENT SETNAME
          > CLIENT
