@@ -88,10 +88,10 @@ pub enum Refusal {
     /// group may have in its life was taken once.
     #[error("the change cannot be made: no such replica, none would be left, or no seat is left")]
     Impossible,
-    /// Too few replicas that live would be left for the copies that there must be.
+    /// Too few replicas that live would be left for a majority, or for the copies that there must be.
     #[error(
-        "too few replicas would be left: without this one a master and `copies_min` copies must live; start or \
-         add others first"
+        "too few replicas would be left: without this one most of the others must live, with curp a master and \
+         `copies_min` copies; start or add others first"
     )]
     TooFew,
     /// The replica that is to lead holds no copy now.

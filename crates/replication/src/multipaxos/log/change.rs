@@ -62,8 +62,14 @@ impl<V: Wire> Log<V> {
                 None => return Ok(true),
             },
             Change::Remove(node) => {
-                if self.configuration.without(process(node))?.is_none() {
-                    return Ok(true);
+                let Some(next) = self.configuration.without(process(node))? else { return Ok(true) };
+                // Those that are left must do without the ones that are silent now.
+                let silent = reign.contact.suspects(now);
+                let members = next.members().iter().map(|member| member.replica);
+                if !next.quorum(
+                    members.filter(|member| *member == self.me || !silent.contains(*member)).collect(),
+                ) {
+                    return Err(Refusal::TooFew);
                 }
             }
             Change::Lead(node) => {

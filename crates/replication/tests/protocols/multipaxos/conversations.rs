@@ -7,7 +7,7 @@ use crate::talk::{A, B, C, D, Talk, set};
 use expect_test::expect;
 use isochrone_core::Span;
 use isochrone_replication::multipaxos::{Family, Form};
-use isochrone_replication::{Change, Outcome};
+use isochrone_replication::{Change, Outcome, Refusal};
 
 #[test]
 fn a_leader_is_elected_and_a_command_takes_two_round_trips() {
@@ -174,6 +174,22 @@ fn a_new_member_catches_up_before_it_votes() {
         542 answer: Changed
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok), Outcome::Changed, Outcome::Changed]);
+}
+
+#[test]
+fn who_is_needed_is_not_removed() {
+    let mut talk = Talk::<Family>::new(0, |_| {});
+    talk.pass(100).cluster.crash(C);
+    for (change, expected) in [
+        (Change::Remove(B), Outcome::Refused(Refusal::TooFew)),
+        (Change::Remove(C), Outcome::Changed),
+        (Change::Remove(B), Outcome::Changed),
+    ] {
+        talk.pass(2_000).change(change);
+        talk.pass(300);
+        assert_eq!(talk.answers.0.last(), Some(&expected), "{change:?}");
+    }
+    assert_eq!(talk.answers.0.len(), 3);
 }
 
 #[test]
