@@ -336,10 +336,10 @@ fn one<T: Task>(
 }
 
 /// Refuses a model for which the memory is not there: what is asked for beyond that ends the process.
-pub(super) fn room<T: Task>(task: &T, features: u32) -> Result<(), TooWide> {
+pub(super) fn room<T: Task>(task: &T, features: u32) -> Result<(), Usage> {
     // Itself, what threads share of it, its versions, and the weights of its penalty.
     let numbers = u64::from(task.parameters(features)).saturating_mul(task.width() as u64);
-    TooWide::check(features, numbers.saturating_mul(32))
+    TooWide::check(features, numbers.saturating_mul(32)).map_err(|wide| Usage(wide.to_string()))
 }
 
 /// Whether all numbers of a model are finite.

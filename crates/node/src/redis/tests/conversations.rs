@@ -248,7 +248,15 @@ fn a_watch_of_keys_that_lie_apart_watches_none() {
         "> WATCH a b
          < 0 refused CROSSSLOT Keys in request don't hash to the same slot
          > MULTI ; SET a 1 ; EXEC",
-        expect![[r#""#]],
+        expect![[r#"
+            > WATCH a b
+              ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
+            < 0 refused CROSSSLOT Keys in request don't hash to the same slot
+              -CROSSSLOT Keys in request don't hash to the same slot·
+            > MULTI ; SET a 1 ; EXEC
+              ask 1 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·
+        "#]],
     );
 }
 
@@ -371,6 +379,10 @@ fn errors_are_those_of_redis() {
               -ERR This instance has cluster support disabled·
             > CLUSTER FOO
               -ERR unknown subcommand 'FOO'. Try CLUSTER HELP.·
+            > XTRIM s MINID +
+              -ERR Invalid stream ID specified as stream command argument·
+            > XADD s MINID - 5-5 f v
+              -ERR Invalid stream ID specified as stream command argument·
             > GET
               -ERR wrong number of arguments for 'get' command·
             > CLIENT SETNAME
