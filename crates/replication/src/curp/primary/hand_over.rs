@@ -89,6 +89,13 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// Nothing comes of it: this server goes on otherwise, whatever it has said before.
+    pub(super) fn drop_handing(&mut self, effects: &mut Effects<Self>) {
+        if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
+            effects.complete(ticket, Err(Refusal::Busy));
+        }
+    }
+
     /// Another master counts: that is what was wanted, or has to be asked of that one.
     pub(super) fn end_handing(&mut self, committed: &Configuration, effects: &mut Effects<Self>) {
         if let Some(handing) = self.handing.take_if(|handing| handing.epoch < committed.reign.0) {

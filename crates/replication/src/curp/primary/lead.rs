@@ -19,7 +19,6 @@ use super::unified::{Outline, outline};
 use super::{Mutation, Parameters};
 use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
-use crate::request::Refusal;
 use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot, Span, Wire};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -259,9 +258,7 @@ impl<V: Ordered> Order<V> {
         let reads = former.map_or(now, |lead| lead.reads_over());
         let crashed = committed.clone().filter(|_| goes_on.is_none());
         self.step_down(effects);
-        if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
-            effects.complete(ticket, Err(Refusal::Busy));
-        }
+        self.drop_handing(effects);
         // From here on no earlier master gets anything past this server, and what is in its log now is all that it
         // ever confirmed (D-27).
         self.promise(epoch, effects);
@@ -369,10 +366,6 @@ impl<V: Ordered> Order<V> {
         let (end, me) = (self.book.end(), self.me());
         let Some(lead) = &mut self.lead else { return };
         (lead.list, lead.ready, lead.confirmed, lead.hurried) = (next.reign.1, false, end, true);
-        // It serves on under this list, whatever it has said before.
-        if let Some(ticket) = self.handing.take().and_then(|handing| handing.ticket) {
-            effects.complete(ticket, Err(Refusal::Busy));
-        }
         let counts = self.registry.committed.as_ref().map(|committed| committed.copies.clone());
         let counts = counts.unwrap_or_default();
         lead.targets.retain(|node, _| counts.contains(node) || next.copies.contains(node));
@@ -383,6 +376,7 @@ impl<V: Ordered> Order<V> {
         }
         lead.next = Some(next);
         let epoch = lead.epoch;
+        self.drop_handing(effects);
         effects.mark(Note::Counted("lists_begun"));
         if self.is_alone() {
             // What was written down when copies were what counts is to be durable here, too.

@@ -64,11 +64,7 @@ impl<V: Wire> Log<V> {
             Change::Remove(node) => {
                 let Some(next) = self.configuration.without(process(node))? else { return Ok(true) };
                 // Those that are left must do without the ones that are silent now.
-                let silent = reign.contact.suspects(now);
-                let members = next.members().iter().map(|member| member.replica);
-                if !next.quorum(
-                    members.filter(|member| *member == self.me || !silent.contains(*member)).collect(),
-                ) {
+                if !reign.hears_quorum(&next, self.me, now) {
                     return Err(Refusal::TooFew);
                 }
             }

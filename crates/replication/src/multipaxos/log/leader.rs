@@ -7,7 +7,7 @@ use super::{
 };
 use crate::request::Refusal;
 use isochrone_core::{
-    Ballot, Effects, Instant, Lease, ProcessId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
+    Ballot, Effects, Instant, Lease, ProcessId, ReplicaId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,6 +57,13 @@ struct Flight {
 const RESEND_SLOTS: usize = 64;
 
 impl Reign {
+    /// Whether those of these members that were heard of lately, with `me` among them if it is one, are a quorum.
+    pub(super) fn hears_quorum(&self, of: &Configuration, me: ReplicaId, now: Instant) -> bool {
+        let silent = self.contact.suspects(now);
+        let members = of.members().iter().map(|member| member.replica);
+        of.quorum(members.filter(|member| *member == me || !silent.contains(*member)).collect())
+    }
+
     /// Takes a delivered slot out of the air: where its time went.
     pub(super) fn land(&mut self, slot: Slot, now: Instant) -> Option<[Span; 4]> {
         let flight = self.flights.get(slot)?;
@@ -340,10 +347,8 @@ impl<V: Wire> Log<V> {
         let (decided, me) = (self.decided, self.me);
         let Role::Leader(reign) = &mut self.role else { return };
         let ballot = reign.ballot;
-        let silent = reign.contact.suspects(now);
-        let heard = self.configuration.members().iter();
-        let heard = heard.map(|member| member.replica).filter(|r| *r == me || !silent.contains(*r)).collect();
-        if !self.configuration.quorum(heard) && self.is_member() {
+        let hears = reign.hears_quorum(&self.configuration, me, now);
+        if !hears && self.is_member() {
             // Deaf or cut off: others will elect another, and clients had better look for it.
             effects.mark(Note::Counted("leaders_cut_off"));
             return self.step_down(effects);
