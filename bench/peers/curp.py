@@ -130,8 +130,11 @@ def main():
     for i in range(arguments.rounds):
         found = {}
         for name, start in systems(binary).items():
-            print(f"round {i + 1} of {arguments.rounds}: {name}", file=sys.stderr, flush=True)
-            found[name] = measure(arguments.dir, arguments.seconds, start)
+            print(f"round {i + 1} of {arguments.rounds}: {name}", end="", file=sys.stderr, flush=True)
+            found[name] = one = measure(arguments.dir, arguments.seconds, start)
+            print(f": {one['SET']['p50_ms']:.3f} ms; 50 clients {one['SET x50 P1']['per_second']:.0f} SET/s, with "
+                  f"pipeline 16 {one['SET x50 P16']['per_second']:.0f}; {one['memory']['mb']:.0f} MB",
+                  file=sys.stderr, flush=True)
         rounds.append(found)
     rows = {
         name: {case: {figure: statistics.median(one[name][case][figure] for one in rounds) for figure in figures}

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """COP beside what a user would pick instead, in one run on one machine: scikit-learn, LIBLINEAR, Vowpal Wabbit.
 
-    bench/peers/learn.sh [--data kdda] [--scale 32] [--loss log_loss] [--rounds 5] [--only epoch|objective]
+    bench/peers/learn.sh [--data kdda] [--scale 32] [--loss log_loss] [--rounds 5] [--threads 1,2]
+                         [--only epoch|objective]
 
 Samples are made with the size and the conflicts of published data (isochrone.learn.make_sparse); values are float32,
 there is no intercept, the penalty is L2 with LIBLINEAR's C, that is alpha = 1 / (C n_samples).
 
 - *One epoch*: nanoseconds for each non-zero of the data, from calling `fit` to its return, whatever it checks or copies
-  included; step size 0.05 for ours and for SGDClassifier. A plan is made before and its time is told beside; schemes at 1
-  and 2 threads. The rounds take turns, the best of them counts: others on the machine only ever make a run slower. Where
+  included; step size 0.05 for ours and for SGDClassifier. A plan is made before and its time is told beside; schemes at each
+  of `--threads`. The rounds take turns, the best of them counts: others on the machine only ever make a run slower. Where
   they never rest, `--clock cpu` counts processor time instead, and leaves out what has more than one thread.
 - *Time to equal objective*: mean loss + alpha / 2 |w|^2, after more and more epochs of each. What counts is the time after
   which a system has come within 10 %, 3 % and 1 % of the lowest objective that any system has reached.
@@ -61,6 +62,14 @@ class Data:
 
     def accuracy(self, coef):
         return float(((self.test_X @ coef > 0) == (self.test_y > 0)).mean())
+
+
+def counts(text):
+    """Numbers of threads, 1 first."""
+    found = sorted({1, *map(int, text.split(","))})
+    if found[0] < 1:
+        raise ValueError(text)
+    return found
 
 
 def timed(work):
@@ -223,11 +232,13 @@ def main():
     parser.add_argument("--C", type=float, default=0.1, help="LIBLINEAR's inverse of the penalty")
     parser.add_argument("--loss", default="log_loss", choices=["hinge", "log_loss"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=counts, default=THREADS, help="1, and more, with commas (default 1,2)")
     parser.add_argument("--only", choices=["epoch", "objective"])
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--format", choices=["text", "json"], default="text")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
+    THREADS[:] = options.threads
     if options.clock == "cpu":
         CLOCK[0] = time.process_time
         THREADS[1:] = []
