@@ -10,6 +10,9 @@ use isochrone_core::{NodeId, ProcessId, Random, Wire};
 #[derive(Default)]
 pub struct Outgoing {
     peers: Vec<Option<PeerQueue>>,
+    /// Those for whom messages wait, in the order of the first: what a process sends first is to leave first. Emptied by who
+    /// takes them.
+    pub order: Vec<NodeId>,
     /// Messages to nodes that are no peers.
     pub misaddressed: u64,
 }
@@ -117,5 +120,33 @@ impl Outgoing {
             return;
         }
         peer.sent += 1;
+        if begin == 0 {
+            self.order.push(to.node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::{KeyspaceId, PartitionId, Role};
+
+    #[test]
+    fn who_is_sent_to_first_is_first_in_order() {
+        let mut outgoing = Outgoing::default();
+        for node in [1, 2, 3] {
+            outgoing.add(NodeId(node), 1 << 10, 1 << 10, Random::seeded(1));
+        }
+        let of = |node| ProcessId {
+            node: NodeId(node),
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(0),
+            role: Role(0),
+            instance: 0,
+        };
+        for to in [3, 1, 3, 9] {
+            outgoing.send(of(0), of(to), &7_u32);
+        }
+        assert_eq!(outgoing.order, [NodeId(3), NodeId(1)]);
     }
 }

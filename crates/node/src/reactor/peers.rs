@@ -5,6 +5,7 @@ use crate::births::{Births, Stranger};
 use crate::hub::News;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
+use crate::outgoing::Outgoing;
 use crate::poller::Ready;
 use crate::reactor::slab::Slab;
 use crate::resolver::Resolver;
@@ -202,8 +203,8 @@ impl Peers {
     pub fn flush(&mut self, shard: &mut Shard, now: Instant, registry: &Registry, scratch: &mut [u8]) {
         let changed =
             self.emulation.as_ref().map(Emulation::generation).filter(|new| *new != self.generation);
-        for link in self.links.values_mut() {
-            let Some(queue) = shard.io().outgoing.peer(link.node) else { continue };
+        let mut flush = |link: &mut Link, outgoing: &mut Outgoing| {
+            let Some(queue) = outgoing.peer(link.node) else { return };
             if changed.is_some()
                 && let Some(emulation) = &self.emulation
             {
@@ -215,7 +216,17 @@ impl Peers {
                 link.tick(now, &mut self.births, registry, scratch);
                 link.take(queue, now);
             }
+        };
+        let outgoing = &mut shard.io().outgoing;
+        let mut order = std::mem::take(&mut outgoing.order);
+        for node in order.drain(..) {
+            if let Some(link) = self.links.get_mut(&node) {
+                flush(link, outgoing);
+            }
         }
+        outgoing.order = order;
+        // The others: news, and what was to be delayed until now.
+        self.links.values_mut().for_each(|link| flush(link, outgoing));
         self.generation = changed.unwrap_or(self.generation);
     }
 

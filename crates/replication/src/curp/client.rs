@@ -368,8 +368,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         asks.sort_unstable_by_key(|ask| ask.sequence);
         let (client, below) = (self.me, self.below());
-        let requests = Message::Requests { client, below, under: reign, asks, forwarded: false };
-        effects.send(self.target, requests);
+        // Witnesses first: they have a disk to wait for before they answer, and the leader has none.
         if let Some(view) = &self.view
             && !kept.is_empty()
         {
@@ -380,6 +379,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
             self.watch(effects);
         }
+        let requests = Message::Requests { client, below, under: reign, asks, forwarded: false };
+        effects.send(self.target, requests);
     }
 
     /// Has a copy answer reads, by way of its witness.
