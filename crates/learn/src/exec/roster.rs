@@ -11,7 +11,8 @@
 //! where that one ran: then it need not wait, and finds in the cache what it is to read. So time is simulated, in which a
 //! transaction takes as long as it has entries, and each is given to the thread that could begin it first ([`Clock`]). Any
 //! choice is right, and the model is the same with all of them: each thread carries out its own in ascending order, so the
-//! first that is not finished never waits (specs/cop.md 4.3).
+//! first that is not finished never waits (specs/cop.md 4.3). Threads that would hardly make it faster get none ([`enough`]):
+//! each takes lines of memory from the others, and where a plan keeps three busy, eight are slower.
 
 use super::cycle::Cycle;
 use super::places::Places;
@@ -62,10 +63,11 @@ impl Roster {
         // A part for each thread, in which it simulates by itself. That is not worth a thread for what is done in microseconds.
         let part = samples.div_ceil(threads).max(1 << 12);
         let parts = roster.owners.chunks_mut(part).zip(roster.waits.chunks_mut(part)).enumerate();
+        let fill = |threads, first| Fill { reach, versions, cycle, rows, order, threads, chunk, first };
+        let threads = threads.min(256);
+        let threads = if chunk == 0 { enough(threads, samples, fill) } else { threads };
         let fill = |(number, (owners, waits)): (usize, (&mut [u8], &mut [u64]))| {
-            let first = number * part;
-            Fill { reach, versions, cycle, rows, order, threads: threads.min(256), chunk, first }
-                .fill(owners, waits);
+            fill(threads, number * part).fill(owners, waits);
         };
         each_share(parts, fill);
         roster
@@ -158,6 +160,26 @@ const BITS: [u64; 64] = {
     bits
 };
 
+/// Transactions, in the middle of all, that tell how many threads are enough.
+const TRIED: usize = 2048;
+
+/// The fewest threads, of so many, with which simulated time is at most a tenth longer than with all.
+fn enough<'a, V: Value + 'a>(
+    threads: usize,
+    samples: usize,
+    fill: impl Fn(usize, usize) -> Fill<'a, V>,
+) -> usize {
+    let count = samples.min(TRIED);
+    let first = (samples - count) / 2;
+    let (mut owners, mut waits) = (vec![0; count], vec![0; count]);
+    let mut takes = |threads| fill(threads, first).fill(&mut owners, &mut waits);
+    let all = takes(threads);
+    // 2, 3, 4, 6, 8, 12, 16 and so on.
+    let steps = (1..).flat_map(|doubled: u32| [2 << (doubled - 1), 3 << (doubled - 1)]);
+    let fewer = steps.take_while(|fewer| *fewer < threads);
+    fewer.into_iter().find(|fewer| takes(*fewer) * 10 <= all * 11).unwrap_or(threads)
+}
+
 /// How one thread fills its part.
 struct Fill<'a, V> {
     reach: u32,
@@ -172,7 +194,8 @@ struct Fill<'a, V> {
 }
 
 impl<V: Value> Fill<'_, V> {
-    fn fill(&self, owners: &mut [u8], waits: &mut [u64]) {
+    /// Simulated time until all of it is done, in entries.
+    fn fill(&self, owners: &mut [u8], waits: &mut [u64]) -> u64 {
         let mut clock = Clock::new(self.threads);
         let older = 1_u64 << self.reach;
         for at in 0..owners.len() {
@@ -215,6 +238,7 @@ impl<V: Value> Fill<'_, V> {
                 *waits |= older;
             }
         }
+        clock.end()
     }
 }
 
@@ -307,14 +331,42 @@ impl Clock {
     /// Whether several threads are worth it. What they hand each other all the time costs more than time here knows of: of
     /// samples with 100 of 10,000 features two threads, which could be 1.27 times as fast, take more than twice as long as one.
     fn pays(&self) -> bool {
-        let end = self.free.iter().max().copied().unwrap_or(0);
-        self.total * 5 >= end * 7
+        self.total * 5 >= self.end() * 7
+    }
+
+    /// When all is done.
+    fn end(&self) -> u64 {
+        self.free.iter().max().copied().unwrap_or(0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{Dataset, Values};
+
+    /// How many of so many threads are given transactions, where each waits for the one `width` before it and no other.
+    fn given(width: u32, threads: usize) -> usize {
+        let samples = 10_000_u32;
+        let offsets: Vec<u64> = (0..=u64::from(samples)).collect();
+        let features: Vec<u32> = (0..samples).map(|at| at % width).collect();
+        let values = vec![1.0; samples as usize];
+        let data =
+            Dataset::new(offsets, features, Values::F64(values.clone().into()), values, width).unwrap();
+        let versions: Vec<u32> = (0..samples).map(|at| (at + 1).saturating_sub(width)).collect();
+        let rows = Rows::<f64>::of(&data, &[]);
+        let roster = Roster::new((&versions, None), &rows, None, threads, 0);
+        let mut owners = roster.owners().to_vec();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.len()
+    }
+
+    #[test]
+    fn threads_that_a_plan_cannot_keep_busy_are_given_nothing() {
+        assert_eq!([1, 3, 40].map(|width| given(width, 8)), [1, 3, 8]);
+        assert_eq!([1, 3, 40].map(|width| given(width, 2)), [1, 2, 2]);
+    }
 
     #[test]
     fn a_roster_is_made_once_for_so_many_threads() {
