@@ -2,6 +2,7 @@
 
 use crate::exec::prefetch::prefetch;
 use crate::memory::zeros;
+use crate::plan::TooWide;
 use crate::shares::each_share;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -159,6 +160,9 @@ pub enum DataError {
         /// What it is.
         found: f64,
     },
+    /// There is no memory to look for repetitions.
+    #[error(transparent)]
+    TooWide(#[from] TooWide),
     /// More samples than transactions can be counted.
     #[error("{0} samples are more than the 4294967294 that one set can have")]
     TooMany(usize),
@@ -345,6 +349,7 @@ impl<'a> Dataset<'a> {
                 }
                 if !sorted {
                     if seen.is_empty() {
+                        TooWide::check(self.width, 4 * u64::from(self.width))?;
                         seen = vec![0_u32; self.width as usize];
                     }
                     if std::mem::replace(&mut seen[feature as usize], row as u32 + 1) == row as u32 + 1 {
@@ -452,11 +457,28 @@ impl<'a> Dataset<'a> {
         self.degrees_by(1)
     }
 
-    /// [`Dataset::degrees`], counted by so many threads.
-    pub(crate) fn degrees_by(&self, threads: usize) -> Vec<u32> {
+    /// Entries whose features one of so many threads counts.
+    fn counted_by_each(&self, threads: usize) -> usize {
         // Below this a thread costs more to start than it saves.
         const WORTH_A_THREAD: usize = 1 << 18;
-        let share = self.features.len().div_ceil(threads).max(WORTH_A_THREAD);
+        self.features.len().div_ceil(threads).max(WORTH_A_THREAD)
+    }
+
+    /// Bytes that [`Dataset::degrees_by`] takes at a time, and what it hands out among them.
+    pub(crate) fn counting(&self, threads: usize) -> u64 {
+        let shares = self.entries().div_ceil(self.counted_by_each(threads)).max(1);
+        shares as u64 * 5 * u64::from(self.width)
+    }
+
+    /// Entries of the longest row.
+    pub(crate) fn longest(&self) -> usize {
+        let lengths = self.offsets.windows(2).map(|pair| pair[1] - pair[0]);
+        lengths.max().unwrap_or(0) as usize
+    }
+
+    /// [`Dataset::degrees`], counted by so many threads.
+    pub(crate) fn degrees_by(&self, threads: usize) -> Vec<u32> {
+        let share = self.counted_by_each(threads);
         let width = self.width as usize;
         let counted = each_share(self.features.chunks(share), |share| count(share, width)).into_iter();
         let sum = counted.reduce(|mut sum, counts| {

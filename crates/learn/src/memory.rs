@@ -32,6 +32,57 @@ pub fn can_hold(bytes: u64) -> bool {
     given
 }
 
+/// What is done next wants more memory than there is. Found out before it begins, since a system that refuses memory in between
+/// ends the process.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{what} wants {} of memory at a time beside the data, which is not there: take fewer threads, fewer samples at a time \
+     (partial_fit, --batch-rows), or hash the features into fewer",
+    amount(*bytes)
+)]
+pub struct NoRoom {
+    /// What is done.
+    pub what: &'static str,
+    /// What it wants at a time.
+    pub bytes: u64,
+}
+
+impl NoRoom {
+    /// Refuses what would not be there, of which so many threads are to make use.
+    ///
+    /// # Errors
+    /// If the system would not give so many bytes.
+    pub fn check(what: &'static str, bytes: u64, threads: usize) -> Result<(), NoRoom> {
+        let beside = if is_limited() { set_aside(bytes, threads) } else { 0 };
+        if can_hold(bytes.saturating_add(beside)) { Ok(()) } else { Err(NoRoom { what, bytes }) }
+    }
+}
+
+/// Address space that is taken beside what is asked for: by threads, each with a stack and a heap of its own, and by heaps, of
+/// which allocations of middling size leave up to half unused.
+fn set_aside(bytes: u64, threads: usize) -> u64 {
+    const THREAD: u64 = (2 + 64) << 20;
+    const ALWAYS: u64 = 16 << 20;
+    const UNUSED_MAX: u64 = 512 << 20;
+    let threads = if threads > 1 { threads as u64 } else { 0 };
+    bytes.min(UNUSED_MAX) + THREAD.saturating_mul(threads) + ALWAYS
+}
+
+/// Whether the process may not have all the address space that there is.
+fn is_limited() -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::process::getrlimit(rustix::process::Resource::As).current.is_some();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..0x4000_0000 => format!("{} MiB", bytes.div_ceil(1 << 20)),
+        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    }
+}
+
 /// Makes room for so many more.
 #[inline]
 pub(crate) fn reserve<T>(array: &mut Vec<T>, more: usize) {
@@ -78,6 +129,17 @@ mod tests {
     fn what_no_system_has_cannot_be_held() {
         assert!(can_hold(0) && can_hold(1 << 20));
         assert!(!can_hold(1 << 60) && !can_hold(u64::MAX));
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_said_with_its_size() {
+        assert_eq!(NoRoom::check("learning", 1 << 20, 2), Ok(()));
+        let told = NoRoom::check("learning", 1 << 60, 2).unwrap_err().to_string();
+        assert!(
+            told.starts_with("learning wants 1073741824.0 GiB of memory at a time beside the data,"),
+            "{told}"
+        );
+        assert_eq!([amount(1), amount((1 << 30) - 1), amount(3 << 29)], ["1 MiB", "1024 MiB", "1.5 GiB"]);
     }
 
     #[test]

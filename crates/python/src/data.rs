@@ -1,7 +1,7 @@
 //! Samples as Python hands them over: four arrays that stay where they are.
 
 use isochrone_learn::plan::PlanError;
-use isochrone_learn::{DataError, Dataset, Values};
+use isochrone_learn::{DataError, Dataset, NoRoom, Values};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -77,7 +77,7 @@ impl<'a> Parts<'a> {
 
     /// Checks them, with a label of 0 each.
     pub(crate) fn unlabelled(self, threads: NonZeroUsize, planned: bool) -> PyResult<Dataset<'a>> {
-        let labels = vec![0.0; self.indptr.len().saturating_sub(1)];
+        let labels = filled(self.indptr.len().saturating_sub(1), 0.0)?;
         self.labelled(labels, threads, planned)
     }
 }
@@ -94,8 +94,30 @@ fn unsound(error: DataError) -> PyErr {
             feature as i32,
             width.saturating_sub(1)
         )),
+        DataError::TooWide(error) => PyMemoryError::new_err(error.to_string()),
         error => refused(error),
     }
+}
+
+/// Raises where so many bytes are not there; what is to be done with them is learning, or goes with it.
+pub(crate) fn room(bytes: usize) -> PyResult<()> {
+    NoRoom::check("learning", bytes as u64, 1).map_err(unroomy)
+}
+
+pub(crate) fn unroomy(error: NoRoom) -> PyErr {
+    PyMemoryError::new_err(error.to_string())
+}
+
+/// So many numbers.
+pub(crate) fn filled(length: usize, number: f64) -> PyResult<Vec<f64>> {
+    room(8 * length)?;
+    Ok(vec![number; length])
+}
+
+/// A number made of each of these.
+pub(crate) fn made<T>(of: &[T], make: impl Fn(usize, &T) -> f64) -> PyResult<Vec<f64>> {
+    room(8 * of.len())?;
+    Ok(of.iter().enumerate().map(|(at, one)| make(at, one)).collect())
 }
 
 /// Raises where samples cannot be learnt from, and says where.
@@ -117,7 +139,7 @@ pub(crate) fn reach_numpy(py: Python<'_>) -> PyResult<()> {
 /// What Python users get of a plan that is not made, or not looked at.
 pub(crate) fn unplanned(error: PlanError) -> PyErr {
     match error {
-        PlanError::TooWide(error) => PyMemoryError::new_err(error.to_string()),
+        error @ (PlanError::TooWide(_) | PlanError::NoRoom(_)) => PyMemoryError::new_err(error.to_string()),
         error => refused(error),
     }
 }

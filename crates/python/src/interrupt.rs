@@ -1,6 +1,7 @@
 //! Work that Ctrl-C ends.
 
-use isochrone_learn::Stop;
+use crate::data::unroomy;
+use isochrone_learn::{NoRoom, Stop};
 use pyo3::prelude::*;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,6 +17,8 @@ pub(crate) fn interruptible<R: Send>(
     stop: &Stop,
     work: impl FnOnce() -> PyResult<R> + Send,
 ) -> PyResult<R> {
+    // For the thread itself: one that is started in the last memory that there is has none to work with.
+    NoRoom::check("learning", 0, 2).map_err(unroomy)?;
     let (done, doing) = channel();
     let work = move || {
         // Whoever waits is there until the thread ends.

@@ -1,6 +1,6 @@
 //! Plans, as Python holds them.
 
-use crate::data::{Rows, refused, unplanned};
+use crate::data::{Rows, refused, room, unplanned};
 use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
 use isochrone_learn::{Dataset, Plan};
@@ -74,10 +74,12 @@ impl PyPlan {
         py.detach(move || Plan::load(&path).map(PyPlan::foreign).map_err(raised))
     }
 
-    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        // It doubles as it grows, and is copied.
+        room(4 * self.plan.bytes() as usize)?;
         let mut bytes = Vec::new();
         self.plan.encode(&mut bytes);
-        PyBytes::new(py, &bytes)
+        Ok(PyBytes::new(py, &bytes))
     }
 
     #[staticmethod]

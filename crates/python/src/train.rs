@@ -1,10 +1,10 @@
 //! Training and prediction of linear models.
 
-use crate::data::{Rows, refused, unplanned};
+use crate::data::{Rows, filled, made, refused, room, unplanned, unroomy};
 use crate::interrupt::interruptible;
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::plan::TooWide;
-use isochrone_learn::tasks::{Against, Class, Factorisation, Linear, Loss, Predicts, Tallied, decisions};
+use isochrone_learn::tasks::{self, Against, Class, Factorisation, Linear, Loss, Predicts, Tallied};
 use isochrone_learn::{
     Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
 };
@@ -125,15 +125,14 @@ pub(crate) fn decide<'py>(
         let data = parts.unlabelled(NonZeroUsize::MIN, false)?;
         let models = intercept.len();
         let width = coef.len() / models.max(1);
-        if models == 1 {
-            return Ok(decisions(&data, coef, intercept[0]));
-        }
-        let mut scores = vec![0.0; data.len() * models];
+        let mut scores = filled(data.len() * models, 0.0)?;
         for (model, &intercept) in intercept.iter().enumerate() {
-            let told = decisions(&data, &coef[model * width..(model + 1) * width], intercept);
-            for (row, score) in told.into_iter().enumerate() {
-                scores[row * models + model] = score;
-            }
+            let mut of_model = scores.iter_mut().skip(model).step_by(models);
+            tasks::decide(&data, &coef[model * width..(model + 1) * width], intercept, |decision| {
+                if let Some(score) = of_model.next() {
+                    *score = decision;
+                }
+            });
         }
         Ok(scores)
     })?;
@@ -242,6 +241,7 @@ pub(crate) fn factorise<'py>(
         let data = parts.labelled(labels, work.options.threads, planned)?;
         let data = important(&data, importances)?;
         work.task.check(&data).map_err(refused)?;
+        room(8 * data.width() as usize * rank.get())?;
         let parameters = match vectors {
             Some(vectors) => vectors.to_vec(),
             None => work.task.initial(data.width(), seed),
@@ -318,57 +318,72 @@ impl Work<'_, Linear> {
         let Some(positives) = positives else {
             let score = held.map(|held| |model: &Model| score(&self.task, held, model));
             let score = score.as_ref().map(|score| score as &dyn Fn(&Model) -> f64);
-            self.one(0, self.begin(0, data), data, score, plan, &mut learnt)?;
+            self.one(0, self.begin(0, data)?, data, score, plan, &mut learnt)?;
             return Ok(learnt);
         };
+        if positives.len() > 1 {
+            // Else it would grow as it is filled, and be there twice.
+            let all = positives.len() * data.width() as usize;
+            room(8 * all)?;
+            learnt.coef.reserve_exact(all);
+        }
         for (model, &positive) in positives.iter().enumerate() {
-            let against = |labels: &[f64]| -> Vec<f64> {
-                labels.iter().map(|&label| if label == positive { 1.0 } else { -1.0 }).collect()
-            };
-            let data = data.with_labels(against(data.labels())).map_err(refused)?;
+            let against =
+                |labels: &[f64]| made(labels, |_, &label| if label == positive { 1.0 } else { -1.0 });
+            let data = data.with_labels(against(data.labels())?).map_err(refused)?;
             let data = match sides.and_then(|sides| sides.get(model)) {
                 None => data.borrowed(),
                 Some(&(own, others)) => {
-                    let side = |row: usize| if data.labels()[row] > 0.0 { own } else { others };
-                    let importances: Vec<f64> =
-                        (0..data.len()).map(|row| data.importance(row) * side(row)).collect();
+                    let importances = made(data.labels(), |row, &label| {
+                        data.importance(row) * if label > 0.0 { own } else { others }
+                    })?;
                     data.with_importances(importances).map_err(refused)?
                 }
             };
             let held = match held {
-                Some(held) => Some(held.with_labels(against(held.labels())).map_err(refused)?),
+                Some(held) => Some(held.with_labels(against(held.labels())?).map_err(refused)?),
                 None => None,
             };
             let score = held.as_ref().map(|held| |model: &Model| score(&self.task, held, model));
             let score = score.as_ref().map(|score| score as &dyn Fn(&Model) -> f64);
-            self.one(model, self.begin(model, &data), &data, score, plan, &mut learnt)?;
+            self.one(model, self.begin(model, &data)?, &data, score, plan, &mut learnt)?;
         }
         Ok(learnt)
     }
 
     /// What the model of this class begins with.
-    fn begin(&self, at: usize, data: &Dataset<'_>) -> Model {
+    fn begin(&self, at: usize, data: &Dataset<'_>) -> PyResult<Model> {
         let (width, intercept) = (data.width() as usize, self.intercept[at]);
-        match self.coef {
+        room(8 * width)?;
+        Ok(match self.coef {
             Some(coef) => Model { parameters: coef[at * width..(at + 1) * width].to_vec(), intercept },
             None => Model { intercept, ..Model::zeros(&self.task, data.width()) },
-        }
+        })
     }
 }
 
 /// The share of classes that are right, or R², by importance.
 fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
-    let told = decisions(held, &model.parameters, model.intercept);
     let (labels, all) = (held.labels(), held.importance_sum());
-    let sum = |of: &dyn Fn(usize) -> f64| -> f64 {
-        (0..held.len()).map(|row| held.importance(row) * of(row)).sum()
+    // Decisions are looked at as they come: no memory is asked for in the middle of a run.
+    let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+        let (mut row, mut sum) = (0, 0.0);
+        tasks::decide(held, &model.parameters, model.intercept, |told| {
+            sum += held.importance(row) * of(told, labels[row]);
+            row += 1;
+        });
+        sum
     };
     if task.loss.classifies() {
         // As `predict` decides: 0 is the lower class.
-        return sum(&|row| f64::from(u8::from((told[row] > 0.0) == (labels[row] > 0.0)))) / all;
+        return sum(&|told, label| f64::from(u8::from((told > 0.0) == (label > 0.0)))) / all;
     }
-    let mean = sum(&|row| labels[row]) / all;
-    1.0 - sum(&|row| (told[row] - labels[row]).powi(2)) / sum(&|row| (labels[row] - mean).powi(2))
+    let wrong = sum(&|told, label| (told - label).powi(2));
+    let weighed = |of: &dyn Fn(f64) -> f64| -> f64 {
+        labels.iter().enumerate().map(|(row, &label)| held.importance(row) * of(label)).sum()
+    };
+    let mean = weighed(&|label| label) / all;
+    1.0 - wrong / weighed(&|label| (label - mean).powi(2))
 }
 
 impl<T: Predicts + Copy> Work<'_, T> {
@@ -417,9 +432,10 @@ impl<T: Predicts + Copy> Work<'_, T> {
         }
         let report = report.map_err(|error| match error {
             error @ (TrainError::Plan(_) | TrainError::Packed(_)) => refused(error),
+            TrainError::NoRoom(error) => unroomy(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
-        if learnt.coef.is_empty() {
+        if learnt.coef.capacity() == 0 {
             learnt.coef = model.parameters;
         } else {
             learnt.coef.append(&mut model.parameters);

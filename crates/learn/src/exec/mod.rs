@@ -34,6 +34,7 @@ mod stream;
 pub(crate) mod tests;
 mod train;
 mod transaction;
+mod wanted;
 
 pub use options::{Mode, Options, Schedule, Scheme, Stop, UnknownScheme};
 pub use pool::WorkerReport;
@@ -41,7 +42,7 @@ pub use stream::{Stream, StreamBatch};
 pub use train::{After, train};
 
 use crate::data::{Dataset, Rows, Value};
-use crate::memory::{collected, zeros};
+use crate::memory::{NoRoom, collected, zeros};
 use crate::plan::{Plan, PlanMismatch};
 use crate::task::{Rule, Sets, Task};
 use std::cell::OnceCell;
@@ -150,6 +151,9 @@ pub enum TrainError {
         "versions stand where the last epoch left them: reset them, or carry them on, before the next epoch"
     )]
     NotReset,
+    /// There is not the memory.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// No thread made progress for [`Options::patience`].
     #[error(
         "no thread made progress: transaction {transaction} waits for {what} {number} to be {expected} and sees {observed}; \

@@ -40,6 +40,12 @@ impl Places {
         Places { of, entries, shares }
     }
 
+    /// Bytes that they take at most, and meanwhile what they are made of beside counts.
+    pub(crate) fn bytes(parameters: u64, entries: u64, shares: bool) -> u64 {
+        let shares = if shares { 4 * entries + 4 * parameters } else { 0 };
+        4 * (parameters + entries) + shares + (4 << 16)
+    }
+
     /// Of each parameter.
     pub(crate) fn of(&self) -> &[u32] {
         &self.of

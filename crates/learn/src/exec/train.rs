@@ -16,7 +16,7 @@ use super::roster::Roster;
 use super::run::{Executor, Lap, Run, Worker, panicked};
 use super::serial::Serial;
 use super::source::{Alone, CompactSource, GeneralSource};
-use super::{EpochEnd, Model, Report, TrainError, WorkerReport, weights};
+use super::{EpochEnd, Model, Report, TrainError, WorkerReport, wanted, weights};
 use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
 use crate::plan::{Annotations, Plan};
@@ -37,7 +37,8 @@ pub type After<'a> = dyn FnMut(&EpochEnd<'_>) -> ControlFlow<()> + 'a;
 /// under [`Scheme::Cop`] and [`Scheme::Serial`] in [`Mode::Carry`]); breaking stops early.
 ///
 /// # Errors
-/// If plan or model do not fit the data, if a thread panics, if all of them stand still, or if [`Options::stop`] asks for the end.
+/// If plan or model do not fit the data, if there is not the memory, if a thread panics, if all of them stand still, or if
+/// [`Options::stop`] asks for the end.
 /// `model` has not changed then.
 pub fn train<T: Task>(
     task: &T,
@@ -71,6 +72,7 @@ pub fn train<T: Task>(
     if options.packed {
         may_pack(task, data, plan, options)?;
     }
+    wanted::check(task, data, plan, options)?;
     with_rows!(data, rows => {
         // Packed ones come from the plan, but for an epoch under locks.
         let weights = if options.packed && !options.first_epoch {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::data::Dataset;
-use crate::memory::zeros;
+use crate::memory::{NoRoom, zeros};
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
 use crate::plan::{Annotations, BatchTooLong, Plan, PlanError, TooWide, replace_all};
@@ -16,7 +16,7 @@ impl Plan {
     /// for any number of threads. Takes eight bytes of scratch memory for each parameter and thread.
     ///
     /// # Errors
-    /// If there is no memory for the scratch, or a block has more entries than one can have: the latter only in the general
+    /// If there is not the memory, or a block has more entries than one can have: the latter only in the general
     /// form.
     pub fn in_blocks<T: Task>(
         task: &T,
@@ -30,7 +30,17 @@ impl Plan {
             // What stitching keeps, beside what each block takes.
             Rule::Own(_) => 8 * (blocks + 1),
         };
-        TooWide::check(data.width(), u64::from(task.parameters(data.width())) * scratch as u64)?;
+        let parameters = u64::from(task.parameters(data.width()));
+        let scratch = parameters * scratch as u64;
+        TooWide::check(data.width(), scratch)?;
+        let entries = data.entries() as u64;
+        let annotations = match task.rule() {
+            // And the first touches of all blocks but the first, in lists that double.
+            Rule::Features => 4 * entries + 48 * entries.min(parameters * (blocks as u64 - 1)),
+            // An estimate: nobody knows the size of the sets.
+            Rule::Own(_) => 3 * (20 * entries + 16 * data.len() as u64),
+        };
+        NoRoom::check("planning", scratch + annotations, blocks)?;
         data.fingerprint_by(threads);
         Ok(Plan::in_exactly(task, data, blocks)?)
     }

@@ -23,7 +23,7 @@ use crate::data::{Dataset, Sample, Value};
 use crate::exec::places::Places;
 use crate::exec::prefetch::prefetch;
 use crate::exec::roster::{Kept, Roster};
-use crate::memory;
+use crate::memory::{self, NoRoom};
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 use std::sync::Arc;
@@ -307,6 +307,9 @@ pub enum PlanError {
     /// There is not the memory.
     #[error(transparent)]
     TooWide(#[from] TooWide),
+    /// There is not the memory for the plan.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// The plan is of other samples.
     #[error(transparent)]
     Mismatch(#[from] PlanMismatch),

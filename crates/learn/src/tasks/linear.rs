@@ -76,12 +76,19 @@ impl Linear {
 /// The prediction for each sample before it is turned into a class: ⟨w, z⟩ + b. Features beyond the weights, which
 /// training has not seen, count as 0.
 pub fn decisions(data: &Dataset<'_>, weights: &[f64], intercept: f64) -> Vec<f64> {
-    with_rows!(data, rows => (0..data.len()).map(|row| {
+    let mut told = Vec::with_capacity(data.len());
+    decide(data, weights, intercept, |decision| told.push(decision));
+    told
+}
+
+/// Hands out [`decisions`] one after the other, and keeps none.
+pub fn decide(data: &Dataset<'_>, weights: &[f64], intercept: f64, mut each: impl FnMut(f64)) {
+    with_rows!(data, rows => for row in 0..data.len() {
         let sample = rows.sample(row);
         let known = sample.features.iter().zip(sample.values);
         let sum: f64 = known.map(|(&u, z)| weights.get(u as usize).map_or(0.0, |w| w * z.wide())).sum();
-        sum + intercept
-    }).collect())
+        each(sum + intercept);
+    })
 }
 
 /// ⟨w, z⟩, in four sums that are added at the end: the entries' order decides it, and nothing else, so it is the same in every

@@ -20,7 +20,7 @@ mod tallied;
 
 pub use against::{Against, Class};
 pub use factorisation::{Factorisation, NotPairs};
-pub use linear::{Linear, decisions};
+pub use linear::{Linear, decide, decisions};
 pub use loss::{Loss, UnknownLoss};
 pub use metrics::{Classified, Regressed, sigmoid};
 pub use tallied::{Predicts, Tallied};
