@@ -193,6 +193,14 @@ def test_a_model_that_explodes_says_so(samples):
     X, y = samples
     with pytest.warns(ConvergenceWarning, match="where predicting 0 for all costs 0.5: scale the features to about 1"):
         CopRegressor(learning_rate="constant", eta0=1e3, max_iter=3).fit(X * 1e3, y)
+    # Also where nobody asked for losses.
+    for settings in (dict(max_iter=3), dict(max_iter=1), dict(max_iter=3, n_jobs=2, scheme="hogwild")):
+        with pytest.warns(ConvergenceWarning, match=r"the loss is \S+, where predicting 0 for all costs 0.5: scale"):
+            model = CopRegressor(learning_rate="constant", eta0=1e3, tol=None, **settings).fit(X * 1e3, y)
+        assert model.loss_curve_ == []
+    dense = np.random.default_rng(1).normal(size=(500, 5))
+    with pytest.warns(ConvergenceWarning, match="or take a smaller eta0"):
+        CopRegressor(learning_rate="constant", eta0=0.1, tol=None, max_iter=20).fit(dense, dense.sum(axis=1))
     with pytest.raises(ValueError, match="beyond what a float can hold: scale the features to about 1"):
         CopRegressor(learning_rate="constant", eta0=1e300, max_iter=3).fit(X * 1e10, y)
 

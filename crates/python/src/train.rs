@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     packed: bool,
     /// Whether losses are to be told.
     counts: bool,
+    /// Whether that of the last epoch is to be told in any case.
+    judged: bool,
     /// Improvement that counts; `None` to never stop early.
     tol: Option<f64>,
     /// Epochs without one before stopping.
@@ -402,10 +404,13 @@ impl<T: Predicts + Copy> Work<'_, T> {
         let counted = data.importance_sum().max(f64::MIN_POSITIVE);
         let (mut best, mut waited, mut losses, mut stopped) = (f64::NEG_INFINITY, 0, Vec::new(), false);
         let mut raised = None;
-        let task = Tallied::new(self.task, self.settings.counts);
+        let Settings { counts, judged, epochs, .. } = *self.settings;
+        let counts_after = |epoch| counts || judged && epoch + 1 >= epochs;
+        let task = Tallied::new(self.task, counts_after(0));
         let report = learn(&task, data, plan, &mut model, &self.options, &mut |end: &EpochEnd<'_>| {
             let loss = task.take() / counted;
             losses.push(loss);
+            task.count(counts_after(end.epoch));
             let score = score.map(|score| score(end.model()));
             if let Some(tol) = self.settings.tol {
                 // Losses fall, scores rise.

@@ -292,6 +292,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             # Vectors are longer than what is won by laying them out.
             "packed": False,
             "counts": bool(self.verbose) or self.tol is not None,
+            "judged": False,
             "tol": None if self.tol is None else float(self.tol),
             "patience": int(self.n_iter_no_change),
         }

@@ -168,6 +168,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             # One epoch does not make up for what it takes to lay coefficients out.
             "packed": bool(self.packed) and stopping,
             "counts": bool(self.verbose) or (stopping and self.tol is not None),
+            # Whether the model is far worse than none is told by the loss of the last epoch.
+            "judged": stopping,
             "tol": float(self.tol) if stopping and self.tol is not None else None,
             "patience": int(self.n_iter_no_change),
         }
@@ -252,8 +254,9 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
                 "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
             )
-        costs = _cost_of_zeros(self.loss, labels, weights) if self.loss_curve_ else 0.0
-        if self.loss_curve_ and losses[-1] > 10 * costs:
+        told = stopping or settings["counts"]
+        costs = _cost_of_zeros(self.loss, labels, weights) if told else 0.0
+        if told and losses[-1] > 10 * costs:
             warnings.warn(
                 f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
                 "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0",

@@ -2,7 +2,7 @@
 
 use crate::data::{Sample, Value};
 use crate::task::{Rule, Sets, Step, Task};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A task that predicts a number for each sample, and learns from what that costs.
 pub trait Predicts: Task {
@@ -28,7 +28,7 @@ pub trait Predicts: Task {
 pub struct Tallied<T> {
     task: T,
     /// Without it nothing is summed up: what a caller pays who does not look.
-    counts: bool,
+    counts: AtomicBool,
     shards: [Shard; SHARDS],
 }
 
@@ -49,7 +49,13 @@ struct Shard([AtomicU64; SIZES]);
 impl<T> Tallied<T> {
     /// The same task; `counts` tells whether to sum up at all.
     pub fn new(task: T, counts: bool) -> Tallied<T> {
+        let counts = AtomicBool::new(counts);
         Tallied { task, counts, shards: std::array::from_fn(|_| Shard::default()) }
+    }
+
+    /// Sums up from now on, or no longer; called at a barrier, for all samples after it.
+    pub fn count(&self, counts: bool) {
+        self.counts.store(counts, Ordering::Relaxed);
     }
 
     /// The sum of the losses, by importance, since it was last taken; 0 if it does not count. Called at a barrier, it is the sum of all samples
@@ -128,7 +134,7 @@ impl<T: Predicts> Task for Tallied<T> {
         write: &mut [f64],
     ) -> f64 {
         let (prediction, slope) = self.task.learn(sample, step, read, write);
-        if self.counts {
+        if self.counts.load(Ordering::Relaxed) {
             self.add(sample.importance * self.task.cost(prediction, sample.label));
         }
         slope
@@ -187,5 +193,8 @@ mod tests {
         let silent = Tallied::new(task, false);
         silent.compute(&sample, &step, &[0.3, 0.1], &mut other);
         assert_eq!(silent.take(), 0.0);
+        silent.count(true);
+        silent.compute(&sample, &step, &[0.3, 0.1], &mut other);
+        assert!((silent.take() - loss).abs() < 1e-9);
     }
 }
