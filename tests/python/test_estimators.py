@@ -191,6 +191,17 @@ def test_warm_start_goes_on(samples):
     assert np.array_equal(at_once.coef_, in_two.coef_)
 
 
+@pytest.mark.parametrize("kind", [CopClassifier, CopRegressor])
+def test_warm_start_does_not_go_on_with_other_features(samples, kind):
+    X, y = samples
+    model = kind(max_iter=2, tol=None, warm_start=True).fit(X, y)
+    before = model.coef_
+    with pytest.raises(ValueError, match="X has 399 features, but warm_start=True goes on from a model of 400"):
+        model.fit(X[:, :399], y)
+    assert model.n_features_in_ == 400 and model.coef_ is before
+    assert model.set_params(warm_start=False).fit(X[:, :399], y).n_features_in_ == 399
+
+
 def test_same_intercept_and_coefficients_whatever_holds_the_samples(samples):
     X, y = samples
     settings = dict(max_iter=3, tol=None, fit_intercept=False)

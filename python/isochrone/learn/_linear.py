@@ -81,7 +81,8 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
     random_state : int, RandomState instance or None, default=None
         Draws the order under `shuffle`.
     warm_start : bool, default=False
-        Whether `fit` goes on from the model of the previous `fit`.
+        Whether `fit` goes on from the model of the previous `fit`, which must be one of as many features; of other classes,
+        it begins anew.
     verbose : int, default=0
         1 for a progress bar."""
 
@@ -281,8 +282,14 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     def _start(self, rows: int, width: int, keep: bool) -> bool:
         """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
         shape = (rows, width) if _is_classifier(self) else (width,)
-        if keep and getattr(self, "coef_", None) is not None and self.coef_.shape == shape:
-            return False
+        if keep and getattr(self, "coef_", None) is not None:
+            if self.coef_.shape[-1] != width:
+                raise ValueError(
+                    f"X has {width} features, but warm_start=True goes on from a model of {self.coef_.shape[-1]}: pass "
+                    "warm_start=False to begin anew"
+                )
+            if self.coef_.shape == shape:
+                return False
         self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
         return True
 
