@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from conftest import sparse_samples
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -200,6 +201,20 @@ def test_warm_start_does_not_go_on_with_other_features(samples, kind):
         model.fit(X[:, :399], y)
     assert model.n_features_in_ == 400 and model.coef_ is before
     assert model.set_params(warm_start=False).fit(X[:, :399], y).n_features_in_ == 399
+
+
+@pytest.mark.parametrize("kind", [CopClassifier, CopRegressor])
+def test_sparse_coefficients_predict_the_same(samples, kind):
+    X, y = samples
+    model = kind(penalty="l1", alpha=1e-3, max_iter=5, tol=None).fit(X, y)
+    told, coef = model.predict(X), model.coef_
+    model.sparsify()
+    assert sparse.issparse(model.coef_) and model.coef_.nnz == np.count_nonzero(coef) < coef.size
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), told)
+    with pytest.raises(ValueError, match=r"coef_ is sparse, which nothing is learnt into: call densify\(\) first"):
+        model.partial_fit(X, y)
+    assert np.array_equal(model.densify().coef_, coef)
+    model.partial_fit(X, y)
 
 
 def test_same_intercept_and_coefficients_whatever_holds_the_samples(samples):

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -102,7 +104,7 @@ _ATTRIBUTES = """n_features_in_ : int
         `threads` that ran."""
 
 
-class _Linear(BaseEstimator):  # type: ignore[misc]
+class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
     """What the classifier and the regressor share."""
 
     _losses: tuple[str, ...] = ()
@@ -288,6 +290,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                     f"X has {width} features, but warm_start=True goes on from a model of {self.coef_.shape[-1]}: pass "
                     "warm_start=False to begin anew"
                 )
+            if sparse.issparse(self.coef_):
+                raise ValueError("coef_ is sparse, which nothing is learnt into: call densify() first")
             if self.coef_.shape == shape:
                 return False
         self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
@@ -300,7 +304,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             ensure_all_finite=False, accept_large_sparse=True, reset=False,
         )
-        coef = np.atleast_2d(self.coef_)
+        coef: Any = self.coef_
+        coef = np.atleast_2d(coef.toarray() if sparse.issparse(coef) else coef)
         scores = _native.decide(
             tuple(rows_of(X)), np.ascontiguousarray(coef, dtype=np.float64).ravel(),
             np.ascontiguousarray(np.atleast_1d(self.intercept_), dtype=np.float64),
