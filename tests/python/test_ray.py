@@ -248,6 +248,9 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     for name in ("shuffle", "early_stopping", "warm_start"):
         with pytest.raises(ValueError, match=f"{name} is given, but over Ray"):
             learn(CopRegressor(**{name: True}), [source], folder=tmp_path, n_features=FEATURES)
+    for name, value in [("max_iter", 5), ("tol", 1e-5), ("n_iter_no_change", 3)]:
+        with pytest.raises(ValueError, match=f"{name} is {value}, but over Ray samples are learnt from once"):
+            learn(CopRegressor(**{name: value}), [source], folder=tmp_path, n_features=FEATURES)
     for name in ("n_samples", "batch_size"):
         with pytest.raises(ValueError, match=f"{name} is 0: give 1 or more"):
             learn(CopRegressor(), [source], folder=tmp_path, n_features=FEATURES, **{name: 0})
@@ -262,7 +265,8 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
         ([(X, np.ones(len(y)), np.full(len(y), -1.0))], "row 0: the importance is -1, where a number from 0 on is wanted"),
     ]):
         with pytest.raises(ValueError, match=told):
-            learn(CopRegressor(), [lambda _, given=given: given], folder=tmp_path / f"{number}", n_features=FEATURES)
+            model = CopRegressor(max_iter=1, tol=None)
+            learn(model, [lambda _, given=given: given], folder=tmp_path / f"{number}", n_features=FEATURES)
     with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
         learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])
 

@@ -59,7 +59,8 @@ def learn(
     Parameters
     ----------
     model : CopClassifier or CopRegressor
-        What to learn; `n_jobs` are the threads of the centre. With `scheme="cop"`.
+        What to learn; `n_jobs` are the threads of the centre. With `scheme="cop"`, and without what is for several epochs
+        (`max_iter`, `tol`, `n_iter_no_change`): each sample is learnt from once.
     sources : sequence of callables
         One for each place: `source(start)` gives `(X, y)` or `(X, y, sample_weight)` from sample number `start` on. See
         :data:`Source`.
@@ -339,6 +340,12 @@ def _learnable(model: Any) -> None:
     for name in ("shuffle", "early_stopping", "warm_start"):
         if getattr(model, name):
             raise ValueError(f"{name} is given, but over Ray samples are learnt from once, as they come: leave it out")
+    # What says the same as the one pass that there is, is no mistake.
+    left_out = type(model)().get_params()
+    for name, same in (("max_iter", 1), ("tol", None), ("n_iter_no_change", left_out["n_iter_no_change"])):
+        value = getattr(model, name)
+        if value not in (same, left_out[name]):
+            raise ValueError(f"{name} is {value!r}, but over Ray samples are learnt from once, as they come: leave it out")
 
 
 def _folder(folder: str | os.PathLike[str]) -> str:
