@@ -128,9 +128,9 @@ class Plan:
         return self._statistics()["bottlenecks"]  # type: ignore[no-any-return]
 
     def speedup(self, n_jobs: int) -> float:
-        """How much faster than one thread so many can be, if all that holds them up is waiting for one another.
+        """How much faster than one thread so many are at most, if they take the levels of the plan one after the other.
 
-        Levels are taken one after the other, which real threads do not have to: a guide, not a bound.
+        This is what :meth:`plot` draws. Threads need not wait for the end of a level, but have more to do than to learn.
 
         Parameters
         ----------
