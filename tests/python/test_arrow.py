@@ -103,7 +103,7 @@ def test_labels_that_are_numbers(numbers):
     ("has no column 'x': it has y, u, z, age", dict(label="x", indices="u")),
     ("column 'age' is of int64: lists are wanted", dict(label="y", indices="age")),
     ("column 'z' has lists of float64: lists of integers are wanted", dict(label="y", indices="z")),
-    ("column 'u' has the feature 399, n_features is 10", dict(label="y", indices="u", n_features=10)),
+    (r"column 'u' has the feature 399 in row \d+, n_features is 10", dict(label="y", indices="u", n_features=10)),
     ("column 'u' is of lists of uint32: labels are numbers or strings", dict(label="u", indices="u")),
 ])
 def test_other_tables_are_refused(samples, tmp_path, told, wrong):
@@ -136,7 +136,7 @@ def test_rows_that_are_wrong():
     whole = table.slice(0, 2)
     with pytest.raises(ValueError, match="row 1 has 1 indices and 2 values: as many are wanted"):
         load_arrow(whole, **COLUMNS)
-    with pytest.raises(ValueError, match="column 'negative' has the feature -1: features count from 0"):
+    with pytest.raises(ValueError, match="column 'negative' has the feature -1 in row 1: features count from 0"):
         load_arrow(whole, label="y", indices="negative")
     with pytest.raises(ValueError, match="data has no rows"):
         load_arrow(table.slice(0, 0), label="y", indices="u")
@@ -192,10 +192,19 @@ def test_a_parquet_file_is_read_whole(samples, tmp_path):
     assert same(again, X) and np.array_equal(labels == "up", y > 0)
     table = table_of(X[:4], y[:4]).append_column("w", arrow.array([[1], [1], None, [1]]))
     parquet.write_table(table, path)
-    with pytest.raises(ValueError, match="column 'w' has 1 nulls, the first in row 2"):
+    with pytest.raises(ValueError, match="samples.parquet: column 'w' has 1 nulls, the first in row 2"):
         load_parquet(path, label="y", indices="w")
-    with pytest.raises(ValueError, match="column 'w' has 1 nulls, the first in row 2"):
+    with pytest.raises(ValueError, match="samples.parquet: column 'w' has 1 nulls, the first in row 2"):
         list(iter_parquet(path, 2, label="y", indices="w", n_features=400))
+    parquet.write_table(arrow.table({"y": range(5), "u": [[0], [], [1], [0, 7], [2]]}), path)
+    for read in (lambda: load_parquet(path, **given), lambda: list(iter_parquet(path, 2, **given))):
+        given = dict(label="y", indices="u", n_features=7)
+        with pytest.raises(ValueError, match="samples.parquet: column 'u' has the feature 7 in row 3, n_features is 7"):
+            read()
+    # What goes wrong with a batch is not the file's.
+    with pytest.raises(ValueError, match="^mine$"):
+        for _ in iter_parquet(path, 2, label="y", indices="u", n_features=8):
+            raise ValueError("mine")
 
 
 def test_weights_of_a_table_are_sample_weights(samples, tmp_path):

@@ -202,7 +202,7 @@ def load_arrow(
     parts = [_samples(batch, label, indices, values, weight) for batch in _batches(data)]
     if not parts:
         raise ValueError("data has no rows")
-    return _matrix(parts[0] if len(parts) == 1 else _joined(parts), indices, n_features)
+    return _matrix(parts[0] if len(parts) == 1 else _joined(parts), indices, n_features, 0)
 
 
 @overload
@@ -247,8 +247,11 @@ def iter_arrow(
         Only with `weight`. float64.
     """
     _given(n_features)
+    row = 0
     for batch in _batches(data):
-        yield _matrix(_samples(batch, label, indices, values, weight), indices, n_features)
+        samples = _samples(batch, label, indices, values, weight)
+        yield _matrix(samples, indices, n_features, row)
+        row += len(samples.offsets) - 1
 
 
 def _given(n_features: Any) -> None:
@@ -464,13 +467,19 @@ def _joined(parts: list[_Samples]) -> _Samples:
     return _Samples(offsets, features, numbers, labels, np.concatenate(weights) if weights else None)
 
 
-def _matrix(samples: _Samples, name: str, n_features: int | None) -> Any:
+def _matrix(samples: _Samples, name: str, n_features: int | None, row: int) -> Any:
+    """What is handed out of samples, the first of which is that of this row."""
     offsets, features, numbers, labels, weights = samples
-    if len(features) and features.min() < 0:
-        raise ValueError(f"column {name!r} has the feature {features.min()}: features count from 0")
     width = int(features.max()) + 1 if len(features) else 0
+
+    def refused(at: int, why: str) -> ValueError:
+        of = row + int(np.searchsorted(offsets, at, side="right")) - 1
+        return ValueError(f"column {name!r} has the feature {features[at]} in row {of}{why}")
+
+    if len(features) and features.min() < 0:
+        raise refused(int(np.argmin(features)), ": features count from 0")
     if n_features is not None and width > n_features:
-        raise ValueError(f"column {name!r} has the feature {width - 1}, n_features is {n_features}")
+        raise refused(int(np.argmax(features)), f", n_features is {n_features}")
     width = width if n_features is None else n_features
     largest = max(width, len(features))
     if largest <= np.iinfo(np.int32).max:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, overload
 
@@ -75,7 +76,8 @@ def load_parquet(
     parquet = _pyarrow().parquet
     names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
     table = parquet.read_table(path, columns=names)
-    return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
+    with _named(path):
+        return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
 
 
 @overload
@@ -143,7 +145,23 @@ def iter_parquet(
         batches = file.iter_batches(batch_size, columns=names)
         for first in batches:
             stream = pyarrow.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-            yield from iter_arrow(stream, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
+            told = iter_arrow(stream, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
+            while True:
+                # What is done with a batch is not in the file.
+                with _named(path):
+                    batch = next(told, None)
+                if batch is None:
+                    break
+                yield batch
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What is wrong with its columns is told with the file's name."""
+    try:
+        yield
+    except ValueError as wrong:
+        raise ValueError(f"{os.fspath(path)}: {wrong}") from None
 
 
 def _pyarrow() -> Any:
