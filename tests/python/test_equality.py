@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import sparse_samples
+from scipy import sparse
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from isochrone.learn import CopClassifier, CopRegressor, plan
@@ -145,3 +146,17 @@ def test_batches_decay_as_one_fit_does():
     for at in range(0, 600, 50):
         parts.partial_fit(X[at:at + 50], y[at:at + 50] > 0, classes=[False, True])
     np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_the_report_tells_the_threads_that_ran(samples):
+    X, y = samples
+    apart = sparse.identity(5000, format="csr")
+    settings = dict(max_iter=1, tol=None)
+
+    def threads(X, **given):
+        return CopRegressor(**settings, **given).fit(X, np.ones(X.shape[0])).report_["threads"]
+
+    assert threads(apart, n_jobs=2) == 2
+    assert threads(apart, n_jobs=1) == threads(apart, n_jobs=2, scheme="serial") == 1
+    assert threads(apart, n_jobs=1000) < 1000
+    assert threads(np.ones((500, 3)), n_jobs=2) == 1

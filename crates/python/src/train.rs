@@ -279,6 +279,8 @@ struct Learnt {
     converged: bool,
     seconds: f64,
     planning: f64,
+    /// Of the model that had most.
+    threads: usize,
 }
 
 impl Learnt {
@@ -290,7 +292,7 @@ impl Learnt {
         report.set_item("seconds", self.seconds)?;
         report.set_item("planning", self.planning)?;
         report.set_item("scheme", &settings.scheme)?;
-        report.set_item("threads", settings.threads)?;
+        report.set_item("threads", self.threads)?;
         Ok((self.coef.into_pyarray(py), self.intercept.into_pyarray(py), report))
     }
 }
@@ -448,6 +450,7 @@ impl<T: Predicts + Copy> Work<'_, T> {
         learnt.intercept.push(model.intercept);
         learnt.seconds += report.elapsed.as_secs_f64();
         learnt.planning += report.planning.as_secs_f64();
+        learnt.threads = learnt.threads.max(report.threads);
         learnt.converged &= stopped;
         if losses.len() as u32 > learnt.epochs {
             learnt.epochs = losses.len() as u32;

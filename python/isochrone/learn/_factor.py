@@ -87,7 +87,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     loss_curve_ : list of float
         Mean loss of each epoch, each cell's taken before it was learnt from. Empty with `tol=None` and `verbose=0`.
     report_ : dict
-        Of the last `fit`: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and `threads` that ran.
+        Of the last `fit`: `seconds` spent on learning, those spent on `planning` before, the `scheme`, and the `threads` that had
+        cells to learn from.
 
     Examples
     --------

@@ -100,8 +100,8 @@ _ATTRIBUTES = """n_features_in_ : int
         Mean loss of each epoch of the last call, by `sample_weight`, each sample's taken before it was learnt from; of the
         class that took most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
     report_ : dict
-        Of the last call: `seconds` spent on learning, those spent on `planning` before, and the `scheme` and
-        `threads` that ran."""
+        Of the last call: `seconds` spent on learning, those spent on `planning` before, the `scheme`, and the `threads` that had
+        samples to learn from: no more than are of use, and one where samples wait for one another so much that one does better."""
 
 
 class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]

@@ -100,6 +100,9 @@ pub struct Report {
     pub epoch_times: Vec<Duration>,
     /// Time spent on planning before the first epoch.
     pub planning: Duration,
+    /// Threads that had samples to learn from: fewer than were asked for where so many are of no use, or where samples wait for one
+    /// another so much that one does better.
+    pub threads: usize,
     /// What each thread did.
     pub workers: Vec<WorkerReport>,
     /// The plan that this run made, if it did.

@@ -601,3 +601,20 @@ fn a_thread_that_the_system_refuses_is_an_error() {
         assert_eq!(model, before);
     }
 }
+
+/// What is told is what ran, and not what was asked for.
+#[test]
+fn threads_that_have_nothing_to_do_are_not_counted() {
+    let task = Linear::new(Loss::Hinge);
+    let threads = |data: &Dataset<'_>, options: &Options| run(&task, data, None, options).1.threads;
+    let apart = samples(3_000, 100_000, 4, 61);
+    assert_eq!(threads(&apart, &options(Scheme::Cop, 2)), 2);
+    assert_eq!(threads(&apart, &options(Scheme::Locking, 3)), 3);
+    assert_eq!(threads(&apart, &options(Scheme::Serial, 3)), 1);
+    assert!(threads(&apart, &options(Scheme::Cop, 100_000)) < 100_000);
+    // Each sample waits for the one before.
+    let chain = samples(3_000, 4, 4, 62);
+    assert_eq!(threads(&chain, &options(Scheme::Cop, 2)), 1);
+    let first = Options { first_epoch: true, ..options(Scheme::Cop, 2) };
+    assert_eq!(threads(&chain, &first), 2);
+}

@@ -82,7 +82,8 @@ pub fn train<T: Task>(
         };
         let pool = Pool::new(options.threads.get(), options.patience, options.stop.clone());
         let steps = Steps::new(options, data.len() as u32);
-        let report = Report::default();
+        let threads = if options.scheme == Scheme::Serial { 1 } else { options.threads.get() };
+        let report = Report { threads, ..Report::default() };
         let training =
             Training { task, data, rows, options, weights: &weights, pool: &pool, steps, report, after, stopped: false };
         training.run(plan, model)
@@ -452,6 +453,9 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         (places, shares): (&[u32], &[f32]),
         state: &mut State,
     ) -> Result<(), TrainError> {
+        if part.epochs.start == 0 {
+            self.report.threads = busy(roster.owners());
+        }
         let executor = &Ordered { cells, roster, places, shares };
         self.part(part, &Over { executor, cells }, &Unplanned, state)?;
         Ok(())
@@ -596,6 +600,13 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         });
         self.stopped = flow.is_break();
     }
+}
+
+/// How many threads carry out transactions that these own; none are named where there is one.
+fn busy(owners: &[u8]) -> usize {
+    let mut owns = [false; 256];
+    owners.iter().for_each(|&owner| owns[usize::from(owner)] = true);
+    owns.iter().filter(|&&owns| owns).count().max(1)
 }
 
 /// Rows in the order of their commits.
