@@ -83,6 +83,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
             shape: match recommended.shape {
                 Shape::Empty => "empty",
                 Shape::Chain => "chain",
+                Shape::Small => "small",
                 Shape::Narrow => "narrow",
                 Shape::Wide => "wide",
             },

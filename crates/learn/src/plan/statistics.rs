@@ -32,6 +32,8 @@ pub struct Statistics {
     pub parameters: u32,
     /// Parameters that some sample touches.
     pub touched: u32,
+    /// Parameters that every sample touches.
+    pub everywhere: u32,
     /// How many samples there are at each level: a sample is one level above the highest of those it waits for. So there
     /// are [`Statistics::depth`] levels, and all samples of a level could be learnt from at once.
     pub levels: Vec<u32>,
@@ -70,12 +72,15 @@ impl Statistics {
             Annotations::Compact(versions) => 2 * versions.len() as u64,
             Annotations::General { reads, writes, .. } => (reads.len() + writes.len()) as u64,
         };
+        let touched_by =
+            |enough: u32| chains.touches.iter().filter(|&&touches| touches >= enough).count() as u32;
         Ok(Statistics {
             samples: plan.transactions,
             rule: plan.rule,
             operations,
             parameters: plan.parameters,
-            touched: chains.touches.iter().filter(|&&touches| touches > 0).count() as u32,
+            touched: touched_by(1),
+            everywhere: touched_by(plan.transactions.max(1)),
             bytes: plan.bytes(),
             bottlenecks: chains.bottlenecks(),
             levels: chains.levels(),
@@ -113,7 +118,9 @@ impl Statistics {
             (1, Shape::Empty)
         } else if parallelism < CHAIN {
             (1, Shape::Chain)
-        } else if parallelism < f64::from(threads) {
+        } else if self.operations < 2 * WORTH_A_THREAD {
+            (1, Shape::Small)
+        } else if parallelism.ceil() < f64::from(threads) {
             (parallelism.ceil() as u32, Shape::Narrow)
         } else {
             (threads, Shape::Wide)
@@ -131,6 +138,11 @@ impl Statistics {
                  as fast as it gets; {}",
                 self.samples,
                 self.blame()
+            ),
+            Shape::Small => format!(
+                "one thread is as fast as it gets: {} entries are learnt from sooner than another one has begun (of larger data like \
+                 this, {parallelism:.1} samples could be learnt from at a time)",
+                self.operations / 2
             ),
             Shape::Narrow => format!(
                 "up to {useful} threads pay, {threads} do not: {parallelism:.1} samples can be learnt from at a time, as the \
@@ -154,6 +166,16 @@ impl Statistics {
         let name = |one: &Bottleneck| u64::from(one.parameter) + u64::from(self.first);
         let few: u64 = self.bottlenecks.iter().map(|one| u64::from(one.links)).sum();
         match self.bottlenecks.first() {
+            Some(_) if self.everywhere > 1 && self.everywhere == self.touched => format!(
+                "every {noun} is in every sample, as in a table of numbers: cut each into bins, so that only samples of the same bin \
+                 share one"
+            ),
+            Some(first) if self.everywhere > 1 && first.samples == self.samples => format!(
+                "{} {noun}s are in every sample, {noun} {} among them: leave out those that are constant and fit an intercept, which costs \
+                 no waiting, and cut the others into bins",
+                self.everywhere,
+                name(first)
+            ),
             Some(first) if share(u64::from(first.links), links) >= 50 => {
                 let samples = share(u64::from(first.samples), u64::from(self.samples));
                 let way_out = match (self.rule == Rule::Features.id(), samples >= 95) {
@@ -192,6 +214,9 @@ impl Statistics {
 /// Below this much parallelism a second thread is not worth its waiting.
 const CHAIN: f64 = 1.5;
 
+/// Entries of an epoch below which it is over before another thread has begun, as a rule.
+const WORTH_A_THREAD: u64 = 100_000;
+
 /// What a plan looks like to a number of threads.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Shape {
@@ -199,6 +224,8 @@ pub enum Shape {
     Empty,
     /// (Nearly) every sample waits for the one before it.
     Chain,
+    /// It is over before a second thread has begun.
+    Small,
     /// It keeps fewer threads busy than there are.
     Narrow,
     /// It keeps all threads busy.
@@ -399,37 +426,88 @@ mod tests {
 
     #[test]
     fn few_threads_pay_where_the_chain_is_long() {
-        let rows: Vec<_> = (0..300).map(|row| vec![(row % 3, BOTH)]).collect();
+        let rows: Vec<_> = (0..150_000).map(|row| vec![(row % 3, BOTH)]).collect();
         told(
             Rule::Features,
             &rows,
             8,
             expect![[r#"
-                samples      300
-                operations   600 (reads and writes)
+                samples      150000
+                operations   300000 (reads and writes)
                 parameters   3 touched, of 8
-                depth        100 (the longest chain of samples that wait for one another)
+                depth        50000 (the longest chain of samples that wait for one another)
                 parallelism  3.00 (samples / depth)
-                plan         1200 bytes, 4.00 for a read and a write
-                threads      3: up to 3 threads pay, 8 do not: 3.0 samples can be learnt from at a time, as the longest chain has 100 of 300; feature 0 is in 33% of the samples and makes 100% of the chain's waits: leave it out, or cross it with another one so that fewer samples share it"#]],
+                plan         600000 bytes, 4.00 for a read and a write
+                threads      3: up to 3 threads pay, 8 do not: 3.0 samples can be learnt from at a time, as the longest chain has 50000 of 150000; feature 0 is in 33% of the samples and makes 100% of the chain's waits: leave it out, or cross it with another one so that fewer samples share it"#]],
         );
     }
 
     #[test]
-    fn all_threads_pay_where_samples_are_apart() {
+    fn one_thread_pays_where_there_is_little_to_do() {
         let rows: Vec<_> = (0..8).map(|row| vec![(row, BOTH)]).collect();
         told(
             Rule::Features,
             &rows,
             4,
             expect![[r#"
-                samples      8
-                operations   16 (reads and writes)
+            samples      8
+            operations   16 (reads and writes)
+            parameters   8 touched, of 8
+            depth        1 (the longest chain of samples that wait for one another)
+            parallelism  8.00 (samples / depth)
+            plan         32 bytes, 4.00 for a read and a write
+            threads      1: one thread is as fast as it gets: 8 entries are learnt from sooner than another one has begun (of larger data like this, 8.0 samples could be learnt from at a time)"#]],
+        );
+    }
+
+    #[test]
+    fn dense_data_is_said_to_be_dense() {
+        let rows: Vec<_> = (0..50).map(|_| (0..5).map(|feature| (feature, BOTH)).collect()).collect();
+        told(
+            Rule::Features,
+            &rows,
+            4,
+            expect![[r#"
+            samples      50
+            operations   500 (reads and writes)
+            parameters   5 touched, of 8
+            depth        50 (the longest chain of samples that wait for one another)
+            parallelism  1.00 (samples / depth)
+            plan         1000 bytes, 4.00 for a read and a write
+            threads      1: this data is a chain: 50 of its 50 samples must be learnt from one after the other, so one thread is as fast as it gets; every feature is in every sample, as in a table of numbers: cut each into bins, so that only samples of the same bin share one"#]],
+        );
+        // With something beside it that only some samples have.
+        let rows: Vec<_> = (0..50).map(|row| vec![(1, BOTH), (2, BOTH), (3 + row % 2, BOTH)]).collect();
+        told(
+            Rule::Features,
+            &rows,
+            4,
+            expect![[r#"
+            samples      50
+            operations   300 (reads and writes)
+            parameters   4 touched, of 8
+            depth        50 (the longest chain of samples that wait for one another)
+            parallelism  1.00 (samples / depth)
+            plan         600 bytes, 4.00 for a read and a write
+            threads      1: this data is a chain: 50 of its 50 samples must be learnt from one after the other, so one thread is as fast as it gets; 2 features are in every sample, feature 1 among them: leave out those that are constant and fit an intercept, which costs no waiting, and cut the others into bins"#]],
+        );
+    }
+
+    #[test]
+    fn all_threads_pay_where_samples_are_apart() {
+        let rows: Vec<_> = (0..160_000).map(|row| vec![(row % 8, BOTH)]).collect();
+        told(
+            Rule::Features,
+            &rows,
+            4,
+            expect![[r#"
+                samples      160000
+                operations   320000 (reads and writes)
                 parameters   8 touched, of 8
-                depth        1 (the longest chain of samples that wait for one another)
+                depth        20000 (the longest chain of samples that wait for one another)
                 parallelism  8.00 (samples / depth)
-                plan         32 bytes, 4.00 for a read and a write
-                threads      4: use all 4 threads: 8.0 samples can be learnt from at a time (the longest chain has 1 of 8)"#]],
+                plan         640000 bytes, 4.00 for a read and a write
+                threads      4: use all 4 threads: 8.0 samples can be learnt from at a time (the longest chain has 20000 of 160000)"#]],
         );
     }
 
@@ -462,22 +540,34 @@ mod tests {
 
     #[test]
     fn readers_do_not_wait_for_readers() {
-        let mut rows = vec![vec![(0, READ)]; 5];
-        rows.push(vec![(0, WRITE)]);
-        rows.push(vec![(0, READ), (1, WRITE)]);
+        let mut some = vec![vec![(0, READ)]; 5];
+        some.push(vec![(0, WRITE)]);
+        some.push(vec![(0, READ), (1, WRITE)]);
+        let rows: Vec<_> = some.iter().cycle().take(7 * 26_000).cloned().collect();
         told(
             Rule::Own(7),
             &rows,
-            4,
+            8,
             expect![[r#"
-                samples      7
-                operations   8 (reads and writes)
+                samples      182000
+                operations   208000 (reads and writes)
                 parameters   2 touched, of 8
-                depth        3 (the longest chain of samples that wait for one another)
-                parallelism  2.33 (samples / depth)
-                plan         200 bytes, 50.00 for a read and a write
-                threads      3: up to 3 threads pay, 4 do not: 2.3 samples can be learnt from at a time, as the longest chain has 3 of 7; parameter 0 is in 100% of the samples and makes 100% of the chain's waits"#]],
+                depth        52001 (the longest chain of samples that wait for one another)
+                parallelism  3.50 (samples / depth)
+                plan         4784016 bytes, 46.00 for a read and a write
+                threads      4: up to 4 threads pay, 8 do not: 3.5 samples can be learnt from at a time, as the longest chain has 52001 of 182000; parameter 0 is in 100% of the samples and makes 100% of the chain's waits"#]],
         );
+    }
+
+    #[test]
+    fn as_many_threads_as_there_are_pay_or_fewer() {
+        let rows: Vec<_> = (0..110_000).map(|row| vec![(row % 7 / 2, BOTH)]).collect();
+        let data = mixed::data(&rows);
+        let statistics = Statistics::of(&Plan::compact(&data), &data).unwrap();
+        assert!((statistics.parallelism() - 3.5).abs() < 0.01);
+        let shape = |threads| statistics.recommend(NonZeroUsize::new(threads).unwrap());
+        let shape = |threads| (shape(threads).threads, shape(threads).shape);
+        assert_eq!([3, 4, 5].map(shape), [(3, Shape::Wide), (4, Shape::Wide), (4, Shape::Narrow)]);
     }
 
     #[test]
