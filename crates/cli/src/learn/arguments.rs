@@ -33,6 +33,17 @@ pub enum Verb {
     Global(Global),
 }
 
+/// Far more threads than machines have cores; beyond, systems refuse to start them.
+const THREADS_MAX: usize = 1024;
+
+/// A number of threads.
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse::<NonZeroUsize>().ok().filter(|threads| threads.get() <= THREADS_MAX);
+    number.ok_or_else(|| {
+        format!("1 to {THREADS_MAX} threads are possible; left out, there is one for each core")
+    })
+}
+
 /// How a file of samples is read. Compression (gzip, zstd, bzip2) is known by its content, and so are Parquet and Arrow.
 #[derive(Args, Debug)]
 pub struct Input {
@@ -84,7 +95,7 @@ pub struct Care {
     /// Keep values in double precision: eight bytes each instead of four
     #[arg(long)]
     pub double: bool,
-    /// Leave out up to so many lines that are wrong, and say which
+    /// Leave out up to so many lines, or rows of a table, that are wrong, and say which
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_errors: u64,
 }
@@ -113,7 +124,7 @@ pub struct Plan {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Recommend for so many threads [default: the machine's cores]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// Plan for a factorisation: samples are cells, their two features row and column
     #[arg(long)]
@@ -140,7 +151,7 @@ pub enum Steps {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without."
+    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without; so it is with --batch-rows, which spreads the penalty over the samples of a batch."
 )]
 pub struct Train {
     /// The samples; - for standard input
@@ -158,7 +169,7 @@ pub struct Train {
     #[arg(long, default_value_t = Scheme::Cop)]
     pub scheme: Scheme,
     /// Threads [default: the machine's cores]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// Passes over the data
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
@@ -175,9 +186,9 @@ pub struct Train {
     /// How steps shrink
     #[arg(long, value_enum, default_value_t = Steps::Geometric)]
     pub schedule: Steps,
-    /// Size of the first step
-    #[arg(long, value_name = "SIZE", default_value_t = 0.1)]
-    pub step: f64,
+    /// Size of the first step; --schedule optimal takes it from alpha [default: 0.1]
+    #[arg(long, value_name = "SIZE")]
+    pub step: Option<f64>,
     /// Factor of the step from epoch to epoch, for --schedule geometric [default: 0.9]
     #[arg(long, value_name = "FACTOR")]
     pub decay: Option<f64>,
@@ -208,9 +219,9 @@ pub struct Train {
     /// Data larger than memory: read, plan and learn so many samples at a time, and the file again in each epoch
     #[arg(long, value_name = "N", conflicts_with = "held_out")]
     pub batch_rows: Option<NonZeroUsize>,
-    /// The seed of what is kept out, and of a factorisation's first values
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub seed: u64,
+    /// The seed of what is kept out (--held-out), and of a factorisation's first values (--rank) [default: 0]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
     #[command(flatten)]
     pub input: Input,
     /// How figures are printed
@@ -329,7 +340,7 @@ pub struct Global {
     #[arg(long, value_name = "POWER", default_value_t = 0.25)]
     pub power: f64,
     /// Threads of the centre [default: the machine's cores]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// Samples of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]

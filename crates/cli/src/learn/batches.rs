@@ -2,7 +2,7 @@
 
 use super::arguments::Train as Arguments;
 use super::told::Told;
-use super::train::{classes, classifies, converged, execution, factorisation, linear, planes, room};
+use super::train::{classes, classifies, converged, execution, factorisation, linear, planes, room, seed};
 use super::{distinct, input, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
@@ -70,12 +70,12 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         bail!(reader.empty());
     }
     if classifies(arguments) {
-        found = classes(arguments, found)?;
+        found = classes(&arguments.data, found)?;
     }
     told.features = reader.width();
     match learner(arguments, 1) {
-        Learner::Linear(task) => room(&task, reader.width())?,
-        Learner::Factorisation(task) => room(&task, reader.width())?,
+        Learner::Linear(task) => room(&task, reader.width(), 1)?,
+        Learner::Factorisation(task) => room(&task, reader.width(), 1)?,
     }
     told.reading = begun.elapsed().as_secs_f64();
     told.classes.clone_from(&found);
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
     let input = Reading { width, base: numbering.base, ..input };
 
     let options = execution(arguments);
-    (told.scheme, told.threads) = (options.scheme.to_string(), options.threads.get());
+    told.scheme = options.scheme.to_string();
     let count = if found.len() > 2 { found.len() } else { 1 };
     let mut models = vec![begin(arguments, told.features); count];
     let whole = u64::from(arguments.epochs) * told.samples;
@@ -151,7 +151,7 @@ fn begin(arguments: &Arguments, features: u32) -> Model {
     match learner(arguments, 1) {
         Learner::Linear(task) => Model::zeros(&task, features),
         Learner::Factorisation(task) => {
-            Model { parameters: task.initial(features, arguments.seed), intercept: 0.0 }
+            Model { parameters: task.initial(features, seed(arguments)), intercept: 0.0 }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::Global as Arguments;
 use super::told::{by_name, spelt};
-use super::{against_rest, apart, distinct, input, numbering, predict, tell_skipped, threads, train};
+use super::{apart, distinct, input, numbering, predict, tell_skipped, threads, train};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -12,7 +12,7 @@ use isochrone_learn::global::{
     Center, CenterOptions, CollectorOptions, Counts, Emulation, EmulationReport, Memory, emulate, serial,
 };
 use isochrone_learn::saved::{SavedModel, SavedTask};
-use isochrone_learn::tasks::{Linear, Loss};
+use isochrone_learn::tasks::{Against, Class, Linear, Loss};
 use isochrone_learn::{Dataset, Model, Schedule};
 use serde::Serialize;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ struct Told {
     duplicates: u64,
     elsewhere: u64,
     first_touches: u64,
-    /// Whether one thread, learning from the order log alone, has come to the same model, bit for bit.
+    /// Whether one thread, learning from the order log alone, has come to the same model (those of all classes), bit for bit.
     equal: bool,
     #[serde(serialize_with = "by_name")]
     figures: Vec<(&'static str, f64)>,
@@ -84,36 +84,28 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     progress.finish_and_clear();
     tell_skipped(&reader);
     let mut classes = Vec::new();
-    let mut labels = data.labels().to_vec();
     if arguments.loss != Loss::Squared {
         distinct(&data, &mut classes)?;
-        let [_, high] = classes[..] else {
-            bail!(Usage(format!(
-                "{}: {} different labels; a stream is learnt from with two classes, or with --loss squared",
-                arguments.data.display(),
-                classes.len()
-            )));
-        };
-        labels = against_rest(&labels, high);
+        classes = train::classes(&arguments.data, classes)?;
     }
-    let data = data.with_labels(labels)?;
-    let task = Linear { intercept: true, ..Linear::new(arguments.loss) };
-    let task = task.penalised(arguments.alpha, 0.0, data.len());
-    train::room(&task, data.width())?;
+    let linear = Linear { intercept: true, ..Linear::new(arguments.loss) };
+    let linear = linear.penalised(arguments.alpha, 0.0, data.len());
+    let tasks = against(linear, &classes);
+    train::room(&linear, data.width(), tasks.len())?;
     let schedule = Schedule::InverseScaling { initial: arguments.step, power: arguments.power };
     let center =
         CenterOptions { schedule, threads: threads(arguments.threads), ..CenterOptions::new(data.width()) };
-    let (report, counts, model, oracle) = learn(&emulation, &task, &data, center)?;
-    train::converged(&model)?;
+    let (report, counts, models, oracles) = learn(&emulation, &tasks, &data, center)?;
+    models.iter().try_for_each(train::converged)?;
     let saved = SavedModel {
-        task: SavedTask::Linear(task),
+        task: SavedTask::Linear(linear),
         features: data.width(),
         classes,
-        models: vec![model],
+        models,
         seen: data.len() as u64,
         numbering: numbering(&input, &reader),
     };
-    let equal = saved.models.first() == Some(&oracle);
+    let equal = saved.models == oracles;
     let told = told(&deployment, &emulation, &report, counts, equal, &saved, &data);
     if let Some(path) = &arguments.model {
         saved.save(path)?;
@@ -139,13 +131,23 @@ fn longest(deployment: &Deployment) -> Span {
     pairs.map(|(from, to)| matrix.one_way(from, to)).max().unwrap_or_default()
 }
 
-/// The whole run, the centre's model, and what one thread makes of its order log.
+/// A task for each plane: of two classes one, for the higher; of a regression the labels as they are.
+fn against(linear: Linear, classes: &[f64]) -> Vec<Against> {
+    let of = |&label: &f64| Against { linear, class: Some(Class::of(label)) };
+    match classes {
+        [] => vec![Against { linear, class: None }],
+        [_, high] => vec![of(high)],
+        _ => classes.iter().map(of).collect(),
+    }
+}
+
+/// The whole run, the centre's models, and what one thread makes of its order log.
 fn learn(
     emulation: &Emulation<'_>,
-    task: &Linear,
+    tasks: &[Against],
     data: &Dataset<'_>,
     options: CenterOptions,
-) -> anyhow::Result<(EmulationReport, Counts, Model, Model)> {
+) -> anyhow::Result<(EmulationReport, Counts, Vec<Model>, Vec<Model>)> {
     // Each region has a stretch of the samples, in the order of the file.
     let sources = emulation.collectors.len();
     let stretch = data.len().div_ceil(sources).max(1);
@@ -157,12 +159,15 @@ fn learn(
         .collect();
     let schedule = options.schedule;
     let reopened = options.clone();
-    let center = Center::on(Memory::default(), *task, options)?;
-    let reopen = |storage, _| Center::on(storage, *task, reopened.clone());
-    let (report, mut center) = emulate(emulation, task, data.width(), &shares, center, reopen)?;
-    let (model, counts) = (center.model()?, center.counts());
-    let oracle = serial(&mut center.into_storage(), task, data.width(), schedule)?;
-    Ok((report, counts, model, oracle))
+    let center = Center::on_all(Memory::default(), tasks.to_vec(), options)?;
+    let reopen = |storage, _| Center::on_all(storage, tasks.to_vec(), reopened.clone());
+    // What a collector plans and ships is the same for each class.
+    let (report, mut center) = emulate(emulation, &tasks[0], data.width(), &shares, center, reopen)?;
+    let (models, counts) = (center.models()?, center.counts());
+    let mut storage = center.into_storage();
+    let oracles = tasks.iter().map(|task| serial(&mut storage, task, data.width(), schedule));
+    let oracles = oracles.collect::<Result<Vec<_>, _>>()?;
+    Ok((report, counts, models, oracles))
 }
 
 fn told(
@@ -183,18 +188,6 @@ fn told(
         restarts: source.restarts,
         delay_ms: source.delay_mean.as_millis_f64(),
     });
-    // Two classes are -1 and 1 here; a model knows them by their own labels.
-    let labels = data.labels().iter().map(|label| match model.classes[..] {
-        [low, high] => {
-            if *label > 0.0 {
-                high
-            } else {
-                low
-            }
-        }
-        _ => *label,
-    });
-    let labels: Vec<f64> = labels.collect();
     Told {
         center: deployment.matrix().name(emulation.center).to_owned(),
         regions: regions.collect(),
@@ -204,7 +197,7 @@ fn told(
         elsewhere: counts.elsewhere,
         first_touches: counts.stitched,
         equal,
-        figures: predict::figures(model, &model.decisions(data), &labels, data.importances()),
+        figures: predict::figures(model, &model.decisions(data), data.labels(), data.importances()),
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Told {
     pub(super) values: u64,
     pub(super) classes: Vec<f64>,
     pub(super) scheme: String,
+    /// That had samples to learn from.
     pub(super) threads: usize,
     pub(super) epochs: u32,
     pub(super) reading: f64,
@@ -41,6 +42,7 @@ impl Told {
     /// Adds a run over so many samples.
     pub(super) fn add(&mut self, report: &Report) {
         self.epochs = self.epochs.max(report.epochs);
+        self.threads = self.threads.max(report.threads);
         self.planning += report.planning.as_secs_f64();
         self.learning += report.elapsed.as_secs_f64();
         for worker in &report.workers {
@@ -72,12 +74,8 @@ impl Told {
             "data",
             format!("{} samples, {} features, {} values{classes}", self.samples, self.features, self.values),
         );
-        let threads = if self.scheme == "serial" { 1 } else { self.threads };
-        let epochs = self.epochs;
-        row(
-            "scheme",
-            format!("{}, {}, {}", self.scheme, count(threads, "thread"), count(epochs as usize, "epoch")),
-        );
+        let (threads, epochs) = (count(self.threads, "thread"), count(self.epochs as usize, "epoch"));
+        row("scheme", format!("{}, {threads}, {epochs}", self.scheme));
         row("reading", seconds(self.reading));
         row("planning", seconds(self.planning));
         let rate = format!(

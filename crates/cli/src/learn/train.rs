@@ -14,6 +14,7 @@ use isochrone_learn::saved::{SavedModel, SavedTask};
 use isochrone_learn::tasks::{Factorisation, Linear, Loss, decisions};
 use isochrone_learn::{Dataset, Mode, Model, Options, Schedule, Scheme, Task, train};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
 /// Runs the verb.
@@ -55,15 +56,30 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
 /// What numbers cannot mean.
 fn check(arguments: &Arguments) -> anyhow::Result<()> {
     let wrong = |flag: &str, number: f64, right: &str| bail!(Usage(format!("--{flag} {number}: {right}")));
-    let Arguments { alpha, l1_ratio, step, decay, power, .. } = *arguments;
+    let Arguments { alpha, l1_ratio, decay, power, .. } = *arguments;
     if !(alpha >= 0.0 && alpha.is_finite()) {
         return wrong("alpha", alpha, "a strength is a number from 0 on");
     }
     if !(0.0..=1.0).contains(&l1_ratio) {
         return wrong("l1-ratio", l1_ratio, "a share is a number from 0 to 1");
     }
-    if !(step > 0.0 && step.is_finite()) {
-        return wrong("step", step, "a step is a number above 0");
+    if let Some(step) = arguments.step {
+        if arguments.schedule == Steps::Optimal {
+            return wrong("step", step, "--schedule optimal takes its steps from --alpha");
+        }
+        if !(step > 0.0 && step.is_finite()) {
+            return wrong("step", step, "a step is a number above 0");
+        }
+    }
+    if let (Some(rank), Steps::Optimal) = (arguments.rank, arguments.schedule) {
+        bail!(Usage(format!(
+            "--rank {rank}: --schedule optimal is that of linear models; take geometric, constant or inverse-scaling"
+        )));
+    }
+    if let (Some(seed), None, None) = (arguments.seed, arguments.rank, arguments.held_out) {
+        bail!(Usage(format!(
+            "--seed {seed}: nothing is drawn here; it is for --held-out and --rank, samples are taken in their order"
+        )));
     }
     if let Some(decay) = decay {
         if arguments.schedule != Steps::Geometric {
@@ -101,6 +117,10 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+pub(super) fn seed(arguments: &Arguments) -> u64 {
+    arguments.seed.unwrap_or(0)
+}
+
 pub(super) fn linear(arguments: &Arguments, samples: usize) -> Linear {
     let task = Linear { intercept: !arguments.no_intercept, ..Linear::new(arguments.loss) };
     task.penalised(arguments.alpha, arguments.l1_ratio, samples)
@@ -113,7 +133,7 @@ pub(super) fn factorisation(arguments: &Arguments, rank: usize, samples: usize) 
 
 pub(super) fn execution(arguments: &Arguments) -> Options {
     let (initial, decay, power) =
-        (arguments.step, arguments.decay.unwrap_or(0.9), arguments.power.unwrap_or(0.5));
+        (arguments.step.unwrap_or(0.1), arguments.decay.unwrap_or(0.9), arguments.power.unwrap_or(0.5));
     let schedule = match arguments.schedule {
         Steps::Geometric => Schedule::Geometric { initial, decay },
         Steps::Constant => Schedule::Constant(initial),
@@ -133,11 +153,11 @@ pub(super) fn execution(arguments: &Arguments) -> Options {
 }
 
 /// The labels of the classes; none of a regression.
-pub(super) fn classes(arguments: &Arguments, found: Vec<f64>) -> anyhow::Result<Vec<f64>> {
+pub(super) fn classes(data: &Path, found: Vec<f64>) -> anyhow::Result<Vec<f64>> {
     if let [only] = found[..] {
         bail!(Usage(format!(
             "{}: all samples are of class {only}; there must be two classes to tell apart\n  for numbers use --loss squared",
-            arguments.data.display()
+            data.display()
         )));
     }
     Ok(found)
@@ -168,20 +188,20 @@ fn learn(
     let mut found = Vec::new();
     if classifies(arguments) {
         distinct(data, &mut found)?;
-        found = classes(arguments, found)?;
+        found = classes(&arguments.data, found)?;
     }
     let (training, held) = split(arguments, data)?;
     let options = execution(arguments);
-    (told.scheme, told.threads) = (options.scheme.to_string(), options.threads.get());
+    told.scheme = options.scheme.to_string();
     let setting = Setting { arguments, options };
     told.classes.clone_from(&found);
     let (task, models) = match arguments.rank {
         Some(rank) => {
             let task = factorisation(arguments, rank.get(), training.len());
             task.check(data)?;
-            room(&task, data.width())?;
+            room(&task, data.width(), 1)?;
             let plan = prepared(arguments, &task, &training, plan, told)?;
-            let begin = Model { parameters: task.initial(data.width(), arguments.seed), intercept: 0.0 };
+            let begin = Model { parameters: task.initial(data.width(), seed(arguments)), intercept: 0.0 };
             let held = held.as_ref().map(|held| held.borrowed());
             let loss = |model: &Model| {
                 let held = held.as_ref()?;
@@ -194,7 +214,7 @@ fn learn(
         }
         None => {
             let task = linear(arguments, training.len());
-            room(&task, data.width())?;
+            room(&task, data.width(), 1)?;
             let mut plan = prepared(arguments, &task, &training, plan, told)?;
             let held_planes = held.as_ref().map(|held| planes(&found, held.labels()));
             let mut models = Vec::new();
@@ -248,7 +268,7 @@ fn split<'a>(
     data: &'a Dataset<'_>,
 ) -> anyhow::Result<(Dataset<'a>, Option<Dataset<'static>>)> {
     let Some(share) = arguments.held_out else { return Ok((data.borrowed(), None)) };
-    let mut random = Random::seeded(arguments.seed);
+    let mut random = Random::seeded(seed(arguments));
     let (mut kept, mut out) = (Vec::new(), Vec::new());
     for row in 0..data.len() {
         if random.chance(share / 100.0) { out.push(row) } else { kept.push(row) }
@@ -335,11 +355,12 @@ fn one<T: Task>(
     Ok((model, report.plan.take()))
 }
 
-/// Refuses a model for which the memory is not there: what is asked for beyond that ends the process.
-pub(super) fn room<T: Task>(task: &T, features: u32) -> Result<(), Usage> {
+/// Refuses models, so many at a time, for which the memory is not there: what is asked for beyond that ends the process.
+pub(super) fn room<T: Task>(task: &T, features: u32, models: usize) -> Result<(), Usage> {
     // Itself, what threads share of it, its versions, and the weights of its penalty.
     let numbers = u64::from(task.parameters(features)).saturating_mul(task.width() as u64);
-    TooWide::check(features, numbers.saturating_mul(32)).map_err(|wide| Usage(wide.to_string()))
+    TooWide::check(features, numbers.saturating_mul(32 * models as u64))
+        .map_err(|wide| Usage(wide.to_string()))
 }
 
 /// Whether all numbers of a model are finite.

@@ -483,7 +483,7 @@ fn from_a_file_to_a_model_and_back() {
         0,
         expect![[r#"
             data             60 samples, 5 features, 120 values, 2 classes
-            scheme           cop, 2 threads, 20 epochs
+            scheme           cop, 1 thread, 20 epochs
             objective        0.014117
             accuracy         1.000000
             precision        1.000000
@@ -587,7 +587,7 @@ fn classes_cells_and_numbers() {
         0,
         expect![[r#"
             data             90 samples, 9 features, 180 values, 3 classes
-            scheme           cop, 2 threads, 20 epochs
+            scheme           cop, 1 thread, 20 epochs
             objective        0.000158
             accuracy         1.000000
             model            FOLDER/a.model
@@ -708,6 +708,32 @@ fn wrong_input_is_told_with_what_would_be_right() {
         error: the argument '--carry' cannot be used with '--held-out <PCT>'
 
         Usage: isochrone learn train --model <FILE> --carry <DATA>
+
+        For more information, try '--help'.
+    "#]],
+    );
+    train(
+        &["--schedule", "optimal", "--step", "0.5"],
+        expect![[r#"
+        isochrone: --step 0.5: --schedule optimal takes its steps from --alpha
+    "#]],
+    );
+    train(
+        &["--schedule", "optimal", "--rank", "2"],
+        expect![[r#"
+        isochrone: --rank 2: --schedule optimal is that of linear models; take geometric, constant or inverse-scaling
+    "#]],
+    );
+    train(
+        &["--seed", "3"],
+        expect![[r#"
+        isochrone: --seed 3: nothing is drawn here; it is for --held-out and --rank, samples are taken in their order
+    "#]],
+    );
+    train(
+        &["--threads", "1025"],
+        expect![[r#"
+        error: invalid value '1025' for '--threads <T>': 1 to 1024 threads are possible; left out, there is one for each core
 
         For more information, try '--help'.
     "#]],
@@ -872,6 +898,26 @@ fn regions_collect_and_a_centre_learns_what_one_thread_would() {
     assert!(sum("restarts") > 0 && sum("sent") > sum("batches"), "{said}");
     let (status, said) = learn(folder, &["evaluate", &data, "--model", &model]);
     assert!(status == 0 && said.contains("accuracy"), "{said}");
+    // Of more than two classes each is set against the rest.
+    let three = at(folder, "three.svm");
+    let line = |row: usize| format!("{} {}:1 {}:1\n", row % 3 * 5, row % 3 + 1, row % 7 + 4);
+    fs::write(&three, (0..600).map(line).collect::<String>()).unwrap();
+    let words = [&["global", five, &three, "--model", &model, "--format", "json"], &faults[..]].concat();
+    let (status, said) = learn(folder, &words);
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (status, &told["equal"], &told["figures"]["accuracy"]),
+        (0, &true.into(), &1.0.into()),
+        "{said}"
+    );
+    let (status, said) = learn(folder, &["predict", &three, "--model", &model]);
+    assert_eq!((status, said.lines().take(4).collect::<Vec<_>>()), (0, vec!["0", "5", "10", "0"]));
+    fs::write(&three, "1 1:1\n1 2:1\n").unwrap();
+    let (status, said) = learn(folder, &["global", five, &three]);
+    assert!(
+        status == 2 && said.contains("all samples are of class 1; there must be two classes to tell apart"),
+        "{said}"
+    );
     let (status, said) = learn(folder, &["global", five, &data, "--center", "Mars"]);
     assert_eq!(status, 2, "{said}");
     assert!(said.contains("--center Mars: no region is called so; there are US West, "), "{said}");
