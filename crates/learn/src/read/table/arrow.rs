@@ -174,7 +174,7 @@ fn column(schema: &Schema, name: &str, kind: Kind) -> Result<usize, String> {
     };
     let fits = match kind {
         Kind::Number => is_number(field.data_type()),
-        Kind::Integers => element.is_some_and(|of| is_number(of) && !of.is_floating()),
+        Kind::Integers => element.is_some_and(|of| is_number(of) && !said(of).is_floating()),
         Kind::Numbers => element.is_some_and(is_number),
     };
     let found = match element {
@@ -184,7 +184,13 @@ fn column(schema: &Schema, name: &str, kind: Kind) -> Result<usize, String> {
     if fits { Ok(at) } else { Err(kind.refuses(name, &found)) }
 }
 
+/// What a dictionary says; the type itself, of what is none.
+fn said(of: &DataType) -> &DataType {
+    if let DataType::Dictionary(_, said) = of { said } else { of }
+}
+
 fn is_number(of: &DataType) -> bool {
+    let of = said(of);
     // Half a float is read by few programs, this one not among them.
     *of == DataType::Boolean || of.is_integer() || matches!(of, DataType::Float32 | DataType::Float64)
 }
@@ -193,13 +199,14 @@ fn is_number(of: &DataType) -> bool {
 fn numbers(column: &ArrayRef) -> Run {
     let mut run = Run::default();
     append(column, &mut run.numbers);
-    if column.null_count() == 0 {
+    // Also of what a dictionary says nothing.
+    let Some(nulls) = column.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
         run.rows.extend((1..=column.len()).map(|end| (end, false)));
         return run;
-    }
+    };
     let all = std::mem::take(&mut run.numbers);
     for (row, number) in all.into_iter().enumerate() {
-        let null = column.is_null(row);
+        let null = nulls.is_null(row);
         run.numbers.extend((!null).then_some(number));
         run.rows.push((run.numbers.len(), null));
     }
@@ -225,9 +232,10 @@ fn lists(column: &ArrayRef) -> Run {
     };
     let mut run = Run::default();
     append(&elements, &mut run.numbers);
+    let nulls = elements.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     let mut start = 0;
     for (row, end) in ends.into_iter().enumerate() {
-        let within = elements.null_count() > 0 && (start..end).any(|at| elements.is_null(at));
+        let within = nulls.as_ref().is_some_and(|nulls| (start..end).any(|at| nulls.is_null(at)));
         run.rows.push((end, within || column.is_null(row)));
         start = end;
     }
@@ -253,6 +261,15 @@ fn append(array: &ArrayRef, to: &mut Vec<f64>) {
         DataType::UInt64 => typed::<UInt64Type>(array, to, |number| number as f64),
         DataType::Float32 => typed::<Float32Type>(array, to, f64::from),
         DataType::Float64 => typed::<Float64Type>(array, to, |number| number),
+        DataType::Dictionary(_, _) => {
+            let (dictionary, mut words) = (array.as_any_dictionary(), Vec::new());
+            append(dictionary.values(), &mut words);
+            match words.is_empty() {
+                // It says nothing of anything: all are null.
+                true => to.resize(to.len() + array.len(), 0.0),
+                false => to.extend(dictionary.normalized_keys().into_iter().map(|key| words[key])),
+            }
+        }
         other => unreachable!("a column of {other} is refused when the table is opened"),
     }
 }

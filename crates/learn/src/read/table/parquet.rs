@@ -5,7 +5,7 @@ mod pages;
 use super::super::error::ReadError;
 use super::believed::caught;
 use super::{Columns, Holder, Kind, Run, Runs, absent};
-use parquet::basic::{ConvertedType, Type as PhysicalType};
+use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -63,6 +63,10 @@ impl Groups {
         let indices = find(&columns.indices, Kind::Integers)?;
         let values = columns.values.as_deref().map(|name| find(name, Kind::Numbers)).transpose()?;
         let weight = columns.weight.as_deref().map(|name| find(name, Kind::Number)).transpose()?;
+        let leaves = [label.as_ref(), Some(&indices), values.as_ref(), weight.as_ref()];
+        for leaf in leaves.into_iter().flatten() {
+            unpackable(&reader, leaf).map_err(|what| ReadError::Table { path: path.to_owned(), what })?;
+        }
         Ok(Groups { reader, file, length, label, indices, values, weight, next: 0, group: None })
     }
 
@@ -121,6 +125,21 @@ impl Holder for Groups {
     fn share(&self, row: u64, _: u64) -> f64 {
         row as f64 / self.reader.metadata().file_metadata().num_rows().max(1) as f64
     }
+}
+
+/// Whether all of a column is packed in a way that is read here.
+fn unpackable(reader: &SerializedFileReader<File>, leaf: &Leaf) -> Result<(), String> {
+    for group in reader.metadata().row_groups() {
+        let column = group.column(leaf.at);
+        if let packing @ (Compression::BROTLI(_) | Compression::LZO) = column.compression() {
+            let (name, packing) = (&column.column_path().parts()[0], packing.to_string());
+            let packing = packing.split('(').next().unwrap_or_default();
+            return Err(format!(
+                "column `{name}` is packed with {packing}: write it with snappy, gzip, lz4, zstd, or unpacked"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The one leaf of a column of this kind.

@@ -8,8 +8,8 @@ use crate::plan::Plan;
 use crate::read::{Options, Reader};
 use crate::tasks::{Linear, Loss};
 use arrow_array::builder::{Float64Builder, Int64Builder, LargeListBuilder};
-use arrow_array::types::{Float32Type, UInt32Type};
-use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
+use arrow_array::types::{Float32Type, Int8Type, UInt32Type};
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, ListArray, RecordBatch};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use isochrone_core::Random;
@@ -241,6 +241,51 @@ fn every_form_of_file_is_the_same_samples() {
         }
         is_the_same(&spare(&rows, 77, held), &expected, &format!("spare Arrow {held:?}"));
     }
+}
+
+/// As pandas and Polars write categories.
+#[test]
+fn a_dictionary_is_what_it_says() {
+    let labels = |keys: &[Option<i8>], said: &[Option<f64>]| -> ArrayRef {
+        let said = Arc::new(said.iter().copied().collect::<Float64Array>());
+        Arc::new(DictionaryArray::new(Int8Array::from(keys.to_vec()), said))
+    };
+    let indices: ArrayRef = Arc::new(ListArray::from_iter_primitive::<UInt32Type, _, _>(
+        (0..3).map(|row| Some(vec![Some(row), Some(row + 1)])),
+    ));
+    for held in [Held::Stream, Held::File] {
+        let read = |labels: ArrayRef| {
+            let columns = [("label", labels), ("indices", indices.clone())];
+            let batch =
+                RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)));
+            let file = packed(&[batch.unwrap()], held, None);
+            Reader::open(file.path(), Options::default()).and_then(|mut reader| reader.all())
+        };
+        let found = read(labels(&[Some(1), Some(0), Some(1)], &[Some(-1.0), Some(2.5)])).unwrap();
+        assert_eq!((found.labels(), found.row(2)), (&[2.5, -1.0, 2.5][..], &[2, 3][..]));
+        for (keys, said) in [
+            (&[Some(0), None, Some(0)], &[Some(1.0)][..]),
+            (&[Some(1), Some(0), Some(1)], &[None, Some(1.0)]),
+            (&[Some(1), Some(0), Some(1)], &[Some(f64::NAN), Some(1.0)]),
+        ] {
+            let error = read(labels(keys, said)).unwrap_err().to_string();
+            assert!(error.contains(": row 2, column `label`: `"), "{error}");
+        }
+        let error = read(labels(&[None; 3], &[])).unwrap_err().to_string();
+        assert!(error.contains(": row 1, column `label`: `null`: expected a label"), "{error}");
+        let words = DictionaryArray::<Int8Type>::from_iter(["up", "down", "up"]);
+        let error = read(Arc::new(words)).unwrap_err().to_string();
+        assert!(error.contains("column `label` has Dictionary(Int8, Utf8): numbers are wanted"), "{error}");
+    }
+}
+
+/// pyarrow wrote it.
+#[test]
+fn how_a_column_is_packed_is_said_where_it_cannot_be_unpacked() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/data/brotli.parquet"));
+    let error = Reader::open(path, Options::default()).unwrap_err().to_string();
+    let told = "brotli.parquet: column `label` is packed with BROTLI: write it with snappy, gzip, lz4, zstd, or unpacked";
+    assert!(error.ends_with(told), "{error}");
 }
 
 /// Whole, planned, in batches and from a stream; and whoever watches is told of the whole file.
