@@ -333,6 +333,65 @@ pub fn write_svmlight(data: &Dataset<'_>, to: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
+/// Writes samples as an Arrow file that is read as a table of them (columns `label`, `indices` and `values`), so many in a batch.
+///
+/// # Errors
+/// If `to` refuses, or a batch has more entries than 2147483647.
+#[cfg(feature = "tables")]
+pub fn write_arrow(data: &Dataset<'_>, rows: NonZeroUsize, to: impl Write) -> io::Result<()> {
+    use arrow_array::builder::{Float32Builder, Float64Builder, ListBuilder, UInt32Builder};
+    use arrow_array::{ArrayRef, RecordBatch};
+    use std::sync::Arc;
+
+    let batch = |rows: std::ops::Range<usize>| {
+        let mut labels = Float64Builder::new();
+        let mut indices = ListBuilder::new(UInt32Builder::new());
+        labels.append_slice(&data.labels()[rows.clone()]);
+        for row in rows.clone() {
+            indices.values().append_slice(data.row(row));
+            indices.append(true);
+        }
+        let values: ArrayRef = match data.values() {
+            Values::F32(values) => {
+                let mut lists = ListBuilder::new(Float32Builder::new());
+                for row in rows {
+                    lists.values().append_slice(&values[data.range(row)]);
+                    lists.append(true);
+                }
+                Arc::new(lists.finish())
+            }
+            Values::F64(values) => {
+                let mut lists = ListBuilder::new(Float64Builder::new());
+                for row in rows {
+                    lists.values().append_slice(&values[data.range(row)]);
+                    lists.append(true);
+                }
+                Arc::new(lists.finish())
+            }
+        };
+        let columns: [(&str, ArrayRef); 3] = [
+            ("label", Arc::new(labels.finish())),
+            ("indices", Arc::new(indices.finish())),
+            ("values", values),
+        ];
+        RecordBatch::try_from_iter(columns).map_err(io::Error::other)
+    };
+    let longest = (0..data.len()).step_by(rows.get()).map(|from| {
+        let upto = data.len().min(from.saturating_add(rows.get()));
+        data.offsets()[upto] - data.offsets()[from]
+    });
+    if longest.max().unwrap_or(0) > i32::MAX as u64 {
+        return Err(io::Error::other("a batch has more entries than 2147483647: put fewer rows into one"));
+    }
+    let schema = batch(0..0)?.schema();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(to, &schema).map_err(io::Error::other)?;
+    for from in (0..data.len()).step_by(rows.get()) {
+        let upto = data.len().min(from.saturating_add(rows.get()));
+        writer.write(&batch(from..upto)?).map_err(io::Error::other)?;
+    }
+    writer.finish().map_err(io::Error::other)
+}
+
 /// What a set of samples is like: what the figures measured on it depend on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Statistics {

@@ -125,3 +125,16 @@ fn recipes_that_cannot_be_followed() {
     assert_eq!("hotspot:10K".parse::<Recipe>().unwrap().features, 10_000);
     assert_eq!("kdda".parse::<Recipe>().unwrap().scaled(16).features, 1_263_551);
 }
+
+#[cfg(feature = "tables")]
+#[test]
+fn what_is_written_as_arrow_is_read_again() {
+    let recipe = Recipe { samples: 500, varied: true, ..Recipe::hotspot(1_000) };
+    let data = Generator::new(recipe).unwrap().all(threads(1));
+    for rows in [1, 50, 10_000] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_arrow(&data, NonZeroUsize::new(rows).unwrap(), file.reopen().unwrap()).unwrap();
+        let options = crate::read::Options { width: Some(data.width()), ..Default::default() };
+        assert_eq!(crate::read::read(file.path(), options).unwrap(), data, "{rows} in a batch");
+    }
+}

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use isochrone_core::topology::Cells;
 use isochrone_core::{Matrix, Span};
-use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
+use isochrone_learn::generate::{Generator, Recipe, Statistics, write_arrow, write_svmlight};
 use isochrone_learn::global::{Batch, Center, CenterOptions, Ingest, Memory};
 use isochrone_learn::plan::{BatchPlanner, Plan, Statistics as PlanStatistics, Stitcher};
 use isochrone_learn::read::{self, Reader};
@@ -68,7 +68,7 @@ const ROUNDS: usize = 3;
 /// Epochs of a run. The published runs have 20; what an epoch takes does not depend on their number.
 pub(super) const EPOCHS: u32 = 2;
 
-/// Samples of a batch of the pipeline.
+/// Samples of a batch, of the pipeline and of a file of Arrow.
 const BATCH: usize = 1 << 14;
 
 /// The schemes, in the order of the source's table. Its Ideal is called Hogwild here.
@@ -93,6 +93,15 @@ pub(super) struct First {
     pub(super) planned_first: f64,
     pub(super) later: f64,
     pub(super) offline: f64,
+}
+
+/// What a file that is loaded holds.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Form {
+    /// svmlight.
+    Text,
+    /// An Arrow file, not compressed: numbers as they lie in memory.
+    Arrow,
 }
 
 /// What loading costs. Seconds.
@@ -128,7 +137,7 @@ pub(crate) struct Bench {
     /// Millions of samples a second, by set and threads, in the order of [`SCHEMES`].
     rates: BTreeMap<(Set, usize), [f64; 4]>,
     firsts: BTreeMap<Set, First>,
-    loads: BTreeMap<Set, Load>,
+    loads: BTreeMap<(Set, Form), Load>,
     pipeline: Option<Pipeline>,
 }
 
@@ -242,19 +251,22 @@ impl Bench {
         Ok(told)
     }
 
-    /// E4: reading svmlight text with and without planning, by turns.
-    pub(super) fn load(&mut self, set: Set) -> anyhow::Result<Load> {
-        if let Some(load) = self.loads.get(&set) {
+    /// E4: reading a file with and without planning, by turns.
+    pub(super) fn load(&mut self, set: Set, form: Form) -> anyhow::Result<Load> {
+        if let Some(load) = self.loads.get(&(set, form)) {
             return Ok(*load);
         }
         let scale = if set == Set::Imdb { 1 } else { 64 };
         let recipe = Recipe { ..set.recipe() };
         let recipe = recipe.scaled(scale / set.scale().min(scale));
         let folder = tempfile::tempdir()?;
-        let path = folder.path().join("data.svm");
+        let path = folder.path().join("data");
         let data = Generator::new(recipe)?.all(threads(cores()));
         let mut file = BufWriter::with_capacity(1 << 16, std::fs::File::create(&path)?);
-        write_svmlight(&data, &mut file)?;
+        match form {
+            Form::Text => write_svmlight(&data, &mut file)?,
+            Form::Arrow => write_arrow(&data, threads(BATCH), &mut file)?,
+        }
         file.into_inner()?.sync_all()?;
         let values = data.entries();
         drop(data);
@@ -276,7 +288,7 @@ impl Bench {
         }
         let [plain, planned, alone] = [plain, planned, alone].map(median);
         let load = Load { megabytes, plain, planned, alone, values };
-        self.loads.insert(set, load);
+        self.loads.insert((set, form), load);
         Ok(load)
     }
 
