@@ -260,9 +260,11 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         told = stopping or settings["counts"]
         costs = _cost_of_zeros(self.loss, labels, weights) if told else 0.0
         if told and losses[-1] > 10 * costs:
+            optimal = self.learning_rate == "optimal"
+            shorter = "give more epochs: the first steps are very long" if optimal else "take a smaller eta0"
             warnings.warn(
                 f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
-                "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0",
+                f"(sklearn.preprocessing.MaxAbsScaler), or {shorter}",
                 ConvergenceWarning, stacklevel=3,
             )
         elif stopping and self.tol is not None and not report["converged"] and epochs > self.n_iter_no_change:
