@@ -6,15 +6,17 @@
 //! false conflict, never a missed one.
 //!
 //! It is pure: durability, terms and versions are its holder's. What it holds is bounded by
-//! [`Shape::slots`] times [`Shape::slot_bytes`] whatever it is sent.
+//! [`Shape::slots`] times [`Shape::slot_bytes`] whatever it is sent: its holders keep requests as they are encoded
+//! ([`Packed`]), since decoded, one of many small parts takes some twenty times as much memory.
 
 #[cfg(test)]
 mod tests;
 
-use isochrone_core::CommandId;
-use serde::{Deserialize, Serialize};
+use isochrone_core::{Blob, CommandId, Wire, wire};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 use thiserror::Error;
 
 /// How large a store is.
@@ -64,6 +66,43 @@ pub struct Stored<T> {
     pub id: CommandId,
     /// The request.
     pub request: T,
+}
+
+/// A request as it is kept: its encoding, and so the memory that the encoding takes. It travels and is written down as
+/// the request itself.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub struct Packed<T>(Blob, PhantomData<fn() -> T>);
+
+impl<T: Wire> Packed<T> {
+    /// Packs a request. The room is for its bytes meanwhile: whoever packs several gives the same.
+    pub fn new(request: &T, room: &mut Vec<u8>) -> Packed<T> {
+        room.clear();
+        wire::encode_into(request, room);
+        Packed(Blob::new(room), PhantomData)
+    }
+
+    /// Bytes of its encoding.
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The request.
+    #[expect(clippy::expect_used, reason = "what was encoded here is decoded again")]
+    pub fn unpack(&self) -> T {
+        wire::decode(&self.0).expect("a request that was packed")
+    }
+}
+
+impl<T: Wire> Serialize for Packed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.unpack().serialize(serializer)
+    }
+}
+
+impl<'de, T: Wire> Deserialize<'de> for Packed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Packed<T>, D::Error> {
+        Ok(Packed::new(&T::deserialize(deserializer)?, &mut Vec::new()))
+    }
 }
 
 #[derive(Clone, Hash, Debug)]

@@ -1,8 +1,8 @@
 //! What this machine measures by itself, without a simulated one: the store of a witness, skew, the disk and the kernel.
 
 use anyhow::Context;
-use isochrone_core::{ClientId, CommandId, Identity, ProcessId, Random};
-use isochrone_replication::curp::witness::{Shape, Witness};
+use isochrone_core::{Blob, ClientId, CommandId, Identity, ProcessId, Random};
+use isochrone_replication::curp::witness::{Packed, Shape, Witness};
 use isochrone_workload::Chooser;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::OpenOptions;
@@ -58,18 +58,19 @@ fn command(sequence: u64) -> CommandId {
     CommandId { client, sequence }
 }
 
-/// Records a second that the store alone takes, on one core, with a collection of the oldest fifty every fifty.
+/// Records a second of 100 bytes that the store alone packs and takes, on one core, with a collection of the oldest fifty every fifty.
 pub(super) fn records_a_second() -> f64 {
     const RECORDS: u64 = 2_000_000;
     const EVERY: u64 = 50;
     let mut witness = Witness::new(Shape::default());
     let mut random = Random::seeded(7);
     let mut held = Vec::with_capacity(EVERY as usize);
+    let (request, mut room) = (Blob::from(vec![7; 100]), Vec::new());
     let begin = Instant::now();
     for sequence in 0..RECORDS {
         let hash = random.below(u64::MAX);
         // A set that happens to be full refuses, as it would in service.
-        let _ = witness.record(&[hash], command(sequence), [0u8; 100], 100);
+        let _ = witness.record(&[hash], command(sequence), Packed::new(&request, &mut room), request.len());
         held.push((hash, command(sequence)));
         if held.len() as u64 == EVERY {
             witness.gc(held.drain(..));
@@ -83,7 +84,7 @@ pub(super) fn megabytes_of_a_witness() -> f64 {
     let shape = Shape::default();
     // What a slot points to has the request, and a count of those that point to it.
     let requests = shape.slots * (shape.slot_bytes + size_of::<[usize; 2]>());
-    (Witness::<std::sync::Arc<[u8]>>::new(shape).table_bytes() + requests) as f64 / 1e6
+    (Witness::<Packed<()>>::new(shape).table_bytes() + requests) as f64 / 1e6
 }
 
 /// Microseconds that 4 KiB more of a file take to the disk, the median of many.

@@ -5,7 +5,7 @@ use super::recovery::{Reports, threshold};
 use super::{Mutation, Parameters};
 use crate::chunks::chunked;
 use crate::curp::recent::Recent;
-use crate::curp::witness::{Stored, Witness};
+use crate::curp::witness::{Packed, Stored, Witness};
 use crate::curp::{Verdicts, key_hashes};
 use crate::multipaxos::log::{self, Log, Value};
 use crate::order::{self, Knobs, Member, Membership, Ordered, Reign, Setup, Step, Takes, Tentative};
@@ -24,7 +24,7 @@ pub struct Order<V: Ordered> {
     parameters: Knobs<Parameters>,
     log: Log<V>,
     loan: Loan<Log<V>>,
-    witness: Witness<V>,
+    witness: Witness<Packed<V>>,
     /// The witness is cleared of all that is decided before it.
     cleared: Slot,
     /// A peer's state was taken in since the witness last wrote down what it keeps.
@@ -88,12 +88,12 @@ enum Image<V: Wire> {
     /// Of the log.
     Log(Blob),
     /// Of the witness.
-    Witness(Vec<Stored<V>>),
+    Witness(Vec<Stored<Packed<V>>>),
 }
 
 impl<V: Ordered> Order<V> {
     /// The witness.
-    pub fn witness(&self) -> &Witness<V> {
+    pub fn witness(&self) -> &Witness<Packed<V>> {
         &self.witness
     }
 
@@ -186,7 +186,7 @@ impl<V: Ordered> Order<V> {
         self.with_log(effects, |log, inner| log.follow(from, ballot, inner));
         if self.log.ballot() == ballot {
             // The promise lies before this message: no record of an older term is accepted any more.
-            let contents = self.witness.contents().into_values().cloned().collect();
+            let contents = self.witness.contents().into_values().map(Packed::unpack).collect();
             effects.send(from, Message::Frozen { ballot, contents });
         }
     }
@@ -278,7 +278,7 @@ impl<V: Ordered> Order<V> {
             let reign = order::Order::reign(self);
             return effects.send_ahead(from, Message::Verdicts(Verdicts { incarnation, reign, verdicts }));
         }
-        let (mut kept, mut held, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut kept, mut held, mut told, mut room) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Seed 92 of three replicas: what was cleared before a peer's state was taken in, the journal does not tell.
         let before = self.jumped.then(|| self.witness.export().map(|held| (held.hash, held.id)).collect());
         for value in values {
@@ -288,20 +288,21 @@ impl<V: Ordered> Order<V> {
                 told.push((id.sequence, true));
                 continue;
             }
-            let bytes = wire::encoded_size(&value);
             let Some(keys) =
                 key_hashes(self.process.keyspace, |see| value.visit(see)).filter(|_| !value.reads())
             else {
                 told.push((id.sequence, false));
                 continue;
             };
+            let packed = Packed::new(&value, &mut room);
             if self.mutated(Mutation::AcceptConflict) {
                 for hash in &keys {
-                    self.witness.absorb(Stored { hash: *hash, id, request: value.clone() });
+                    self.witness.absorb(Stored { hash: *hash, id, request: packed.clone() });
                 }
             }
             let known = keys.iter().all(|hash| self.witness.holds(*hash, id));
-            match self.witness.record(&keys, id, value.clone(), bytes) {
+            let bytes = packed.bytes();
+            match self.witness.record(&keys, id, packed, bytes) {
                 Ok(()) => {
                     held.push((id.sequence, true));
                     if !known {
@@ -343,7 +344,7 @@ impl<V: Ordered> Order<V> {
         if self.witness.is_empty() {
             return;
         }
-        let values: Vec<V> = self.witness.turn().into_iter().map(|(_, value)| value).collect();
+        let values: Vec<V> = self.witness.turn().into_iter().map(|(_, value)| value.unpack()).collect();
         if let Some(leader) = self.log.leader().filter(|_| !values.is_empty()) {
             effects.send_ahead(leader, Message::Suspects { values });
         }
@@ -372,10 +373,12 @@ impl<V: Ordered> Order<V> {
         if let Some(held) = held {
             self.witness.retain(|hash, id| held.contains(&(hash, id)));
         }
+        let mut room = Vec::new();
         for value in values {
             let Some(id) = value.id() else { continue };
+            let packed = Packed::new(&value, &mut room);
             for hash in key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default() {
-                let held = self.witness.absorb(Stored { hash, id, request: value.clone() });
+                let held = self.witness.absorb(Stored { hash, id, request: packed.clone() });
                 debug_assert!(held, "a record that had room finds none");
             }
         }

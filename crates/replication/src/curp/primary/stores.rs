@@ -9,27 +9,27 @@
 
 use super::message::Kept;
 use super::{Mutation, Parameters};
-use crate::curp::witness::{Reject, Stored, Witness};
+use crate::curp::witness::{Packed, Reject, Stored, Witness};
 use crate::curp::{Distant, Verdicts, key_hashes};
 use crate::order::{Knobs, Ordered, Reign};
-use isochrone_core::{CommandId, KeyspaceId, ProcessId, Wire, wire};
+use isochrone_core::{CommandId, KeyspaceId, ProcessId, Wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What is kept for one master.
 #[derive(Clone, Hash, Debug)]
-struct Instance<V> {
+struct Instance<V: Wire> {
     /// The version of the list.
     list: u64,
     frozen: bool,
-    store: Witness<V>,
+    store: Witness<Packed<V>>,
     /// What a planted bug accepts although it conflicts.
     excess: BTreeMap<CommandId, V>,
 }
 
 /// The stores of one node, of whatever requests.
 #[derive(Clone, Hash, Debug)]
-pub(super) struct Stores<V> {
+pub(super) struct Stores<V: Wire> {
     knobs: Knobs<Parameters>,
     instances: BTreeMap<u64, Instance<V>>,
     /// Masters before this one are over.
@@ -102,13 +102,16 @@ pub enum Record<V: Wire> {
     },
 }
 
+/// What a store holds, slot by slot.
+type Rows<V> = Vec<Stored<Packed<V>>>;
+
 /// One chunk of a snapshot.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) struct Image<V: Wire> {
     ended: u64,
     /// The number, the version, whether it is frozen, what it holds.
-    instance: Option<(u64, u64, bool, Vec<Stored<V>>)>,
+    instance: Option<(u64, u64, bool, Rows<V>)>,
 }
 
 impl<V: Ordered> Stores<V> {
@@ -154,6 +157,7 @@ impl<V: Ordered> Stores<V> {
         let instance = self.instances.get_mut(&reign.0);
         let mut instance = instance.filter(|known| !known.frozen && (known.list == reign.1 || any_version));
         let (mut verdicts, mut fresh, mut refused, mut in_log) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let mut room = Vec::new();
         for (keys, value) in requests {
             let Some(id) = value.id() else { continue };
             let taken = instance.as_deref_mut().ok_or("records_refused_reign").and_then(|instance| {
@@ -164,8 +168,9 @@ impl<V: Ordered> Stores<V> {
                     in_log = true;
                     return Ok(());
                 }
-                let bytes = wire::encoded_size(&value);
-                match instance.store.record(&keys, id, value.clone(), bytes) {
+                let packed = Packed::new(&value, &mut room);
+                let bytes = packed.bytes();
+                match instance.store.record(&keys, id, packed, bytes) {
                     Ok(()) => fresh.push((keys, value)),
                     Err(_) if conflicts => drop(instance.excess.insert(id, value)),
                     Err(why) => return Err(name(why)),
@@ -229,10 +234,15 @@ impl<V: Ordered> Stores<V> {
 
     /// Keeps nothing more for this master, and gives what there is; whether that is new.
     pub(super) fn freeze(&mut self, master: u64) -> Option<(Vec<V>, bool)> {
+        let new = self.close(master)?;
+        Some((self.contents(master)?, new))
+    }
+
+    /// Keeps nothing more for this master; whether that is new.
+    fn close(&mut self, master: u64) -> Option<bool> {
         let goes_on = self.mutated(Mutation::AcceptAfterRecovery);
         let instance = self.instances.get_mut(&master)?;
-        let new = !std::mem::replace(&mut instance.frozen, !goes_on);
-        Some((self.contents(master)?, new))
+        Some(!std::mem::replace(&mut instance.frozen, !goes_on))
     }
 
     /// Keeps nothing more for masters before this one.
@@ -244,13 +254,13 @@ impl<V: Ordered> Stores<V> {
     /// What is kept for this master; none where this is no witness of it.
     pub(super) fn contents(&self, master: u64) -> Option<Vec<V>> {
         let instance = self.instances.get(&master)?;
-        let held = instance.store.contents().into_values().cloned();
+        let held = instance.store.contents().into_values().map(Packed::unpack);
         Some(held.chain(instance.excess.values().cloned()).collect())
     }
 
     /// This request, if it is kept for this master.
-    pub(super) fn get(&self, master: u64, hash: u64, id: CommandId) -> Option<&V> {
-        self.instances.get(&master)?.store.get(hash, id)
+    pub(super) fn get(&self, master: u64, hash: u64, id: CommandId) -> Option<V> {
+        self.instances.get(&master)?.store.get(hash, id).map(Packed::unpack)
     }
 
     /// These are in the log of this node, which is that master's: they leave.
@@ -278,7 +288,7 @@ impl<V: Ordered> Stores<V> {
     /// Ends a round: what has been in the way of others for long, and may be garbage (3.8).
     pub(super) fn turn(&mut self, master: u64) -> Vec<V> {
         let Some(instance) = self.instances.get_mut(&master) else { return Vec::new() };
-        instance.store.turn().into_iter().map(|(_, request)| request).collect()
+        instance.store.turn().into_iter().map(|(_, request)| request.unpack()).collect()
     }
 
     /// How much is kept for this master's clients.
@@ -299,8 +309,10 @@ impl<V: Ordered> Stores<V> {
             Record::Started { reign } => drop(self.begin(reign)),
             Record::Kept { master, requests } => {
                 let Some(instance) = self.instances.get_mut(&master) else { return };
+                let mut room = Vec::new();
                 for (keys, request) in requests {
                     let Some(id) = request.id() else { continue };
+                    let request = Packed::new(&request, &mut room);
                     for hash in keys {
                         instance.store.absorb(Stored { hash, id, request: request.clone() });
                     }
@@ -309,7 +321,7 @@ impl<V: Ordered> Stores<V> {
             Record::Collected { master, pairs } => {
                 self.collect(master, &pairs);
             }
-            Record::Frozen { master } => drop(self.freeze(master)),
+            Record::Frozen { master } => drop(self.close(master)),
             Record::Ended { before } => drop(self.end(before)),
         }
     }

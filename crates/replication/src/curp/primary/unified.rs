@@ -139,9 +139,9 @@ impl<V: Ordered> Order<V> {
             let mut index = 0;
             loop {
                 if let Some(name) = names.next_if(|name| name.place == (batch as u32, index)) {
-                    let held = self.own.supplied.get(&name.id);
+                    let held = self.own.supplied.get(&name.id).cloned();
                     match held.or_else(|| self.own.stores.get(run.epoch, name.hash, name.id)) {
-                        Some(value) => values.push(value.clone().with_below(name.below)),
+                        Some(value) => values.push(value.with_below(name.below)),
                         None if drops => {}
                         None => lacking.push((run.at.plus(batch as u64), name.id)),
                     }
