@@ -221,6 +221,11 @@ pub trait Order:
         &[]
     }
 
+    /// The members that were not heard of lately, as far as this replica knows. It itself is none of them.
+    fn silent(&self, _now: Instant) -> ReplicaSet {
+        ReplicaSet::EMPTY
+    }
+
     /// Somebody waits for what is tentative: what decides it is to leave at the next [`Process::settle`], which
     /// follows.
     fn hurry(&mut self, _now: Instant) {}

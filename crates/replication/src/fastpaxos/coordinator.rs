@@ -85,6 +85,11 @@ impl<V: Ordered> Reign<V> {
         }
     }
 
+    /// The members that were not heard of lately.
+    pub(super) fn silent(&self, now: Instant) -> ReplicaSet {
+        self.contact.suspects(now)
+    }
+
     /// Puts a proposal into the air.
     pub(super) fn fly(&mut self, slot: Slot, values: Values<V>, majority: usize, now: Instant) {
         self.placed.extend(values.iter().filter_map(V::id));

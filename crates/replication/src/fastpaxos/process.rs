@@ -6,8 +6,8 @@ use super::{Mutation, Parameters};
 use crate::order::{Decided, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, Slot, SlotLog,
-    Snapshot, Span, Ticket, wire,
+    Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaSet, Slot,
+    SlotLog, Snapshot, Span, Ticket, wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -152,6 +152,14 @@ impl<V: Ordered> Orders for Order<V> {
 
     fn leads(&self) -> bool {
         matches!(self.role, Role::Coordinator(_))
+    }
+
+    /// Only who coordinates hears of the others.
+    fn silent(&self, now: Instant) -> ReplicaSet {
+        match &self.role {
+            Role::Coordinator(reign) => reign.silent(now),
+            Role::Follower | Role::Poll { .. } | Role::Candidate(_) => ReplicaSet::EMPTY,
+        }
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {

@@ -9,7 +9,8 @@ use crate::keep::Keep;
 use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, Slot, Span, Suspicion, Ticket, wire,
+    Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Suspicion, Ticket,
+    wire,
 };
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -310,6 +311,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
 
     fn leads(&self) -> bool {
         self.is_member() && self.lowest
+    }
+
+    fn silent(&self, now: Instant) -> ReplicaSet {
+        self.contact.suspects(now)
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@ use crate::message::{Entry, Message, Note, Record, Timer};
 use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::Reply;
-use isochrone_core::{Effects, Fact, ProcessId, ReplicaId, StateMachine, Ticket, Wrap};
+use isochrone_core::{Effects, Fact, Instant, ProcessId, ReplicaId, StateMachine, Ticket, Wrap};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -76,6 +76,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             Ok(_) if self.service.reply == Reply::Commit => Refusal::RepliesAtCommit,
             Ok(_) if self.takes() != Takes::Here => Refusal::NotLeader,
             Ok(_) if self.is_stopping_for_another(asker) => Refusal::Busy,
+            Ok(members)
+                if matches!(change, Change::Remove(_)) && !self.majority_lives(&members, effects.now()) =>
+            {
+                Refusal::TooFew
+            }
             Ok(members) => {
                 // Asked again, it is proposed again: of several stops the first is the one.
                 let entry = Entry::Stop { members: members.clone() };
@@ -89,6 +94,17 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }
         };
         self.tell(asker, Err(refusal), effects);
+    }
+
+    /// Whether of these members, who are members now, enough were heard of lately to go on without the others.
+    fn majority_lives(&self, members: &[Member], now: Instant) -> bool {
+        let (me, silent) = (self.identity.process, self.order.silent(now));
+        let gone = |member: &&Member| member.process != me && silent.contains(member.replica);
+        let lives = |member: &&Member| {
+            let seat = self.members.iter().find(|known| known.process == member.process);
+            seat.is_none_or(|known| !gone(&known))
+        };
+        members.iter().filter(lives).count() > members.len() / 2
     }
 
     /// Whether a stop is under way that somebody else has asked for.

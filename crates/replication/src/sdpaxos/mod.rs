@@ -103,7 +103,7 @@ pub use rebuild::Report;
 use crate::family::{AskingClient, Replicated};
 use crate::order::{Membership, Ordered, Step, Takes};
 use crate::request::{Change, Refusal};
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, StateMachine, Ticket};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, StateMachine, Ticket};
 use serde::{Deserialize, Serialize};
 
 /// SDPaxos as a family of the frame.
@@ -156,6 +156,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     /// At a sequencer with a lease that has executed all it has assigned, every read is local.
     fn may_read(&self, now: Instant) -> bool {
         self.executed == self.log.end() && self.installed >= self.floor_view && self.holds_lease(now)
+    }
+
+    fn silent(&self, now: Instant) -> ReplicaSet {
+        self.contact.suspects(self.parameters().election, now)
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {

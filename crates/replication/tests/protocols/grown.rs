@@ -2,13 +2,13 @@
 //! lost in that moment.
 
 use crate::cluster::{Cluster, placement};
-use crate::machine::{Command, Machine};
+use crate::machine::{Command, Machine, Reply};
 use crate::talk::{Silent, set};
 use isochrone_core::{NodeId, ProcessId, Span, Ticket};
 use isochrone_replication::multipaxos::Form;
 use isochrone_replication::{
-    Change, Family, Outcome, Placement, Request, curp, domino, epaxos, fastpaxos, mencius, multipaxos,
-    sdpaxos,
+    Change, Family, Outcome, Placement, Refusal, Request, curp, domino, epaxos, fastpaxos, mencius,
+    multipaxos, sdpaxos,
 };
 use isochrone_sim::{Config, Jitter, Simulation};
 
@@ -41,19 +41,25 @@ impl<F: Family> Group<F> {
         Group { cluster, answers: Silent::default(), clients, tickets: 0, told: String::new() }
     }
 
+    /// Asks at a node, once; the answer, if it comes within a minute.
+    fn once(&mut self, node: NodeId, request: &Request<Command>) -> Option<Outcome<Reply>> {
+        let end = self.cluster.now() + Span::from_secs(60);
+        self.tickets += 1;
+        let client = self.clients[usize::from(node.0)];
+        self.cluster.request(client, Ticket(self.tickets), request.clone());
+        while self.answers.0.is_empty() && self.cluster.now() < end {
+            self.cluster.run_for(Span::from_millis(1), &mut self.answers);
+        }
+        let answer = self.answers.0.pop();
+        self.told = format!("{answer:?} after {} at {:?}", self.tickets, self.cluster.now());
+        answer
+    }
+
     /// Asks at a node, again where it was refused or nobody knows; whether it was done within a minute.
     fn done(&mut self, node: NodeId, request: &Request<Command>) -> bool {
         let end = self.cluster.now() + Span::from_secs(60);
         while self.cluster.now() < end {
-            self.tickets += 1;
-            let client = self.clients[usize::from(node.0)];
-            self.cluster.request(client, Ticket(self.tickets), request.clone());
-            while self.answers.0.is_empty() && self.cluster.now() < end {
-                self.cluster.run_for(Span::from_millis(1), &mut self.answers);
-            }
-            let answer = self.answers.0.pop();
-            self.told = format!("{answer:?} after {} at {:?}", self.tickets, self.cluster.now());
-            match answer {
+            match self.once(node, request) {
                 Some(Outcome::Refused(_) | Outcome::Unknown) => {
                     self.cluster.run_for(Span::from_millis(100), &mut self.answers);
                 }
@@ -110,6 +116,39 @@ fn serves_without_the_first<F: Family>(tune: fn(&mut F::Parameters)) {
         }
         assert_eq!(group.cluster.broken(), None, "seed {seed}");
     }
+}
+
+/// Of three replicas one is lost: another, which lives, is not removed, and the lost one is.
+fn keeps_enough_of_three<F: Family>() {
+    for seed in 0..10 {
+        let mut group = Group::<F>::new(seed, 3, 0, |_| {});
+        assert!(group.done(NodeId(0), &Request::Command(set("before"))), "seed {seed}: {}", group.told);
+        group.cluster.crash(NodeId(2));
+        group.cluster.run_for(Span::from_secs(5), &mut group.answers);
+        let remove = |node| Request::Change(Change::Remove(NodeId(node)));
+        // Whoever is asked may have to look for who leads first.
+        let refused = (0..20).any(|_| {
+            let told = group.once(NodeId(0), &remove(1));
+            assert_ne!(told, Some(Outcome::Changed), "seed {seed}");
+            told == Some(Outcome::Refused(Refusal::TooFew))
+        });
+        assert!(refused, "seed {seed}: {}", group.told);
+        for request in [remove(2), Request::Command(set("after"))] {
+            assert!(group.done(NodeId(0), &request), "seed {seed}: {}", group.told);
+        }
+        assert_eq!(group.cluster.broken(), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_replica_that_lives_is_not_removed_where_the_others_would_be_too_few() {
+    keeps_enough_of_three::<multipaxos::Family>();
+    keeps_enough_of_three::<mencius::Family>();
+    keeps_enough_of_three::<fastpaxos::Family>();
+    keeps_enough_of_three::<epaxos::Family>();
+    keeps_enough_of_three::<sdpaxos::Family>();
+    keeps_enough_of_three::<domino::Family>();
+    keeps_enough_of_three::<curp::consensus::Family>();
 }
 
 #[test]

@@ -485,6 +485,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
         self.reign.is_some()
     }
 
+    fn silent(&self, now: Instant) -> ReplicaSet {
+        self.contact.suspects(now)
+    }
+
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
         let parameters = self.parameters();
         if self.owner.len() >= parameters.queue_commands

@@ -493,6 +493,10 @@ impl<V: Ordered> Orders for Order<V> {
         self.me == 0
     }
 
+    fn silent(&self, now: Instant) -> ReplicaSet {
+        self.suspicion.suspects(now)
+    }
+
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
         self.queue.push(value, bytes, now, &self.parameters)
     }
