@@ -75,8 +75,8 @@ pub struct Manager<C, R> {
     shunned: BTreeMap<NodeId, Instant>,
     /// What was asked of the group and not answered.
     asking: Option<Ticket>,
-    /// The manager that is being added to the group.
-    adding: Option<Ticket>,
+    /// The manager that is being added to the group or taken out of it, and what that is counted as.
+    changing: Option<(Ticket, &'static str)>,
     tickets: u64,
     touched: bool,
     spoken: PhantomData<fn() -> (C, R)>,
@@ -197,9 +197,10 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         let answers = effects.lend(&mut self.group_loan, &AsGroup, |inner| input(group, inner));
         self.touched = true;
         for (ticket, result) in answers {
-            // What was not added is tried again.
-            if self.adding.take_if(|adding| *adding == ticket).is_some() && result.is_ok() {
-                effects.mark(Note::Counted("managers_added"));
+            // What was not done is tried again.
+            let done = self.changing.take_if(|(changing, _)| *changing == ticket);
+            if let Some((_, counted)) = done.filter(|_| result.is_ok()) {
+                effects.mark(Note::Counted(counted));
             }
         }
     }
@@ -225,7 +226,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         if !self.group.order().leads() {
             self.heard.clear();
             self.shunned.clear();
-            self.adding = None;
+            self.changing = None;
             if let Some(ticket) = self.asking.take() {
                 self.with_asker(effects, |asker, inner| asker.cancel(ticket, inner));
             }
@@ -238,27 +239,46 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.shunned.retain(|_, until| now < *until);
         self.ask_servers(effects);
         self.act(effects);
-        self.grow(effects);
+        self.choose_managers(effects);
     }
 
-    /// Adds managers that live and are not in the group: one at a time, and none that would leave an even number, which
-    /// survives no more than one fewer.
-    fn grow(&mut self, effects: &mut Effects<Self>) {
-        let (now, members) = (effects.now(), self.group.order().configuration());
+    /// Brings the group nearer to the managers of the nodes that are not retired, by one that leaves or one that is added.
+    fn choose_managers(&mut self, effects: &mut Effects<Self>) {
+        if self.changing.is_some() {
+            return;
+        }
+        let leaves = self.leaving(effects.now()).map(|node| (Change::Remove(node), "managers_removed"));
+        let joins = || self.joining(effects.now()).map(|node| (Change::Add(node), "managers_added"));
+        let Some((change, counted)) = leaves.or_else(joins) else { return };
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.changing = Some((ticket, counted));
+        self.with_group(effects, |group, inner| group.request(ticket, change, inner));
+    }
+
+    /// Of the managers in the group one whose node is retired, and neither holds a copy nor is to. One that lives stays
+    /// as long as without it no more could fail than with it; the group itself refuses while too few of the others live.
+    fn leaving(&self, now: Instant) -> Option<NodeId> {
+        let (registry, members) = (self.group.machine(), self.group.order().configuration().members());
+        let even = members.len() % 2 == 0;
+        let named = |node| registry.committed.iter().chain(&registry.next).any(|now| now.names(node));
+        let mut nodes = members.iter().map(|member| member.process.node);
+        nodes.find(|node| registry.is_retired(*node) && !named(*node) && (even || !self.alive(*node, now)))
+    }
+
+    /// A manager that lives and is not in the group, of a node that is not retired: none that would leave an even number,
+    /// which survives no more than one fewer, unless one is to leave in its place.
+    fn joining(&self, now: Instant) -> Option<NodeId> {
+        let (registry, members) = (self.group.machine(), self.group.order().configuration());
         let lacks = |node: &&NodeId| {
-            let said = self.heard.get(node).is_some_and(|heard| heard.said.is_some());
-            members.on(**node).is_none() && said && self.alive(**node, now)
+            let out = members.on(**node).is_none() && !registry.is_retired(**node);
+            out && self.answers(**node, now)
         };
         let mut lacking = self.nodes.iter().filter(lacks);
         let first = lacking.next().copied();
         let even = members.members().len() % 2 == 0;
-        let Some(node) = first.filter(|_| self.adding.is_none() && (even || lacking.next().is_some())) else {
-            return;
-        };
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.adding = Some(ticket);
-        self.with_group(effects, |group, inner| group.request(ticket, Change::Add(node), inner));
+        let leaves = || members.members().iter().any(|member| registry.is_retired(member.process.node));
+        first.filter(|_| even || lacking.next().is_some() || leaves())
     }
 
     fn ask_servers(&mut self, effects: &mut Effects<Self>) {
@@ -584,7 +604,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             heard: BTreeMap::new(),
             shunned: BTreeMap::new(),
             asking: None,
-            adding: None,
+            changing: None,
             tickets: 0,
             touched: false,
             spoken: PhantomData,

@@ -25,6 +25,10 @@ struct Operated {
     out: BTreeSet<NodeId>,
     /// Who is switched off when the fault of the plan says so, if it is out.
     lost: Option<NodeId>,
+    /// Who is lost at a later one, once the managers have another in the place of the one that is out.
+    lost_later: Option<NodeId>,
+    /// How much had been asked for then.
+    lost_at: Option<u64>,
     stopped: bool,
     led: Option<String>,
 }
@@ -34,7 +38,19 @@ type Protocol = Replicated<Machine, Family>;
 impl Operated {
     fn new(loops: Loops, plan: impl IntoIterator<Item = Change>) -> Operated {
         let (plan, outcomes, out) = (plan.into_iter().collect(), Vec::new(), BTreeSet::new());
-        Operated { loops, plan, asked: None, outcomes, out, lost: None, stopped: false, led: None }
+        let (lost, lost_later) = (None, None);
+        Operated {
+            loops,
+            plan,
+            asked: None,
+            outcomes,
+            out,
+            lost,
+            lost_later,
+            lost_at: None,
+            stopped: false,
+            led: None,
+        }
     }
 
     fn loops(&mut self) -> &mut dyn Driver<Protocol> {
@@ -89,7 +105,16 @@ impl Driver<Protocol> for Operated {
     }
 
     fn admin(&mut self, _: Instant, _: &mut Random) -> Vec<Admin> {
-        let Some(node) = self.lost.filter(|node| self.out.contains(node)) else { return Vec::new() };
+        let counted = |what| self.loops.counted.contains_key(what);
+        let replaced = counted("managers_removed") && counted("managers_added");
+        let lost = match self.lost_later.take_if(|_| self.stopped && replaced) {
+            None => self.lost.filter(|node| self.out.contains(node)),
+            later => {
+                self.lost_at = Some(self.loops.history.len() as u64);
+                later
+            }
+        };
+        let Some(node) = lost else { return Vec::new() };
         self.stopped = true;
         let stops = [REPLICA, WITNESS, MANAGER].into_iter().map(|role| {
             let process = ProcessId { node, role, ..self.loops.replicas[0] };
@@ -98,6 +123,9 @@ impl Driver<Protocol> for Operated {
         stops.collect()
     }
 }
+
+/// How often somebody is switched off, if it is time.
+const FAULTS: u64 = 10;
 
 /// The nodes of a case: three of the file's replicas and a spare.
 const NODES: u16 = 4;
@@ -114,12 +142,23 @@ fn in_turn(random: &mut Random) -> Vec<Change> {
 }
 
 fn run(case: &Case<Family>, seed: u64, plan: Vec<Change>, lost: Option<NodeId>) -> (Operated, u64) {
+    run_losing(case, seed, plan, lost, None)
+}
+
+fn run_losing(
+    case: &Case<Family>,
+    seed: u64,
+    plan: Vec<Change>,
+    lost: Option<NodeId>,
+    lost_later: Option<NodeId>,
+) -> (Operated, u64) {
     let (mut cluster, loops) = case.cluster(seed);
     let mut operated = Operated::new(loops, plan);
+    operated.lost_later = lost_later;
     if let Some(node) = lost {
         operated.lost = Some(node);
         let mut plan = cluster.faults().clone();
-        for at in (2..8).map(|tenths| Span::from_millis(tenths * 500)) {
+        for at in (2..2 + FAULTS).map(|tenths| Span::from_millis(tenths * 500)) {
             let (kind, action) = (FaultKind::Membership, Action::Membership);
             plan.faults.push(Planned { at, length: Span::ZERO, kind, action });
         }
@@ -192,6 +231,31 @@ fn a_retired_node_can_be_switched_off() {
         }
     }
     assert!(stopped > 50, "{stopped}");
+}
+
+/// Of three managers one has left with its node, and that of the spare has come: another may be lost.
+#[test]
+fn the_manager_of_a_retired_node_leaves_and_another_takes_its_place() {
+    let tune = |placement: &mut Placement<Machine>, random: &mut Random| {
+        tune(placement, random);
+        placement.parameters.f = 1;
+    };
+    let mut losses = 0;
+    for seed in 0..40 {
+        for (gone, lost) in [(2, 1), (1, 0), (0, 1)] {
+            let case = Case { rounds: 60, ..Case::new(NODES - 1, "none".parse().unwrap(), tune) };
+            let plan = vec![Change::Remove(NodeId(gone))];
+            let (operated, operations) =
+                run_losing(&case, seed, plan, Some(NodeId(gone)), Some(NodeId(lost)));
+            let Some(before) = operated.lost_at else { continue };
+            losses += 1;
+            assert!(
+                operations > before + 30,
+                "seed {seed}: {gone} has left, {lost} is lost after {before} of {operations} operations"
+            );
+        }
+    }
+    assert!(losses > 60, "{losses} times somebody was lost");
 }
 
 /// The only copy is lost, and with it the manager that led. The next one has heard of nobody yet: it must not give the
