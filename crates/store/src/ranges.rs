@@ -370,8 +370,9 @@ impl Turn<'_> {
                 stretch.last = place - 1;
                 break;
             }
-            let weight = weight.unwrap_or(left);
-            (left, bytes, within) = (left - weight, bytes + weight as u64, place);
+            // What is larger than a part goes as one all the same.
+            let whole = weight.or_else(|| weigh(key, entry, usize::MAX)).unwrap_or(left);
+            (left, bytes, within) = (left.saturating_sub(whole), bytes + whole as u64, place);
             keys.push(key.blob());
         }
         let mut data = Store::default();

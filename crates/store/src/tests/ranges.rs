@@ -309,3 +309,19 @@ fn moves_are_small_whatever_is_written_meanwhile() {
     assert_eq!((stores[0].len(), stores[1].len()), (0, written.len()));
     assert!(stores[0].index.is_none());
 }
+
+/// What a move is said to carry is what it carries, also where a value is larger than a part, or nothing is left of one.
+#[test]
+fn a_move_says_how_much_it_carries() {
+    let mut store = Store::default();
+    for (key, length) in [("{a}1", 300_000), ("{a}2", 500_000), ("{a}3", 1_000)] {
+        let (condition, expiry) = (Condition::Always, Expiry::Clear);
+        let value = Blob::from(vec![7; length]);
+        store.apply(&at(5, Operation::Set { key: key.into(), value, condition, expiry, get: false }));
+    }
+    let from = usize::from(RINGS[0].owner(RINGS[0].place(b"{a}1")).0);
+    let Told::Leaving { keys: 3, bytes, .. } = release(&mut store, from, Some(Stretch::ALL), 0) else {
+        panic!("the keys of one tag are one part")
+    };
+    assert!((801_000..801_000 + 3 * 100).contains(&bytes), "{bytes} bytes");
+}
