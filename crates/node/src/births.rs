@@ -72,6 +72,23 @@ impl Births {
         self.own
     }
 
+    /// What is wrong with a deployment file of so many nodes, if anything: a node was met that it does not have. Whether that
+    /// one is needed only the protocols know, so this is no reason not to start.
+    pub(crate) fn unlisted(&self, nodes: usize) -> Option<String> {
+        let known = self.known.keys().filter(|node| usize::from(node.0) >= nodes);
+        let known: Vec<String> = known.map(|node| node.0.to_string()).collect();
+        if known.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "{}: this node has met nodes that the deployment file does not have: it has {nodes}, counted from 0, and met were \
+             {}. What is replicated among those as well cannot be served without them, and clients are told NOLEADER. Start \
+             this node with the file that the others are started with",
+            self.data.join(FILE).display(),
+            known.join(", ")
+        ))
+    }
+
     /// A node has come with this birth. When this returns, it is known by it for ever.
     pub(crate) fn meet(&mut self, node: NodeId, birth: u64) -> Result<(), Stranger> {
         match self.known.get(&node) {
@@ -137,6 +154,18 @@ mod tests {
         }
         let other = tempfile::tempdir().unwrap();
         assert_ne!(open(other.path(), 3).own(), own);
+    }
+
+    #[test]
+    fn a_file_without_somebody_who_was_met_is_told_of() {
+        let data = tempfile::tempdir().unwrap();
+        let mut births = open(data.path(), 1);
+        births.meet(NodeId(0), 7).unwrap();
+        births.meet(NodeId(3), 8).unwrap();
+        assert_eq!(births.unlisted(4), None);
+        let told = open(data.path(), 2).unlisted(2).unwrap();
+        assert!(told.contains("it has 2, counted from 0, and met were 3."), "{told}");
+        assert!(open(data.path(), 2).unlisted(1).unwrap().contains("met were 1, 3."));
     }
 
     #[test]

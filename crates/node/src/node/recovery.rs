@@ -43,6 +43,9 @@ pub(super) fn recover(
     let incarnation = start.incarnation();
     let mut random = system_random()?;
     let births = Births::open(&config.data, config.node, &mut random)?;
+    if let Some(told) = births.unlisted(deployment.nodes().len()) {
+        tracing::error!("{told}");
+    }
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
     for placement in placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
