@@ -233,6 +233,17 @@ impl Hub {
         self.mail.len() - before
     }
 
+    /// The messages that are on their way to a connection, which are not on their way any more.
+    pub fn take_messages(&mut self, connection: u64) -> Vec<Notice> {
+        let own = |mail: &(u64, Notice)| mail.0 == connection && matches!(mail.1, Notice::Message { .. });
+        if !self.mail.iter().any(own) {
+            return Vec::new();
+        }
+        let (taken, left): (VecDeque<_>, _) = std::mem::take(&mut self.mail).into_iter().partition(own);
+        self.mail = left;
+        taken.into_iter().map(|(_, notice)| notice).collect()
+    }
+
     /// A connection waits for one of these keys from now on.
     pub fn wait(&mut self, connection: u64, keyspace: KeyspaceId, keys: &[Blob]) {
         let member = self.members.entry(connection).or_default();

@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) syncing: Option<Box<Syncing>>,
     /// How many channels and patterns this connection has subscribed to.
     pub(crate) subscribed: usize,
+    /// Whether it has published since it last ended a subscription.
+    pub(crate) published: bool,
     /// The name of the command in hand, or of the last one.
     pub(crate) last_command: &'static str,
     /// Nothing more is taken up; the connection closes when what is owed has been written.
@@ -163,6 +165,7 @@ impl Connection {
                 blocked: None,
                 syncing: None,
                 subscribed: 0,
+                published: false,
                 last_command: "",
                 quitting: false,
                 closing: false,

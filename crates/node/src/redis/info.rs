@@ -1,5 +1,6 @@
 //! INFO, TIME, LOLWUT and other questions about the node.
 
+use super::args::{is, number};
 use super::complaint::Complaint;
 use super::connection::State;
 use super::login::REDIS_VERSION;
@@ -310,7 +311,16 @@ pub(crate) fn role(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut 
 }
 
 /// `LOLWUT`: a picture, as by custom. Lines of equal travel time around a place.
-pub(crate) fn lolwut(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
+pub(crate) fn lolwut(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    // Whichever version is asked for, there is this picture.
+    if args.len() > 2 && is(args.at(1), "VERSION") {
+        number(args.at(2))?;
+    }
     const WIDTH: i32 = 64;
     const HEIGHT: i32 = 20;
     let centre = (context.random.between(16, 48) as i32, context.random.between(6, 14) as i32);

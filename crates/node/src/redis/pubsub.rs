@@ -77,6 +77,10 @@ fn add(
 }
 
 fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>, topic: Topic) {
+    // What it has published itself before this comes before its end.
+    if std::mem::take(&mut state.published) && state.subscribed > 0 {
+        context.hub.take_messages(state.number).iter().for_each(|message| write(message, reply));
+    }
     let names = match args.len() {
         1 => context.hub.subscriptions(state.number, topic),
         _ => args.from(1).iter().map(Blob::new).collect(),
@@ -119,13 +123,14 @@ pub(crate) const FULL: &str = "OVERLOADED too many messages are on their way; tr
 
 /// `PUBLISH channel message`
 pub(crate) fn publish(
-    _: &mut State,
+    state: &mut State,
     args: Args<'_>,
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
     let count = context.hub.publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
     reply.count(count.ok_or(Complaint::text(FULL))?);
+    state.published = true;
     Ok(())
 }
 

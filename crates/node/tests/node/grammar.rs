@@ -170,7 +170,11 @@ ZADD K XX CH S F
 ZADD K GT S F
 ZADD K LT CH S F
 ZADD K INCR S F
+ZADD K 0x1.4p1 F -0XA F
+ZADD K 0x F
 ZINCRBY K S F
+ZINCRBY K 0x.8p-1 F
+INCRBYFLOAT K 0x1p1
 ZREM K F
 ZSCORE K F
 ZMSCORE K F F
@@ -182,7 +186,15 @@ ZRANGE lex L L BYLEX REV LIMIT N X
 ZREM lex F
 ZLEXCOUNT lex L L
 ZRANGE K X X
+ZRANGE K X X LIMIT X -1
+ZRANGE K X X REV LIMIT X N
 ZRANGE K X X WITHSCORES
+SRANDMEMBER K -9223372036854775808
+HRANDFIELD K 9223372036854775807 WITHVALUES
+ZRANDMEMBER K -4611686018427387904 WITHSCORES x
+ZRANDMEMBER K -4611686018427387904 WITHSCORES
+ZRANDMEMBER K 4611686018427387904 WITHSCORES
+SCAN 0 COUNT 1000 TYPE foo
 ZRANGE K X X REV
 ZRANGE K B B BYSCORE
 ZRANGE K B B BYSCORE REV LIMIT N X
@@ -819,7 +831,12 @@ pub fn fill(form: &str, random: &mut Random) -> Vec<Vec<u8>> {
                 "S" => pick(random, &["0", "1", "-1", "2", "0.5", "1.25", "100", "inf"]),
                 // Not 0: infinity times zero is zero here, in Redis it depends on which set is the smaller.
                 "W" => pick(random, &["1", "2", "0.5", "-1"]),
-                "B" => pick(random, &["-inf", "+inf", "0", "1", "(1", "2", "(0.5", "-1"]),
+                "B" => {
+                    // None beyond a double: Redis remembers of those that there was one, and then refuses the next SORT.
+                    let odd = &["", "(", " 1", "0x1", "(0x.8", "-Infinity"];
+                    let plain = &["-inf", "+inf", "0", "1", "(1", "2", "(0.5", "-1"];
+                    if random.below(4) == 0 { pick(random, odd) } else { pick(random, plain) }
+                }
                 "L" => pick(random, &["-", "+", "[a", "(b", "[c", "(e", "[bb"]),
                 "ID" | "(ID" => {
                     let id = format!("{}-{}", random.below(30), random.below(3));

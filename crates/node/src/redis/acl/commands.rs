@@ -45,7 +45,7 @@ pub(crate) fn get_user(
 ) -> Answer {
     let found = std::str::from_utf8(args.at(2)).ok().and_then(|name| context.hub.users.users.get(name));
     let Some(user) = found else {
-        reply.null_array();
+        reply.null();
         return Ok(());
     };
     reply.map(6);

@@ -144,6 +144,7 @@ impl User {
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), &'static str> {
         let lower = rule.to_ascii_lowercase();
         match lower.as_slice() {
+            b"" => {}
             b"on" => self.on = true,
             b"off" => self.on = false,
             b"nopass" => {

@@ -43,7 +43,7 @@ fn users_are_made_listed_and_deleted() {
             > ACL SETUSER alice +config|get +config|set -config ; ACL GETUSER alice
               +OK·*12·$5·flags·*2·$2·on·$16·sanitize-payload·$9·passwords·*1·$64·2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b·$8·commands·$18·+@all -set -config·$4·keys·$15·~a* %R~r:* %W~w·$8·channels·$4·&ch*·$9·selectors·*0·
             > ACL SETUSER alice reset ; ACL GETUSER alice ; ACL GETUSER nobody
-              +OK·*12·$5·flags·*2·$3·off·$16·sanitize-payload·$9·passwords·*0·$8·commands·$5·-@all·$4·keys·$0··$8·channels·$0··$9·selectors·*0·*-1·
+              +OK·*12·$5·flags·*2·$3·off·$16·sanitize-payload·$9·passwords·*0·$8·commands·$5·-@all·$4·keys·$0··$8·channels·$0··$9·selectors·*0·$-1·
             > ACL DELUSER alice nobody ; ACL DELUSER default
               :1·-ERR The 'default' user cannot be removed·
             > ACL LIST
@@ -97,7 +97,7 @@ fn rules_that_are_none_are_refused_in_redis_words() {
             > ACL SETUSER x +sort +xgroup +debug ; ACL DELUSER x
               +OK·:1·
             > ACL GETUSER x
-              *-1·
+              $-1·
             > ACL GENPASS 0
               -ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096·
             > ACL GENPASS x

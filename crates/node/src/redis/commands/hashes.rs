@@ -143,18 +143,29 @@ fn rand_field(args: Args<'_>, given: &mut Given<'_>) -> Understood {
         4 if is(args.at(3), "WITHVALUES") => true,
         _ => return Err(Complaint::Syntax),
     };
+    let count = checked_count(count, with_values)?;
     Ok(Operation::HRandField { key: blob(args.at(1)), count, seed: given.seed(), with_values }.into())
 }
 
-/// How many to choose at random; with repetition where negative, then no more than a reply may hold.
+/// How many to choose at random.
 pub(crate) fn random_count(text: &[u8]) -> Result<i64, Complaint> {
-    const REPEATED_MAX: i64 = 1 << 20;
     let count = number(text)?;
-    if count < -REPEATED_MAX {
-        return Err(Complaint::text(format!(
-            "ERR value is out of range, value must between -{REPEATED_MAX} and {}",
-            i64::MAX
-        )));
+    if count == i64::MIN { Err(not_between(-i64::MAX)) } else { Ok(count) }
+}
+
+/// So many, each alone or in a pair; with repetition where negative, then no more than a reply may hold.
+pub(crate) fn checked_count(count: Option<i64>, pairs: bool) -> Result<Option<i64>, Complaint> {
+    const REPEATED_MAX: i64 = 1 << 20;
+    match count {
+        Some(count) if pairs && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) => {
+            Err(Complaint::text("ERR value is out of range"))
+        }
+        Some(count) if count < -REPEATED_MAX => Err(not_between(-REPEATED_MAX)),
+        count => Ok(count),
     }
-    Ok(count)
+}
+
+fn not_between(least: i64) -> Complaint {
+    let most = i64::MAX;
+    Complaint::text(format!("ERR value is out of range, value must between {least} and {most}"))
 }

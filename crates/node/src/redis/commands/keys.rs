@@ -10,6 +10,7 @@ use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{DANGEROUS, DENYOOM, FAST, LOADING, READ, STALE, WRITE};
 use crate::redis::spec::{ALL, Action, Given, Group, Keys, Spec, TWO, about};
 use isochrone_core::command::{ExpiryCondition, Kind, Operation, Restore, TtlUnit};
+use isochrone_core::{Blob, Stamp};
 use std::sync::Arc;
 
 pub(crate) static COMMANDS: &[Spec] = &[
@@ -331,7 +332,8 @@ fn restore(args: Args<'_>, given: &mut Given<'_>) -> Understood {
         0 => None,
         1.. => {
             let time = if absolute { Time::AtMillis } else { Time::Millis };
-            Some(time.deadline(ttl, given.stamp).ok_or(Complaint::Expire("restore"))?)
+            // Beyond the end of 64 bits lies the last deadline as well.
+            Some(time.deadline(ttl, given.stamp).unwrap_or(Stamp::from_nanos(u64::MAX - 1)))
         }
         _ => return Err(Complaint::text("ERR Invalid TTL value, must be >= 0")),
     };
@@ -344,22 +346,19 @@ fn restore(args: Args<'_>, given: &mut Given<'_>) -> Understood {
 
 fn scan(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     let options = scan_options(args, 1, true)?;
-    let kind = match &options.kind {
-        None => None,
-        Some(name) => Some(kind(name)?),
-    };
-    let (cursor, count, pattern) = (options.cursor, options.count, options.pattern);
+    let kind = options.kind.as_ref().map(|name| kind(name));
+    let (cursor, count) = (options.cursor, options.count);
+    // No key is of a type that there is not: pages as ever, and nothing in them.
+    let pattern = if kind == Some(None) { Some(Blob::new(NO_KEY)) } else { options.pattern };
+    let kind = kind.flatten();
     Ok(Operation::Scan { cursor, count, pattern, kind }.into())
 }
 
-fn kind(name: &[u8]) -> Result<Kind, Complaint> {
+/// A pattern that fits nothing: one byte, which is none.
+const NO_KEY: &[u8] = b"[^\0-\xff]";
+
+fn kind(name: &[u8]) -> Option<Kind> {
     [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream]
         .into_iter()
-        .find(|kind| kind.name().as_bytes() == name)
-        .ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            Complaint::text(format!(
-                "ERR unknown type name '{name}'; use string, list, set, zset, hash or stream"
-            ))
-        })
+        .find(|kind| kind.name().as_bytes().eq_ignore_ascii_case(name))
 }

@@ -1,7 +1,7 @@
 //! Sets.
 
 use super::Understood;
-use super::hashes::random_count;
+use super::hashes::{checked_count, random_count};
 use super::lists::not_negative;
 use crate::redis::args::{blob, blobs, counted_keys, is, natural, scan_options};
 use crate::redis::complaint::Complaint;
@@ -173,5 +173,6 @@ fn random_member(args: Args<'_>, given: &mut Given<'_>) -> Understood {
         3 => Some(random_count(args.at(2))?),
         _ => return Err(Complaint::Syntax),
     };
+    let count = checked_count(count, false)?;
     Ok(Operation::SRandMember { key: blob(args.at(1)), count, seed: given.seed() }.into())
 }

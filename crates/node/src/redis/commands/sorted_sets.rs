@@ -1,10 +1,10 @@
 //! Sorted sets.
 
 use super::Understood;
-use super::hashes::random_count;
+use super::hashes::{checked_count, random_count};
 use super::lists::{BUT_LAST, not_negative, pop_count};
 use super::sets::inter_card;
-use crate::redis::args::{blob, blobs, counted_keys, float, is, number, scan_options, score};
+use crate::redis::args::{blob, blobs, counted_keys, float, is, loose_score, number, scan_options, score};
 use crate::redis::blocking::Patience;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
@@ -449,6 +449,7 @@ fn random_member(args: Args<'_>, given: &mut Given<'_>) -> Understood {
         4 if is(args.at(3), "WITHSCORES") => true,
         _ => return Err(Complaint::Syntax),
     };
+    let count = checked_count(count, with_scores)?;
     Ok(Operation::ZRandMember { key: blob(args.at(1)), count, seed: given.seed(), with_scores }.into())
 }
 
@@ -515,7 +516,11 @@ impl Options {
     }
 
     /// Refuses options that do not fit the kind of range.
-    fn check(&self) -> Result<(), Complaint> {
+    fn check(&mut self) -> Result<(), Complaint> {
+        // Nothing is left out by a limit of -1, so it may stand where none may, and then counts for nothing.
+        if self.by == By::Index {
+            self.limit = self.limit.take().filter(|limit| limit.count != -1);
+        }
         if self.limit.is_some() && self.by == By::Index {
             return Err(Complaint::text(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
@@ -565,7 +570,7 @@ fn score_bound(text: &[u8]) -> Result<ScoreBound, Complaint> {
         [b'(', number @ ..] => (true, number),
         number => (false, number),
     };
-    let score = score(number).ok_or(Complaint::text("ERR min or max is not a float"))?;
+    let score = loose_score(number).ok_or(Complaint::text("ERR min or max is not a float"))?;
     Ok(ScoreBound { score, exclusive })
 }
 

@@ -467,3 +467,51 @@ fn lines_of_http_end_the_connection_and_what_follows_is_not_carried_out() {
         assert_eq!(world.counters.limited.get("http"), Some(&1));
     }
 }
+
+/// What Redis 7.0 takes beside the plain spelling of things, and what it answers to the rest.
+#[test]
+fn odd_spellings_are_read_as_redis_reads_them() {
+    check(
+        Login::Open,
+        r#"> ZRANGE z 0 -1 LIMIT 0 1 ; ZADD z 0x a ; ZADD z 0x1p a ; ZADD z 0x1p1025 a ; ZADD z 1e-400 a ; ZADD z nan a
+         | ZCOUNT z "1 " 2\r\n
+         > SRANDMEMBER s -9223372036854775808 ; SRANDMEMBER s -1048577
+         > HRANDFIELD h 4611686018427387904 WITHVALUES ; ZRANDMEMBER z -4611686018427387904 WITHSCORES
+         > LOLWUT VERSION abc ; ACL GETUSER nope
+         | ACL SETUSER u "" on\r\n
+         > HELLO 3 ; SUBSCRIBE x ; PUBLISH x m ; UNSUBSCRIBE x ; PUBLISH x m
+         > ZRANGE z 0 -1 LIMIT 5 -1 ; ZRANGE z 0 1 LIMIT 5 -1 BYSCORE
+         > ZADD z 0x10 a -0X1.8p+1 b 0x.8 c +0x1p-2 d 0e5 e 0x1fffffffffffff8 f
+         > SCAN 0 TYPE foo ; SCAN 0 TYPE STRING MATCH a*
+         | ZCOUNT z "" "("\r\n
+         | ZCOUNT z " 0x1" 1e400\r\n"#,
+        expect![[r#"
+            > ZRANGE z 0 -1 LIMIT 0 1 ; ZADD z 0x a ; ZADD z 0x1p a ; ZADD z 0x1p1025 a ; ZADD z 1e-400 a ; ZADD z nan a
+              -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·
+            | ZCOUNT z "1 " 2\r\n
+              -ERR min or max is not a float·
+            > SRANDMEMBER s -9223372036854775808 ; SRANDMEMBER s -1048577
+              -ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807·-ERR value is out of range, value must between -1048576 and 9223372036854775807·
+            > HRANDFIELD h 4611686018427387904 WITHVALUES ; ZRANDMEMBER z -4611686018427387904 WITHSCORES
+              -ERR value is out of range·-ERR value is out of range·
+            > LOLWUT VERSION abc ; ACL GETUSER nope
+              -ERR value is not an integer or out of range·$-1·
+            | ACL SETUSER u "" on\r\n
+              +OK·
+            > HELLO 3 ; SUBSCRIBE x ; PUBLISH x m ; UNSUBSCRIBE x ; PUBLISH x m
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·x·:1·:1·>3·$7·message·$1·x·$1·m·>3·$11·unsubscribe·$1·x·:0·:0·
+            > ZRANGE z 0 -1 LIMIT 5 -1 ; ZRANGE z 0 1 LIMIT 5 -1 BYSCORE
+              ask 0 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: false }
+              ask 1 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: 0, exclusive: false }, max: ScoreBound { score: 1, exclusive: false } }, reverse: false, limit: Some(Limit { offset: 5, count: -1 }) }, with_scores: false }
+            > ZADD z 0x10 a -0X1.8p+1 b 0x.8 c +0x1p-2 d 0e5 e 0x1fffffffffffff8 f
+              ask 2 k1 ZAdd { key: "z", flags: ZAddFlags { condition: Always, scores: Any, changed: false }, members: [(16, "a"), (-3, "b"), (0.5, "c"), (0.25, "d"), (0, "e"), (144115188075855870, "f")] } in order
+            > SCAN 0 TYPE foo ; SCAN 0 TYPE STRING MATCH a*
+              ask 3 k1 Scan { cursor: 0, count: 10, pattern: Some("[^\x00-\xff]"), kind: None } in order
+              ask 4 k1 Scan { cursor: 0, count: 10, pattern: Some("a*"), kind: Some(String) } in order
+            | ZCOUNT z "" "("\r\n
+              ask 5 k1 ZCount { key: "z", range: Score { min: ScoreBound { score: 0, exclusive: false }, max: ScoreBound { score: 0, exclusive: true } } } in order
+            | ZCOUNT z " 0x1" 1e400\r\n
+              ask 6 k1 ZCount { key: "z", range: Score { min: ScoreBound { score: 1, exclusive: false }, max: ScoreBound { score: inf, exclusive: false } } } in order
+        "#]],
+    );
+}
