@@ -19,12 +19,12 @@ const LINE_MAX: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The file could not be read or written.
-    #[error("{file}: {source}")]
+    #[error("{file}: {cause}")]
     Io {
         /// The file as the caller named it.
         file: String,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A line is no operation.
     #[error("{file}:{line}:{column}: {problem}\n  {cure}")]
@@ -85,7 +85,7 @@ impl<R: BufRead> Lines<R> {
         loop {
             self.buffer.clear();
             let read = (&mut self.input).take_line(&mut self.buffer, LINE_MAX);
-            let length = read.map_err(|source| HistoryError::Io { file: self.file.clone(), source })?;
+            let length = read.map_err(|cause| HistoryError::Io { file: self.file.clone(), cause })?;
             if length == 0 {
                 return Ok(None);
             }

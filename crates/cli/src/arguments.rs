@@ -202,13 +202,13 @@ pub struct Sim {
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
     /// Virtual time of the run, e.g. 30s
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = length)]
     pub duration: Option<Span>,
     /// One run, of this seed
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// This many runs, of the seeds from 0 or from --from on
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// The first seed of --seeds
     #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds")]
@@ -272,10 +272,10 @@ pub struct Bench {
     #[arg(long, value_name = "NAME", default_value = "ycsb-a")]
     pub workload: String,
     /// Connections in all
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
     /// Requests under way on each connection
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub pipeline: u32,
     /// Requests a second in all, as an open loop; of transactions at most so many [default: closed loop]
     #[arg(long, value_name = "R")]
@@ -284,7 +284,7 @@ pub struct Bench {
     #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub conflict: Option<u8>,
     /// How long, e.g. 10s
-    #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = length, default_value = "10s")]
     pub duration: Span,
     /// Records that exist before the run [default: the workload's own]
     #[arg(long, value_name = "N")]
@@ -371,6 +371,14 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|_| wrong())
 }
 
+/// Parses how long something is to take: a time above 0.
+fn length(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        Span::ZERO => Err("in no time nothing happens; a time above 0 would be right, e.g. 10s".to_owned()),
+        length => Ok(length),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,6 +387,15 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_takes_some_time() {
+        assert_eq!(length("1ms"), Ok(Span::from_millis(1)));
+        for nothing in ["0s", "0.0ms"] {
+            let error = length(nothing).expect_err(nothing);
+            assert!(error.contains("above 0"), "{error}");
+        }
     }
 
     #[test]

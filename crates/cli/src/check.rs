@@ -3,7 +3,6 @@
 use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
-use anyhow::Context;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_check::{Budget, History, Verdict, check_named};
 use serde::Serialize;
@@ -18,8 +17,8 @@ const TRANSACTIONS: &str = "transactions";
 /// Runs the verb.
 pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     let path = arguments.history.display().to_string();
-    let file = File::open(&arguments.history).with_context(|| {
-        format!("{path}: cannot be read; `bench --history` and `sim --history` write one")
+    let file = File::open(&arguments.history).map_err(|cause| {
+        Usage(format!("{path}: cannot be read: {cause}\n  `bench --history` and `sim --history` write one"))
     })?;
     let start = Instant::now();
     let clock = || start.elapsed();
@@ -31,6 +30,7 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     if arguments.model == TRANSACTIONS {
         let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse)?;
         let history = Transactions::read(&path, BufReader::new(file))?;
+        some(&path, history.list.len())?;
         return told(arguments.format, &check_transactions(&history, isolation, &budget)?, |report| {
             match report.verdict {
                 TransactionVerdict::Held => Status::Held,
@@ -47,12 +47,23 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         .into());
     }
     let history = History::read(&path, BufReader::new(file))?;
+    some(&path, history.operations.len())?;
     let report = check_named(&history, arguments.model.parse()?, &budget)?;
     told(arguments.format, &report, |report| match report.verdict {
         Verdict::Linearizable => Status::Held,
         Verdict::Violation(_) => Status::Failed,
         Verdict::Undecided { .. } => Status::Undecided,
     })
+}
+
+/// Of nothing everything holds: whoever has such a history checked means another.
+fn some(path: &str, lines: usize) -> Result<(), Usage> {
+    if lines > 0 {
+        return Ok(());
+    }
+    Err(Usage(format!(
+        "{path}: the history is empty, so there is nothing to be checked\n  name one that a run has written to its end"
+    )))
 }
 
 /// Prints a report; the status that it is.

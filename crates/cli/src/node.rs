@@ -126,6 +126,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::OtherNode { .. }
             | JournalError::NewerFormat { .. }
             | JournalError::NotIsochrone { .. }
+            | JournalError::NoDirectory { .. }
             | JournalError::Missing { .. }
             | JournalError::Locked { .. }),
         ) => error.to_string(),

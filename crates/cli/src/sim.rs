@@ -133,6 +133,13 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
     if let Some(partitions) = arguments.partitions {
         deployment = deployment.with_partitions(keyspace, partitions)?;
     }
+    if arguments.moves > 0 && deployment.keyspace(keyspace).partitions < 2 {
+        bail!(Usage(format!(
+            "--moves {}: the keyspace has one partition, between which and itself no key moves\n  divide it with --partitions \
+             N, or leave it out",
+            arguments.moves
+        )));
+    }
     let settings: Vec<(String, String)> = arguments
         .set
         .iter()

@@ -170,14 +170,16 @@ impl Workload {
         }
     }
 
-    /// Writes that make the records exist, in batches of up to a hundred: what a run loads first. Empty
-    /// for a workload that needs none.
+    /// Writes that make the records exist, in batches of up to a hundred, and of a megabyte where one record is not more:
+    /// what a run loads first. Empty for a workload that needs none.
     pub fn load(&self) -> impl Iterator<Item = Operation> + '_ {
         let needed =
             if self.mix.iter().any(|(kind, _)| matches!(kind, Increment | List)) { 0 } else { self.records };
-        (0..needed).step_by(100).map(move |from| {
+        let batch = ((1 << 20) / self.value_size.max(1)).clamp(1, 100) as u64;
+        (0..needed).step_by(batch as usize).map(move |from| {
             op::set_all(
-                (from..(from + 100).min(needed)).map(|record| (self.key(record), self.value("load", record))),
+                (from..(from + batch).min(needed))
+                    .map(|record| (self.key(record), self.value("load", record))),
             )
         })
     }

@@ -11,11 +11,15 @@ use crate::output::{Row, bar, print_json, table};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use engine::{Load, Measured};
+use isochrone_core::deployment::Limit;
 use isochrone_core::{Deployment, Span};
 use isochrone_plan::Client;
 use isochrone_workload::{Pace, Window, Workload, words};
 use serde::Serialize;
 use std::net::{SocketAddr, ToSocketAddrs};
+
+/// The longest argument of a command that the Redis protocol has, bytes.
+const BULK_MAX: u64 = 512 << 20;
 
 /// What `--format json` prints.
 #[derive(Serialize)]
@@ -35,11 +39,6 @@ struct Report {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
-    if arguments.clients == 0 || arguments.pipeline == 0 {
-        bail!(
-            "--clients and --pipeline count from 1: without a request under way there is nothing to measure"
-        );
-    }
     let mut workload = match Workload::named(&arguments.workload) {
         Ok(workload) => workload,
         Err(unknown) => match isochrone_workload::transactions::Workload::named(&arguments.workload) {
@@ -52,11 +51,11 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
     }
     workload.conflict = arguments.conflict.unwrap_or(0);
     workload.records = arguments.records.unwrap_or(workload.records).max(1);
-    workload.value_size = arguments.value_size.unwrap_or(workload.value_size);
+    let targets = Targets::of(&arguments)?;
+    workload.value_size = value_size(&arguments, workload.value_size, targets.bulk)?;
     if arguments.history.is_some() {
         workload.prefix = own_prefix()?;
     }
-    let targets = Targets::of(&arguments)?;
     let pace = match rate(&arguments)? {
         None => Pace::Closed { think: Span::ZERO },
         Some(rate) => Pace::Open { rate: rate / f64::from(arguments.clients) },
@@ -72,10 +71,11 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         auth: auth(&arguments),
         reconnect: arguments.reconnect,
     };
-    let batches: Vec<_> = load.workload.load().collect();
-    if !batches.is_empty() && arguments.records != Some(1) {
+    // One by one: together they may be larger than this machine.
+    let mut batches = load.workload.load().peekable();
+    if batches.peek().is_some() && arguments.records != Some(1) {
         let (address, _) = load.endpoints[0];
-        wire::load(address, load.auth.as_ref(), batches.iter().map(words))
+        wire::load(address, load.auth.as_ref(), batches.map(|batch| words(&batch)))
             .with_context(|| format!("loading {} records", load.workload.records))?;
     }
     let mut recorder = arguments.history.as_deref().map(history::Recording::create).transpose()?;
@@ -127,6 +127,20 @@ fn rate(arguments: &Bench) -> Result<Option<f64>, Usage> {
     }
 }
 
+/// Bytes of a value: those that were asked for, if a node takes so many, else the workload's own.
+///
+/// # Errors
+/// They are more than `most`, which is the longest argument of a command.
+fn value_size(arguments: &Bench, own: usize, most: u64) -> Result<usize, Usage> {
+    match arguments.value_size {
+        Some(size) if size as u64 > most => Err(Usage(format!(
+            "--value-size {size}: an argument of a command has {most} bytes at most\n  ask for fewer{}",
+            if arguments.file.is_some() { ", or raise `bulk` under [limits] of the file" } else { "" }
+        ))),
+        size => Ok(size.unwrap_or(own)),
+    }
+}
+
 /// User and password.
 fn auth(arguments: &Bench) -> Option<(String, String)> {
     arguments.auth.as_deref().map(|pair| match pair.split_once(':') {
@@ -142,6 +156,8 @@ fn own_prefix() -> anyhow::Result<String> {
 }
 
 struct Targets {
+    /// The longest argument of a command, bytes; behind a bare endpoint that of the Redis protocol.
+    bulk: u64,
     protocol: Option<String>,
     names: Vec<String>,
     floors: Vec<Option<f64>>,
@@ -154,8 +170,13 @@ impl Targets {
             let deployment = Deployment::load(file, &protocols::known())?;
             return Targets::of_deployment(&deployment);
         }
-        let mut targets =
-            Targets { protocol: None, names: Vec::new(), floors: Vec::new(), endpoints: Vec::new() };
+        let mut targets = Targets {
+            bulk: BULK_MAX,
+            protocol: None,
+            names: Vec::new(),
+            floors: Vec::new(),
+            endpoints: Vec::new(),
+        };
         for (index, endpoint) in arguments.endpoint.iter().enumerate() {
             targets.endpoints.push((resolve(endpoint)?, index));
             targets.names.push(endpoint.clone());
@@ -189,7 +210,8 @@ impl Targets {
             };
             endpoints.push((resolve(&redis.to_string())?, usize::from(node.region.0)));
         }
-        Ok(Targets { protocol: Some(keyspace.protocol.clone()), names, floors, endpoints })
+        let bulk = deployment.limits().get(Limit::Bulk);
+        Ok(Targets { bulk, protocol: Some(keyspace.protocol.clone()), names, floors, endpoints })
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use isochrone_check as check;
 use isochrone_check::transactions::Transactions;
 use isochrone_client::{self as client, Client, Code, Keyspace};
+use isochrone_core::deployment::Limit;
 use isochrone_core::{Blob, Deployment, Instant, Random, Span};
 use isochrone_store::versions::Version;
 use isochrone_transactions::{Read, Reason, Update};
@@ -315,11 +316,11 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
         )));
     }
     size(&mut workload, arguments.records)?;
-    workload.value_size = arguments.value_size.unwrap_or(workload.value_size);
+    let targets = Targets::of(arguments)?;
+    workload.value_size = super::value_size(arguments, workload.value_size, targets.bulk)?;
     if arguments.history.is_some() {
         workload.prefix = super::own_prefix()?;
     }
-    let targets = Targets::of(arguments)?;
     let clients = f64::from(arguments.clients);
     let load = Load {
         endpoints: targets.endpoints,
@@ -378,6 +379,8 @@ fn show(report: &Report) -> String {
 }
 
 struct Targets {
+    /// The longest argument of a command, bytes.
+    bulk: u64,
     protocol: Option<String>,
     keyspace: String,
     /// Of the regions.
@@ -389,6 +392,7 @@ impl Targets {
     fn of(arguments: &Bench) -> anyhow::Result<Targets> {
         let Some(file) = &arguments.file else {
             return Ok(Targets {
+                bulk: super::BULK_MAX,
                 protocol: None,
                 keyspace: arguments.keyspace.clone().unwrap_or_else(|| "main".to_owned()),
                 names: arguments.endpoint.clone(),
@@ -406,6 +410,7 @@ impl Targets {
             ))),
         };
         Ok(Targets {
+            bulk: deployment.limits().get(Limit::Bulk),
             protocol: Some(keyspace.protocol.clone()),
             keyspace: keyspace.name.clone(),
             names: deployment.regions().iter().map(|region| region.name.clone()).collect(),

@@ -1,6 +1,6 @@
 //! The verbs whose output other people's scripts read: JSON, exit statuses, replay commands.
 
-use crate::processes::{isochrone, outcome};
+use crate::processes::{addresses, isochrone, outcome};
 use serde_json::Value;
 use std::path::Path;
 
@@ -116,6 +116,50 @@ fn check_tells_held_broken_and_unreadable_apart_by_its_status() {
     let (status, _, err) = outcome(["check", &none]);
     assert_eq!(status, 2);
     assert!(err.contains("none.jsonl:1"), "{err}");
+}
+
+/// What holds of nothing, or can never be, is bad input and told once: neither a success nor a failure of what was asked.
+#[test]
+fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "\n").unwrap();
+    let one = folder.path().join("one.toml").to_str().unwrap().to_owned();
+    let text = format!(
+        "cluster = \"one\"\n[[region]]\nname = \"R\"\n[[node]]\nname = \"n\"\nregion = \"R\"\nredis = \"{}\"\n\
+         [[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n",
+        addresses(1)[0]
+    );
+    std::fs::write(&one, text).unwrap();
+    let (file, directory) = (file.to_str().unwrap(), folder.path().to_str().unwrap());
+    let below = format!("{file}/below");
+    let huge = "99999999999999";
+    let cases: &[(&[&str], &str)] = &[
+        (&["check", "/no/such/history"], "/no/such/history: cannot be read: No such file"),
+        (&["check", directory], "Is a directory"),
+        (&["check", file], "the history is empty"),
+        (&["check", file, "--model", "transactions"], "the history is empty"),
+        (&["sim", THREE, "--seeds", "0"], "--seeds"),
+        (&["sim", THREE, "--duration", "0s"], "a time above 0"),
+        (&["sim", THREE, "--moves", "3"], "--moves 3: the keyspace has one partition"),
+        (&["bench", THREE, "--duration", "0s"], "a time above 0"),
+        (&["bench", THREE, "--clients", "0"], "--clients"),
+        (&["bench", THREE, "--pipeline", "0"], "--pipeline"),
+        (&["bench", &one, "--value-size", huge], "has 67108864 bytes at most"),
+        (&["bench", "--endpoint", "127.0.0.1:1", "--value-size", huge], "has 536870912 bytes at most"),
+        (
+            &["bench", "--endpoint", "127.0.0.1:1", "--workload", "retwis", "--value-size", huge],
+            "has 536870912 bytes at most",
+        ),
+        (&["node", &one, "--name", "n", "--data", file], "file: this is no directory"),
+        (&["up", "--plain", "--for", "1s", "--data", file], "file: this is no directory"),
+        (&["up", "--plain", "--for", "1s", "--data", &below], "file: this is no directory"),
+    ];
+    for (words, expected) in cases {
+        let (status, out, err) = outcome(*words);
+        assert_eq!(status, 2, "{words:?}\n{out}{err}");
+        assert_eq!(err.matches(expected).count(), 1, "{words:?}\n{out}{err}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A node's data directory: whose it is, and that nobody else has it open.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::disk::{Disk as _, DiskFile as _, RealDisk};
@@ -41,8 +41,13 @@ impl DataDirectory {
     /// It belongs to another cluster, node or format, is somebody else's, is locked, or is empty where it must not be.
     pub fn open(path: &Path, cluster: u64, node: u16, expect: Expect) -> Result<Self, JournalError> {
         let identity = IdentityFile { cluster, node };
-        std::fs::create_dir_all(path)
-            .map_err(|e| JournalError::io(path, "create the directory", SECTOR as u64, e))?;
+        std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+                let stands = path.ancestors().find(|above| above.exists()).unwrap_or(path);
+                JournalError::NoDirectory { path: stands.into() }
+            }
+            _ => JournalError::io(path, "create the directory", SECTOR as u64, error),
+        })?;
         let found = read_identity(&path.join(IDENTITY))?;
         match found {
             None => refuse_strangers(path)?,

@@ -66,6 +66,13 @@ pub enum JournalError {
         entry: String,
     },
 
+    /// Something that is no directory stands where one belongs.
+    #[error("{}: this is no directory, and a node's data needs one. Name a directory, or one that does not exist yet.", path.display())]
+    NoDirectory {
+        /// What is no directory.
+        path: PathBuf,
+    },
+
     /// The directory was expected to hold a node's data and holds none.
     #[error(
         "{}: no data of this node is here, but this node has run before. Mount the right disk; if the disk is lost, \
