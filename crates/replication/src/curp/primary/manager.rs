@@ -256,14 +256,15 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.with_group(effects, |group, inner| group.request(ticket, change, inner));
     }
 
-    /// Of the managers in the group one whose node is retired, and neither holds a copy nor is to. One that lives stays
-    /// as long as without it no more could fail than with it; the group itself refuses while too few of the others live.
+    /// Of the managers in the group one whose node is retired, and neither holds a copy nor is to. The last of them that lives
+    /// stays as long as without it no more could fail than with it; the group itself refuses while too few of the others live.
     fn leaving(&self, now: Instant) -> Option<NodeId> {
         let (registry, members) = (self.group.machine(), self.group.order().configuration().members());
-        let even = members.len() % 2 == 0;
         let named = |node| registry.committed.iter().chain(&registry.next).any(|now| now.names(node));
-        let mut nodes = members.iter().map(|member| member.process.node);
-        nodes.find(|node| registry.is_retired(*node) && !named(*node) && (even || !self.alive(*node, now)))
+        let nodes = members.iter().map(|member| member.process.node);
+        let retired: Vec<_> = nodes.filter(|node| registry.is_retired(*node) && !named(*node)).collect();
+        let goes = members.len() % 2 == 0 || retired.len() > 1;
+        retired.into_iter().find(|node| goes || !self.alive(*node, now))
     }
 
     /// A manager that lives and is not in the group, of a node that is not retired: none that would leave an even number,

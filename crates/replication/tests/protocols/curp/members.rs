@@ -258,6 +258,25 @@ fn the_manager_of_a_retired_node_leaves_and_another_takes_its_place() {
     assert!(losses > 60, "{losses} times somebody was lost");
 }
 
+/// Two of three nodes are removed, and both managers leave: one node is left, and needs nobody.
+#[test]
+fn of_three_nodes_one_is_left_and_needs_no_other() {
+    let tune = |placement: &mut Placement<Machine>, random: &mut Random| {
+        tune(placement, random);
+        (placement.parameters.f, placement.parameters.copies_min) = (1, 0);
+        placement.spares.clear();
+    };
+    for seed in 0..20 {
+        let case = Case { rounds: 60, ..Case::new(3, "none".parse().unwrap(), tune) };
+        let plan = [2, 1].map(|node| Change::Remove(NodeId(node)));
+        let (operated, _) = run(&case, seed, plan.to_vec(), None);
+        let outcomes: Vec<_> = operated.outcomes.iter().map(|(_, outcome)| outcome).collect();
+        assert_eq!(outcomes, [&Outcome::Changed; 2], "seed {seed}");
+        let removed = operated.loops.counted.get("managers_removed");
+        assert_eq!(removed, Some(&2), "seed {seed}: {:?}", operated.loops.counted);
+    }
+}
+
 /// The only copy is lost, and with it the manager that led. The next one has heard of nobody yet: it must not give the
 /// master up for the one that is dead, which nobody could be the master instead of.
 #[test]
