@@ -201,6 +201,12 @@ def test_a_model_that_explodes_says_so(samples):
     dense = np.random.default_rng(1).normal(size=(500, 5))
     with pytest.warns(ConvergenceWarning, match="or take a smaller eta0"):
         CopRegressor(learning_rate="constant", eta0=0.1, tol=None, max_iter=20).fit(dense, dense.sum(axis=1))
+    # Of several classes any.
+    for heavy in range(3):
+        with pytest.warns(ConvergenceWarning, match="or take a smaller eta0"):
+            CopClassifier(
+                "squared_hinge", class_weight={heavy: 1e3}, max_iter=5, tol=None, learning_rate="constant", eta0=0.01
+            ).fit(dense, dense[:, :3].argmax(axis=1))
     with pytest.raises(ValueError, match="beyond what a float can hold: scale the features to about 1"):
         CopRegressor(learning_rate="constant", eta0=1e300, max_iter=3).fit(X * 1e10, y)
 

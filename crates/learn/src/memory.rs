@@ -36,15 +36,18 @@ pub fn can_hold(bytes: u64) -> bool {
 /// ends the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{what} wants {} of memory at a time beside the data, which is not there: take fewer threads, fewer samples at a time \
+    "{what} wants {} of memory at a time beside the data{}, which is not there: take fewer threads, fewer samples at a time \
      (partial_fit, --batch-rows), or hash the features into fewer",
-    amount(*bytes)
+    amount(*bytes),
+    if *limited { " (of addresses, of which the system lets this process have so many only: ulimit -v)" } else { "" }
 )]
 pub struct NoRoom {
     /// What is done.
     pub what: &'static str,
-    /// What it wants at a time.
+    /// What it wants at a time, with what threads take beside it.
     pub bytes: u64,
+    /// Whether the system counts addresses, used or not.
+    pub limited: bool,
 }
 
 impl NoRoom {
@@ -53,27 +56,34 @@ impl NoRoom {
     /// # Errors
     /// If the system would not give so many bytes.
     pub fn check(what: &'static str, bytes: u64, threads: usize) -> Result<(), NoRoom> {
-        let beside = if is_limited() { set_aside(bytes, threads) } else { 0 };
-        if can_hold(bytes.saturating_add(beside)) { Ok(()) } else { Err(NoRoom { what, bytes }) }
+        let limited = is_limited();
+        let bytes = if limited { bytes.saturating_add(set_aside(bytes, threads)) } else { bytes };
+        if can_hold(bytes) { Ok(()) } else { Err(NoRoom { what, bytes, limited }) }
     }
 }
 
-/// Address space that is taken beside what is asked for: by threads, each with a stack and a heap of its own, and by heaps, of
-/// which allocations of middling size leave up to half unused.
+/// Address space that is taken beside what is asked for: by threads, each with a stack, by their heaps, of which there are as
+/// many as run at the same time, and which allocations of middling size leave up to half unused.
 fn set_aside(bytes: u64, threads: usize) -> u64 {
-    const THREAD: u64 = (2 + 64) << 20;
+    const STACK: u64 = 2 << 20;
+    const HEAP: u64 = 64 << 20;
     const ALWAYS: u64 = 16 << 20;
     const UNUSED_MAX: u64 = 512 << 20;
     let threads = if threads > 1 { threads as u64 } else { 0 };
-    bytes.min(UNUSED_MAX) + THREAD.saturating_mul(threads) + ALWAYS
+    let at_once = std::thread::available_parallelism().map_or(1, |processors| processors.get() as u64);
+    let heaps = HEAP * threads.min(at_once.max(2));
+    bytes.min(UNUSED_MAX) + STACK.saturating_mul(threads) + heaps + ALWAYS
 }
 
-/// Whether the process may not have all the address space that there is.
+/// Whether addresses count that nothing lies at: of this process, or, where the system promises no more than it has, of all.
 fn is_limited() -> bool {
+    let all =
+        || std::fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2");
     #[cfg(target_os = "linux")]
-    return rustix::process::getrlimit(rustix::process::Resource::As).current.is_some();
+    let own = rustix::process::getrlimit(rustix::process::Resource::As).current.is_some();
     #[cfg(not(target_os = "linux"))]
-    false
+    let own = false;
+    own || all()
 }
 
 fn amount(bytes: u64) -> String {

@@ -275,6 +275,8 @@ struct Learnt {
     /// Of the model that took most epochs, as are the losses.
     epochs: u32,
     losses: Vec<f64>,
+    /// The largest last loss of a model.
+    worst: f64,
     /// Whether every model stopped by itself.
     converged: bool,
     seconds: f64,
@@ -288,6 +290,7 @@ impl Learnt {
         let report = PyDict::new(py);
         report.set_item("epochs", self.epochs)?;
         report.set_item("losses", self.losses)?;
+        report.set_item("worst", self.worst)?;
         report.set_item("converged", self.converged)?;
         report.set_item("seconds", self.seconds)?;
         report.set_item("planning", self.planning)?;
@@ -452,6 +455,7 @@ impl<T: Predicts + Copy> Work<'_, T> {
         learnt.planning += report.planning.as_secs_f64();
         learnt.threads = learnt.threads.max(report.threads);
         learnt.converged &= stopped;
+        learnt.worst = losses.last().copied().unwrap_or(0.0).max(learnt.worst);
         if losses.len() as u32 > learnt.epochs {
             learnt.epochs = losses.len() as u32;
             learnt.losses = losses;

@@ -249,7 +249,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_, self.intercept_ = coef.reshape(shape), intercept
         self.t_ = int(getattr(self, "t_", 0)) + report["epochs"] * rows.n_samples
         self.n_iter_ = report["epochs"]
-        losses = report.pop("losses")
+        losses, worst = report.pop("losses"), report.pop("worst")
         self.loss_curve_ = losses if settings["counts"] else []
         self.report_ = report
         if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
@@ -259,12 +259,13 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             )
         told = stopping or settings["counts"]
         costs = _cost_of_zeros(self.loss, labels, weights) if told else 0.0
-        if told and losses[-1] > 10 * costs:
+        if told and worst > 10 * costs:
+            # Its first steps are very long.
             optimal = self.learning_rate == "optimal"
-            shorter = "give more epochs: the first steps are very long" if optimal else "take a smaller eta0"
+            shorter = 'learning_rate="invscaling", or a larger alpha' if optimal else "a smaller eta0"
             warnings.warn(
-                f"the loss is {losses[-1]:.3g}, where predicting 0 for all costs {costs:.3g}: scale the features to about 1 "
-                f"(sklearn.preprocessing.MaxAbsScaler), or {shorter}",
+                f"the loss is {worst:.3g}, of samples before they are learnt from, where predicting 0 for all costs {costs:.3g}: "
+                f"scale the features to about 1 (sklearn.preprocessing.MaxAbsScaler), or take {shorter}",
                 ConvergenceWarning, stacklevel=3,
             )
         elif stopping and self.tol is not None and not report["converged"] and epochs > self.n_iter_no_change:
@@ -294,7 +295,9 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 )
             if sparse.issparse(self.coef_):
                 raise ValueError("coef_ is sparse, which nothing is learnt into: call densify() first")
-            if self.coef_.shape == shape:
+            if self.coef_.size == np.prod(shape):
+                # Of a regressor that was made sparse there may be one row.
+                self.coef_ = self.coef_.reshape(shape)
                 return False
         self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
         return True

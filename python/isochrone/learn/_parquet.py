@@ -75,8 +75,8 @@ def load_parquet(
     """
     parquet = _pyarrow().parquet
     names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
-    table = parquet.read_table(path, columns=names)
     with _named(path):
+        table = parquet.read_table(path, columns=names)
         return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
 
 
@@ -143,7 +143,11 @@ def iter_parquet(
     with parquet.ParquetFile(path) as file:
         # One stream of them, so that rows are counted from the beginning of the file.
         batches = file.iter_batches(batch_size, columns=names)
-        for first in batches:
+        while True:
+            with _named(path):
+                first = next(batches, None)
+            if first is None:
+                return
             stream = pyarrow.RecordBatchReader.from_batches(first.schema, chain([first], batches))
             told = iter_arrow(stream, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
             while True:
@@ -160,8 +164,9 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     """What is wrong with its columns is told with the file's name."""
     try:
         yield
-    except ValueError as wrong:
-        raise ValueError(f"{os.fspath(path)}: {wrong}") from None
+    except (ValueError, OSError) as wrong:
+        kind = OSError if isinstance(wrong, OSError) else ValueError
+        raise kind(f"{os.fspath(path)}: {str(wrong).splitlines()[0]}") from None
 
 
 def _pyarrow() -> Any:

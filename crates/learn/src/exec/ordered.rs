@@ -85,6 +85,10 @@ impl<T: Task, V: Value, C: Cells> Executor<T, V> for Ordered<'_, C> {
     fn owners(&self) -> &[u8] {
         self.roster.owners()
     }
+
+    fn busy(&self, threads: usize) -> usize {
+        if self.roster.owners().is_empty() { threads } else { self.roster.busy() }
+    }
 }
 
 /// A transaction: its position in the lap, and its place since all threads stood at the same.

@@ -138,10 +138,11 @@ impl Pool {
         self.lanes.len()
     }
 
-    /// All transactions before this place are finished, and no thread is at work: each holds its own lane.
-    pub(crate) fn begin(&self, place: u64) {
-        for lane in &self.lanes {
-            lane.next.store(place, Relaxed);
+    /// All transactions before this place are finished, and no thread is at work: each holds its own lane. Nobody waits for those
+    /// from `busy` on, who have nothing to do.
+    pub(crate) fn begin(&self, place: u64, busy: usize) {
+        for (number, lane) in self.lanes.iter().enumerate() {
+            lane.next.store(if number < busy { place } else { u64::MAX / 2 }, Relaxed);
             lane.free.store(false, Relaxed);
             lane.wanted.store(false, Relaxed);
         }

@@ -29,6 +29,7 @@ pub(crate) const REACH: u32 = 63;
 pub(crate) struct Roster {
     /// The thread that carries out each transaction; empty where there is one.
     owners: Vec<u8>,
+    busy: usize,
     /// Bit b: waits for the transaction b + 1 before it. The highest one set is [`REACH`], and stands for all before.
     waits: Vec<u64>,
 }
@@ -59,7 +60,7 @@ impl Roster {
         if threads < 2 {
             return Roster::default();
         }
-        let mut roster = Roster { owners: vec![0; samples], waits: vec![0; samples] };
+        let mut roster = Roster { owners: vec![0; samples], busy: 1, waits: vec![0; samples] };
         // A part for each thread, in which it simulates by itself. That is not worth a thread for what is done in microseconds.
         let part = samples.div_ceil(threads).max(1 << 12);
         let parts = roster.owners.chunks_mut(part).zip(roster.waits.chunks_mut(part)).enumerate();
@@ -70,7 +71,13 @@ impl Roster {
             fill(threads, number * part).fill(owners, waits);
         };
         each_share(parts, fill);
+        roster.busy = roster.owners.iter().max().map_or(1, |last| usize::from(*last) + 1);
         roster
+    }
+
+    /// Threads that carry out anything: the first ones, of which there is at least one.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.max(1)
     }
 
     /// The thread of each transaction; empty where there is one.
@@ -160,19 +167,26 @@ const BITS: [u64; 64] = {
     bits
 };
 
-/// Transactions, in the middle of all, that tell how many threads are enough.
-const TRIED: usize = 2048;
+/// Places in the data from which transactions are tried to tell how many threads are enough, and at most so many at each.
+const TRIES: usize = 4;
+const TRIED: usize = 512;
 
-/// The fewest threads, of so many, with which simulated time is at most a tenth longer than with all.
+/// The fewest threads, of so many, with which simulated time is at most a tenth longer than with all: that of an eighth of the
+/// transactions, spread over all of them, since neighbours are often alike.
 fn enough<'a, V: Value + 'a>(
     threads: usize,
     samples: usize,
     fill: impl Fn(usize, usize) -> Fill<'a, V>,
 ) -> usize {
-    let count = samples.min(TRIED);
-    let first = (samples - count) / 2;
+    if threads <= 2 {
+        return threads;
+    }
+    let count = (samples / (8 * TRIES)).clamp(samples.min(64), TRIED);
     let (mut owners, mut waits) = (vec![0; count], vec![0; count]);
-    let mut takes = |threads| fill(threads, first).fill(&mut owners, &mut waits);
+    let firsts = (0..TRIES).map(|at| (samples - count) * (2 * at + 1) / (2 * TRIES));
+    let mut takes = |threads| -> u64 {
+        firsts.clone().map(|first| fill(threads, first).fill(&mut owners, &mut waits)).sum()
+    };
     let all = takes(threads);
     // 2, 3, 4, 6, 8, 12, 16 and so on.
     let steps = (1..).flat_map(|doubled: u32| [2 << (doubled - 1), 3 << (doubled - 1)]);
@@ -374,7 +388,7 @@ mod tests {
         let mut ask = |kept: &Kept, threads, chunk| {
             let make = || {
                 made += 1;
-                Roster { owners: vec![threads as u8], waits: vec![made] }
+                Roster { owners: vec![threads as u8], busy: threads, waits: vec![made] }
             };
             kept.roster(threads, chunk, make).waits[0]
         };

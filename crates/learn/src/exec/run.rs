@@ -133,6 +133,11 @@ pub(crate) trait Executor<T: Task, V: Value>: Sync {
         &[]
     }
 
+    /// Of so many threads those that carry out anything, the first ones.
+    fn busy(&self, threads: usize) -> usize {
+        threads
+    }
+
     /// Carries it out, or waits until it can.
     fn transact(&self, run: &Run<'_, T, V>, worker: &mut Worker, turn: &Turn<'_>) -> Result<(), Halt>;
 
@@ -519,10 +524,9 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         threads: usize,
         laps: &[Lap],
     ) -> Result<Vec<Worker>, TrainError> {
-        self.pool.begin(laps.first().map_or(0, |lap| lap.place + lap.part.start));
-        on_threads(self.pool, threads, &|worker| {
-            laps.iter().try_for_each(|lap| self.lap(executor, worker, lap))
-        })
+        let busy = executor.busy(threads);
+        self.pool.begin(laps.first().map_or(0, |lap| lap.place + lap.part.start), busy);
+        on_threads(self.pool, busy, &|worker| laps.iter().try_for_each(|lap| self.lap(executor, worker, lap)))
     }
 }
 

@@ -131,7 +131,7 @@ impl Stream {
         }
         let threads = self.options.threads.get();
         let pool = Pool::new(threads, self.options.patience, self.options.stop.clone());
-        pool.begin(self.place);
+        pool.begin(self.place, threads);
         let this = &*self;
         let workers = on_threads(&pool, threads, &|worker| {
             let mut all = batches.iter().zip(&laps).zip(&prepared);

@@ -573,7 +573,7 @@ fn updates_are_lost_without_coordination_only() {
 /// More threads than that would hardly ever let the one run that the others wait for.
 #[test]
 fn no_more_threads_run_than_are_of_use() {
-    let (data, task) = (samples(200, 50, 10, 1), Linear::published_svm(1.0));
+    let (data, task) = (samples(20_000, 200_000, 4, 1), Linear::published_svm(1.0));
     let planned = Options { epochs: 2, ..options(Scheme::Cop, usize::MAX) };
     let (model, report) = run(&task, &data, None, &planned);
     assert_eq!(model, learnt(&task, &data, &Options { epochs: 2, ..options(Scheme::Serial, 1) }));
@@ -587,7 +587,7 @@ fn a_thread_that_the_system_refuses_is_an_error() {
     if !threads_are_refused("exec::tests::a_thread_that_the_system_refuses_is_an_error") {
         return;
     }
-    let (task, data) = (Linear::new(Loss::Hinge), samples(100, 20, 3, 1));
+    let (task, data) = (Linear::new(Loss::Hinge), samples(3_000, 100_000, 4, 1));
     for scheme in [Scheme::Cop, Scheme::Hogwild, Scheme::Locking, Scheme::Occ] {
         let mut model = Model::zeros(&task, data.width());
         let before = model.clone();
@@ -615,6 +615,8 @@ fn threads_that_have_nothing_to_do_are_not_counted() {
     // Each sample waits for the one before.
     let chain = samples(3_000, 4, 4, 62);
     assert_eq!(threads(&chain, &options(Scheme::Cop, 2)), 1);
+    // Nor are they started.
+    assert_eq!(run(&task, &chain, None, &options(Scheme::Cop, 2)).1.workers.len(), 1);
     let first = Options { first_epoch: true, ..options(Scheme::Cop, 2) };
     assert_eq!(threads(&chain, &first), 2);
 }

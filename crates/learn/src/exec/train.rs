@@ -454,7 +454,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         state: &mut State,
     ) -> Result<(), TrainError> {
         if part.epochs.start == 0 {
-            self.report.threads = busy(roster.owners());
+            self.report.threads = roster.busy();
         }
         let executor = &Ordered { cells, roster, places, shares };
         self.part(part, &Over { executor, cells }, &Unplanned, state)?;
@@ -600,13 +600,6 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         });
         self.stopped = flow.is_break();
     }
-}
-
-/// How many threads carry out transactions that these own; none are named where there is one.
-fn busy(owners: &[u8]) -> usize {
-    let mut owns = [false; 256];
-    owners.iter().for_each(|&owner| owns[usize::from(owner)] = true);
-    owns.iter().filter(|&&owns| owns).count().max(1)
 }
 
 /// Rows in the order of their commits.

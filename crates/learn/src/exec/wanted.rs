@@ -15,7 +15,8 @@ pub(super) fn check<T: Task>(
     plan: Option<&Plan>,
     options: &Options,
 ) -> Result<(), NoRoom> {
-    NoRoom::check("learning", wanted(task, data, plan, options), options.threads.get())
+    let threads = if options.scheme == Scheme::Serial { 1 } else { options.threads.get() };
+    NoRoom::check("learning", wanted(task, data, plan, options), threads)
 }
 
 /// Bytes that a run takes at a time, at most, beside its data, its plan and the model that it is given: what grows with any of

@@ -141,8 +141,13 @@ impl Statistics {
             ),
             Shape::Small => format!(
                 "one thread is as fast as it gets: {} entries are learnt from sooner than another one has begun (of larger data like \
-                 this, {parallelism:.1} samples could be learnt from at a time)",
-                self.operations / 2
+                 this, {parallelism:.1} samples could be learnt from at a time{})",
+                self.operations / 2,
+                if parallelism.ceil() < f64::from(threads) {
+                    format!("; {}", self.blame())
+                } else {
+                    String::new()
+                }
             ),
             Shape::Narrow => format!(
                 "up to {useful} threads pay, {threads} do not: {parallelism:.1} samples can be learnt from at a time, as the \
