@@ -76,27 +76,35 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             Ok(_) if self.service.reply == Reply::Commit => Refusal::RepliesAtCommit,
             Ok(_) if self.takes() != Takes::Here => Refusal::NotLeader,
             Ok(_) if self.is_stopping_for_another(asker) => Refusal::Busy,
-            Ok(members)
-                if matches!(change, Change::Remove(_)) && !self.majority_lives(&members, effects.now()) =>
-            {
-                Refusal::TooFew
-            }
-            Ok(members) => {
-                // Asked again, it is proposed again: of several stops the first is the one.
-                let entry = Entry::Stop { members: members.clone() };
-                match self.order.propose(entry, 64, effects.now()) {
-                    Ok(()) => {
-                        self.replace(Stopping { asker, members, joined: None }, effects);
-                        return self.take_steps(effects);
+            Ok(members) => match self.may_propose(change, &members, effects.now()) {
+                Err(refusal) => refusal,
+                Ok(()) => {
+                    // Asked again, it is proposed again: of several stops the first is the one.
+                    let entry = Entry::Stop { members: members.clone() };
+                    match self.order.propose(entry, 64, effects.now()) {
+                        Ok(()) => {
+                            self.replace(Stopping { asker, members, joined: None }, effects);
+                            return self.take_steps(effects);
+                        }
+                        Err(refusal) => refusal,
                     }
-                    Err(refusal) => refusal,
                 }
-            }
+            },
         };
         self.tell(asker, Err(refusal), effects);
     }
 
-    /// Whether of these members, who are members now, enough were heard of lately to go on without the others.
+    /// Whether this replica may propose a change to these members: enough of them were heard of lately to go on without the
+    /// others, or it has proposed it before, and may not take that back.
+    fn may_propose(&self, change: Change, members: &[Member], now: Instant) -> Result<(), Refusal> {
+        let proposed = self.stopping.as_ref().is_some_and(|stopping| *stopping.members == *members);
+        if proposed || !matches!(change, Change::Remove(_)) {
+            return Ok(());
+        }
+        if self.majority_lives(members, now) { Ok(()) } else { Err(Refusal::TooFew) }
+    }
+
+    /// Whether of these members, who are members now, enough live to go on without the others.
     fn majority_lives(&self, members: &[Member], now: Instant) -> bool {
         let (me, silent) = (self.identity.process, self.order.silent(now));
         let gone = |member: &&Member| member.process != me && silent.contains(member.replica);

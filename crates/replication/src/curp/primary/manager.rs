@@ -244,7 +244,8 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
 
     /// Brings the group nearer to the managers of the nodes that are not retired, by one that leaves or one that is added.
     fn choose_managers(&mut self, effects: &mut Effects<Self>) {
-        if self.changing.is_some() {
+        // What is asked for and not decided may admit whom this would take out.
+        if self.changing.is_some() || self.asking.is_some() {
             return;
         }
         let leaves = self.leaving(effects.now()).map(|node| (Change::Remove(node), "managers_removed"));
@@ -256,15 +257,21 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.with_group(effects, |group, inner| group.request(ticket, change, inner));
     }
 
-    /// Of the managers in the group one whose node is retired, and neither holds a copy nor is to. The last of them that lives
-    /// stays as long as without it no more could fail than with it; the group itself refuses while too few of the others live.
+    /// Of the managers in the group one whose node is retired, and neither holds a copy nor is to: first one that is silent, and
+    /// none without which less than a majority of the others would answer. A single one stays while the number is odd, as
+    /// without it no more could fail than with it.
     fn leaving(&self, now: Instant) -> Option<NodeId> {
         let (registry, members) = (self.group.machine(), self.group.order().configuration().members());
         let named = |node| registry.committed.iter().chain(&registry.next).any(|now| now.names(node));
         let nodes = members.iter().map(|member| member.process.node);
-        let retired: Vec<_> = nodes.filter(|node| registry.is_retired(*node) && !named(*node)).collect();
-        let goes = members.len() % 2 == 0 || retired.len() > 1;
-        retired.into_iter().find(|node| goes || !self.alive(*node, now))
+        let mut retired: Vec<_> = nodes.filter(|node| registry.is_retired(*node) && !named(*node)).collect();
+        if members.len() % 2 == 1 && retired.len() < 2 {
+            return None;
+        }
+        retired.sort_by_key(|node| self.alive(*node, now));
+        let answering = members.iter().filter(|member| self.answers(member.process.node, now)).count();
+        let others = members.len() - 1;
+        retired.into_iter().find(|node| answering - usize::from(self.answers(*node, now)) > others / 2)
     }
 
     /// A manager that lives and is not in the group, of a node that is not retired: none that would leave an even number,
