@@ -12,7 +12,7 @@ use crate::export::{piece, weigh};
 use crate::key::{Key, Name};
 use crate::trie::Trie;
 use crate::turn::Turn;
-use crate::value::Entry;
+use crate::value::{Entry, Value};
 use isochrone_core::command::{Operation, Response, Touch};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told};
@@ -370,8 +370,9 @@ impl Turn<'_> {
                 stretch.last = place - 1;
                 break;
             }
-            // What is larger than a part goes as one all the same.
-            let whole = weight.or_else(|| weigh(key, entry, usize::MAX)).unwrap_or(left);
+            // What is larger than a part goes as one all the same; of many elements no more are looked at than that.
+            let most = if matches!(entry.value, Value::String(_)) { usize::MAX } else { 16 * BYTES_MAX };
+            let whole = weight.or_else(|| weigh(key, entry, most)).unwrap_or(most);
             (left, bytes, within) = (left.saturating_sub(whole), bytes + whole as u64, place);
             keys.push(key.blob());
         }

@@ -46,7 +46,7 @@ impl Patience {
 
     /// A time in seconds, with a fraction.
     pub(crate) fn parse(text: &[u8]) -> Result<Patience, Complaint> {
-        let seconds = super::args::score(text).map(|score| score.get()).filter(|time| time.is_finite());
+        let seconds = super::args::exact(text).map(|score| score.get()).filter(|time| time.is_finite());
         let seconds = seconds.ok_or(Complaint::text("ERR timeout is not a float or out of range"))?;
         if seconds < 0.0 {
             return Err(Complaint::text("ERR timeout is negative"));

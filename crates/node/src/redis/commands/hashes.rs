@@ -1,7 +1,7 @@
 //! Hashes.
 
 use super::Understood;
-use crate::redis::args::{blob, blobs, float, is, number, pairs, scan_options};
+use crate::redis::args::{blob, blobs, exact, is, number, pairs, scan_options};
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
@@ -51,7 +51,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             WRITE | DENYOOM | FAST,
             about("2.6.0", "key field increment", "Adds to the number in a field"),
             |args, _| {
-                let by = float(args.at(3))?;
+                let by = exact(args.at(3)).ok_or(Complaint::NotFloat)?;
                 if by.get().is_infinite() {
                     return Err(Complaint::text("ERR value is NaN or Infinity"));
                 }

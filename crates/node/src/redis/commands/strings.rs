@@ -1,7 +1,7 @@
 //! Strings and counters.
 
 use super::Understood;
-use crate::redis::args::{Time, blob, blobs, expiry, float, is, number, pairs};
+use crate::redis::args::{Time, blob, blobs, exact, expiry, is, number, pairs};
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
@@ -94,7 +94,13 @@ pub(crate) static COMMANDS: &[Spec] = &[
             3,
             WRITE | DENYOOM | FAST,
             about("2.6.0", "key increment", "Adds to a number"),
-            |args, _| Ok(Operation::IncrByFloat { key: blob(args.at(1)), by: float(args.at(2))? }.into()),
+            |args, _| {
+                Ok(Operation::IncrByFloat {
+                    key: blob(args.at(1)),
+                    by: exact(args.at(2)).ok_or(Complaint::NotFloat)?,
+                }
+                .into())
+            },
         )
         .differs("computed in 64-bit floating point, not 80-bit"),
     Group::String
