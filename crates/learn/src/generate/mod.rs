@@ -339,39 +339,35 @@ pub fn write_svmlight(data: &Dataset<'_>, to: &mut impl Write) -> io::Result<()>
 /// If `to` refuses, or a batch has more entries than 2147483647.
 #[cfg(feature = "tables")]
 pub fn write_arrow(data: &Dataset<'_>, rows: NonZeroUsize, to: impl Write) -> io::Result<()> {
-    use arrow_array::builder::{Float32Builder, Float64Builder, ListBuilder, UInt32Builder};
-    use arrow_array::{ArrayRef, RecordBatch};
+    use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
+    use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, UInt32Type};
+    use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+    use std::ops::Range;
     use std::sync::Arc;
 
-    let batch = |rows: std::ops::Range<usize>| {
-        let mut labels = Float64Builder::new();
-        let mut indices = ListBuilder::new(UInt32Builder::new());
-        labels.append_slice(&data.labels()[rows.clone()]);
-        for row in rows.clone() {
-            indices.values().append_slice(data.row(row));
-            indices.append(true);
+    /// Of each row what these entries have of it.
+    fn lists<T: ArrowPrimitiveType>(
+        data: &Dataset<'_>,
+        rows: Range<usize>,
+        entries: &[T::Native],
+    ) -> ArrayRef {
+        let mut lists = ListBuilder::new(PrimitiveBuilder::<T>::new());
+        for row in rows {
+            lists.values().append_slice(&entries[data.range(row)]);
+            lists.append(true);
         }
-        let values: ArrayRef = match data.values() {
-            Values::F32(values) => {
-                let mut lists = ListBuilder::new(Float32Builder::new());
-                for row in rows {
-                    lists.values().append_slice(&values[data.range(row)]);
-                    lists.append(true);
-                }
-                Arc::new(lists.finish())
-            }
-            Values::F64(values) => {
-                let mut lists = ListBuilder::new(Float64Builder::new());
-                for row in rows {
-                    lists.values().append_slice(&values[data.range(row)]);
-                    lists.append(true);
-                }
-                Arc::new(lists.finish())
-            }
+        Arc::new(lists.finish())
+    }
+
+    let batch = |rows: Range<usize>| {
+        let labels = Float64Array::from(data.labels()[rows.clone()].to_vec());
+        let values = match data.values() {
+            Values::F32(values) => lists::<Float32Type>(data, rows.clone(), values),
+            Values::F64(values) => lists::<Float64Type>(data, rows.clone(), values),
         };
         let columns: [(&str, ArrayRef); 3] = [
-            ("label", Arc::new(labels.finish())),
-            ("indices", Arc::new(indices.finish())),
+            ("label", Arc::new(labels)),
+            ("indices", lists::<UInt32Type>(data, rows, data.features())),
             ("values", values),
         ];
         RecordBatch::try_from_iter(columns).map_err(io::Error::other)

@@ -76,20 +76,18 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             Ok(_) if self.service.reply == Reply::Commit => Refusal::RepliesAtCommit,
             Ok(_) if self.takes() != Takes::Here => Refusal::NotLeader,
             Ok(_) if self.is_stopping_for_another(asker) => Refusal::Busy,
-            Ok(members) => match self.may_propose(change, &members, effects.now()) {
-                Err(refusal) => refusal,
-                Ok(()) => {
-                    // Asked again, it is proposed again: of several stops the first is the one.
-                    let entry = Entry::Stop { members: members.clone() };
-                    match self.order.propose(entry, 64, effects.now()) {
-                        Ok(()) => {
-                            self.replace(Stopping { asker, members, joined: None }, effects);
-                            return self.take_steps(effects);
-                        }
-                        Err(refusal) => refusal,
+            Ok(members) => {
+                // Asked again, it is proposed again: of several stops the first is the one.
+                let (entry, now) = (Entry::Stop { members: members.clone() }, effects.now());
+                let may = self.may_propose(change, &members, now);
+                match may.and_then(|()| self.order.propose(entry, 64, now)) {
+                    Ok(()) => {
+                        self.replace(Stopping { asker, members, joined: None }, effects);
+                        return self.take_steps(effects);
                     }
+                    Err(refusal) => refusal,
                 }
-            },
+            }
         };
         self.tell(asker, Err(refusal), effects);
     }

@@ -99,8 +99,8 @@
 //! master there hands over first; and nothing is put there until the node is admitted again. What is left must live: a
 //! master and `copies_min` copies. Should more fail later, a retired node that still holds a copy goes on, but none is
 //! taken. The managers agree on it, so it outlives all of them. The manager of such a node leaves their group, as soon as
-//! another is there in its place, or the number is even, or one more such manager can leave with it; until then it votes. Its server follows as
-//! any spare's.
+//! another is there in its place, or the number is even, or one more such manager can leave with it; until then it
+//! votes. Its server follows as any spare's.
 //!
 //! **Unified.** With the knob `unified` the server of a copy keeps what clients record (see `unified.rs`): `Records`,
 //! `Near` and `Start` go there, `Verdicts`, `Distant` and `Started` come from there. A run has the names of what the
