@@ -14,6 +14,19 @@ pub enum Lane {
     Ahead,
 }
 
+/// How a message stands to others on their way to the same node. It matters only where those wait, since more is sent than
+/// the way there carries; what does not wait arrives in order, whatever its urgency.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default)]
+pub enum Urgency {
+    /// Behind what was sent before.
+    #[default]
+    Ordinary,
+    /// Ahead of what waits.
+    Urgent,
+    /// Behind what was sent before, and dropped where that waits.
+    Repeat,
+}
+
 /// When a record is to become durable, and what waits for that.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub enum Haste {
@@ -42,6 +55,8 @@ pub enum Effect<P: Process> {
         message: P::Message,
         /// Whether it waits.
         lane: Lane,
+        /// How it stands to others on their way.
+        urgency: Urgency,
     },
     /// A record for the journal. What comes after it waits for it, unless it is lazy.
     Record {
@@ -85,8 +100,8 @@ pub enum Effect<P: Process> {
 impl<P: Process> fmt::Debug for Effect<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Effect::Send { to, message, lane: Lane::Held } => write!(f, "send {to} {message:?}"),
-            Effect::Send { to, message, lane: Lane::Ahead } => write!(f, "send_ahead {to} {message:?}"),
+            Effect::Send { to, message, lane: Lane::Held, .. } => write!(f, "send {to} {message:?}"),
+            Effect::Send { to, message, lane: Lane::Ahead, .. } => write!(f, "send_ahead {to} {message:?}"),
             Effect::Record { record, haste: Haste::Now } => write!(f, "record {record:?}"),
             Effect::Record { record, haste: Haste::Soon } => write!(f, "record_soon {record:?}"),
             Effect::Record { record, haste: Haste::Lazy } => write!(f, "record_lazily {record:?}"),
@@ -111,6 +126,7 @@ pub struct Effects<P: Process> {
     now: Instant,
     stamp: Stamp,
     random: Random,
+    urgency: Urgency,
     queue: Vec<Effect<P>>,
 }
 
@@ -140,14 +156,34 @@ impl<P: Process> Effects<P> {
     /// delayed, doubled or overtaken. To itself a process' message always arrives, once, in order,
     /// unless it crashes: this is how it learns that a record is durable.
     pub fn send(&mut self, to: ProcessId, message: P::Message) {
-        self.queue.push(Effect::Send { to, message, lane: Lane::Held });
+        self.queue.push(Effect::Send { to, message, lane: Lane::Held, urgency: self.urgency });
     }
 
     /// Sends a message that waits for nothing and may overtake this process' own undurable records.
     /// **Neither the message nor anything it implies may rest on a record that is not durable**: it
     /// may carry only what stays true if everything not yet durable is lost.
     pub fn send_ahead(&mut self, to: ProcessId, message: P::Message) {
-        self.queue.push(Effect::Send { to, message, lane: Lane::Ahead });
+        self.queue.push(Effect::Send { to, message, lane: Lane::Ahead, urgency: self.urgency });
+    }
+
+    /// What is sent in `input` may overtake what waits on its way to the same node: that somebody lives, a vote, a question.
+    /// Large values that were sent before may arrive after it. For messages of bounded, small size.
+    pub fn urgently<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
+        self.with(Urgency::Urgent, input)
+    }
+
+    /// What is sent in `input` was sent before and no answer has come, or answers a question that may have been asked twice: it
+    /// is dropped where something waits on its way to the same node. The first may wait there too, and a double behind it would
+    /// only make the others later. Whoever needs it asks again.
+    pub fn repeating<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
+        self.with(Urgency::Repeat, input)
+    }
+
+    fn with<T>(&mut self, urgency: Urgency, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
+        let before = std::mem::replace(&mut self.urgency, urgency);
+        let out = input(self);
+        self.urgency = before;
+        out
     }
 
     /// Writes a record. Everything made later waits until it is durable.
@@ -211,9 +247,10 @@ impl<P: Process> Effects<P> {
             now: self.now,
             stamp: self.stamp,
             random: Random::seeded(0),
+            urgency: self.urgency,
             queue: Vec::new(),
         });
-        (inner.me, inner.now, inner.stamp) = (self.me, self.now, self.stamp);
+        (inner.me, inner.now, inner.stamp, inner.urgency) = (self.me, self.now, self.stamp, self.urgency);
         std::mem::swap(&mut inner.random, &mut self.random);
         input(inner);
         std::mem::swap(&mut inner.random, &mut self.random);
@@ -229,8 +266,8 @@ impl<P: Process> Effects<P> {
         let mut answers = Vec::new();
         for effect in inner.queue.drain(..) {
             self.queue.push(match effect {
-                Effect::Send { to, message, lane } => {
-                    Effect::Send { to, message: wrap.message(message), lane }
+                Effect::Send { to, message, lane, urgency } => {
+                    Effect::Send { to, message: wrap.message(message), lane, urgency }
                 }
                 Effect::Record { record, haste } => Effect::Record { record: wrap.record(record), haste },
                 Effect::Arm { timer, after } => Effect::Arm { timer: wrap.timer(timer), after },
@@ -298,7 +335,8 @@ pub struct Outbox<P: Process>(Effects<P>);
 impl<P: Process> Outbox<P> {
     /// The outbox of one process in one incarnation, with its own randomness.
     pub fn new(me: ProcessId, random: Random) -> Outbox<P> {
-        Outbox(Effects { me, now: Instant::ZERO, stamp: Stamp::ZERO, random, queue: Vec::new() })
+        let urgency = Urgency::Ordinary;
+        Outbox(Effects { me, now: Instant::ZERO, stamp: Stamp::ZERO, random, urgency, queue: Vec::new() })
     }
 
     /// Sets the clocks for one input and gives the protocol's face.

@@ -53,7 +53,7 @@ pub use command::{Command, Conflict, Operation, Response};
 pub use conflict::{ConflictIndex, Entry, TouchSet};
 pub use delay::{DelayEstimate, RoundTrip, SignedSpan};
 pub use deployment::{ConfigErrors, Deployment, Known};
-pub use effects::{Effect, Effects, Haste, Lane, Loan, Outbox, Wrap};
+pub use effects::{Effect, Effects, Haste, Lane, Loan, Outbox, Urgency, Wrap};
 pub use few::Few;
 pub use frontier::Frontier;
 pub use graph::{Closed, Graph};

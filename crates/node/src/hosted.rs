@@ -10,7 +10,7 @@ use isochrone_core::command::Command;
 use isochrone_core::wire::{DecodeError, decode};
 use isochrone_core::{
     Blob, Effect, Identity, Instant, Lane, Malformed, Mark, Outbox, Process, ProcessId, Random, Snapshot,
-    Stamp, Ticket,
+    Stamp, Ticket, Urgency,
 };
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -153,7 +153,7 @@ pub struct Adapter<P: Process> {
 }
 
 enum Held<P: Process> {
-    Send(ProcessId, P::Message),
+    Send(ProcessId, P::Message, Urgency),
     Answer(Ticket, P::Outcome, bool),
     Mark(P::Mark),
 }
@@ -213,15 +213,15 @@ impl<P: Process> Adapter<P> {
                         self.deadlines.remove(&(old.0, old.1, timer));
                     }
                 }
-                Effect::Send { to, message, lane: Lane::Ahead } => io.send(me, to, message),
+                Effect::Send { to, message, lane: Lane::Ahead, urgency } => io.send(me, to, message, urgency),
                 Effect::Complete { ticket, outcome, lane: Lane::Ahead } => {
                     answer(self.bridge, io, me, ticket, outcome, true);
                 }
-                Effect::Send { to, message, lane: Lane::Held } => {
+                Effect::Send { to, message, lane: Lane::Held, urgency } => {
                     if self.held.is_empty() && self.barrier <= io.durable {
-                        io.send(me, to, message);
+                        io.send(me, to, message, urgency);
                     } else {
-                        self.held.push_back((self.barrier, Held::Send(to, message)));
+                        self.held.push_back((self.barrier, Held::Send(to, message, urgency)));
                     }
                 }
                 Effect::Complete { ticket, outcome, lane: Lane::Held } => {
@@ -366,7 +366,7 @@ impl<P: Process> Hosted for Adapter<P> {
         while let Some((_, held)) = self.held.pop_front_if(|(position, _)| *position <= io.durable) {
             any = true;
             match held {
-                Held::Send(to, message) => io.send(me, to, message),
+                Held::Send(to, message, urgency) => io.send(me, to, message, urgency),
                 Held::Answer(ticket, outcome, last) => answer(self.bridge, io, me, ticket, outcome, last),
                 Held::Mark(mark) => note(io, me, &mark),
             }

@@ -3,7 +3,7 @@
 use crate::journal::{JournalError, JournalThread, Position, StreamId};
 use crate::outgoing::Outgoing;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{Fact, Haste, Instant, NodeId, ProcessId, Span, Stamp, Ticket, Wire};
+use isochrone_core::{Fact, Haste, Instant, NodeId, ProcessId, Span, Stamp, Ticket, Urgency, Wire};
 use std::any::Any;
 use std::collections::VecDeque;
 
@@ -167,11 +167,11 @@ impl Io {
     }
 
     /// Sends now: the caller has kept the lane's promise.
-    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: M) {
+    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: M, urgency: Urgency) {
         if to.node == self.node {
             self.local.push_back(Local { from, to, message: Box::new(message) });
         } else {
-            self.outgoing.send(from, to, &message);
+            self.outgoing.send(from, to, &message, urgency);
         }
     }
 

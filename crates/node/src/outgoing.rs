@@ -4,7 +4,10 @@
 use crate::hub::News;
 use crate::transport::frame;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{NodeId, ProcessId, Random, Wire};
+use isochrone_core::{NodeId, ProcessId, Random, Urgency, Wire};
+
+/// Bytes that may wait for one peer before what waits. They are small: so many wait only where nothing leaves.
+const URGENT_BYTES: usize = 1 << 20;
 
 /// The buffers of all peers, by node number.
 #[derive(Default)]
@@ -21,6 +24,10 @@ pub struct Outgoing {
 pub struct PeerQueue {
     /// Whole frames, one behind the other.
     pub frames: Vec<u8>,
+    /// Those that go before what waits in the link.
+    pub urgent: Vec<u8>,
+    /// Whether frames wait in the link, as the peer takes them more slowly than they come; set by its owner.
+    pub waits: bool,
     /// Bytes that earlier flushes have left in the link; set by its owner.
     pub backlog: usize,
     /// Whether the link takes anything at all; false while it waits to dial again.
@@ -37,6 +44,8 @@ pub struct PeerQueue {
     pub dropped_emulated: u64,
     /// Messages dropped because they exceed a frame.
     pub dropped_large: u64,
+    /// Messages dropped because they were sent before, and others wait.
+    pub dropped_repeats: u64,
     queue_bytes: usize,
     frame_bytes: usize,
     random: Random,
@@ -51,6 +60,8 @@ impl Outgoing {
         }
         self.peers[index] = Some(PeerQueue {
             frames: Vec::new(),
+            urgent: Vec::new(),
+            waits: false,
             backlog: 0,
             open: true,
             loss: 0.0,
@@ -59,6 +70,7 @@ impl Outgoing {
             dropped_closed: 0,
             dropped_emulated: 0,
             dropped_large: 0,
+            dropped_repeats: 0,
             queue_bytes,
             frame_bytes,
             random,
@@ -89,11 +101,12 @@ impl Outgoing {
             if peer.frames.len() - begin > peer.frame_bytes {
                 peer.frames.truncate(begin);
             }
+            frame::part(&mut peer.frames, begin);
         }
     }
 
     /// Encodes a message into its receiver's queue, or drops and counts it.
-    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: &M) {
+    pub fn send<M: Wire>(&mut self, from: ProcessId, to: ProcessId, message: &M, urgency: Urgency) {
         let Some(peer) = self.peers.get_mut(usize::from(to.node.0)).and_then(Option::as_mut) else {
             self.misaddressed += 1;
             return;
@@ -106,21 +119,34 @@ impl Outgoing {
             peer.dropped_emulated += 1;
             return;
         }
-        let begin = peer.frames.len();
-        if begin + peer.backlog >= peer.queue_bytes {
+        if peer.waits && urgency == Urgency::Repeat {
+            peer.dropped_repeats += 1;
+            return;
+        }
+        let idle = peer.frames.is_empty() && peer.urgent.is_empty();
+        let (frames, full) = if peer.waits && urgency == Urgency::Urgent {
+            let full = peer.urgent.len() >= URGENT_BYTES;
+            (&mut peer.urgent, full)
+        } else {
+            let full = peer.frames.len() + peer.backlog >= peer.queue_bytes;
+            (&mut peer.frames, full)
+        };
+        if full {
             peer.dropped_full += 1;
             return;
         }
-        frame::message(&mut peer.frames, from, to, |out| encode_into(message, out));
-        let size = peer.frames.len() - begin;
+        let begin = frames.len();
+        frame::message(frames, from, to, |out| encode_into(message, out));
+        let size = frames.len() - begin;
         if size > peer.frame_bytes {
-            peer.frames.truncate(begin);
+            frames.truncate(begin);
             peer.dropped_large += 1;
             tracing::error!(%from, %to, size, limit = peer.frame_bytes, "a message exceeds frame_bytes and was dropped");
             return;
         }
+        frame::part(frames, begin);
         peer.sent += 1;
-        if begin == 0 {
+        if idle {
             self.order.push(to.node);
         }
     }
@@ -145,8 +171,33 @@ mod tests {
             instance: 0,
         };
         for to in [3, 1, 3, 9] {
-            outgoing.send(of(0), of(to), &7_u32);
+            outgoing.send(of(0), of(to), &7_u32, Urgency::Ordinary);
         }
         assert_eq!(outgoing.order, [NodeId(3), NodeId(1)]);
+    }
+
+    #[test]
+    fn where_frames_wait_the_urgent_go_apart_and_repeats_are_dropped() {
+        let mut outgoing = Outgoing::default();
+        outgoing.add(NodeId(1), 1 << 10, 1 << 10, Random::seeded(1));
+        let to = ProcessId {
+            node: NodeId(1),
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(0),
+            role: Role(0),
+            instance: 0,
+        };
+        let mut queued = |waits| {
+            outgoing.peer(NodeId(1)).unwrap().waits = waits;
+            for urgency in [Urgency::Ordinary, Urgency::Urgent, Urgency::Repeat] {
+                outgoing.send(to, to, &7_u32, urgency);
+            }
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            let lengths = (peer.frames.len(), peer.urgent.len(), peer.dropped_repeats);
+            peer.frames.clear();
+            lengths
+        };
+        let (all, ..) = queued(false);
+        assert_eq!(queued(true), (all / 3, all / 3, 1));
     }
 }

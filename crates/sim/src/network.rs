@@ -1,7 +1,7 @@
 //! The network between nodes.
 
 use crate::fault::{FaultKind, Histogram};
-use isochrone_core::{Random, Span};
+use isochrone_core::{Random, Span, Urgency};
 
 /// What is added to a one-way delay, drawn for each message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -139,19 +139,25 @@ impl Network {
         to: usize,
         at: u64,
         bytes: usize,
+        urgency: Urgency,
         faults: &mut Histogram,
     ) -> Route {
         /// A backlog longer than this overflows the sender's queue, which drops.
         const BACKLOG: u64 = 2_000_000_000;
+        /// What nobody overtakes any more, since the system has it.
+        const LEAVING: usize = 128 << 10;
         let index = from * self.nodes + to;
-        let mut leaves = at;
+        let (mut leaves, mut overtakes) = (at, false);
         if self.rates[from] > 0 {
-            leaves = self.free[from].max(at);
-            if leaves - at > BACKLOG {
+            let free = self.free[from].max(at);
+            let leaving = at + transmission(LEAVING, self.rates[from]);
+            overtakes = urgency == Urgency::Urgent && free > leaving;
+            if !overtakes && (free - at > BACKLOG || urgency == Urgency::Repeat && free > leaving) {
                 return Route::default();
             }
-            leaves += transmission(bytes, self.rates[from]);
-            self.free[from] = leaves;
+            let takes = transmission(bytes, self.rates[from]);
+            leaves = free.min(if overtakes { leaving } else { u64::MAX }) + takes;
+            self.free[from] = free + takes;
         }
         let link = &mut self.links[index];
         if link.cuts > 0 && link.held_until <= at {
@@ -180,7 +186,9 @@ impl Network {
             leaves = leaves.max(link.held_until);
         }
         let mut arrival = leaves + delay + self.jitter.draw(&mut self.random);
-        if self.disorder > 0 {
+        if overtakes {
+            // Neither waits for those before it nor do those behind it wait for it.
+        } else if self.disorder > 0 {
             arrival += self.random.below(self.disorder);
             if arrival < link.last {
                 faults.add(FaultKind::Reorder);
@@ -312,27 +320,44 @@ mod tests {
         let mut network = network(Jitter::Uniform(Span::from_millis(9)), None);
         let mut last = 0;
         for at in 0..1_000 {
-            let arrival = network.route(0, 1, at * 1_000, 1, &mut faults).arrival.unwrap();
+            let arrival = network.route(0, 1, at * 1_000, 1, Urgency::Ordinary, &mut faults).arrival.unwrap();
             assert!(arrival >= last);
             last = arrival;
         }
         network.loss = 1_000_000;
-        assert_eq!(network.route(0, 1, 2_000_000, 1, &mut faults).arrival, None);
+        assert_eq!(network.route(0, 1, 2_000_000, 1, Urgency::Ordinary, &mut faults).arrival, None);
         network.loss = 0;
         assert_eq!(
-            network.route(0, 1, 3_000_000, 1, &mut faults).arrival,
+            network.route(0, 1, 3_000_000, 1, Urgency::Ordinary, &mut faults).arrival,
             None,
             "broken until it reconnects"
         );
-        assert!(network.route(0, 1, 500_000_000, 1, &mut faults).arrival.is_some());
+        assert!(network.route(0, 1, 500_000_000, 1, Urgency::Ordinary, &mut faults).arrival.is_some());
     }
 
     #[test]
     fn a_line_sends_one_byte_after_the_other() {
         let mut faults = Histogram::default();
         let mut network = network(Jitter::None, Some(1_000_000));
-        let first = network.route(0, 1, 0, 1_000, &mut faults).arrival;
-        let second = network.route(0, 1, 0, 1_000, &mut faults).arrival;
+        let first = network.route(0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
+        let second = network.route(0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
         assert_eq!((first, second), (Some(11_000_000), Some(12_000_000)));
+    }
+
+    #[test]
+    fn on_a_full_line_the_urgent_overtake_and_repeats_are_dropped() {
+        let mut faults = Histogram::default();
+        let mut network = network(Jitter::None, Some(1_000_000));
+        let mut send = |at, bytes, urgency| network.route(0, 1, at, bytes, urgency, &mut faults).arrival;
+        // Nothing waits: all in order.
+        assert_eq!(send(0, 1_000, Urgency::Repeat), Some(11_000_000));
+        assert_eq!(send(0, 1_000, Urgency::Urgent), Some(12_000_000));
+        // A megabyte is on its way, of which 128 KiB cannot be overtaken any more.
+        assert_eq!(send(0, 1_000_000, Urgency::Ordinary), Some(1_012_000_000));
+        assert_eq!(send(0, 1_000, Urgency::Urgent), Some(10_000_000 + 131_072_000 + 1_000_000));
+        assert_eq!(send(0, 1_000, Urgency::Repeat), None);
+        assert_eq!(send(0, 1_000, Urgency::Ordinary), Some(1_014_000_000), "what overtook took its time");
+        // It has gone but for what is leaving.
+        assert_eq!(send(900_000_000, 1_000, Urgency::Repeat), Some(1_015_000_000));
     }
 }

@@ -6,7 +6,7 @@ use crate::trace::{FlowEvent, label};
 use crate::world::{Event, Input, Outcome, Outgoing, World};
 use isochrone_core::{
     Blob, Effect, Fact, Identity, Lane, Malformed, Mark, Outbox, Process, ProcessId, Protocol, Random,
-    Snapshot, Ticket,
+    Snapshot, Ticket, Urgency,
 };
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ pub(crate) trait Actor<F: Protocol> {
 
 /// What waits for a record.
 enum Held<F: Protocol> {
-    Send { to: ProcessId, message: F::Message },
+    Send { to: ProcessId, message: F::Message, urgency: Urgency },
     Answer { ticket: Ticket, outcome: Outcome<F>, last: bool },
     Mark { fact: Option<Fact>, text: Option<String> },
 }
@@ -103,7 +103,7 @@ impl<F: Protocol, P: Process<Message = F::Message>> Seat<F, P> {
                 break;
             }
             let (lane, held) = match effect {
-                Effect::Send { to, message, lane } => (lane, Held::Send { to, message }),
+                Effect::Send { to, message, lane, urgency } => (lane, Held::Send { to, message, urgency }),
                 Effect::Complete { ticket, outcome, lane } => {
                     (lane, Held::Answer { ticket, outcome: (self.tell)(outcome), last: true })
                 }
@@ -154,7 +154,7 @@ impl<F: Protocol, P: Process<Message = F::Message>> Seat<F, P> {
 /// An effect leaves its process.
 fn leave<F: Protocol>(process: u32, effect: Held<F>, made: u64, ahead: bool, world: &mut World<F>) {
     match effect {
-        Held::Send { to, message } => world.send(process, to, message, made, ahead),
+        Held::Send { to, message, urgency } => world.send(process, to, message, made, ahead, urgency),
         Held::Answer { ticket, outcome, last } => {
             world.outgoing.push(Outgoing::Answer { process, at: world.at, ticket, outcome, last });
         }

@@ -8,7 +8,7 @@ use crate::oracle::{Oracle, ViolationKind};
 use crate::queue::Queue;
 use crate::trace::{Digest, FlowEvent, Trace, label};
 use crate::traffic::Traffic;
-use isochrone_core::{Fact, Instant, ProcessId, Protocol, Random, Span, Stamp, Ticket, wire};
+use isochrone_core::{Fact, Instant, ProcessId, Protocol, Random, Span, Stamp, Ticket, Urgency, wire};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -238,7 +238,15 @@ impl<F: Protocol> World<F> {
     }
 
     /// A message leaves its process.
-    pub(crate) fn send(&mut self, from: u32, to: ProcessId, message: F::Message, made: u64, ahead: bool) {
+    pub(crate) fn send(
+        &mut self,
+        from: u32,
+        to: ProcessId,
+        message: F::Message,
+        made: u64,
+        ahead: bool,
+        urgency: Urgency,
+    ) {
         self.messages += 1;
         if !self.cost.is_free() {
             self.at += self.sending(from, to, &message);
@@ -278,7 +286,7 @@ impl<F: Protocol> World<F> {
         if let Some(traffic) = &mut self.traffic {
             traffic.count(&message, self.nodes[source].region != self.nodes[node].region, bytes);
         }
-        let route = self.network.route(source, node, at, bytes, &mut self.faults);
+        let route = self.network.route(source, node, at, bytes, urgency, &mut self.faults);
         if self.trace.recording {
             self.note_message(from, Some(target), to, &message, route.arrival, made, ahead);
         }

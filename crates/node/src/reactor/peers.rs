@@ -210,7 +210,7 @@ impl Peers {
             {
                 link.emulate(emulation.get(self.hello.from, link.node), queue);
             }
-            let fresh = !queue.frames.is_empty();
+            let fresh = !queue.frames.is_empty() || !queue.urgent.is_empty();
             link.take(queue, now);
             if fresh || link.next_deadline() <= now {
                 link.tick(now, &mut self.births, registry, scratch);

@@ -97,7 +97,7 @@ pub struct PeerStatus {
     /// Messages sent.
     pub sent: u64,
     /// Messages dropped, by reason.
-    pub dropped: [(&'static str, u64); 4],
+    pub dropped: [(&'static str, u64); 5],
 }
 
 /// How a process stands.
@@ -565,11 +565,17 @@ fn peer(link: &crate::transport::link::Link, peers: &Peers, shard: &mut Shard) -
         connects: link.connects,
         failures: link.failures,
         sent: 0,
-        dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0)],
+        dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0), ("repeated", 0)],
     };
     if let Some(queue) = shard.io().outgoing.peer(link.node) {
         status.sent = queue.sent;
-        let dropped = [queue.dropped_full, queue.dropped_closed, queue.dropped_emulated, queue.dropped_large];
+        let dropped = [
+            queue.dropped_full,
+            queue.dropped_closed,
+            queue.dropped_emulated,
+            queue.dropped_large,
+            queue.dropped_repeats,
+        ];
         for (entry, count) in status.dropped.iter_mut().zip(dropped) {
             entry.1 = count;
         }

@@ -1,5 +1,8 @@
-//! The outgoing half of the way to a peer: dials, greets, keeps what is to be sent until it is due, and
-//! dials again with growing pauses when the connection breaks.
+//! The outgoing half of the way to a peer: dials, greets, keeps what is to be sent until it is due and the connection takes it,
+//! and dials again with growing pauses when the connection breaks.
+//!
+//! Where a peer takes less than is sent, frames wait here and not in the system's buffers, which have at most [`LEAVING`] bytes
+//! that were not sent yet: so a heartbeat is not late by more than that, and pings are answered, however much waits.
 
 use super::emulation::Delay;
 use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
@@ -27,6 +30,9 @@ const GREETING: Span = Span::from_secs(5);
 pub(crate) const PING: Span = Span::from_secs(1);
 /// A link whose pings stay unanswered this long is dead, whatever TCP believes.
 const SILENCE: Span = Span::from_secs(8);
+
+/// Bytes that are given to the connection at a time, with what it and the system still have of those before.
+const LEAVING: usize = 128 << 10;
 
 /// Where a peer is reached.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -90,11 +96,55 @@ pub struct Link {
     /// Flushes that are not due yet, oldest first.
     delayed: VecDeque<(Instant, Vec<u8>)>,
     delayed_bytes: usize,
+    /// Whole frames that are due, which the connection has not taken yet.
+    waiting: Waiting,
     random: Random,
     last_error: String,
     disowned: Option<String>,
     /// What pings tell the peer that this node leads.
     leads: Vec<(KeyspaceId, PartitionId, u64)>,
+}
+
+/// Frames in the order in which they leave.
+#[derive(Default)]
+struct Waiting {
+    urgent: Vec<u8>,
+    others: VecDeque<Vec<u8>>,
+    /// How much of the first of the others has left.
+    left: usize,
+    /// Bytes of the others.
+    bytes: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, frames: Vec<u8>) {
+        self.bytes += frames.len();
+        self.others.push_back(frames);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.urgent.is_empty()
+    }
+
+    /// Gives `stream` frames until it has so many bytes to send as leave at a time.
+    fn fill(&mut self, stream: &mut Stream) {
+        if stream.unsent() < 2 * LEAVING {
+            stream.out().append(&mut self.urgent);
+        }
+        while stream.unsent() < LEAVING
+            && let Some(first) = self.others.front()
+        {
+            let rest = &first[self.left..];
+            let taken = frame::whole(rest, LEAVING - stream.unsent());
+            stream.out().extend_from_slice(&rest[..taken]);
+            self.bytes -= taken;
+            self.left += taken;
+            if self.left == first.len() {
+                self.left = 0;
+                self.others.pop_front();
+            }
+        }
+    }
 }
 
 enum State {
@@ -156,6 +206,7 @@ impl Link {
             delay: Delay::default(),
             delayed: VecDeque::new(),
             delayed_bytes: 0,
+            waiting: Waiting::default(),
             random,
             last_error: String::new(),
             disowned: None,
@@ -181,8 +232,7 @@ impl Link {
     /// Changes what is emulated. A cut loses what is on its way.
     pub fn emulate(&mut self, delay: Delay, queue: &mut PeerQueue) {
         if delay.cut {
-            self.delayed.clear();
-            self.delayed_bytes = 0;
+            self.lose();
         }
         queue.loss = delay.loss;
         self.delay = delay;
@@ -218,12 +268,21 @@ impl Link {
 
     /// Takes over what the shard has queued: it leaves now, or when it has travelled its emulated way.
     pub fn take(&mut self, queue: &mut PeerQueue, now: Instant) {
+        if self.delay.cut {
+            queue.urgent.clear();
+        } else if self.waiting.urgent.len() < LEAVING {
+            self.waiting.urgent.append(&mut queue.urgent);
+        }
         if !queue.frames.is_empty() {
             let direct = self.delay == Delay::default() && self.delayed.is_empty();
             if self.delay.cut {
                 queue.frames.clear();
             } else if direct && let State::Ready { stream, .. } = &mut self.state {
-                stream.out().append(&mut queue.frames);
+                if self.waiting.is_empty() && stream.unsent() + queue.frames.len() <= LEAVING {
+                    stream.out().append(&mut queue.frames);
+                } else {
+                    self.waiting.push(std::mem::take(&mut queue.frames));
+                }
             } else {
                 let jitter = self.random.below(self.delay.jitter.as_nanos().saturating_add(1));
                 let due = now + self.delay.one_way + Span::from_nanos(jitter);
@@ -236,6 +295,7 @@ impl Link {
         // Before the first dial and while it is under way messages wait; a peer that is away loses them.
         queue.open = !matches!(self.state, State::Pausing { .. }) || self.failures == 0;
         queue.backlog = self.backlog();
+        queue.waits = self.waiting.bytes > 0;
     }
 
     /// Bytes on this side of the wire.
@@ -244,7 +304,7 @@ impl Link {
             State::Pausing { .. } => 0,
             State::Greeting { stream, .. } | State::Ready { stream, .. } => stream.unsent(),
         };
-        unsent + self.delayed_bytes
+        unsent + self.delayed_bytes + self.waiting.bytes
     }
 
     /// When it wants [`Link::tick`] next.
@@ -299,6 +359,10 @@ impl Link {
 
     /// Sends what it can and leaves.
     pub fn close(&mut self, registry: &Registry) {
+        if let State::Ready { stream, .. } = &mut self.state {
+            // Whoever cannot be reached any more need not hear it.
+            let _ = send(&mut self.waiting, stream);
+        }
         if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
             stream.close();
             stream.deregister(registry);
@@ -324,6 +388,7 @@ impl Link {
         };
         match Stream::dial(address, tls) {
             Ok(mut stream) => {
+                stream.keep_unsent(LEAVING);
                 if let Err(error) = stream.register(registry, self.token) {
                     return self.broken(now, registry, &Broken::Io(error));
                 }
@@ -363,11 +428,9 @@ impl Link {
             }
             while let Some((_, frames)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
                 self.delayed_bytes -= frames.len();
-                stream.out().extend_from_slice(&frames);
+                self.waiting.push(frames);
             }
-            if !stream.flushed() {
-                stream.flush()?;
-            }
+            send(&mut self.waiting, stream)?;
         }
         Ok(())
     }
@@ -446,10 +509,29 @@ impl Link {
             stream.deregister(registry);
         }
         self.round_trip = None;
-        self.delayed.clear();
-        self.delayed_bytes = 0;
+        self.lose();
         let half = self.pause.as_nanos() / 2;
         self.state = State::Pausing { until: now + Span::from_nanos(half + self.random.below(half + 1)) };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    /// What has not left never will.
+    fn lose(&mut self) {
+        self.delayed.clear();
+        self.delayed_bytes = 0;
+        self.waiting = Waiting::default();
+    }
+}
+
+/// Sends what waits, as far as the connection takes it.
+fn send(waiting: &mut Waiting, stream: &mut Stream) -> io::Result<()> {
+    loop {
+        waiting.fill(stream);
+        if !stream.flushed() {
+            stream.flush()?;
+        }
+        if waiting.is_empty() || stream.unsent() > 0 {
+            return Ok(());
+        }
     }
 }

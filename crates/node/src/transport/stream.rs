@@ -99,6 +99,17 @@ impl Stream {
         }
     }
 
+    /// Has the system hold no more than so many bytes that it has not sent yet, where it can: what comes after them waits in the
+    /// queue of this stream's owner, who may change its order.
+    pub fn keep_unsent(&self, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        if let Err(error) = socket2::SockRef::from(&self.socket).set_tcp_notsent_lowat(bytes as u32) {
+            tracing::debug!(%error, "no bound of unsent bytes");
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+
     /// Registers the socket for both directions.
     ///
     /// # Errors

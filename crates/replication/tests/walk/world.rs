@@ -283,7 +283,7 @@ impl<O: Order<Value = Letter>> World<O> {
                     at.held.push_back(Held::Record(record, haste.holds()));
                 }
                 Effect::Record { record, .. } => at.record(record),
-                Effect::Send { to, message, lane: Lane::Held } if at.holds() => {
+                Effect::Send { to, message, lane: Lane::Held, .. } if at.holds() => {
                     at.held.push_back(Held::Send(to, message));
                 }
                 Effect::Send { to, message, .. } if to == process(node) => own.push_back(message),

@@ -347,7 +347,7 @@ impl<P: Process<Message = Wired>> Actor<P> {
                         self.barrier = self.journal.len();
                     }
                 }
-                Effect::Send { to, message, lane } => match lane {
+                Effect::Send { to, message, lane, .. } => match lane {
                     Lane::Held if self.barrier > self.durable => {
                         self.held.push_back((self.barrier, to, message));
                     }
