@@ -4,10 +4,14 @@
 use crate::hub::News;
 use crate::transport::frame;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{NodeId, ProcessId, Random, Urgency, Wire};
+use isochrone_core::{Instant, NodeId, ProcessId, Random, Span, Urgency, Wire};
+use rustc_hash::FxHashMap;
 
 /// Bytes that may wait for one peer before what waits. They are small: so many wait only where nothing leaves.
 const URGENT_BYTES: usize = 1 << 20;
+
+/// How long an answer to what has left may take, before that is sent again where much is sent.
+const GRACE: Span = Span::from_millis(300);
 
 /// The buffers of all peers, by node number.
 #[derive(Default)]
@@ -26,8 +30,6 @@ pub struct PeerQueue {
     pub frames: Vec<u8>,
     /// Those that go before what waits in the link.
     pub urgent: Vec<u8>,
-    /// Whether frames wait in the link, as the peer takes them more slowly than they come; set by its owner.
-    pub waits: bool,
     /// Bytes that earlier flushes have left in the link; set by its owner.
     pub backlog: usize,
     /// Whether the link takes anything at all; false while it waits to dial again.
@@ -48,7 +50,54 @@ pub struct PeerQueue {
     pub dropped_repeats: u64,
     queue_bytes: usize,
     frame_bytes: usize,
+    /// Bytes of frames that wait in the link, as the peer takes them more slowly than they come.
+    waiting: usize,
+    /// Whether some wait, or did just now.
+    waits: bool,
+    until: Instant,
+    /// Bytes that ever came into `frames`.
+    taken: u64,
+    senders: FxHashMap<ProcessId, Sender>,
+    /// How many had left at a time, and [`GRACE`] before that or earlier.
+    left: (Instant, u64),
+    left_before: u64,
     random: Random,
+}
+
+/// How many bytes of a queue had been taken in all, ...
+#[derive(Clone, Copy, Debug, Default)]
+struct Sender {
+    /// ... when it had sent its last message.
+    last: u64,
+    /// ... when it had sent the one behind which a repeat was dropped first.
+    first: Option<u64>,
+}
+
+impl PeerQueue {
+    /// What the link has taken out and not sent yet; told whenever that may have changed.
+    pub fn wait(&mut self, bytes: usize, now: Instant) {
+        self.waiting = bytes;
+        if bytes > 0 {
+            self.until = now + GRACE * 2;
+        }
+        self.waits = now < self.until;
+        if self.left.0 + GRACE <= now {
+            self.left_before = self.left.1;
+            self.left = (now, self.taken - self.frames.len() as u64 - bytes as u64);
+        }
+    }
+
+    /// Whether a repeat of this process comes to nothing: something that it has sent waits, or did and may not have been answered
+    /// yet. One passes when what it waited behind has left, though there be others by then.
+    fn holds(&mut self, process: ProcessId) -> bool {
+        let Some(sender) = self.senders.get_mut(&process) else { return false };
+        let behind = self.waits && sender.last > self.left_before;
+        let holds = behind && *sender.first.get_or_insert(sender.last) > self.left_before;
+        if !holds {
+            sender.first = None;
+        }
+        holds
+    }
 }
 
 impl Outgoing {
@@ -61,7 +110,6 @@ impl Outgoing {
         self.peers[index] = Some(PeerQueue {
             frames: Vec::new(),
             urgent: Vec::new(),
-            waits: false,
             backlog: 0,
             open: true,
             loss: 0.0,
@@ -73,6 +121,13 @@ impl Outgoing {
             dropped_repeats: 0,
             queue_bytes,
             frame_bytes,
+            waiting: 0,
+            waits: false,
+            until: Instant::ZERO,
+            taken: 0,
+            senders: FxHashMap::default(),
+            left: (Instant::ZERO, 0),
+            left_before: 0,
             random,
         });
     }
@@ -102,6 +157,7 @@ impl Outgoing {
                 peer.frames.truncate(begin);
             }
             frame::part(&mut peer.frames, begin);
+            peer.taken += (peer.frames.len() - begin) as u64;
         }
     }
 
@@ -119,12 +175,13 @@ impl Outgoing {
             peer.dropped_emulated += 1;
             return;
         }
-        if peer.waits && urgency == Urgency::Repeat {
+        if urgency == Urgency::Repeat && peer.holds(from) {
             peer.dropped_repeats += 1;
             return;
         }
         let idle = peer.frames.is_empty() && peer.urgent.is_empty();
-        let (frames, full) = if peer.waits && urgency == Urgency::Urgent {
+        let overtakes = peer.waiting > 0 && urgency == Urgency::Urgent;
+        let (frames, full) = if overtakes {
             let full = peer.urgent.len() >= URGENT_BYTES;
             (&mut peer.urgent, full)
         } else {
@@ -145,6 +202,10 @@ impl Outgoing {
             return;
         }
         frame::part(frames, begin);
+        if !overtakes {
+            peer.taken += (frames.len() - begin) as u64;
+            peer.senders.entry(from).or_default().last = peer.taken;
+        }
         peer.sent += 1;
         if idle {
             self.order.push(to.node);
@@ -187,17 +248,41 @@ mod tests {
             role: Role(0),
             instance: 0,
         };
-        let mut queued = |waits| {
-            outgoing.peer(NodeId(1)).unwrap().waits = waits;
+        let mut now = Instant::ZERO + Span::from_secs(9);
+        let mut queued = |from: u8, waiting, passes| {
+            now = now + passes;
+            outgoing.peer(NodeId(1)).unwrap().wait(waiting, now);
             for urgency in [Urgency::Ordinary, Urgency::Urgent, Urgency::Repeat] {
-                outgoing.send(to, to, &7_u32, urgency);
+                outgoing.send(ProcessId { instance: from, ..to }, to, &7_u32, urgency);
             }
             let peer = outgoing.peer(NodeId(1)).unwrap();
             let lengths = (peer.frames.len(), peer.urgent.len(), peer.dropped_repeats);
             peer.frames.clear();
+            peer.urgent.clear();
             lengths
         };
-        let (all, ..) = queued(false);
-        assert_eq!(queued(true), (all / 3, all / 3, 1));
+        let (all, ..) = queued(0, 0, Span::ZERO);
+        let one = all / 3;
+        assert_eq!(queued(0, all, Span::ZERO), (one, one, 1), "the link has what was taken out");
+        let mut repeated = |from: u8, waiting, passes| {
+            now = now + passes;
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            peer.wait(waiting, now);
+            outgoing.send(ProcessId { instance: from, ..to }, to, &7_u32, Urgency::Repeat);
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            let repeated = peer.frames.len() == one;
+            // What was let through leaves no trace.
+            peer.taken -= peer.frames.len() as u64;
+            peer.frames.clear();
+            peer.senders.remove(&ProcessId { instance: 1, ..to });
+            repeated
+        };
+        assert!(repeated(1, one, Span::ZERO), "who has nothing there repeats nothing");
+        assert!(!repeated(0, one, Span::ZERO), "what it was sent before waits");
+        assert!(!repeated(0, 0, Span::from_millis(100)), "it has left, and may be answered");
+        for _ in 0..3 {
+            repeated(1, 0, GRACE);
+        }
+        assert!(repeated(0, 0, Span::ZERO), "and was not");
     }
 }

@@ -55,6 +55,8 @@ pub struct Client<C, R, M, P> {
     tickets: Series<u64>,
     /// Numbers to be sent to the target in `settle`.
     fresh: Vec<u64>,
+    /// Those that it was sent before, and has not answered.
+    repeats: Vec<u64>,
     changes: Changes,
     sweeping: bool,
     /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
@@ -135,22 +137,30 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     }
 
     fn send_fresh(&mut self, effects: &mut Effects<Self>) {
-        if self.fresh.is_empty() {
-            return;
-        }
         if self.parked {
+            self.repeats.clear();
             return self.fresh.clear();
         }
+        let (mut repeats, mut fresh) = (std::mem::take(&mut self.repeats), std::mem::take(&mut self.fresh));
+        effects.repeating(|effects| self.send_asks(&mut repeats, effects));
+        self.send_asks(&mut fresh, effects);
+        (self.repeats, self.fresh) = (repeats, fresh);
+    }
+
+    /// Asks the target for these, and clears them.
+    fn send_asks(&self, sequences: &mut Vec<u64>, effects: &mut Effects<Self>) {
+        if sequences.is_empty() {
+            return;
+        }
         // What one connection has sent without waiting is to be run in that order.
-        self.fresh.sort_unstable();
-        self.fresh.dedup();
+        sequences.sort_unstable();
+        sequences.dedup();
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
             let asked = outstanding.get(sequence)?;
             Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching, synced: false })
         };
-        let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
-        self.fresh.clear();
+        let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
             effects
@@ -286,14 +296,22 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         // One that only says that nobody leads may be no member any more, and never learn who does.
         let due =
             parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
-        if due && now.since(self.answered) >= self.service.retry {
+        let target = self.target;
+        let silence = now.since(self.answered);
+        if due && silence >= self.service.retry {
             self.turn_away(now);
+        } else if self.led && !self.outstanding.is_empty() && silence >= self.service.retry / 2 {
+            // Its answer may wait behind others, or what it was asked may be on its way still: who leads says so.
+            let (client, below, asks) = (self.me, self.below(), Vec::new());
+            let question = Message::Requests { client, below, under: None, asks, forwarded: false };
+            effects.urgently(|effects| effects.send(self.target, question));
         }
+        let renewed = parked || self.target != target;
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
-                self.fresh.push(sequence);
+                if renewed { &mut self.fresh } else { &mut self.repeats }.push(sequence);
             }
         }
         for (number, change) in self.changes.due(now, &self.service) {
@@ -324,6 +342,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
             (self.target, self.answered) = (process, now);
+            self.repeats.clear();
             self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
         }
     }
@@ -416,6 +435,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             outstanding: Series::default(),
             tickets: Series::default(),
             fresh: Vec::new(),
+            repeats: Vec::new(),
             changes: Changes::default(),
             sweeping: false,
             parked: false,

@@ -2,6 +2,7 @@
 
 use crate::fault::{FaultKind, Histogram};
 use isochrone_core::{Random, Span, Urgency};
+use rustc_hash::FxHashMap;
 
 /// What is added to a one-way delay, drawn for each message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,6 +77,25 @@ pub(crate) struct Route {
     pub(crate) double: Option<u64>,
 }
 
+/// Until when what was sent waits and may not have been answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    last: u64,
+    /// What had been sent when a repeat was dropped first.
+    first: Option<u64>,
+}
+
+impl Waited {
+    /// Whether a repeat comes to nothing. One passes when what it waited behind has left, though there be others by then.
+    fn holds(&mut self, at: u64) -> bool {
+        let until = if at < self.last { *self.first.get_or_insert(self.last) } else { 0 };
+        if at >= until {
+            self.first = None;
+        }
+        at < until
+    }
+}
+
 /// The network: a matrix of links, and what is wrong with it at the moment.
 pub(crate) struct Network {
     nodes: usize,
@@ -86,6 +106,8 @@ pub(crate) struct Network {
     rates: Vec<u64>,
     healthy_rate: u64,
     free: Vec<u64>,
+    /// Of a process and a node that it sends to.
+    waited: FxHashMap<(u32, usize), Waited>,
     shared: bool,
     /// Faults of the moment; probabilities a million.
     pub(crate) loss: u64,
@@ -117,6 +139,7 @@ impl Network {
             rates: vec![healthy_rate; nodes],
             healthy_rate,
             free: vec![0; nodes],
+            waited: FxHashMap::default(),
             shared,
             loss: 0,
             duplicate: 0,
@@ -132,9 +155,10 @@ impl Network {
         self.any_rate
     }
 
-    /// Sends `bytes` from one node to another at time `at`.
+    /// Sends `bytes` of a process from one node to another at time `at`.
     pub(crate) fn route(
         &mut self,
+        sender: u32,
         from: usize,
         to: usize,
         at: u64,
@@ -145,19 +169,26 @@ impl Network {
         /// A backlog longer than this overflows the sender's queue, which drops.
         const BACKLOG: u64 = 2_000_000_000;
         /// What nobody overtakes any more, since the system has it.
-        const LEAVING: usize = 128 << 10;
+        const LEAVING: usize = 64 << 10;
+        /// How long after the last that had to wait repeats are dropped still: its answer is on its way.
+        const GRACE: u64 = 300_000_000;
         let index = from * self.nodes + to;
         let (mut leaves, mut overtakes) = (at, false);
         if self.rates[from] > 0 {
             let free = self.free[from].max(at);
             let leaving = at + transmission(LEAVING, self.rates[from]);
             overtakes = urgency == Urgency::Urgent && free > leaving;
-            if !overtakes && (free - at > BACKLOG || urgency == Urgency::Repeat && free > leaving) {
+            let waited = self.waited.get_mut(&(sender, to));
+            let doubled = urgency == Urgency::Repeat && waited.is_some_and(|waited| waited.holds(at));
+            if !overtakes && (free - at > BACKLOG || doubled) {
                 return Route::default();
             }
             let takes = transmission(bytes, self.rates[from]);
             leaves = free.min(if overtakes { leaving } else { u64::MAX }) + takes;
             self.free[from] = free + takes;
+            if !overtakes && leaves > leaving {
+                self.waited.entry((sender, to)).or_default().last = leaves + GRACE;
+            }
         }
         let link = &mut self.links[index];
         if link.cuts > 0 && link.held_until <= at {
@@ -268,6 +299,7 @@ impl Network {
             self.links[other * self.nodes + node].last = 0;
         }
         self.free[node] = 0;
+        self.waited.clear();
     }
 
     /// Everything works again.
@@ -320,27 +352,28 @@ mod tests {
         let mut network = network(Jitter::Uniform(Span::from_millis(9)), None);
         let mut last = 0;
         for at in 0..1_000 {
-            let arrival = network.route(0, 1, at * 1_000, 1, Urgency::Ordinary, &mut faults).arrival.unwrap();
+            let arrival =
+                network.route(7, 0, 1, at * 1_000, 1, Urgency::Ordinary, &mut faults).arrival.unwrap();
             assert!(arrival >= last);
             last = arrival;
         }
         network.loss = 1_000_000;
-        assert_eq!(network.route(0, 1, 2_000_000, 1, Urgency::Ordinary, &mut faults).arrival, None);
+        assert_eq!(network.route(7, 0, 1, 2_000_000, 1, Urgency::Ordinary, &mut faults).arrival, None);
         network.loss = 0;
         assert_eq!(
-            network.route(0, 1, 3_000_000, 1, Urgency::Ordinary, &mut faults).arrival,
+            network.route(7, 0, 1, 3_000_000, 1, Urgency::Ordinary, &mut faults).arrival,
             None,
             "broken until it reconnects"
         );
-        assert!(network.route(0, 1, 500_000_000, 1, Urgency::Ordinary, &mut faults).arrival.is_some());
+        assert!(network.route(7, 0, 1, 500_000_000, 1, Urgency::Ordinary, &mut faults).arrival.is_some());
     }
 
     #[test]
     fn a_line_sends_one_byte_after_the_other() {
         let mut faults = Histogram::default();
         let mut network = network(Jitter::None, Some(1_000_000));
-        let first = network.route(0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
-        let second = network.route(0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
+        let first = network.route(7, 0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
+        let second = network.route(7, 0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
         assert_eq!((first, second), (Some(11_000_000), Some(12_000_000)));
     }
 
@@ -348,16 +381,25 @@ mod tests {
     fn on_a_full_line_the_urgent_overtake_and_repeats_are_dropped() {
         let mut faults = Histogram::default();
         let mut network = network(Jitter::None, Some(1_000_000));
-        let mut send = |at, bytes, urgency| network.route(0, 1, at, bytes, urgency, &mut faults).arrival;
+        let mut send =
+            |sender, at, bytes, urgency| network.route(sender, 0, 1, at, bytes, urgency, &mut faults).arrival;
         // Nothing waits: all in order.
-        assert_eq!(send(0, 1_000, Urgency::Repeat), Some(11_000_000));
-        assert_eq!(send(0, 1_000, Urgency::Urgent), Some(12_000_000));
-        // A megabyte is on its way, of which 128 KiB cannot be overtaken any more.
-        assert_eq!(send(0, 1_000_000, Urgency::Ordinary), Some(1_012_000_000));
-        assert_eq!(send(0, 1_000, Urgency::Urgent), Some(10_000_000 + 131_072_000 + 1_000_000));
-        assert_eq!(send(0, 1_000, Urgency::Repeat), None);
-        assert_eq!(send(0, 1_000, Urgency::Ordinary), Some(1_014_000_000), "what overtook took its time");
-        // It has gone but for what is leaving.
-        assert_eq!(send(900_000_000, 1_000, Urgency::Repeat), Some(1_015_000_000));
+        assert_eq!(send(7, 0, 1_000, Urgency::Repeat), Some(11_000_000));
+        assert_eq!(send(7, 0, 1_000, Urgency::Urgent), Some(12_000_000));
+        // A megabyte is on its way, of which 64 KiB cannot be overtaken any more.
+        assert_eq!(send(7, 0, 1_000_000, Urgency::Ordinary), Some(1_012_000_000));
+        assert_eq!(send(7, 0, 1_000, Urgency::Urgent), Some(10_000_000 + 65_536_000 + 1_000_000));
+        assert_eq!(send(7, 0, 1_000, Urgency::Repeat), None);
+        assert_eq!(
+            send(8, 0, 1_000, Urgency::Repeat),
+            Some(1_014_000_000),
+            "who has nothing there repeats nothing"
+        );
+        assert_eq!(send(7, 0, 1_000, Urgency::Ordinary), Some(1_015_000_000), "what overtook took its time");
+        // It has gone, and may be answered yet; then no more, though there are others.
+        assert_eq!(send(7, 1_300_000_000, 1_000_000, Urgency::Ordinary), Some(2_310_000_000));
+        assert_eq!(send(7, 1_300_000_000, 1_000, Urgency::Repeat), None);
+        assert_eq!(send(7, 1_313_000_000, 1_000, Urgency::Repeat), Some(2_311_000_000));
+        assert_eq!(send(7, 1_314_000_000, 1_000, Urgency::Repeat), None);
     }
 }

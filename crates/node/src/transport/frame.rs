@@ -29,8 +29,8 @@ pub const MAGIC: [u8; 8] = *b"ISOCHRON";
 /// Frames before the handshake is done are smaller than this; a larger one is a stranger's.
 pub const HANDSHAKE_MAX: usize = 4 << 10;
 
-/// A frame longer than this travels in parts of so many bytes. At 10 MB/s one takes 7 ms.
-const PART: usize = 64 << 10;
+/// A frame longer than this travels in parts of so many bytes. At 1 MB/s one takes 16 ms.
+const PART: usize = 16 << 10;
 
 const HEADER: usize = 5;
 const ADDRESSES: usize = 16;

@@ -32,7 +32,7 @@ pub(crate) const PING: Span = Span::from_secs(1);
 const SILENCE: Span = Span::from_secs(8);
 
 /// Bytes that are given to the connection at a time, with what it and the system still have of those before.
-const LEAVING: usize = 128 << 10;
+const LEAVING: usize = 64 << 10;
 
 /// Where a peer is reached.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -295,7 +295,7 @@ impl Link {
         // Before the first dial and while it is under way messages wait; a peer that is away loses them.
         queue.open = !matches!(self.state, State::Pausing { .. }) || self.failures == 0;
         queue.backlog = self.backlog();
-        queue.waits = self.waiting.bytes > 0;
+        queue.wait(self.waiting.bytes, now);
     }
 
     /// Bytes on this side of the wire.

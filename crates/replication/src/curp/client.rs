@@ -57,6 +57,8 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     fresh: Vec<u64>,
     /// Numbers whose safe answers are asked for in `settle`.
     again: Vec<u64>,
+    /// The target may have nothing of those.
+    renewed: bool,
     changes: Changes,
     sweeping: bool,
     /// Whether the deadline of records is watched.
@@ -150,6 +152,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
             tickets: self.tickets.clone(),
             fresh: self.fresh.clone(),
             again: self.again.clone(),
+            renewed: self.renewed,
             changes: self.changes.clone(),
             ..*self
         }
@@ -160,7 +163,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.nearby, self.watching_reads).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
-        (self.next, &self.outstanding, &self.fresh, &self.again, &self.changes).hash(state);
+        (self.next, &self.outstanding, &self.fresh, &self.again, self.renewed, &self.changes).hash(state);
         (self.sweeping, self.watching, self.parked, self.lost, self.probed).hash(state);
     }
 }
@@ -344,6 +347,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             asks.push(Ask { sequence, command, touching, synced: asked.attempt.is_safe() && !reads });
         }
         let begun = asks.len();
+        let renewed = std::mem::take(&mut self.renewed);
+        let mut repeats = Vec::new();
         self.again.sort_unstable();
         self.again.dedup();
         for sequence in std::mem::take(&mut self.again) {
@@ -354,7 +359,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             asked.sent = true;
             let reads = S::reads_only(&asked.command) && !asked.touching;
             let (command, touching) = (asked.command.clone(), asked.touching);
-            asks.push(Ask { sequence, command, touching, synced: !reads });
+            let ask = Ask { sequence, command, touching, synced: !reads };
+            if renewed { &mut asks } else { &mut repeats }.push(ask);
         }
         if let Some(witness) = near.flatten() {
             let server = self.setup.replicas.iter().find(|replica| replica.node == witness.node);
@@ -363,11 +369,15 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.send_near(server, first, effects);
             self.watch_reads(until, effects);
         }
+        let (client, below) = (self.me, self.below());
+        let requests = |asks| Message::Requests { client, below, under: reign, asks, forwarded: false };
+        if !repeats.is_empty() {
+            effects.repeating(|effects| effects.send(self.target, requests(repeats)));
+        }
         if asks.is_empty() {
             return;
         }
         asks.sort_unstable_by_key(|ask| ask.sequence);
-        let (client, below) = (self.me, self.below());
         // Witnesses first: they have a disk to wait for before they answer, and the leader has none.
         if let Some(view) = &self.view
             && !kept.is_empty()
@@ -379,8 +389,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
             self.watch(effects);
         }
-        let requests = Message::Requests { client, below, under: reign, asks, forwarded: false };
-        effects.send(self.target, requests);
+        effects.send(self.target, requests(asks));
     }
 
     /// Has a copy answer reads, by way of its witness.
@@ -630,7 +639,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if !std::mem::take(&mut self.lost) {
             return;
         }
-        self.parked = false;
+        (self.parked, self.renewed) = (false, true);
         for (sequence, asked) in self.outstanding.iter() {
             if asked.sent { &mut self.again } else { &mut self.fresh }.push(sequence);
         }
@@ -652,7 +661,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let (client, below) = (self.me, self.below());
         let under = self.view.as_ref().map(|view| view.reign);
         let asks = Vec::new();
-        effects.send(self.target, Message::Requests { client, below, under, asks, forwarded: false });
+        let question = Message::Requests { client, below, under, asks, forwarded: false };
+        effects.urgently(|effects| effects.send(self.target, question));
         self.inquire(effects);
     }
 
@@ -688,6 +698,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                         self.again.push(*sequence);
                     }
                 }
+                self.renewed = true;
             }
             // Nobody leads yet, or under a reign that is not known whole: again soon.
             None if from == self.target => {
@@ -701,7 +712,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     /// Somebody else is asked from now on: for everything that is outstanding first, in order.
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
-            (self.target, self.answered) = (process, now);
+            (self.target, self.answered, self.renewed) = (process, now, true);
             self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
         }
     }
@@ -726,7 +737,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if let Some((whom, message)) = W::inquiry(&self.setup) {
             self.sought = Some(now);
             for process in whom {
-                effects.send(process, Message::Order { epoch: 0, message: message.clone() });
+                let inquiry = Message::Order { epoch: 0, message: message.clone() };
+                effects.urgently(|effects| effects.send(process, inquiry));
             }
         }
     }
@@ -842,6 +854,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.probe(effects);
         }
         let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
+        // Who said that nobody leads has nothing of what it was asked.
+        self.renewed |= parked;
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 if self.lost && !asked.sent {
@@ -926,6 +940,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             tickets: Series::default(),
             fresh: Vec::new(),
             again: Vec::new(),
+            renewed: false,
             changes: Changes::default(),
             sweeping: false,
             watching: false,

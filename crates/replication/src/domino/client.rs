@@ -12,7 +12,7 @@
 //! executed in both cases, since replicas forget what this client no longer waits for.
 
 use super::message::{Message as OrderMessage, Reject};
-use super::predict::{Choice, Predictor};
+use super::predict::{Choice, IDLE_FACTOR, Predictor};
 use super::{Family, Mutation, Parameters};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
@@ -70,6 +70,8 @@ struct Asked<C> {
     attempts: u32,
     /// Whether, since it was sent, a replica was asked what became of it.
     asked_after: bool,
+    /// How often the leader that was asked for it has said that it is under way.
+    waited: u32,
     /// Whether it is a read that must be executed with its effect.
     touching: bool,
     /// Whether the host was told that it has its place: then it must be executed.
@@ -125,8 +127,8 @@ pub enum Timer {
 
 /// A client that was not asked anything for this long probes more rarely.
 const IDLE: Span = Span::from_secs(30);
-/// How much more rarely.
-const IDLE_FACTOR: u64 = 10;
+/// How often a leader that has proposed a command is believed that this takes long.
+const WAITS: u32 = 8;
 /// Stamps of one node end in its number, so that two nodes never choose the same.
 const SHARDS: u64 = 1_000;
 
@@ -166,6 +168,7 @@ impl<S: StateMachine> Client<S> {
             due: now + self.service.retry,
             attempts: 0,
             asked_after: false,
+            waited: 0,
             touching: false,
             committed: false,
             way: Way::Unsent,
@@ -209,6 +212,7 @@ impl<S: StateMachine> Client<S> {
         let tell = self.service.reply == Reply::Commit;
         let mut fast: Vec<(u64, Entry<S::Command>)> = Vec::new();
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
+        let mut repeats: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let above = self.last;
         let best = self.predictor.leader(now).map_or(fallback, |(_, seat)| seat);
         for sequence in std::mem::take(&mut self.fresh) {
@@ -242,8 +246,14 @@ impl<S: StateMachine> Client<S> {
                 }
                 _ => {
                     let seat = if matches!(asked.way, Way::Refused) { best } else { again };
+                    // Whether that one was asked for it before.
+                    let repeated = match asked.way {
+                        Way::Unsent | Way::Refused => false,
+                        Way::Fast { .. } => true,
+                        Way::Led(leader) => leader == seat,
+                    };
                     asked.way = Way::Led(seat);
-                    led.entry(seat).or_default().push(entry);
+                    if repeated { &mut repeats } else { &mut led }.entry(seat).or_default().push(entry);
                 }
             }
         }
@@ -254,6 +264,10 @@ impl<S: StateMachine> Client<S> {
         }
         for (seat, values) in led {
             self.say(seat, OrderMessage::ProposeLed { above, tell, values }, effects);
+        }
+        for (seat, values) in repeats {
+            let message = OrderMessage::ProposeLed { above, tell, values };
+            effects.repeating(|effects| self.say(seat, message, effects));
         }
     }
 
@@ -455,24 +469,40 @@ impl<S: StateMachine> Client<S> {
             return;
         }
         for placed in self.nearest.iter().filter(|placed| self.seat_of(**placed).is_none()) {
-            effects.send(*placed, Message::Order { epoch, message: OrderMessage::Probe { sent, at } });
+            let probe = Message::Order { epoch, message: OrderMessage::Probe { sent, at } };
+            effects.urgently(|effects| effects.send(*placed, probe));
         }
     }
 
-    /// Asks what became of commands that were sent: the nearest replica that answers, or the next one where that is
-    /// the leader which has not.
+    /// Asks what became of commands that were sent: the leader that was asked, if it answers at all, or else the nearest
+    /// replica that does.
     fn ask_after(&self, queries: Vec<(u64, u32, Option<usize>)>, effects: &mut Effects<Self>) {
         let now = effects.now();
         let mut asked: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for (sequence, attempts, leader) in queries {
-            let nearest = self.fallback(attempts, now);
-            let seat = if leader == Some(nearest) { self.fallback(attempts + 1, now) } else { nearest };
+            let leader = leader.filter(|leader| self.predictor.answers(*leader, now));
+            let seat = leader.unwrap_or_else(|| self.fallback(attempts, now));
             asked.entry(seat).or_default().push(sequence);
             effects.mark(Note::Fact(Fact::Counted("status_asked")));
         }
         for (seat, sequences) in asked {
             if let Some(member) = self.members.get(seat) {
                 effects.send(member.process, Message::Status { client: self.me, sequences });
+            }
+        }
+    }
+
+    /// A replica has proposed some commands, which may be large and take long on their way to the others.
+    fn on_waiting(&mut self, from: ProcessId, waiting: &[u64], now: Instant) {
+        let seat = self.seat_of(from);
+        for sequence in waiting {
+            if let Some(asked) = self.outstanding.get_mut(*sequence)
+                && asked.way.leader().is_some_and(|leader| Some(leader) == seat)
+                && asked.waited < WAITS
+                && std::mem::take(&mut asked.asked_after)
+            {
+                asked.waited += 1;
+                asked.due = now + self.service.retry * u64::from(asked.waited.min(4));
             }
         }
     }
@@ -496,10 +526,12 @@ impl<S: StateMachine> Client<S> {
         let told = self.predictor.is_told(at);
         if let Some(proxy) = self.proxy {
             let message = OrderMessage::Measure { sent, at };
-            effects.send(proxy, Message::Order { epoch: self.epoch, message });
+            let measure = Message::Order { epoch: self.epoch, message };
+            effects.urgently(|effects| effects.send(proxy, measure));
         }
         // Whoever has a proxy measures for itself while that is silent.
         for seat in (0..self.members.len()).filter(|_| !told) {
+            // Not urgent: a proposal would take as long.
             self.say(seat, OrderMessage::Probe { sent, at }, effects);
         }
         let idle = at.since(self.asked) >= IDLE && self.outstanding.is_empty();
@@ -598,7 +630,8 @@ impl<S: StateMachine> Process for Client<S> {
                 self.asked = effects.now();
                 let (received, distances) = (effects.stamp(), self.predictor.distances(effects.now()));
                 let message = OrderMessage::Measured { sent, at, received, distances };
-                effects.send_ahead(from, Message::Order { epoch, message });
+                let measured = Message::Order { epoch, message };
+                effects.urgently(|effects| effects.send_ahead(from, measured));
             }
             Message::Order { epoch, message: OrderMessage::Measured { sent, at, received, distances } }
                 if epoch == self.epoch && Some(from) == self.proxy =>
@@ -637,7 +670,8 @@ impl<S: StateMachine> Process for Client<S> {
                 self.on_replies(spans, answers, effects);
             }
             // Those that wait are answered when they are executed.
-            Message::Standing { incarnation, unknown, .. } if incarnation == me => {
+            Message::Standing { incarnation, waiting, unknown } if incarnation == me => {
+                self.on_waiting(from, &waiting, effects.now());
                 self.on_unknown(&unknown, effects);
             }
             Message::Administered { number, result, leader } => {

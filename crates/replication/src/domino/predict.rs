@@ -26,6 +26,9 @@ pub enum Choice {
     Led(usize),
 }
 
+/// How much more rarely a client probes that was idle for long.
+pub(super) const IDLE_FACTOR: u64 = 10;
+
 /// What a client has measured of each replica, and what follows from it.
 #[derive(Clone, Hash, Debug)]
 pub struct Predictor {
@@ -230,8 +233,9 @@ impl Predictor {
     pub fn fast(&self, now: Instant, wall: Stamp) -> Option<(Span, u64)> {
         let (n, seats) = (self.targets.len(), 0..self.targets.len());
         let (quorum, majority) = (self.parameters.0.quorums(n).fast(), Quorums::majority(n));
-        let mut trips: Vec<Span> = seats.clone().filter_map(|seat| self.round_trip(seat, now)).collect();
-        let mut ways: Vec<SignedSpan> = seats.filter_map(|seat| self.one_way(seat, now)).collect();
+        let prompt: Vec<usize> = seats.filter(|seat| self.is_prompt(*seat, now)).collect();
+        let mut trips: Vec<Span> = prompt.iter().filter_map(|seat| self.round_trip(*seat, now)).collect();
+        let mut ways: Vec<SignedSpan> = prompt.iter().filter_map(|seat| self.one_way(*seat, now)).collect();
         trips.sort_unstable();
         ways.sort_unstable();
         let (trip, way) = (*trips.get(quorum - 1)?, *ways.get(quorum - 1)?);
@@ -278,6 +282,16 @@ impl Predictor {
     fn is_fresh(&self, target: &Target, now: Instant) -> bool {
         let timeout = self.parameters.0.probe_timeout;
         target.answered.is_some_and(|answered| now.since(answered) < timeout)
+    }
+
+    /// Whether probes are answered about as fast as before: else something waits on the way there, of which those that were
+    /// answered know nothing yet.
+    fn is_prompt(&self, seat: usize, now: Instant) -> bool {
+        let answered = self.targets.get(seat).and_then(|target| target.answered);
+        let (Some(answered), Some(trip)) = (answered, self.round_trip(seat, now)) else { return false };
+        // So rarely are they sent at most.
+        let rare = self.parameters.0.probe * IDLE_FACTOR;
+        now.since(answered) <= rare + self.parameters.0.probe * 2 + trip * 2
     }
 
     /// Whether a replica has answered of late.

@@ -283,6 +283,11 @@ pub enum Message<V: Ordered> {
         /// When the heartbeat was sent.
         sent: Instant,
     },
+    /// What was asked for is on its way here, or from here: nobody else need see to it.
+    Driven {
+        /// Which.
+        ids: Vec<InstanceId>,
+    },
 }
 
 /// What a replica writes ahead.

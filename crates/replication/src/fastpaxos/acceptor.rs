@@ -46,9 +46,11 @@ impl<V: Ordered> Order<V> {
         if !early {
             effects.record(voted.clone());
         }
-        let mut send = |to, message| match early {
-            true => effects.send_ahead(to, message),
-            false => effects.send(to, message),
+        let mut send = |to, message| {
+            effects.urgently(|effects| match early {
+                true => effects.send_ahead(to, message),
+                false => effects.send(to, message),
+            });
         };
         for member in self.members.iter() {
             if self.parameters.learners == Learners::All || member.replica == reign.owner {
@@ -87,7 +89,8 @@ impl<V: Ordered> Order<V> {
         {
             effects.mark(Note::Counted("indices_skipped"));
             let (reign, votes, decided) = (self.opened, Vec::new(), self.decided);
-            effects.send(coordinator, Message::Report { reign, from, upto, votes, decided });
+            let report = Message::Report { reign, from, upto, votes, decided };
+            effects.urgently(|effects| effects.send(coordinator, report));
         }
     }
 
@@ -101,7 +104,8 @@ impl<V: Ordered> Order<V> {
     ) {
         if reign < self.promise.ballot() {
             let (promised, decided) = (self.promise.ballot(), self.decided);
-            return effects.send_ahead(from, Message::Rejected { promised, decided });
+            let rejected = Message::Rejected { promised, decided };
+            return effects.urgently(|effects| effects.send_ahead(from, rejected));
         }
         if reign != self.opened || !self.is_open() || self.is_beyond(upto) {
             return;
@@ -118,9 +122,14 @@ impl<V: Ordered> Order<V> {
             let counts = !vote.classic && (vote.reign == reign || together);
             counts.then(|| Some((slot, vote.values.first()?.clone()))).flatten()
         };
-        let votes = first.until(upto).filter_map(vote).collect();
-        // Held: every vote was recorded before.
-        effects.send(from, Message::Report { reign, from: first, upto, votes, decided });
+        let votes: Vec<_> = first.until(upto).filter_map(vote).collect();
+        let small = votes.is_empty();
+        let report = Message::Report { reign, from: first, upto, votes, decided };
+        // Held: every vote was recorded before. Values may be on their way, where they were asked for before.
+        match small {
+            true => effects.urgently(|effects| effects.send(from, report)),
+            false => effects.repeating(|effects| effects.send(from, report)),
+        }
     }
 
     pub(super) fn on_accept(
@@ -169,7 +178,7 @@ impl<V: Ordered> Order<V> {
         }
         self.skip_to(next, true, effects);
         if !slots.is_empty() {
-            effects.send(from, Message::Accepted { reign, slots });
+            effects.urgently(|effects| effects.send(from, Message::Accepted { reign, slots }));
         }
     }
 
@@ -231,7 +240,8 @@ impl<V: Ordered> Order<V> {
         }
         let (opened, next) = (self.opened == reign, self.next);
         // Ahead: what is said of votes and decisions here is a hint where to look.
-        effects.send_ahead(from, Message::Heard { reign, opened, next, decided: self.decided });
+        let heard = Message::Heard { reign, opened, next, decided: self.decided };
+        effects.urgently(|effects| effects.send_ahead(from, heard));
         self.hear_decided(decided, from, effects);
     }
 
@@ -242,7 +252,8 @@ impl<V: Ordered> Order<V> {
         match self.promise.admit(reign) {
             Admit::Stale => {
                 let (promised, decided) = (self.promise.ballot(), self.decided);
-                effects.send_ahead(from, Message::Rejected { promised, decided });
+                let rejected = Message::Rejected { promised, decided };
+                effects.urgently(|effects| effects.send_ahead(from, rejected));
                 return false;
             }
             Admit::Fresh => effects.record(Record::Promised { reign }),
@@ -285,7 +296,7 @@ impl<V: Ordered> Order<V> {
             pending.since = now;
             values.push(pending.value.clone());
         }
-        self.submit(values, effects);
+        effects.repeating(|effects| self.submit(values, effects));
     }
 
     pub(super) fn submit_nameless(&mut self, effects: &mut Effects<Self>) {

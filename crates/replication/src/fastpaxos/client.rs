@@ -45,6 +45,8 @@ pub struct Client<S: StateMachine> {
     tickets: Series<u64>,
     /// Numbers to be sent to all in `settle`.
     fresh: Vec<u64>,
+    /// Those that were sent to all before, and are not answered.
+    repeats: Vec<u64>,
     changes: Changes,
     /// Whom to ask for a change.
     target: usize,
@@ -93,7 +95,7 @@ const COPIES: usize = 16;
 impl<S: StateMachine> Hash for Client<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, self.epoch, &self.replicas, self.next, &self.outstanding).hash(state);
-        (&self.fresh, &self.changes, self.target, self.greeted, self.sweeping).hash(state);
+        (&self.fresh, &self.repeats, &self.changes, self.target, self.greeted, self.sweeping).hash(state);
     }
 }
 
@@ -134,7 +136,15 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn send_fresh(&mut self, effects: &mut Effects<Self>) {
-        if self.fresh.is_empty() {
+        let (mut repeats, mut fresh) = (std::mem::take(&mut self.repeats), std::mem::take(&mut self.fresh));
+        effects.repeating(|effects| self.send_asks(&mut repeats, effects));
+        self.send_asks(&mut fresh, effects);
+        (self.repeats, self.fresh) = (repeats, fresh);
+    }
+
+    /// Asks all replicas for these, and clears them.
+    fn send_asks(&self, sequences: &mut Vec<u64>, effects: &mut Effects<Self>) {
+        if sequences.is_empty() {
             return;
         }
         let outstanding = &self.outstanding;
@@ -142,8 +152,7 @@ impl<S: StateMachine> Client<S> {
             let asked = outstanding.get(sequence)?;
             Some(Ask { sequence, command: asked.command.clone(), touching: asked.touching, synced: false })
         };
-        let asks: Vec<_> = self.fresh.iter().filter_map(|sequence| ask(*sequence)).collect();
-        self.fresh.clear();
+        let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
         if asks.is_empty() {
             return;
         }
@@ -299,7 +308,8 @@ impl<S: StateMachine> Client<S> {
 
     /// Whoever is in a later epoch answers who its members are.
     fn greet(&self, replica: ProcessId, effects: &mut Effects<Self>) {
-        effects.send(replica, Message::Order { epoch: self.epoch, message: Said::Hello });
+        let hello = Message::Order { epoch: self.epoch, message: Said::Hello };
+        effects.urgently(|effects| effects.send(replica, hello));
     }
 
     fn on_ended(&mut self, epoch: u32, members: &Arc<[Member]>) {
@@ -318,6 +328,7 @@ impl<S: StateMachine> Client<S> {
         self.target = 0;
         // Votes of the former epoch decide nothing any more; what it left open is asked for again.
         self.fresh.clear();
+        self.repeats.clear();
         for (sequence, asked) in self.outstanding.iter_mut() {
             asked.votes.clear();
             self.fresh.push(sequence);
@@ -345,7 +356,7 @@ impl<S: StateMachine> Client<S> {
             if asked.due <= now {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
-                self.fresh.push(sequence);
+                self.repeats.push(sequence);
                 again = true;
             }
         }
@@ -366,7 +377,7 @@ impl<S: StateMachine> Client<S> {
 
     /// The planted bug: what is asked for again is asked for as if for the first time.
     fn rename(&mut self) {
-        for old in std::mem::take(&mut self.fresh) {
+        for old in std::mem::take(&mut self.repeats) {
             if let Some(asked) = self.outstanding.remove(old) {
                 if let Some(ticket) = asked.ticket {
                     self.tickets.insert(ticket.0, self.next);
@@ -441,6 +452,7 @@ impl<S: StateMachine> Process for Client<S> {
             outstanding: Series::default(),
             tickets: Series::default(),
             fresh: Vec::new(),
+            repeats: Vec::new(),
             changes: Changes::default(),
             target: 0,
             greeted: Instant::ZERO,

@@ -54,7 +54,7 @@ struct Flight<V> {
 struct Commit<V> {
     slot: Slot,
     values: Values<V>,
-    /// Who has voted for just that.
+    /// Who has voted for just that, or was asked to before.
     voters: ReplicaSet,
 }
 
@@ -267,7 +267,8 @@ impl<V: Ordered> Order<V> {
         let voter = cell.heard.iter().filter(told).map(|(seat, _)| *seat);
         let mut living = voter.filter(|seat| !reign.suspects.contains(*seat) && *seat != self.me);
         let Some(voter) = living.next().and_then(|seat| self.process_of(seat)) else { return false };
-        effects.send_ahead(voter, Message::Ask { reign: reign.ballot, from: slot, upto: slot.next() });
+        let ask = Message::Ask { reign: reign.ballot, from: slot, upto: slot.next() };
+        effects.urgently(|effects| effects.send_ahead(voter, ask));
         true
     }
 
@@ -296,8 +297,12 @@ impl<V: Ordered> Order<V> {
                 }
             }
             if tell {
-                let agrees = |told: &&(ReplicaId, Option<Name>)| !classic && name.is_some() && told.1 == name;
-                let voters = heard.iter().filter(agrees).map(|(seat, _)| *seat).collect();
+                let agrees = |told: &&(ReplicaId, Option<Name>)| name.is_some() && told.1 == name;
+                let voters = match classic {
+                    // It was proposed to everyone.
+                    true => self.members.iter().map(|member| member.replica).collect(),
+                    false => heard.iter().filter(agrees).map(|(seat, _)| *seat).collect(),
+                };
                 reign.commits.push(Commit { slot, values, voters });
             }
         }
@@ -444,7 +449,8 @@ impl<V: Ordered> Order<V> {
         }
         for (client, sequences) in certain {
             let incarnation = client.incarnation;
-            effects.send_ahead(client.process, Message::Placed { incarnation, sequences });
+            let placed = Message::Placed { incarnation, sequences };
+            effects.urgently(|effects| effects.send_ahead(client.process, placed));
         }
         if !entries.is_empty() {
             for peer in self.peers() {
@@ -474,7 +480,8 @@ impl<V: Ordered> Order<V> {
             (reign.sealed, reign.top) = (Some(slot), upto);
         }
         for peer in self.peers() {
-            effects.send_ahead(peer, Message::Ask { reign: ballot, from: slot, upto });
+            let ask = Message::Ask { reign: ballot, from: slot, upto };
+            effects.urgently(|effects| effects.send_ahead(peer, ask));
         }
         effects.mark(Note::Counted("indices_sealed"));
         self.skip_to(upto, false, effects);
@@ -496,9 +503,10 @@ impl<V: Ordered> Order<V> {
             return self.step_down(effects);
         }
         for peer in self.peers() {
-            effects.send_ahead(peer, Message::Heartbeat { reign: ballot, decided });
+            effects
+                .urgently(|effects| effects.send_ahead(peer, Message::Heartbeat { reign: ballot, decided }));
         }
-        self.resend(effects);
+        effects.repeating(|effects| self.resend(effects));
         self.look(effects);
         effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
     }
@@ -564,7 +572,8 @@ impl<V: Ordered> Order<V> {
         }
         for (seat, (from, upto)) in asked {
             if let Some(process) = self.process_of(seat) {
-                effects.send_ahead(process, Message::Ask { reign: ballot, from, upto });
+                let ask = Message::Ask { reign: ballot, from, upto };
+                effects.urgently(|effects| effects.send_ahead(process, ask));
             }
         }
     }

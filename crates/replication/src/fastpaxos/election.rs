@@ -148,7 +148,8 @@ impl<V: Ordered> Order<V> {
         self.role = Role::Poll { reign, tally };
         effects.arm(Timer::Campaign, self.parameters.campaign);
         for peer in self.peers() {
-            effects.send_ahead(peer, Message::Poll { reign, decided: self.decided });
+            let poll = Message::Poll { reign, decided: self.decided };
+            effects.urgently(|effects| effects.send_ahead(peer, poll));
         }
         if alone {
             self.campaign(None, effects);
@@ -178,7 +179,8 @@ impl<V: Ordered> Order<V> {
         let hears = matches!(self.role, Role::Coordinator(_))
             || (self.coordinator.is_some() && effects.now().since(self.heard) < self.parameters.suspect);
         let granted = !hears && reign > promised && decided >= self.decided;
-        effects.send_ahead(from, Message::Polled { reign, granted, promised, decided: self.decided });
+        let polled = Message::Polled { reign, granted, promised, decided: self.decided };
+        effects.urgently(|effects| effects.send_ahead(from, polled));
     }
 
     pub(super) fn on_polled(
@@ -216,7 +218,7 @@ impl<V: Ordered> Order<V> {
         let from = self.decided;
         effects.record(Record::Promised { reign });
         for member in self.members.iter() {
-            effects.send(member.process, Message::Prepare { reign, from });
+            effects.urgently(|effects| effects.send(member.process, Message::Prepare { reign, from }));
         }
         self.role = Role::Candidate(Campaign { reign, from, reports: Vec::new(), end });
         effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
@@ -233,7 +235,8 @@ impl<V: Ordered> Order<V> {
         if reign < self.promise.ballot() || first < self.decided {
             // A candidate that does not know what is decided would have to be told here, without bound.
             let (promised, decided) = (self.promise.ballot(), self.decided);
-            return effects.send_ahead(from, Message::Rejected { promised, decided });
+            let rejected = Message::Rejected { promised, decided };
+            return effects.urgently(|effects| effects.send_ahead(from, rejected));
         }
         if self.promise.admit(reign) == Admit::Fresh {
             effects.record(Record::Promised { reign });
@@ -383,7 +386,7 @@ impl<V: Ordered> Order<V> {
         if heir.replica == self.me {
             self.on_handover(effects);
         } else {
-            effects.send_ahead(heir.process, Message::Handover);
+            effects.urgently(|effects| effects.send_ahead(heir.process, Message::Handover));
         }
     }
 

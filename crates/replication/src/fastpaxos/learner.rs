@@ -190,14 +190,15 @@ impl<V: Ordered> Order<V> {
     fn fetch(&mut self, effects: &mut Effects<Self>) {
         let coordinator = self.coordinator_process().filter(|process| *process != self.process);
         if let Some(peer) = coordinator.or(self.teller) {
-            effects.send_ahead(peer, Message::Fetch { from: self.decided });
+            let fetch = Message::Fetch { from: self.decided };
+            effects.urgently(|effects| effects.send_ahead(peer, fetch));
         }
     }
 
     pub(super) fn on_fetch(&mut self, from: ProcessId, first: Slot, effects: &mut Effects<Self>) {
         let decided = self.decided;
         if first < self.cells.base() {
-            return effects.send_ahead(from, Message::Trimmed { decided });
+            return effects.urgently(|effects| effects.send_ahead(from, Message::Trimmed { decided }));
         }
         let mut values = Vec::<Values<V>>::new();
         let mut bytes = 0;

@@ -278,7 +278,10 @@ impl<V: Ordered> Order<V> {
                 self.on_open(from, reign, entries, decided, effects);
             }
             Message::Rejected { promised, decided } => self.on_rejected(from, promised, decided, effects),
-            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
+            // What it lacks may be on its way.
+            Message::Fetch { from: first } => {
+                effects.repeating(|effects| self.on_fetch(from, first, effects));
+            }
             Message::Learned { from: first, values, decided } => {
                 self.on_learned(from, first, &values, decided, effects);
             }

@@ -78,7 +78,10 @@ impl<V: Ordered> Process for Order<V> {
             Message::Rejected { lane, promised, barred, decided } => {
                 self.on_rejected(sender, usize::from(lane), promised, barred, decided, effects);
             }
-            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
+            // What it lacks may be on its way.
+            Message::Fetch { from: first } => {
+                effects.repeating(|effects| self.on_fetch(from, first, effects));
+            }
             Message::Learned { runs, executed } => self.on_learned(sender, runs, executed, effects),
             Message::Trimmed { executed } => self.on_trimmed(sender, executed),
         }

@@ -66,7 +66,8 @@ impl<V: Ordered> Order<V> {
             let decided = self.claim();
             // Ahead: it rests on durable votes of a quorum.
             for (_, peer) in self.peers() {
-                effects.send_ahead(peer, Message::Commit { decided: decided.clone() });
+                let commit = Message::Commit { decided: decided.clone() };
+                effects.urgently(|effects| effects.send_ahead(peer, commit));
             }
         }
         for lane in 0..self.votes.len() {
@@ -306,7 +307,8 @@ impl<V: Ordered> Order<V> {
     pub(super) fn tell_skips(&mut self, effects: &mut Effects<Self>) {
         self.told = self.next;
         for member in self.members.iter() {
-            effects.send(member.process, Message::Skip { skipped: self.skip_from..self.next });
+            let skip = Message::Skip { skipped: self.skip_from..self.next };
+            effects.urgently(|effects| effects.send(member.process, skip));
         }
     }
 
@@ -322,9 +324,10 @@ impl<V: Ordered> Order<V> {
         for (rank, peer) in self.peers() {
             let (skipped, decided) = (skipped.clone(), decided.clone());
             let barred = self.lanes[rank].barred;
-            effects.send_ahead(peer, Message::Beat { skipped, decided, seen, executed, barred });
+            let beat = Message::Beat { skipped, decided, seen, executed, barred };
+            effects.urgently(|effects| effects.send_ahead(peer, beat));
         }
-        self.resend(effects);
+        effects.repeating(|effects| self.resend(effects));
         self.tend_revocations(effects);
         self.look_for_gaps(effects);
         effects.arm(Timer::Beat, self.parameters.heartbeat);

@@ -54,7 +54,7 @@ impl<V: Ordered> Order<V> {
         };
         self.attempts += 1;
         if let Some(peer) = target {
-            effects.send_ahead(peer, Message::Fetch { from: decided });
+            effects.urgently(|effects| effects.send_ahead(peer, Message::Fetch { from: decided }));
         }
         effects.arm(Timer::Repair, self.parameters.resend);
     }
@@ -63,7 +63,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn on_fetch(&mut self, from: ProcessId, first: Slot, effects: &mut Effects<Self>) {
         let executed = self.decided();
         if first < self.base {
-            return effects.send(from, Message::Trimmed { executed });
+            return effects.urgently(|effects| effects.send(from, Message::Trimmed { executed }));
         }
         let last = self.lanes.iter().map(|lane| lane.end()).max().unwrap_or(0);
         let (mut runs, mut bytes) = (Vec::new(), 0);
@@ -100,7 +100,8 @@ impl<V: Ordered> Order<V> {
         if decided > before {
             self.behind = None;
             if decided < executed && self.repairing {
-                effects.send_ahead(self.members[sender].process, Message::Fetch { from: decided });
+                let fetch = Message::Fetch { from: decided };
+                effects.urgently(|effects| effects.send_ahead(self.members[sender].process, fetch));
             }
         }
     }

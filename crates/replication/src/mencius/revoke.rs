@@ -69,7 +69,7 @@ impl<V: Ordered> Order<V> {
         effects.mark(Note::Counted(if lane == self.me { "turns_reclaimed" } else { "turns_revoked" }));
         for member in self.members.iter() {
             let prepare = Message::Prepare { lane: lane as Rank, ballot, turns: turns.clone() };
-            effects.send(member.process, prepare);
+            effects.urgently(|effects| effects.send(member.process, prepare));
         }
         // Drawn apart, so that two do not meet for ever.
         let wait = self.round().as_nanos();
@@ -87,7 +87,7 @@ impl<V: Ordered> Order<V> {
         {
             for member in self.members.iter().filter(|member| !from.contains(member.replica)) {
                 let prepare = Message::Prepare { lane: lane as Rank, ballot, turns: turns.clone() };
-                effects.send(member.process, prepare);
+                effects.urgently(|effects| effects.send(member.process, prepare));
             }
         }
     }
@@ -124,7 +124,7 @@ impl<V: Ordered> Order<V> {
         let of = &self.lanes[lane];
         let (promised, barred, decided) = (of.promised, of.barred, of.frontier());
         let message = Message::Rejected { lane: lane as Rank, promised, barred, decided };
-        effects.send(self.members[to].process, message);
+        effects.urgently(|effects| effects.send(self.members[to].process, message));
     }
 
     pub(super) fn on_rejected(
@@ -149,7 +149,8 @@ impl<V: Ordered> Order<V> {
         }
         if decided > self.lanes[lane].frontier() {
             let from = self.decided();
-            effects.send_ahead(self.members[sender].process, Message::Fetch { from });
+            let fetch = Message::Fetch { from };
+            effects.urgently(|effects| effects.send_ahead(self.members[sender].process, fetch));
         }
         if lane == self.me {
             self.advance(barred, effects);
@@ -236,7 +237,7 @@ impl<V: Ordered> Order<V> {
         }
         let skipped = self.skip_from..self.next;
         let vote = Message::Accepted { lane: lane as Rank, ballot, turns, skipped };
-        effects.send(self.members[sender].process, vote);
+        effects.urgently(|effects| effects.send(self.members[sender].process, vote));
     }
 
     /// A vote for what this replica proposed in another's turns.

@@ -69,7 +69,8 @@ impl<V: Ordered> Order<V> {
                 // Of what it lacks the votes for, the owner is told the end.
                 let run = Run { lane: owner as Rank, turns: turn..turn + 1, value: known.clone() };
                 let (runs, executed) = (Arc::from([run]), self.decided());
-                effects.send(self.members[owner].process, Message::Learned { runs, executed });
+                let learned = Message::Learned { runs, executed };
+                effects.repeating(|effects| effects.send(self.members[owner].process, learned));
             }
             Some(State::Voted(Ballot::ZERO, _)) => {}
             _ if lane.promise(turn) > Ballot::ZERO => self.reject(owner, owner, effects),
@@ -93,7 +94,7 @@ impl<V: Ordered> Order<V> {
         if let Some(turns) = self.votes[owner].take() {
             let skipped = self.skip_from..self.next;
             let vote = Message::Accepted { lane: owner as Rank, ballot: Ballot::ZERO, turns, skipped };
-            effects.send(self.members[owner].process, vote);
+            effects.urgently(|effects| effects.send(self.members[owner].process, vote));
         }
     }
 }

@@ -190,7 +190,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             // Only who leads was asked.
             let (incarnation, answers) = (client.incarnation, Vec::new());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
-            return effects.send_ahead(client.process, replies);
+            return effects.urgently(|effects| effects.send_ahead(client.process, replies));
         }
         let now = effects.now();
         self.clients.entry(client.process).or_insert((now, 0)).0 = now;
@@ -236,7 +236,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     ) {
         let sequences = asks.iter().map(|ask| ask.sequence).collect();
         let (incarnation, reign) = (client.incarnation, self.order.reign());
-        effects.send_ahead(client.process, Message::Redirect { incarnation, reign, leader, sequences });
+        let redirect = Message::Redirect { incarnation, reign, leader, sequences };
+        effects.urgently(|effects| effects.send_ahead(client.process, redirect));
     }
 
     /// Reads, refuses or proposes one command; what can be told at once comes back.

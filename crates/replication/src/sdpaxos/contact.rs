@@ -184,7 +184,8 @@ impl<V: Ordered> Order<V> {
         }
         for rank in self.peers() {
             let beat = self.sign(rank, now);
-            effects.send_ahead(self.process_of(rank), Message::Beat(Box::new(beat)));
+            effects
+                .urgently(|effects| effects.send_ahead(self.process_of(rank), Message::Beat(Box::new(beat))));
         }
     }
 
@@ -233,7 +234,9 @@ impl<V: Ordered> Order<V> {
         if beat.installed > self.installed {
             // It knows the log of a later view.
             if beat.installed >= self.view {
-                effects.send_ahead(from, Message::FetchView { installed: self.installed });
+                effects.urgently(|effects| {
+                    effects.send_ahead(from, Message::FetchView { installed: self.installed })
+                });
             }
             return;
         }

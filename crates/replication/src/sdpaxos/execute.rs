@@ -130,7 +130,9 @@ impl<V: Ordered> Order<V> {
     }
 
     fn fetch(&self, from: ProcessId, effects: &mut Effects<Self>) {
-        effects.send_ahead(from, Message::Fetch { view: self.installed, from: self.executed + 1 });
+        effects.urgently(|effects| {
+            effects.send_ahead(from, Message::Fetch { view: self.installed, from: self.executed + 1 })
+        });
     }
 
     pub(super) fn on_fetch(
@@ -144,13 +146,13 @@ impl<V: Ordered> Order<V> {
         if view != self.installed || self.view != self.installed {
             if view < self.installed {
                 let view = self.installed;
-                effects.send_ahead(from, Message::Stale { view });
+                effects.urgently(|effects| effects.send_ahead(from, Message::Stale { view }));
             }
             return;
         }
         let executed = self.executed;
         if first <= self.kept_from() {
-            return effects.send_ahead(from, Message::Trimmed { view, executed });
+            return effects.urgently(|effects| effects.send_ahead(from, Message::Trimmed { view, executed }));
         }
         if first <= executed {
             let mut slots = Vec::new();
@@ -164,7 +166,9 @@ impl<V: Ordered> Order<V> {
                 }
             }
             // Ahead: executed is executed, whatever this replica forgets.
-            return effects.send_ahead(from, Message::Learned { view, first, slots, executed });
+            return effects.repeating(|effects| {
+                effects.send_ahead(from, Message::Learned { view, first, slots, executed })
+            });
         }
         self.hint(rank, first);
     }
@@ -198,7 +202,7 @@ impl<V: Ordered> Order<V> {
             parts.push(Part::Ordered { owner: owner as Rank, slots });
         }
         let out = self.out(rank);
-        out.ahead.extend(parts);
+        out.again.extend(parts);
         out.order = true;
     }
 
@@ -227,7 +231,7 @@ impl<V: Ordered> Order<V> {
         self.learn(first, slots);
         self.behind = None;
         if end <= executed {
-            effects.send_ahead(from, Message::Fetch { view, from: end });
+            effects.urgently(|effects| effects.send_ahead(from, Message::Fetch { view, from: end }));
         }
     }
 

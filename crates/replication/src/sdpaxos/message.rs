@@ -2,7 +2,7 @@
 
 use super::assignment::{Image, Rank, Run};
 use super::rebuild::Report;
-use isochrone_core::{Ballot, Fact, Instant, Mark, Span, Wire};
+use isochrone_core::{Ballot, Fact, Instant, Mark, Span, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -144,6 +144,29 @@ pub enum Part<V: Wire> {
     Read(Vec<(u64, u64)>),
     /// R-REPLY: number and slot. No slot where the sequencer holds no lease.
     ReadAt(Vec<(u64, Option<u64>)>),
+}
+
+impl<V: Wire> Part<V> {
+    /// What may overtake values that were sent before. A commit may not: it speaks of them.
+    pub(super) fn is_urgent(&self) -> bool {
+        match self {
+            Part::Accept { .. } | Part::Commit { .. } | Part::Decided { .. } | Part::Promised { .. } => false,
+            Part::Request { .. }
+            | Part::Accepted { .. }
+            | Part::Refused { .. }
+            | Part::Prepare { .. }
+            | Part::Order { .. }
+            | Part::Gap
+            | Part::Ordered { .. }
+            | Part::Read(_)
+            | Part::ReadAt(_) => true,
+        }
+    }
+
+    /// Bytes of it where it does not overtake.
+    pub(super) fn weight(&self) -> usize {
+        if self.is_urgent() { 0 } else { wire::encoded_size(self) }
+    }
 }
 
 /// A sign of life.

@@ -45,6 +45,9 @@ pub(super) enum Pending {
     Voted(Ballot),
 }
 
+/// Bytes of values beside which nothing urgent travels.
+const LARGE: usize = 4 << 10;
+
 /// What leaves for one peer at the end of the turn.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Outgoing<V: Ordered> {
@@ -52,6 +55,8 @@ pub(super) struct Outgoing<V: Ordered> {
     pub(super) held: Vec<Part<V>>,
     /// Resting on nothing that is not durable.
     pub(super) ahead: Vec<Part<V>>,
+    /// What may have been said before; behind the records of this turn.
+    pub(super) again: Vec<Part<V>>,
     /// It is to hear how far this replica has accepted, if there is nothing else to say.
     pub(super) poke: bool,
     /// It needs the slots assigned since it was last told of any.
@@ -60,7 +65,7 @@ pub(super) struct Outgoing<V: Ordered> {
 
 impl<V: Ordered> Default for Outgoing<V> {
     fn default() -> Outgoing<V> {
-        Outgoing { held: Vec::new(), ahead: Vec::new(), poke: false, order: false }
+        Outgoing { held: Vec::new(), ahead: Vec::new(), again: Vec::new(), poke: false, order: false }
     }
 }
 
@@ -306,7 +311,7 @@ impl<V: Ordered> Order<V> {
         written.max().unwrap_or(0).max(durable)
     }
 
-    /// Sends what has gathered: to each peer one message of each lane.
+    /// Sends what has gathered: to each peer one message of each lane, or two where large values would hold up the rest.
     fn send_out(&mut self, effects: &mut Effects<Self>) {
         self.announce_commits();
         let talks = self.normal();
@@ -315,15 +320,29 @@ impl<V: Ordered> Order<V> {
                 self.append_order(rank);
             }
             let process = self.process_of(rank);
-            let Outgoing { held, ahead, poke, .. } = std::mem::take(self.out(rank));
+            let Outgoing { held, ahead, again, poke, .. } = std::mem::take(self.out(rank));
             if !talks {
                 continue;
             }
-            if !ahead.is_empty() {
-                effects.send_ahead(process, Message::Turn { head: self.head_of(false), parts: ahead });
+            for part in again {
+                let turn = Message::Turn { head: self.head_of(true), parts: vec![part] };
+                effects.repeating(|effects| effects.send(process, turn));
             }
-            if !held.is_empty() || poke {
-                effects.send(process, Message::Turn { head: self.head_of(true), parts: held });
+            let (urgent, ordinary) = apart(ahead);
+            if !urgent.is_empty() {
+                let turn = Message::Turn { head: self.head_of(false), parts: urgent };
+                effects.urgently(|effects| effects.send_ahead(process, turn));
+            }
+            if !ordinary.is_empty() {
+                effects.send_ahead(process, Message::Turn { head: self.head_of(false), parts: ordinary });
+            }
+            let (urgent, ordinary) = apart(held);
+            if !urgent.is_empty() || (poke && ordinary.is_empty()) {
+                let turn = Message::Turn { head: self.head_of(true), parts: urgent };
+                effects.urgently(|effects| effects.send(process, turn));
+            }
+            if !ordinary.is_empty() {
+                effects.send(process, Message::Turn { head: self.head_of(true), parts: ordinary });
             }
         }
         if self.recorded > self.asked {
@@ -653,4 +672,15 @@ impl<V: Ordered> Order<V> {
             }
         }
     }
+}
+
+/// What goes first, and what does not; together, where that does not hold up the first.
+fn apart<V: Ordered>(parts: Vec<Part<V>>) -> (Vec<Part<V>>, Vec<Part<V>>) {
+    if parts.iter().all(Part::is_urgent) {
+        return (parts, Vec::new());
+    }
+    if !parts.iter().any(Part::is_urgent) || parts.iter().map(Part::weight).sum::<usize>() < LARGE {
+        return (Vec::new(), parts);
+    }
+    parts.into_iter().partition(Part::is_urgent)
 }

@@ -494,7 +494,7 @@ impl<V: Ordered> Order<V> {
             for rank in missing.iter() {
                 let values = vec![value.clone()];
                 // Behind the record of it: it may not have been durable when it was sent first.
-                self.out(rank.0).held.push(Part::Accept { owner, ballot, first, values });
+                self.out(rank.0).again.push(Part::Accept { owner, ballot, first, values });
             }
         }
         self.request_slots(now, patience);

@@ -98,7 +98,8 @@ impl<V: Ordered> Order<V> {
         }
         (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), now);
         for rank in self.peers().filter(|rank| *rank != view.owner.0) {
-            effects.send_ahead(self.process_of(rank), Message::SlowQuery { view });
+            effects
+                .urgently(|effects| effects.send_ahead(self.process_of(rank), Message::SlowQuery { view }));
         }
     }
 
@@ -112,7 +113,7 @@ impl<V: Ordered> Order<V> {
         if agreed {
             (self.straggler.shunned, self.straggler.shunned_at) = (Some(view), effects.now());
         }
-        effects.send_ahead(from, Message::SlowReply { view, agreed });
+        effects.urgently(|effects| effects.send_ahead(from, Message::SlowReply { view, agreed }));
     }
 
     pub(super) fn on_slow_reply(

@@ -82,7 +82,7 @@ impl<V: Ordered> Order<V> {
         let patience = self.parameters().campaign;
         effects.arm(Timer::Watch, patience);
         for rank in self.peers() {
-            effects.send_ahead(self.process_of(rank), Message::Poll { view });
+            effects.urgently(|effects| effects.send_ahead(self.process_of(rank), Message::Poll { view }));
         }
         if self.majority == 1 {
             self.elect(None, effects);
@@ -100,7 +100,9 @@ impl<V: Ordered> Order<V> {
             || (self.view == self.installed && now.since(self.head_heard) < self.parameters().election)
             || (self.view != self.installed && now.since(self.since) < self.parameters().election);
         let granted = !hears && view > self.view;
-        effects.send_ahead(from, Message::Polled { view, granted, seen: self.seen.max(self.view) });
+        effects.urgently(|effects| {
+            effects.send_ahead(from, Message::Polled { view, granted, seen: self.seen.max(self.view) })
+        });
     }
 
     pub(super) fn on_polled(
@@ -135,7 +137,9 @@ impl<V: Ordered> Order<V> {
         self.finish(effects);
         self.campaign = Some(Campaign { view, released, votes: BTreeMap::new(), asked: now });
         for rank in self.peers() {
-            effects.send(self.process_of(rank), Message::ViewRequest { view, released });
+            effects.urgently(|effects| {
+                effects.send(self.process_of(rank), Message::ViewRequest { view, released })
+            });
         }
         effects.arm(Timer::Watch, election::campaign(self.parameters().campaign, self.failures));
         effects.mark(Note::Counted("elections"));
@@ -181,7 +185,7 @@ impl<V: Ordered> Order<V> {
         }
         if view < self.view || (view == self.view && self.installed == view) {
             let view = self.view;
-            return effects.send_ahead(from, Message::Stale { view });
+            return effects.urgently(|effects| effects.send_ahead(from, Message::Stale { view }));
         }
         if view > self.view {
             if let Some(until) = self.bound_until(released, now) {
@@ -344,7 +348,9 @@ impl<V: Ordered> Order<V> {
         }
         if head != self.me {
             let contiguous = self.pending_contiguous();
-            effects.send(self.process_of(head), Message::Installed { view, contiguous });
+            effects.urgently(|effects| {
+                effects.send(self.process_of(head), Message::Installed { view, contiguous })
+            });
         }
         if self.mutated(Mutation::ActBeforeActive) {
             self.active = true;
@@ -434,7 +440,7 @@ impl<V: Ordered> Order<V> {
         if log.counts.len() != self.count() || view < self.view {
             let (view, to) = (self.installed, self.process_of(rank));
             if self.view == self.installed {
-                effects.send_ahead(to, Message::Stale { view });
+                effects.urgently(|effects| effects.send_ahead(to, Message::Stale { view }));
             }
             return;
         }
@@ -453,7 +459,9 @@ impl<V: Ordered> Order<V> {
             if head != self.me {
                 self.finish(effects);
                 let contiguous = self.pending_contiguous();
-                effects.send(self.process_of(head), Message::Installed { view, contiguous });
+                effects.urgently(|effects| {
+                    effects.send(self.process_of(head), Message::Installed { view, contiguous })
+                });
             }
             return;
         }
@@ -470,7 +478,8 @@ impl<V: Ordered> Order<V> {
         let log = self.view_image();
         self.finish(effects);
         if log.end() >= begin {
-            effects.send(to, Message::NewView { view, active, begin, log });
+            // It may be on its way.
+            effects.repeating(|effects| effects.send(to, Message::NewView { view, active, begin, log }));
         }
     }
 
@@ -485,18 +494,21 @@ impl<V: Ordered> Order<V> {
         self.seen = self.seen.max(view);
         if view < self.view || view == self.installed {
             let view = self.view;
-            return effects.send_ahead(from, Message::Stale { view });
+            return effects.urgently(|effects| effects.send_ahead(from, Message::Stale { view }));
         }
         if self.early.len() < EARLY {
             self.early.push((from, message));
         }
-        effects.send_ahead(from, Message::FetchView { installed: self.installed });
+        effects
+            .urgently(|effects| effects.send_ahead(from, Message::FetchView { installed: self.installed }));
     }
 
     pub(super) fn on_stale(&mut self, from: ProcessId, view: Ballot, effects: &mut Effects<Self>) {
         self.seen = self.seen.max(view);
         if view > self.installed {
-            effects.send_ahead(from, Message::FetchView { installed: self.installed });
+            effects.urgently(|effects| {
+                effects.send_ahead(from, Message::FetchView { installed: self.installed })
+            });
         }
         if self.campaign.as_ref().is_some_and(|campaign| campaign.view < view) {
             self.campaign = None;
@@ -525,7 +537,9 @@ impl<V: Ordered> Order<V> {
                 let missing: Vec<Rank> =
                     (0..members).filter(|rank| *rank != me && !campaign.votes.contains_key(rank)).collect();
                 for rank in missing {
-                    effects.send(self.process_of(rank), Message::ViewRequest { view, released });
+                    effects.urgently(|effects| {
+                        effects.send(self.process_of(rank), Message::ViewRequest { view, released })
+                    });
                 }
             }
             return;
@@ -583,7 +597,9 @@ impl<V: Ordered> Order<V> {
         if self.head() == self.me {
             self.on_yield(view, heir, effects);
         } else {
-            effects.send_ahead(self.process_of(self.head()), Message::Yield { view, heir });
+            effects.urgently(|effects| {
+                effects.send_ahead(self.process_of(self.head()), Message::Yield { view, heir })
+            });
         }
     }
 
@@ -597,7 +613,7 @@ impl<V: Ordered> Order<V> {
         sequencer.retired.get_or_insert(now);
         sequencer.lease.release();
         let life = self.incarnation;
-        effects.send(self.process_of(heir), Message::Handover { view, life });
+        effects.urgently(|effects| effects.send(self.process_of(heir), Message::Handover { view, life }));
     }
 
     pub(super) fn on_handover(&mut self, released: (Ballot, u32), effects: &mut Effects<Self>) {

@@ -21,5 +21,6 @@ mod mutations;
 mod partitions;
 mod safety;
 mod sdpaxos;
+mod slow_lines;
 mod straggler;
 mod talk;

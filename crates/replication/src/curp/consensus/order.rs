@@ -176,7 +176,8 @@ impl<V: Ordered> Order<V> {
         let Stage::Recovery(ballot, reports, Replay::Gathers) = &self.stage else { return };
         for member in self.log.configuration().members() {
             if !reports.contains(member.process) {
-                effects.send_ahead(member.process, Message::Freeze { ballot: *ballot });
+                let freeze = Message::Freeze { ballot: *ballot };
+                effects.urgently(|effects| effects.send_ahead(member.process, freeze));
             }
         }
         effects.arm(Timer::Freeze, self.parameters.0.log.resend);
@@ -187,7 +188,7 @@ impl<V: Ordered> Order<V> {
         if self.log.ballot() == ballot {
             // The promise lies before this message: no record of an older term is accepted any more.
             let contents = self.witness.contents().into_values().map(Packed::unpack).collect();
-            effects.send(from, Message::Frozen { ballot, contents });
+            effects.repeating(|effects| effects.send(from, Message::Frozen { ballot, contents }));
         }
     }
 
@@ -276,7 +277,8 @@ impl<V: Ordered> Order<V> {
             let ids = values.iter().filter_map(Ordered::id);
             let verdicts = ids.map(|id| (id.sequence, false)).collect();
             let reign = order::Order::reign(self);
-            return effects.send_ahead(from, Message::Verdicts(Verdicts { incarnation, reign, verdicts }));
+            let refused = Message::Verdicts(Verdicts { incarnation, reign, verdicts });
+            return effects.urgently(|effects| effects.send_ahead(from, refused));
         }
         let (mut kept, mut held, mut told, mut room) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Seed 92 of three replicas: what was cleared before a peer's state was taken in, the journal does not tell.
@@ -316,7 +318,8 @@ impl<V: Ordered> Order<V> {
             }
         }
         if !told.is_empty() {
-            effects.send_ahead(from, Message::Verdicts(Verdicts { incarnation, reign, verdicts: told }));
+            let told = Message::Verdicts(Verdicts { incarnation, reign, verdicts: told });
+            effects.urgently(|effects| effects.send_ahead(from, told));
         }
         if held.is_empty() {
             return;
@@ -330,7 +333,7 @@ impl<V: Ordered> Order<V> {
             effects.record(Record::Kept { values: kept, decided: self.cleared, held: before });
         }
         // What was held before is recorded before this message all the same.
-        effects.send(from, accepted);
+        effects.urgently(|effects| effects.send(from, accepted));
     }
 
     /// Ends a round of collections when it is time: what has been in the way of others for long goes to the leader,
@@ -346,7 +349,7 @@ impl<V: Ordered> Order<V> {
         }
         let values: Vec<V> = self.witness.turn().into_iter().map(|(_, value)| value.unpack()).collect();
         if let Some(leader) = self.log.leader().filter(|_| !values.is_empty()) {
-            effects.send_ahead(leader, Message::Suspects { values });
+            effects.repeating(|effects| effects.send_ahead(leader, Message::Suspects { values }));
         }
     }
 

@@ -12,7 +12,8 @@ impl<V: Ordered> Order<V> {
     fn heeds(&mut self, from: ProcessId, epoch: u64, effects: &mut Effects<Self>) -> bool {
         if epoch < self.promised {
             // Ahead: it may only make an old master stop.
-            effects.send_ahead(from, Message::Fenced { epoch: self.promised });
+            let fenced = Message::Fenced { epoch: self.promised };
+            effects.urgently(|effects| effects.send_ahead(from, fenced));
             return false;
         }
         if epoch > self.promised {
@@ -43,16 +44,18 @@ impl<V: Ordered> Order<V> {
         let Reign(_, list) = self.near.reign();
         let (life, at) = (self.near.life(), effects.now());
         // Ahead: a lease to read that it gave up it does not have in another life either.
-        effects.send_ahead(from, Message::Heard { epoch, sent, list, life, at });
+        let heard = Message::Heard { epoch, sent, list, life, at };
+        effects.urgently(|effects| effects.send_ahead(from, heard));
         if self.adopted != epoch {
             let (full, ends) = (self.book.full(), Some(self.book.end()));
             // Held behind the promise: from here on no earlier master gets anything past this server.
-            return effects.send(from, Message::Want { epoch, from: full, ends });
+            let want = Message::Want { epoch, from: full, ends };
+            return effects.urgently(|effects| effects.send(from, want));
         }
         self.learn_full(full, effects);
         let end = self.book.end();
         if acked < end {
-            effects.send(from, Message::Acked { epoch, upto: end });
+            effects.urgently(|effects| effects.send(from, Message::Acked { epoch, upto: end }));
         }
     }
 
@@ -67,7 +70,8 @@ impl<V: Ordered> Order<V> {
         if self.adopted != epoch {
             let known = self.book.full();
             if !run.adopts || at > known || run.end() < known {
-                return effects.send(from, Message::Want { epoch, from: known, ends: Some(end) });
+                let want = Message::Want { epoch, from: known, ends: Some(end) };
+                return effects.urgently(|effects| effects.send(from, want));
             }
             let batches = run.batches[known.since(at) as usize..].to_vec();
             self.adopt(epoch, known, batches.clone());
@@ -75,7 +79,8 @@ impl<V: Ordered> Order<V> {
             self.learn_full(run.full, effects);
         } else {
             if at > self.own.reach().map_or(end, |reach| reach.max(end)) {
-                return effects.send(from, Message::Want { epoch, from: end, ends: None });
+                let want = Message::Want { epoch, from: end, ends: None };
+                return effects.urgently(|effects| effects.send(from, want));
             }
             match self.resolve(&run) {
                 Ok(batches) if at <= end => {
@@ -123,7 +128,7 @@ impl<V: Ordered> Order<V> {
         let upto = self.book.end();
         match self.parameters().mutated(Mutation::AcknowledgeBeforeDurable) {
             true => effects.send_ahead(master, Message::Acked { epoch, upto }),
-            false => effects.send(master, Message::Acked { epoch, upto }),
+            false => effects.urgently(|effects| effects.send(master, Message::Acked { epoch, upto })),
         }
     }
 

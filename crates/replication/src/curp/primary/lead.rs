@@ -513,7 +513,8 @@ impl<V: Ordered> Order<V> {
             let reads = until.filter(|_| counts).and_then(|until| target.reader.grant(list, until));
             let to = ProcessId { node: *node, ..me };
             // Held behind the own promise: a number that is forgotten might be used again.
-            effects.send(to, Message::Beat(Beat { epoch, full, acked, sent, list, reads }));
+            let beat = Message::Beat(Beat { epoch, full, acked, sent, list, reads });
+            effects.urgently(|effects| effects.send(to, beat));
             if target.follows && acked < base {
                 // It has this master's log from an earlier list, and does not ask for what it lacks.
                 effects.send(to, Message::Trimmed { epoch });
@@ -739,9 +740,14 @@ impl<V: Ordered> Order<V> {
                 if !names.is_empty() {
                     effects.mark(Note::Counted("runs_named"));
                 }
+                let repeats = at < target.shown;
                 target.shown = target.shown.max(target.next);
                 let run = Run { epoch, at, batches, names, full, adopts: false, urgent };
-                effects.send(to, Message::Replicate(run));
+                let message = Message::Replicate(run);
+                match repeats {
+                    true => effects.repeating(|effects| effects.send(to, message)),
+                    false => effects.send(to, message),
+                }
                 (silent, spoke) = (false, true);
             }
             if silent && news {

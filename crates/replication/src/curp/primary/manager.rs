@@ -296,10 +296,9 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
             let is_master = registry.committed.as_ref().is_some_and(|now| now.master == *node);
             let message = Message::Ping { registry: registry.clone(), heir: heir.filter(|_| is_master) };
             // Ahead: what is agreed is durable with most managers.
-            effects.send_ahead(
-                ProcessId { node: *node, role: REPLICA, ..self.me },
-                common::Message::Order { epoch: 0, message },
-            );
+            let server = ProcessId { node: *node, role: REPLICA, ..self.me };
+            let ping = common::Message::Order { epoch: 0, message };
+            effects.urgently(|effects| effects.send_ahead(server, ping));
         }
     }
 

@@ -215,7 +215,7 @@ impl<V: Ordered> Order<V> {
         // Ahead: what it says of readiness rests on the durable records of others, and on an own promise that was
         // durable when they were asked; one server alone is ready behind its own records.
         let (version, report) = (self.registry.version, Report { part, silent, heir });
-        effects.send_ahead(manager, Message::Pong { version, report });
+        effects.urgently(|effects| effects.send_ahead(manager, Message::Pong { version, report }));
     }
 }
 

@@ -262,7 +262,7 @@ impl<V: Ordered> Order<V> {
         let verdicts = Message::Verdicts(answer.verdicts);
         match self.parameters().mutated(Mutation::AcceptBeforeDurable) {
             true => effects.send_ahead(from, verdicts),
-            false => effects.send(from, verdicts),
+            false => effects.urgently(|effects| effects.send(from, verdicts)),
         }
         self.go_on(effects);
     }

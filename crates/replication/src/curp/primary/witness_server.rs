@@ -92,7 +92,7 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
         let answer = wrapped(Message::Verdicts(answer.verdicts));
         match self.stores.mutated(Mutation::AcceptBeforeDurable) {
             true => effects.send_ahead(from, answer),
-            false => effects.send(from, answer),
+            false => effects.urgently(|effects| effects.send(from, answer)),
         }
     }
 }

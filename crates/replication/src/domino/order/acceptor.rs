@@ -157,7 +157,8 @@ impl<V: Ordered> Order<V> {
         let latency = self.replication(now).filter(|_| self.clock.is_set()).map(|latency| latency + extra);
         let received = Stamp::from_nanos(clock);
         // Ahead: a measurement rests on nothing.
-        effects.send_ahead(from, Message::Probed { sent, at, received, latency });
+        let probed = Message::Probed { sent, at, received, latency };
+        effects.urgently(|effects| effects.send_ahead(from, probed));
     }
 
     /// Requests of a client, each at its stamp.

@@ -31,12 +31,12 @@ impl<V: Ordered> Order<V> {
         }
         if let Some(campaign) = &mut self.campaign {
             if now.since(campaign.sent) >= self.knobs.0.resend {
-                campaign.sent = now;
+                let before = std::mem::replace(&mut campaign.sent, now);
                 let (epoch, from) = (campaign.epoch, campaign.from);
                 let missing: Vec<usize> =
                     (0..self.members.len()).filter(|seat| !campaign.promises.contains_key(seat)).collect();
                 for seat in missing {
-                    self.say(seat, Item::Prepare { epoch, from });
+                    self.say_again(seat, Item::Prepare { epoch, from }, before);
                 }
             }
             return;

@@ -42,22 +42,21 @@ impl<V: Ordered> Order<V> {
     pub(super) fn chase(&mut self, now: Instant) {
         let (tracks, resend) = (&self.tracks, self.knobs.0.resend);
         self.goals.0.retain(|lane, (goal, ..)| tracks[usize::from(*lane)].frontier() < *goal);
-        let mut givers: Vec<usize> = Vec::new();
+        let mut givers: Vec<(usize, Instant)> = Vec::new();
         for (_, since, giver) in self.goals.0.values_mut() {
             if now.since(*since) >= resend {
-                *since = now;
-                givers.push(*giver);
+                givers.push((*giver, std::mem::replace(since, now)));
             }
         }
         givers.sort_unstable();
-        givers.dedup();
-        for giver in givers {
+        givers.dedup_by_key(|(giver, _)| *giver);
+        for (giver, before) in givers {
             if self.suspected(giver) {
                 self.goals.0.retain(|_, (.., known)| *known != giver);
                 continue;
             }
             let frontiers = self.frontiers();
-            self.say(giver, Item::Fetch { frontiers });
+            self.say_again(giver, Item::Fetch { frontiers }, before);
         }
     }
 

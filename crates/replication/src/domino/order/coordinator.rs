@@ -184,12 +184,12 @@ impl<V: Ordered> Order<V> {
         if let Some(reign) = &mut self.reign {
             for flight in reign.flights.values_mut() {
                 if now.since(flight.sent) >= resend {
-                    flight.sent = now;
-                    again.push((flight.round.clone(), flight.tally.voters()));
+                    let before = std::mem::replace(&mut flight.sent, now);
+                    again.push((flight.round.clone(), flight.tally.voters(), before));
                 }
             }
         }
-        for (round, voters) in again {
+        for (round, voters, before) in again {
             let opening = self.reign.as_ref().and_then(|reign| reign.opening.clone());
             for seat in 0..self.n() {
                 if !voters.contains(ReplicaId(seat as u8)) {
@@ -197,7 +197,7 @@ impl<V: Ordered> Order<V> {
                         (Some(opening), 0) => Item::Open(opening.clone()),
                         _ => Item::Recover(round.clone()),
                     };
-                    self.say(seat, item);
+                    self.say_again(seat, item, before);
                 }
             }
         }

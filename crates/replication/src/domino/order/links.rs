@@ -5,6 +5,7 @@ use super::super::message::{Beat, Item, Message, Record};
 use super::{Order, Told};
 use crate::order::Ordered;
 use isochrone_core::{Ballot, ClientId, Effects, Instant, Numbered, OrderedLink, ReplicaId, Stamp};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// This replica's end of a link.
@@ -19,6 +20,8 @@ pub(super) struct Link<V: Ordered> {
     fresh: bool,
     /// When anything was last acknowledged, or sent again.
     progress: Instant,
+    /// When what is not acknowledged was sent first, by its number.
+    sent: VecDeque<(u64, Instant)>,
     /// The peer's incarnation and clock in its last beat, and when that came.
     echo: Option<(u32, Instant, Instant)>,
 }
@@ -36,6 +39,7 @@ impl<V: Ordered> Link<V> {
             up: false,
             fresh: false,
             progress: Instant::ZERO,
+            sent: VecDeque::new(),
             echo: None,
         }
     }
@@ -52,12 +56,43 @@ impl<V: Ordered> Link<V> {
 
     /// A new session: what was not acknowledged is lost.
     fn restart(&mut self) {
-        self.ordered.reset();
+        self.reset();
         self.begin();
+    }
+
+    fn reset(&mut self) {
+        self.ordered.reset();
+        self.sent.clear();
+    }
+
+    fn send(&mut self, items: Arc<[Item<V>]>, now: Instant) -> Numbered<Arc<[Item<V>]>> {
+        let numbered = self.ordered.send(items);
+        self.sent.push_back((numbered.number, now));
+        numbered
+    }
+
+    fn acknowledge(&mut self, session: u64, upto: u64) {
+        self.ordered.acknowledge(session, upto);
+        let first = self.ordered.pending().next().map(|first| first.number);
+        while self.sent.front().is_some_and(|(number, _)| first.is_none_or(|first| *number < first)) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// Whether all that was said until then has arrived: else it is on its way, and need not be said again.
+    fn has_delivered(&self, until: Instant) -> bool {
+        self.sent.front().is_none_or(|(_, sent)| *sent > until)
     }
 }
 
 impl<V: Ordered> Order<V> {
+    /// Says again what was said at `before`, unless that is on its way still.
+    pub(super) fn say_again(&mut self, seat: usize, item: Item<V>, before: Instant) {
+        if seat == self.me || self.links[seat].has_delivered(before) {
+            self.say(seat, item);
+        }
+    }
+
     pub(super) fn on_flow(
         &mut self,
         seat: usize,
@@ -81,7 +116,7 @@ impl<V: Ordered> Order<V> {
         }
         if let Some((session, upto)) = received {
             let before = link.pending();
-            link.ordered.acknowledge(session, upto);
+            link.acknowledge(session, upto);
             if link.pending() < before {
                 link.progress = now;
             }
@@ -116,7 +151,7 @@ impl<V: Ordered> Order<V> {
             let suspected = self.suspected(seat);
             let link = &mut self.links[seat];
             if suspected && link.up {
-                link.ordered.reset();
+                link.reset();
                 link.up = false;
             }
             if !link.up {
@@ -132,7 +167,8 @@ impl<V: Ordered> Order<V> {
                 let again: Vec<_> = link.ordered.pending().take(RESEND_MAX).cloned().collect();
                 let (to, life) = (self.members[seat].process, self.incarnation);
                 for numbered in again {
-                    effects.send(to, Message::Flow { life, items: Some(numbered), received, beat: None });
+                    let flow = Message::Flow { life, items: Some(numbered), received, beat: None };
+                    effects.repeating(|effects| effects.send(to, flow));
                 }
             }
         }
@@ -153,7 +189,7 @@ impl<V: Ordered> Order<V> {
                 let beat = Some(Beat { sent: now, wall: effects.stamp(), clock, echo });
                 let (life, received) = (self.incarnation, link.ordered.received());
                 let flow = Message::Flow { life, items: None, received, beat };
-                effects.send_ahead(self.members[seat].process, flow);
+                effects.urgently(|effects| effects.send_ahead(self.members[seat].process, flow));
             }
         }
     }
@@ -255,7 +291,7 @@ impl<V: Ordered> Order<V> {
             if link.pending() == 0 {
                 link.progress = effects.now();
             }
-            let numbered = link.ordered.send(items.into());
+            let numbered = link.send(items.into(), effects.now());
             let received = link.ordered.received();
             let flow = Message::Flow { life, items: Some(numbered), received, beat: None };
             let to = self.members[seat].process;
@@ -267,14 +303,19 @@ impl<V: Ordered> Order<V> {
             let ClientId { process: client, incarnation } = client;
             if !voted.is_empty() {
                 let voted = Message::Voted { incarnation, epoch, votes: voted };
-                if early { effects.send_ahead(client, voted) } else { effects.send(client, voted) }
+                effects.urgently(|effects| match early {
+                    true => effects.send_ahead(client, voted),
+                    false => effects.send(client, voted),
+                });
             }
             if !rejected.is_empty() {
-                effects.send_ahead(client, Message::Rejected { incarnation, votes: rejected });
+                let rejected = Message::Rejected { incarnation, votes: rejected };
+                effects.urgently(|effects| effects.send_ahead(client, rejected));
             }
             if !committed.is_empty() {
                 // Ahead: a commit rests on votes that are durable.
-                effects.send_ahead(client, Message::Committed { incarnation, places: committed });
+                let committed = Message::Committed { incarnation, places: committed };
+                effects.urgently(|effects| effects.send_ahead(client, committed));
             }
         }
     }

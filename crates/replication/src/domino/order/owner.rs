@@ -357,20 +357,20 @@ impl<V: Ordered> Order<V> {
     /// Asks again for votes that should have come.
     pub(super) fn resend_proposals(&mut self, now: Instant) {
         let resend = self.parameters().resend;
-        let mut again: Vec<(usize, u64, V)> = Vec::new();
+        let mut again: Vec<(usize, u64, V, Instant)> = Vec::new();
         for (at, flight) in self.owner.flights.iter_mut().take(RESEND_MAX) {
             if flight.quorum.is_some() || now.since(flight.sent) < resend {
                 continue;
             }
-            flight.sent = now;
+            let before = std::mem::replace(&mut flight.sent, now);
             for seat in 0..self.members.len() {
                 if seat != self.me && !flight.tally.voters().contains(ReplicaId(seat as u8)) {
-                    again.push((seat, *at, flight.value.clone()));
+                    again.push((seat, *at, flight.value.clone(), before));
                 }
             }
         }
-        for (seat, at, value) in again {
-            self.say(seat, Item::Accept { values: vec![(at, Some(value))] });
+        for (seat, at, value, before) in again {
+            self.say_again(seat, Item::Accept { values: vec![(at, Some(value))] }, before);
         }
     }
 

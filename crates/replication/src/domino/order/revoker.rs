@@ -31,10 +31,10 @@ impl<V: Ordered> Order<V> {
             let lane = seat as u8;
             if let Some(revocation) = self.revocations.get_mut(&lane) {
                 if now.since(revocation.sent) >= resend {
-                    revocation.sent = now;
+                    let before = std::mem::replace(&mut revocation.sent, now);
                     let (items, missing) = revocation.pending(lane, self.members.len());
                     for to in missing {
-                        self.say(to, items.clone());
+                        self.say_again(to, items.clone(), before);
                     }
                 }
                 continue;

@@ -15,6 +15,8 @@ const TICK_MAX: usize = 512;
 const RECOVERIES_MAX: usize = 256;
 /// Questions to others until a recovery is begun, though nobody is suspected.
 const TRIES_MAX: u32 = 3;
+/// Questions to a delegate until it is given up, though it answers others.
+const DELEGATE_TRIES: u32 = 64;
 /// The end of what is forgotten before all have executed it is a multiple of this, so that most replicas stand
 /// at the same one and agree on attributes.
 const FORGET: u64 = 1_024;
@@ -32,7 +34,8 @@ impl<V: Ordered> Order<V> {
         }
         let last = self.next - 1;
         for seat in self.peers() {
-            effects.send(self.process_of(seat), Message::Heartbeat { last, executed, sent: now });
+            let beat = Message::Heartbeat { last, executed, sent: now };
+            effects.urgently(|effects| effects.send(self.process_of(seat), beat));
         }
         effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
         let suspects = self.suspicion.suspects(now);
@@ -85,7 +88,7 @@ impl<V: Ordered> Order<V> {
     ) {
         self.note_alive(from, effects.now());
         // Ahead: it rests on nothing.
-        effects.send_ahead(self.process_of(from), Message::Heard { sent });
+        effects.urgently(|effects| effects.send_ahead(self.process_of(from), Message::Heard { sent }));
         self.hear_of(from, last);
         for (seat, prefix) in executed.into_iter().enumerate().take(self.count()) {
             self.hear_of(seat, prefix);
@@ -99,6 +102,7 @@ impl<V: Ordered> Order<V> {
         let now = effects.now();
         self.note_alive(from, now);
         self.trips[from].least(now.since(sent));
+        self.answered[from] = now;
     }
 
     fn note_alive(&mut self, from: usize, now: Instant) {
@@ -117,7 +121,7 @@ impl<V: Ordered> Order<V> {
             if self.is_resolved(id) || self.is_executed(id) && !self.is_awaited(id) {
                 self.pending.remove(&id);
             } else if self.drives.contains_key(&id) {
-                self.nudge(id, &mut fetches, effects);
+                effects.repeating(|effects| self.nudge(id, &mut fetches, effects));
             } else {
                 self.pursue(id, &mut fetches, effects);
             }
@@ -182,13 +186,20 @@ impl<V: Ordered> Order<V> {
     ) {
         self.postpone(id, effects.now() + self.parameters.resend);
         let all: ReplicaSet = self.peers().map(replica).collect();
+        let (now, patience, answered) = (effects.now(), self.parameters.patience, self.answered);
         let Some(drive) = self.drives.get_mut(&id) else { return };
         drive.tries += 1;
         let (ballot, tries) = (drive.ballot, drive.tries);
         match &mut drive.stage {
-            Stage::PreAccept { delegate: Some(_), asked, .. } => {
+            Stage::PreAccept { delegate: Some(delegate), asked, .. } => {
                 let asked = *asked;
-                if tries > 1 { self.recover(id, effects) } else { self.send_pre_accept(id, asked, effects) }
+                // One that hears from this replica may have large values on their way to it.
+                let deaf = answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
+                if tries > if deaf { 1 } else { DELEGATE_TRIES } {
+                    self.recover(id, effects);
+                } else {
+                    self.send_pre_accept(id, asked, effects);
+                }
             }
             Stage::PreAccept { answers, asked, .. } => {
                 let answered: ReplicaSet = answers.iter().map(|(seat, _)| replica(*seat)).collect();
@@ -202,7 +213,7 @@ impl<V: Ordered> Order<V> {
                 if matches!(self.drives.get(&id), Some(Drive { stage: Stage::Gather { .. }, .. })) {
                     for seat in all.without(answered).iter() {
                         let to = self.process_of(usize::from(seat.0));
-                        effects.send(to, Message::Recover { id, ballot });
+                        effects.urgently(|effects| effects.send(to, Message::Recover { id, ballot }));
                     }
                 }
             }

@@ -107,6 +107,8 @@ pub struct Order<V: Ordered> {
     touched: [(u64, u64); SEATS],
     /// Round trips to each seat, where measured.
     trips: [RoundTrip; SEATS],
+    /// When each seat last answered what was sent to it.
+    answered: [Instant; SEATS],
     suspicion: Suspicion,
     suspects: ReplicaSet,
     /// A peer that has executed this instance and no longer holds it.
@@ -362,6 +364,7 @@ impl<V: Ordered> Process for Order<V> {
             settled: [0; SEATS],
             touched: [(0, 0); SEATS],
             trips: [RoundTrip::default(); SEATS],
+            answered: [Instant::ZERO; SEATS],
             suspicion: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
             suspects: ReplicaSet::EMPTY,
             behind: None,
@@ -438,6 +441,7 @@ impl<V: Ordered> Process for Order<V> {
                 self.on_heartbeat(seat, last, executed, sent, effects);
             }
             Message::Heard { sent } => self.on_heard(seat, sent, effects),
+            Message::Driven { ids } => self.on_driven(ids, effects.now()),
         }
         self.finish(effects);
     }

@@ -235,7 +235,8 @@ impl<V: Ordered> Order<V> {
         let Some(instance) = self.instance(id) else { return };
         if instance.promised > Ballot::ZERO {
             let promised = instance.promised;
-            return effects.send_ahead(self.process_of(from), Message::Rejected { id, promised });
+            let rejected = Message::Rejected { id, promised };
+            return effects.urgently(|effects| effects.send_ahead(self.process_of(from), rejected));
         }
         if instance.phase == Phase::Initial {
             let touches = touches_of(&batch);
@@ -277,7 +278,8 @@ impl<V: Ordered> Order<V> {
         // What was said before is said again: its record lies before this message.
         let delegate = instance.phase == Phase::Accepted;
         let attributes = instance.attributes;
-        effects.send(self.process_of(from), Message::PreAccepted { id, attributes, delegate });
+        let answer = Message::PreAccepted { id, attributes, delegate };
+        effects.urgently(|effects| effects.send(self.process_of(from), answer));
     }
 
     pub(super) fn on_pre_accepted(

@@ -76,7 +76,8 @@ impl<V: Ordered> Order<V> {
         self.drives.insert(id, Drive { ballot, tries: 0, stage: Stage::Gather { reports } });
         self.postpone(id, effects.now() + self.parameters.stagger + self.parameters.repair);
         for seat in self.peers() {
-            effects.send(self.process_of(seat), Message::Recover { id, ballot });
+            let recover = Message::Recover { id, ballot };
+            effects.urgently(|effects| effects.send(self.process_of(seat), recover));
         }
         self.weigh_reports(id, false, effects);
     }
@@ -117,7 +118,8 @@ impl<V: Ordered> Order<V> {
         let Some(instance) = self.instance_mut(id) else { return };
         let before = instance.promised;
         if ballot < before {
-            return effects.send_ahead(to, Message::Rejected { id, promised: before });
+            let rejected = Message::Rejected { id, promised: before };
+            return effects.urgently(|effects| effects.send_ahead(to, rejected));
         }
         if ballot > before {
             instance.promised = ballot;
@@ -127,7 +129,8 @@ impl<V: Ordered> Order<V> {
         // Another is at work: this replica's turn comes later.
         self.postpone(id, effects.now() + self.parameters.resend * 2);
         let report = Box::new(self.report(id, before));
-        effects.send(to, Message::Recovered { id, ballot, report });
+        let recovered = Message::Recovered { id, ballot, report };
+        effects.repeating(|effects| effects.send(to, recovered));
     }
 
     pub(super) fn on_recovered(
@@ -332,7 +335,7 @@ impl<V: Ordered> Order<V> {
         if instance.promised != ballot {
             let promised = instance.promised;
             if promised > ballot {
-                effects.send_ahead(to, Message::Rejected { id, promised });
+                effects.urgently(|effects| effects.send_ahead(to, Message::Rejected { id, promised }));
             }
             return;
         }
@@ -340,7 +343,10 @@ impl<V: Ordered> Order<V> {
         effects.record(Record::Validated { id, batch, initial: attributes });
         self.postpone(id, effects.now() + self.parameters.resend * 2);
         match self.conflicts(id, &attributes) {
-            Some(conflicts) => effects.send(to, Message::Validated { id, ballot, conflicts }),
+            Some(conflicts) => {
+                let validated = Message::Validated { id, ballot, conflicts };
+                effects.urgently(|effects| effects.send(to, validated));
+            }
             None => self.notes.push("validations_impossible"),
         }
     }
@@ -407,7 +413,7 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn tell_waiting(&self, id: InstanceId, votes: u8, effects: &mut Effects<Self>) {
         for seat in self.peers() {
-            effects.send(self.process_of(seat), Message::Waiting { id, votes });
+            effects.urgently(|effects| effects.send(self.process_of(seat), Message::Waiting { id, votes }));
         }
     }
 

@@ -6,7 +6,7 @@ use super::recovery::{Drive, Stage};
 use super::{Order, replica};
 use crate::order::{Ordered, Step};
 use crate::service::Reply;
-use isochrone_core::{Ballot, Effects, ProcessId, ReplicaSet, wire};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, wire};
 use std::collections::BTreeMap;
 
 /// Bytes of commands in one answer, unless a single batch is larger.
@@ -28,9 +28,9 @@ impl<V: Ordered> Order<V> {
                 // says so; and then the record may still be on its way.
                 Some(content) => {
                     let list = vec![Committed { id, content, attributes: instance.attributes }];
-                    effects.send(to, Message::Commit { list });
+                    effects.repeating(|effects| effects.send(to, Message::Commit { list }));
                 }
-                None => effects.send(to, Message::Trimmed { id }),
+                None => effects.urgently(|effects| effects.send(to, Message::Trimmed { id })),
             }
             return false;
         }
@@ -38,7 +38,7 @@ impl<V: Ordered> Order<V> {
             return true;
         }
         if self.is_executed(id) {
-            effects.send(to, Message::Trimmed { id });
+            effects.urgently(|effects| effects.send(to, Message::Trimmed { id }));
         } else {
             self.hear_of(id.leader(), id.number);
         }
@@ -132,7 +132,8 @@ impl<V: Ordered> Order<V> {
         let Some(instance) = self.instance(id) else { return };
         if ballot < instance.promised {
             let promised = instance.promised;
-            return effects.send_ahead(self.process_of(from), Message::Rejected { id, promised });
+            let rejected = Message::Rejected { id, promised };
+            return effects.urgently(|effects| effects.send_ahead(self.process_of(from), rejected));
         }
         let voted = instance.phase == Phase::Accepted && instance.accepted == ballot;
         if self.drives.get(&id).is_some_and(|drive| drive.ballot < ballot) {
@@ -147,7 +148,8 @@ impl<V: Ordered> Order<V> {
         }
         let due = effects.now() + self.parameters.resend;
         self.postpone(id, due);
-        effects.send(self.process_of(from), Message::Accepted { id, ballot });
+        let accepted = Message::Accepted { id, ballot };
+        effects.urgently(|effects| effects.send(self.process_of(from), accepted));
     }
 
     pub(super) fn on_accepted(
@@ -323,7 +325,7 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_fetch(&mut self, from: usize, ids: Vec<InstanceId>, effects: &mut Effects<Self>) {
-        let (mut list, mut bytes) = (Vec::new(), 0);
+        let (mut list, mut driven, mut bytes) = (Vec::new(), Vec::new(), 0);
         let to = self.process_of(from);
         for id in ids {
             if id.leader() >= self.count() {
@@ -335,19 +337,37 @@ impl<V: Ordered> Order<V> {
                 Some((content, attributes)) => {
                     bytes += wire::encoded_size(&content);
                     list.push(Committed { id, content, attributes });
+                    driven.push(id);
                 }
                 // Whoever lacks this lacks it for good.
                 None if held.is_some() || self.is_executed(id) => {
-                    effects.send(to, Message::Trimmed { id });
+                    effects.urgently(|effects| effects.send(to, Message::Trimmed { id }));
                 }
+                None if self.drives.contains_key(&id) => driven.push(id),
                 None => {}
             }
             if bytes >= ANSWER_BYTES {
                 break;
             }
         }
+        if !driven.is_empty() {
+            effects.urgently(|effects| effects.send(to, Message::Driven { ids: driven }));
+        }
         if !list.is_empty() {
-            effects.send(to, Message::Commit { list });
+            // What it lacks may be on its way.
+            effects.repeating(|effects| effects.send(to, Message::Commit { list }));
+        }
+    }
+
+    /// Somebody sees to these, who has only to send what takes long on its way.
+    pub(super) fn on_driven(&mut self, ids: Vec<InstanceId>, now: Instant) {
+        for id in ids {
+            if !self.drives.contains_key(&id)
+                && let Some(pending) = self.pending.get_mut(&id)
+            {
+                (pending.tries, pending.staggered) = (0, false);
+                pending.due = now + self.parameters.resend;
+            }
         }
     }
 
@@ -368,7 +388,7 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         for (seat, ids) in fetches {
-            effects.send_ahead(self.process_of(seat), Message::Fetch { ids });
+            effects.urgently(|effects| effects.send_ahead(self.process_of(seat), Message::Fetch { ids }));
         }
     }
 }

@@ -59,7 +59,7 @@ impl<V: Wire> Log<V> {
         let last =
             if nothing && self.decided < decided { last.0.checked_sub(1).map(Slot) } else { Some(last) };
         if let Some(last) = last.filter(|last| first <= *last) {
-            effects.send(to, Message::Accepted { ballot, first, last });
+            effects.urgently(|effects| effects.send(to, Message::Accepted { ballot, first, last }));
         }
     }
 
@@ -110,7 +110,8 @@ impl<V: Wire> Log<V> {
             self.grant = Some((ballot.owner, until));
         }
         // Ahead: a lease lives in memory only; whoever restarts waits a whole one out instead.
-        effects.send_ahead(from, Message::Heard { ballot, sent, decided: self.decided });
+        let heard = Message::Heard { ballot, sent, decided: self.decided };
+        effects.urgently(|effects| effects.send_ahead(from, heard));
         self.hear_decided(ballot, decided, from, effects);
         if self.parameters.form == Form::Prefix && self.tail != ballot {
             self.lack(self.known, from, effects);

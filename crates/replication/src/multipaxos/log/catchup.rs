@@ -25,7 +25,8 @@ impl<V: Wire> Log<V> {
     fn ask(&mut self, effects: &mut Effects<Self>) {
         let leader = self.leader().filter(|leader| *leader != self.process);
         if let Some(peer) = leader.or(self.teller) {
-            effects.send_ahead(peer, Message::Fetch { from: self.decided });
+            let question = Message::Fetch { from: self.decided };
+            effects.urgently(|effects| effects.send_ahead(peer, question));
         }
     }
 

@@ -116,7 +116,8 @@ impl<V: Wire> Log<V> {
         {
             // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
             let ballot = reign.ballot;
-            effects.send(heir.process, Message::Handover { ballot, decided });
+            let handover = Message::Handover { ballot, decided };
+            effects.urgently(|effects| effects.send(heir.process, handover));
         }
     }
 

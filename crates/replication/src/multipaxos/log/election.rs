@@ -85,7 +85,8 @@ impl<V: Wire> Log<V> {
         effects.arm(Timer::Campaign, self.parameters.campaign);
         for peer in self.configuration.members() {
             if peer.replica != self.me {
-                effects.send_ahead(peer.process, Message::Poll { ballot, decided: self.decided });
+                let poll = Message::Poll { ballot, decided: self.decided };
+                effects.urgently(|effects| effects.send_ahead(peer.process, poll));
             }
         }
         if alone {
@@ -118,7 +119,7 @@ impl<V: Wire> Log<V> {
         let known = self.configuration.contains(ballot.owner);
         let granted = !hears && known && ballot > promised && decided >= self.decided;
         let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
-        effects.send_ahead(from, answer);
+        effects.urgently(|effects| effects.send_ahead(from, answer));
         if !hears && decided > self.decided {
             // It may be the one that knows who the members are.
             self.lack(decided, from, effects);
@@ -168,7 +169,7 @@ impl<V: Wire> Log<V> {
         let mut asked = ReplicaSet::EMPTY;
         for peer in self.configuration.members() {
             asked.insert(peer.replica);
-            effects.send(peer.process, Message::Prepare { ballot, from });
+            effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
         }
         self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked });
         effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
@@ -186,7 +187,8 @@ impl<V: Wire> Log<V> {
         if stale || first < self.decided {
             // A candidate that does not know what is decided would have to be told here, without bound.
             let (promised, decided) = (self.promise.ballot(), self.decided);
-            return effects.send_ahead(from, Message::Rejected { promised, decided });
+            let rejected = Message::Rejected { promised, decided };
+            return effects.urgently(|effects| effects.send_ahead(from, rejected));
         }
         if self.promise.admit(ballot) == Admit::Fresh {
             effects.record(Record::Promised { ballot });
@@ -239,7 +241,7 @@ impl<V: Wire> Log<V> {
             for member in next.members() {
                 if campaign.asked.insert(member.replica) {
                     let prepare = Message::Prepare { ballot, from: campaign.from };
-                    effects.send(member.process, prepare);
+                    effects.urgently(|effects| effects.send(member.process, prepare));
                     if !self.peers.contains(member) {
                         self.peers.push(*member);
                     }

@@ -355,10 +355,11 @@ impl<V: Wire> Log<V> {
         }
         for peer in &self.peers {
             if peer.replica != me {
-                effects.send_ahead(peer.process, Message::Heartbeat { ballot, decided, sent: now });
+                let beat = Message::Heartbeat { ballot, decided, sent: now };
+                effects.urgently(|effects| effects.send_ahead(peer.process, beat));
             }
         }
-        self.resend(effects);
+        effects.repeating(|effects| self.resend(effects));
         effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
     }
 

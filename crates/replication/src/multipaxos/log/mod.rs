@@ -517,7 +517,10 @@ impl<V: Wire> Process for Log<V> {
                 self.on_heartbeat(from, ballot, decided, sent, effects);
             }
             Message::Heard { ballot, sent, decided } => self.on_heard(from, ballot, sent, decided, effects),
-            Message::Fetch { from: first } => self.on_fetch(from, first, effects),
+            // What it lacks may be on its way.
+            Message::Fetch { from: first } => {
+                effects.repeating(|effects| self.on_fetch(from, first, effects));
+            }
             Message::Learned { from: first, values, decided } => {
                 self.on_learned(from, first, values, decided, effects);
             }
@@ -591,7 +594,8 @@ impl<V: Wire> Log<V> {
         match self.promise.admit(ballot) {
             Admit::Stale => {
                 let (promised, decided) = (self.promise.ballot(), self.decided);
-                effects.send_ahead(from, Message::Rejected { promised, decided });
+                let rejected = Message::Rejected { promised, decided };
+                effects.urgently(|effects| effects.send_ahead(from, rejected));
                 return false;
             }
             Admit::Fresh => effects.record(Record::Promised { ballot }),

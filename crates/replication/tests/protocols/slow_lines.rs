@@ -1,0 +1,157 @@
+//! Lines that carry less than is sent: what waits on them makes nobody believe that others are dead, and what is asked for
+//! again does not come before what is new.
+
+use crate::cluster::{Cluster, placement};
+use crate::machine::{Command, Machine, Reply, key};
+use isochrone_core::{Instant, Span, Ticket};
+use isochrone_replication::{
+    Family, Outcome, Placement, Replicated, Request, curp, domino, epaxos, fastpaxos, mencius, multipaxos,
+    sdpaxos,
+};
+use isochrone_sim::{Config, Driver, Next, Session, Simulation};
+use std::collections::BTreeMap;
+
+/// Closed loops that write large values.
+struct Large {
+    bytes: usize,
+    each: u64,
+    until: Instant,
+    asked: Vec<u64>,
+    done: u64,
+    failed: u64,
+    slowest: Span,
+    since: BTreeMap<Ticket, Instant>,
+}
+
+impl<F: Family> Driver<Replicated<Machine, F>> for Large {
+    fn next(&mut self, session: Session, now: Instant) -> Next<Request<Command>> {
+        let number = session.number as usize;
+        if self.asked.len() <= number {
+            self.asked.resize(number + 1, 0);
+        }
+        if now >= self.until || self.asked[number] >= self.each {
+            return Next::Done;
+        }
+        self.asked[number] += 1;
+        let command = Command::Set(key(number as u8), "x".repeat(self.bytes));
+        // Not before somebody leads.
+        let at = now.max(Instant::ZERO + Span::from_secs(1));
+        Next::Request { at, request: Request::Command(command) }
+    }
+
+    fn invoked(&mut self, _: Session, ticket: Ticket, now: Instant) {
+        self.since.insert(ticket, now);
+    }
+
+    fn completed(&mut self, _: Session, ticket: Ticket, outcome: Outcome<Reply>, now: Instant) {
+        match outcome {
+            Outcome::Replied(_) => self.done += 1,
+            _ => self.failed += 1,
+        }
+        if let Some(since) = self.since.remove(&ticket) {
+            self.slowest = self.slowest.max(now.since(since));
+        }
+    }
+}
+
+/// Three regions 20 ms apart, lines of `bandwidth` bytes a second, clients at the second only.
+fn run<F: Family>(
+    bandwidth: u64,
+    sessions: u32,
+    bytes: usize,
+    each: u64,
+    tune: fn(&mut Placement<Machine, F>),
+) -> Large {
+    let way = |from: usize, to: usize| if from == to { Span::ZERO } else { Span::from_millis(10) };
+    let delays = (0..3).map(|from| (0..3).map(|to| way(from, to)).collect()).collect();
+    let mut config = Config::new(1, &["A", "B", "C"], delays);
+    (config.sync, config.sessions) = (Span::from_millis(1), 0);
+    config.nodes[1].sessions = Some(sessions);
+    config.bandwidth = Some(bandwidth);
+    config.horizon = Span::from_secs(40);
+    let mut placement: Placement<Machine, F> = placement(3, 3, 0, Span::from_millis(20));
+    tune(&mut placement);
+    let mut large = Large {
+        bytes,
+        each,
+        until: Instant::ZERO + Span::from_secs(12),
+        asked: Vec::new(),
+        done: 0,
+        failed: 0,
+        slowest: Span::ZERO,
+        since: BTreeMap::new(),
+    };
+    let mut cluster: Cluster<F> = Simulation::new(config, &placement);
+    let report = cluster.run(&mut large);
+    assert_eq!(report.violations, [], "{}", F::NAME);
+    println!(
+        "{:<16} {} done, {} failed, slowest {}, {} messages",
+        F::NAME,
+        large.done,
+        large.failed,
+        large.slowest,
+        report.messages
+    );
+    large
+}
+
+/// A value that takes 1.2 s to leave a node, three times as long as silence is borne. It leaves twice in all, or three times
+/// where who is asked is not who leads.
+fn carries_a_large_value<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
+    let one = run::<F>(500_000, 1, 600_000, 1, tune);
+    assert_eq!((one.done, one.failed), (1, 0), "{}", F::NAME);
+    assert!(one.slowest < Span::from_secs(6), "{}: {}", F::NAME, one.slowest);
+}
+
+/// Thirty values of 20 KB under way, which is 1.2 s of what the leader's line carries, with two copies of each to send.
+fn carries_a_load<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
+    let load = run::<F>(1_000_000, 30, 20_000, u64::MAX, tune);
+    assert_eq!(load.failed, 0, "{}", F::NAME);
+    // 25 a second could be.
+    assert!(load.done > 150, "{}: {}", F::NAME, load.done);
+}
+
+fn carries<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
+    carries_a_large_value::<F>(tune);
+    carries_a_load::<F>(tune);
+}
+
+#[test]
+fn multipaxos_lives_with_slow_lines() {
+    carries::<multipaxos::Family>(|_| {});
+}
+
+#[test]
+fn mencius_lives_with_slow_lines() {
+    carries::<mencius::Family>(|_| {});
+}
+
+#[test]
+fn fastpaxos_lives_with_slow_lines() {
+    carries::<fastpaxos::Family>(|_| {});
+}
+
+#[test]
+fn epaxos_lives_with_slow_lines() {
+    carries::<epaxos::Family>(|_| {});
+}
+
+#[test]
+fn sdpaxos_lives_with_slow_lines() {
+    carries::<sdpaxos::Family>(|_| {});
+}
+
+#[test]
+fn domino_lives_with_slow_lines() {
+    carries::<domino::Family>(|_| {});
+}
+
+#[test]
+fn curp_lives_with_slow_lines() {
+    carries::<curp::primary::Family>(|_| {});
+}
+
+#[test]
+fn curp_consensus_lives_with_slow_lines() {
+    carries::<curp::consensus::Family>(|_| {});
+}
