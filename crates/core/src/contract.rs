@@ -1,4 +1,4 @@
-//! The contract tests that both hosts pass: one function for each of the eleven points of [`Process`].
+//! The contract tests that both hosts pass: one function for each of the twelve points of [`Process`].
 //!
 //! A host implements [`ContractHost`] and calls [`run_all`], or one `point_` function a test. The tests
 //! run [`Probe`]s, processes that do what a script tells them, and [`Holder`]s, which hold a probe.

@@ -23,6 +23,7 @@ mod replace;
 mod resp;
 mod retwis;
 mod safety;
+mod slow_links;
 mod transactional;
 mod transactions;
 mod up;

@@ -1,10 +1,12 @@
 //! A wire between two nodes that can be cut. Each direction between two nodes that one of them dials has its own.
 
+use socket2::SockRef;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// How a wire is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -27,7 +29,20 @@ pub struct Proxy {
 impl Proxy {
     /// To this address.
     pub fn to(target: SocketAddr) -> Proxy {
+        Proxy::build(target, None)
+    }
+
+    /// The same; it carries so many bytes a second.
+    pub fn slow(target: SocketAddr, bytes: u32) -> Proxy {
+        Proxy::build(target, Some(bytes))
+    }
+
+    fn build(target: SocketAddr, rate: Option<u32>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        if rate.is_some() {
+            // What has come in, nothing overtakes any more.
+            SockRef::from(&listener).set_recv_buffer_size(64 << 10).expect("a listener has a buffer");
+        }
         let address = listener.local_addr().expect("it is bound");
         let (wire, open) = (Arc::new(AtomicU8::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (flag, list) = (Arc::clone(&wire), Arc::clone(&open));
@@ -41,7 +56,7 @@ impl Proxy {
                 for (from, to) in [(&socket, &onward), (&onward, &socket)] {
                     let (from, to) = (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
                     let flag = Arc::clone(&flag);
-                    thread::spawn(move || carry(from, to, &flag));
+                    thread::spawn(move || carry(from, to, &flag, rate));
                 }
                 let mut list = list.lock().expect("nobody panics holding it");
                 list.extend([socket, onward]);
@@ -66,9 +81,12 @@ impl Proxy {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, wire: &AtomicU8) {
-    let mut bytes = vec![0; 64 << 10];
+fn carry(mut from: TcpStream, mut to: TcpStream, wire: &AtomicU8, rate: Option<u32>) {
+    let mut bytes = vec![0; if rate.is_some() { 8 << 10 } else { 64 << 10 }];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if let Some(rate) = rate {
+            thread::sleep(Duration::from_secs_f64(count as f64 / f64::from(rate)));
+        }
         if wire.load(Ordering::SeqCst) != Wire::Silent as u8 && to.write_all(&bytes[..count]).is_err() {
             break;
         }

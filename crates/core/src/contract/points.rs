@@ -1,4 +1,4 @@
-//! The eleven points, a test each.
+//! The twelve points, a test each.
 
 use super::{Act, ContractHost, Holder, Log, Probe, ProbeSetup, Seen, process};
 use crate::{Effects, Identity, NodeId, Outbox, Process, ProcessId, Random, Span, Ticket};
@@ -22,6 +22,7 @@ pub fn run_all(host: &mut impl ContractHost) {
     point_10_crashes(host);
     point_10_only_the_own_snapshot_trims(host);
     point_11_elasticity(host);
+    point_12_urgency(host);
 }
 
 /// Two probes on nodes 0 and 1 of a fresh cluster.
@@ -413,6 +414,32 @@ pub fn point_11_elasticity(host: &mut impl ContractHost) {
     assert_eq!(replayed(&log, late), [7], "point 11: started again, it has its journal");
     let lives = log.incarnations(late);
     assert!(lives.len() == 2 && lives[0] < lives[1], "point 11: and a higher incarnation: {lives:?}");
+}
+
+/// On a line on which nothing waits every message arrives once, and in order, whatever its urgency; and a held one waits for the
+/// records before it though it is urgent. What a full line does is its host's to test, which alone can fill one.
+///
+/// # Panics
+/// Where the host breaks the point.
+pub fn point_12_urgency(host: &mut impl ContractHost) {
+    let (log, a, b) = pair(host);
+    host.freeze_disk(NodeId(0));
+    let script = vec![
+        Act::Urgently(vec![send(b, 1)]),
+        send(b, 2),
+        Act::Repeating(vec![send(b, 3), Act::Urgently(vec![send(b, 4)])]),
+        Act::Record(90),
+        Act::Urgently(vec![send(b, 5), send_ahead(b, 6)]),
+    ];
+    host.request(a, Ticket(1), script);
+    host.quiesce();
+    let mut early = log.received(b);
+    early.sort_unstable();
+    assert_eq!(early, [1, 2, 3, 4, 6], "point 12: urgent or repeated, once each, held behind records");
+    host.thaw_disk(NodeId(0));
+    host.quiesce();
+    let late: Vec<u32> = log.received(b).into_iter().filter(|label| *label != 6).collect();
+    assert_eq!(late, [1, 2, 3, 4, 5], "point 12: in order where nothing waits");
 }
 
 /// What a process was replayed in its newest life.

@@ -14,6 +14,10 @@ pub enum Act {
     Send(ProcessId, u32, Vec<Act>),
     /// The same, ahead.
     SendAhead(ProcessId, u32, Vec<Act>),
+    /// Runs the script; what it sends is urgent.
+    Urgently(Vec<Act>),
+    /// Runs the script; what it sends was sent before.
+    Repeating(Vec<Act>),
     /// Writes a record of this label.
     Record(u32),
     /// The same, soon.
@@ -90,6 +94,8 @@ impl Probe {
             match act {
                 Act::Send(to, label, then) => effects.send(to, Note::Plain(label, then)),
                 Act::SendAhead(to, label, then) => effects.send_ahead(to, Note::Plain(label, then)),
+                Act::Urgently(script) => effects.urgently(|effects| self.run(script, effects)),
+                Act::Repeating(script) => effects.repeating(|effects| self.run(script, effects)),
                 Act::Record(label) => {
                     self.records.push(label);
                     effects.record(label);

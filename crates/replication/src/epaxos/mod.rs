@@ -37,7 +37,7 @@
 //! | `Validate`, `Validated` | recoverer, who promised | who promised, recoverer | recovery of a fast commit |
 //! | `Waiting` | recoverer | all | recoveries that wait for each other |
 //! | `Rejected` | acceptor | one with an old ballot | all of these |
-//! | `Fetch`, `Trimmed` | one who lacks, anyone | anyone, one who lacks | repair |
+//! | `Fetch`, `Trimmed`, `Driven` | one who lacks, anyone, its driver | anyone, one who lacks | repair |
 //! | `Heartbeat`, `Heard` | anyone | all, back | life, round trips, what is executed |
 //!
 //! | replicas n | 1 | 2 | 3 | 4 | 5 | 6 | 7 |

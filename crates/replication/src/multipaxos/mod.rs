@@ -23,6 +23,7 @@
 //! | `Requests`, `Replies`, `Redirect` | client, replica | replica, client | commands |
 //! | `Accept`, `Adopt`, `Accepted` | leader, follower | follower, leader | phase 2 |
 //! | `Poll`, `Polled` | follower | follower | pre-vote |
+//! | `Promising` | acceptor | candidate | a promise that takes long |
 //! | `Prepare`, `Promised` | candidate, follower | follower, candidate | phase 1 |
 //! | `Rejected` | anyone | one with an old ballot | phases 1 and 2 |
 //! | `Heartbeat`, `Heard` | leader, follower | follower, leader | leadership, leases, commit index |

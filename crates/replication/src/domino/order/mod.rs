@@ -501,6 +501,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     }
 
     fn holds(&self, client: ClientId) -> BTreeSet<u64> {
+        if self.n() - self.suspects.len() < self.quorums().classic() {
+            // What nobody else is heard to have, another leader is to be asked for.
+            return BTreeSet::new();
+        }
         let decided = self.tracks.iter().flat_map(|track| track.commands.values());
         let fast = self.acceptor.votes.range(self.tracks[0].frontier()..);
         let fast = fast.filter(|(at, _)| !self.tracks[0].is_decided(**at));

@@ -17,6 +17,8 @@ pub(super) struct Campaign<V: Wire> {
     pub(super) reports: Vec<(ReplicaId, Report<V>)>,
     /// Who was asked.
     asked: ReplicaSet,
+    /// Whether, since they were asked, somebody has said that its promise is on its way.
+    awaits: bool,
 }
 
 impl<V: Wire> Campaign<V> {
@@ -95,6 +97,31 @@ impl<V: Wire> Log<V> {
     }
 
     /// A poll or campaign has not come through.
+    /// The timer of campaigns. Promises say what was accepted, which may be large and take long: whoever is asked again and says
+    /// that its promise is on its way is waited for.
+    pub(super) fn press(&mut self, effects: &mut Effects<Self>) {
+        let Role::Candidate(campaign) = &mut self.role else { return self.give_up(effects) };
+        if !std::mem::take(&mut campaign.awaits) {
+            return self.give_up(effects);
+        }
+        let (ballot, from) = (campaign.ballot, campaign.from);
+        let missing = campaign.asked.without(campaign.promised());
+        for peer in self.peers.iter().filter(|peer| missing.contains(peer.replica)) {
+            effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
+        }
+        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
+    }
+
+    pub(super) fn on_promising(&mut self, from: ProcessId, ballot: Ballot) {
+        let voter = self.seat(from);
+        if let Role::Candidate(campaign) = &mut self.role
+            && campaign.ballot == ballot
+            && voter.is_some_and(|voter| campaign.asked.contains(voter))
+        {
+            campaign.awaits = true;
+        }
+    }
+
     pub(super) fn give_up(&mut self, effects: &mut Effects<Self>) {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
             self.failures += 1;
@@ -114,8 +141,9 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         let promised = self.seen.max(self.promise.ballot());
-        let hears = self.leads()
-            || (self.leader.is_some() && effects.now().since(self.heard) < self.parameters.election);
+        // Or a candidate, which still waits for the promises of some.
+        let follows = self.leader.is_some() || self.pressed == Some(self.promise.ballot());
+        let hears = self.leads() || (follows && effects.now().since(self.heard) < self.parameters.election);
         let known = self.configuration.contains(ballot.owner);
         let granted = !hears && known && ballot > promised && decided >= self.decided;
         let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
@@ -171,7 +199,7 @@ impl<V: Wire> Log<V> {
             asked.insert(peer.replica);
             effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
         }
-        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked });
+        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked, awaits: true });
         effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
     }
 
@@ -190,13 +218,26 @@ impl<V: Wire> Log<V> {
             let rejected = Message::Rejected { promised, decided };
             return effects.urgently(|effects| effects.send_ahead(from, rejected));
         }
-        if self.promise.admit(ballot) == Admit::Fresh {
-            effects.record(Record::Promised { ballot });
-            self.step_down(effects);
-            self.heard = effects.now();
+        let again = match self.promise.admit(ballot) {
+            Admit::Fresh => {
+                effects.record(Record::Promised { ballot });
+                self.step_down(effects);
+                false
+            }
+            // The own promise stands before it is asked for.
+            Admit::Same | Admit::Stale => from != self.process,
+        };
+        self.heard = effects.now();
+        if again {
+            self.pressed = Some(ballot);
+            effects.urgently(|effects| effects.send(from, Message::Promising { ballot }));
         }
-        let report = self.report(ballot, first, effects);
-        effects.send(from, Message::Promised { ballot, report: Box::new(report) });
+        let report = Box::new(self.report(ballot, first, effects));
+        let promised = Message::Promised { ballot, report };
+        match again {
+            true => effects.repeating(|effects| effects.send(from, promised)),
+            false => effects.send(from, promised),
+        }
     }
 
     fn report(&self, ballot: Ballot, first: Slot, effects: &Effects<Self>) -> Report<V> {

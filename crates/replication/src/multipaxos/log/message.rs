@@ -136,6 +136,11 @@ pub enum Message<V: Wire> {
         /// Everything before it is decided.
         decided: Slot,
     },
+    /// To a candidate that asks again: the promise, with all that was accepted, is on its way.
+    Promising {
+        /// The candidate's ballot.
+        ballot: Ballot,
+    },
 }
 
 /// What a voter tells a candidate with its promise.

@@ -126,6 +126,8 @@ pub struct Log<V: Wire> {
     /// The ballot of the leader that is being followed.
     leader: Option<Ballot>,
     heard: Instant,
+    /// The ballot of a candidate that has asked again for the promise.
+    pressed: Option<Ballot>,
     started: Instant,
     /// How long to hear nothing before polling.
     patience: Span,
@@ -428,6 +430,7 @@ impl<V: Wire> Process for Log<V> {
             seen: Ballot::ZERO,
             leader: None,
             heard: Instant::ZERO,
+            pressed: None,
             started: Instant::ZERO,
             patience: setup.parameters.election,
             failures: 0,
@@ -526,6 +529,7 @@ impl<V: Wire> Process for Log<V> {
             }
             Message::Trimmed { decided } => self.on_trimmed(from, decided),
             Message::Handover { ballot, decided } => self.on_handover(from, ballot, decided, effects),
+            Message::Promising { ballot } => self.on_promising(from, ballot),
         }
     }
 
@@ -536,7 +540,7 @@ impl<V: Wire> Process for Log<V> {
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
         match timer {
             Timer::Watch => self.watch(effects),
-            Timer::Campaign => self.give_up(effects),
+            Timer::Campaign => self.press(effects),
             Timer::Heartbeat => self.beat(effects),
             Timer::Repair => self.repair(effects),
             Timer::Wait => {

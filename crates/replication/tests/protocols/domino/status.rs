@@ -56,7 +56,7 @@ fn a_lost_answer_is_had_again_without_the_command() {
             1620 answer: Replied(Ok)
         "#]],
     );
-    // Where a leader has not answered, another one is asked.
+    // The leader is asked first: it knows most.
     let mut talk = unanswered(Way::Led);
     talk.hear(
         60,
@@ -85,8 +85,8 @@ fn a_lost_command_is_sent_again_when_a_replica_says_so() {
     assert_eq!(talk.answers.0.len(), 1);
 }
 
-/// A leader that is cut off has the command: it is sent to another one, since nobody else knows of it, and then waited
-/// for, since others do.
+/// A leader that is cut off has the command: once it knows how it stands, it says nothing of it any more, and the command is
+/// sent to another one; and then waited for, since others have it.
 #[test]
 fn a_command_that_others_have_is_waited_for() {
     let mut talk = talk(Way::Led);
@@ -95,7 +95,7 @@ fn a_command_that_others_have_is_waited_for() {
     for (one, other) in [(A, B), (A, C)] {
         talk.cluster.connect(one, other, false);
     }
-    talk.hear(250, expect![[r#"
+    talk.hear(900, expect![[r#"
         1600 client D -> replica B: Status client: n3#1, sequences: [1]
         1610 replica B -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
         1620 client D -> replica B: ProposeLed above: 0, tell: false, values: [Command id: n3#1, sequence: 1, below: 1, command: ..

@@ -1,0 +1,60 @@
+//! Real nodes whose links carry less than is sent.
+
+use super::processes::{Addresses, client, deployment_of, leader, node, nodes, until};
+use super::proxy::Proxy;
+use super::resp::Reply;
+use std::time::{Duration, Instant};
+
+const NODES: usize = 3;
+/// Bytes a second and direction.
+const RATE: u32 = 2_000_000;
+/// Takes four seconds on a link, several times as long as silence is borne.
+const LARGE: usize = 8_000_000;
+
+#[test]
+fn multipaxos_carries_a_large_value_over_slow_links() {
+    carries("multipaxos");
+}
+
+#[test]
+fn curp_carries_a_large_value_over_slow_links() {
+    carries("curp");
+}
+
+/// Who leads while a value takes long to the others leads still when it has come, and answers.
+fn carries(protocol: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses = nodes(NODES);
+    let wire = |to: usize| Proxy::slow(addresses[to].listen, RATE);
+    let wires: Vec<Vec<_>> =
+        (0..NODES).map(|from| (0..NODES).map(|to| (from != to).then(|| wire(to))).collect()).collect();
+    let processes: Vec<_> = (0..NODES)
+        .map(|me| {
+            let seen = addresses.iter().enumerate().map(|(to, real)| match &wires[me][to] {
+                Some(wire) => Addresses { listen: wire.address(), ..real.clone() },
+                None => real.clone(),
+            });
+            let seen: Vec<_> = seen.collect();
+            let file = deployment_of(folder.path(), &format!("n{me}.toml"), "slow", &seen, protocol);
+            node(&file, me, folder.path())
+        })
+        .collect();
+    let led = || {
+        let mut found: Vec<_> = addresses.iter().map(|node| leader(node.http)).collect();
+        found.dedup();
+        found.pop().flatten().filter(|_| found.is_empty())
+    };
+    let first = until("a leader", led);
+    // By way of one that does not lead.
+    let other = (0..NODES).find(|index| first != format!("n{index}")).unwrap();
+    let mut client = client(addresses[other].redis);
+    until("a reply", || matches!(client.ask(&["SET", "small", "1"]).ok()?, Reply::Text(_)).then_some(()));
+    let begun = Instant::now();
+    let large = "x".repeat(LARGE);
+    assert_eq!(client.ask(&["SET", "large", &large]).unwrap(), Reply::Text("OK".to_owned()), "{protocol}");
+    // To the leader, and from it to the others.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{protocol}: {:?}", begun.elapsed());
+    assert_eq!(client.ask(&["STRLEN", "large"]).unwrap(), Reply::Number(LARGE as i64), "{protocol}");
+    assert_eq!(until("a leader", led), first, "{protocol}: nobody was taken for dead");
+    drop(processes);
+}
