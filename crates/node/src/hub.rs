@@ -12,6 +12,7 @@ use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How often a connection that waits for a key looks for itself, and other nodes are reminded that it waits.
@@ -117,9 +118,19 @@ pub struct Hub {
 struct Member {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
-    waits: BTreeSet<(KeyspaceId, Blob)>,
+    waits: BTreeMap<(KeyspaceId, Blob), Told>,
     /// It waits for copies.
     syncs: bool,
+}
+
+/// How many elements a connection was told of at a key that it waits for, and has not said what became of them: who is told
+/// of one and does not take it must not keep it from those behind.
+#[derive(Copy, Clone, Default, Debug)]
+struct Told {
+    /// Since it last began to look.
+    since: usize,
+    /// Before that.
+    before: usize,
 }
 
 /// Takes a connection out of those that a name has; a name without any goes.
@@ -249,8 +260,9 @@ impl Hub {
         let member = self.members.entry(connection).or_default();
         for key in keys {
             let place = (keyspace, key.clone());
-            if member.waits.insert(place.clone()) {
-                self.waiting.entry(place).or_default().push_back(connection);
+            if let Entry::Vacant(entry) = member.waits.entry(place) {
+                self.waiting.entry(entry.key().clone()).or_default().push_back(connection);
+                entry.insert(Told::default());
             }
         }
     }
@@ -260,19 +272,63 @@ impl Hub {
         self.members.entry(connection).or_default().syncs = true;
     }
 
-    /// It waits no longer.
+    /// It waits no longer. What it was told of and has not taken is for those behind it.
     pub fn unwait(&mut self, connection: u64) {
         let Some(member) = self.members.get_mut(&connection) else { return };
         member.syncs = false;
-        for place in std::mem::take(&mut member.waits) {
-            if let Some(queue) = self.waiting.get_mut(&place) {
-                queue.retain(|other| *other != connection);
-                if queue.is_empty() {
-                    self.waiting.remove(&place);
-                }
+        for (place, told) in std::mem::take(&mut member.waits) {
+            let Some(queue) = self.waiting.get_mut(&place) else { continue };
+            let at = queue.iter().position(|other| *other == connection);
+            at.and_then(|at| queue.remove(at));
+            if queue.is_empty() {
+                self.waiting.remove(&place);
+            } else if told.since + told.before > 0 {
+                self.wake(&place, at.unwrap_or(0), told.since + told.before);
             }
         }
         self.forget_idle(connection);
+    }
+
+    /// A connection that waits looks whether there is something.
+    pub fn looks(&mut self, connection: u64) {
+        for told in self.told(connection) {
+            *told = Told { since: 0, before: told.before + told.since };
+        }
+    }
+
+    /// It has found nothing: what it was told of before it looked, others have taken.
+    pub fn found_nothing(&mut self, connection: u64) {
+        self.told(connection).for_each(|told| told.before = 0);
+    }
+
+    /// It has taken an element of this key.
+    pub fn took(&mut self, connection: u64, keyspace: KeyspaceId, key: &Blob) {
+        let member = self.members.get_mut(&connection);
+        if let Some(told) = member.and_then(|member| member.waits.get_mut(&(keyspace, key.clone()))) {
+            told.before = told.before.saturating_sub(1);
+        }
+    }
+
+    /// What it has found is not what it waits for, and it goes on waiting; for those behind it, it may be.
+    pub fn passes(&mut self, connection: u64) {
+        let Some(member) = self.members.get_mut(&connection) else { return };
+        let passed: Vec<_> = member
+            .waits
+            .iter_mut()
+            .map(|(place, told)| (place.clone(), std::mem::take(&mut told.before)))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        for (place, count) in passed {
+            let queue = self.waiting.get(&place);
+            let at = queue.and_then(|queue| queue.iter().position(|other| *other == connection));
+            if let Some(at) = at {
+                self.wake(&place, at + 1, count);
+            }
+        }
+    }
+
+    fn told(&mut self, connection: u64) -> impl Iterator<Item = &mut Told> {
+        self.members.get_mut(&connection).into_iter().flat_map(|member| member.waits.values_mut())
     }
 
     /// Whether a connection waits for a key, or for copies.
@@ -295,7 +351,7 @@ impl Hub {
     /// that has waited longest first, as many as there are elements.
     pub fn filled(&mut self, keyspace: KeyspaceId, key: &Blob, count: usize, now: Instant) {
         let place = (keyspace, key.clone());
-        self.wake(&place, count);
+        self.wake(&place, 0, count);
         match self.remote.get(&place) {
             Some(until) if *until > now => {
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -308,9 +364,31 @@ impl Hub {
         }
     }
 
-    fn wake(&mut self, place: &(KeyspaceId, Blob), count: usize) {
-        for connection in self.waiting.get(place).into_iter().flatten().take(count) {
+    /// Tells those from place `from` of the queue on, as many as `count`: first who has not been told of anything yet. Where
+    /// all have, some of them once more, since they may have looked before this was there.
+    fn wake(&mut self, place: &(KeyspaceId, Blob), from: usize, count: usize) {
+        let mut left = count;
+        let mut busy = Vec::new();
+        for connection in self.waiting.get(place).into_iter().flatten().skip(from) {
+            if left == 0 {
+                return;
+            }
+            let member = self.members.get_mut(connection);
+            let Some(told) = member.and_then(|member| member.waits.get_mut(place)) else { continue };
+            if told.since + told.before > 0 {
+                busy.push(*connection);
+                continue;
+            }
+            told.since = 1;
+            left -= 1;
             self.mail.push_back((*connection, Notice::Filled));
+        }
+        for connection in busy.into_iter().take(left) {
+            let member = self.members.get_mut(&connection);
+            if let Some(told) = member.and_then(|member| member.waits.get_mut(place)) {
+                told.since += 1;
+                self.mail.push_back((connection, Notice::Filled));
+            }
         }
     }
 
@@ -398,7 +476,7 @@ impl Hub {
                     }
                 }
             }
-            News::Filled { keyspace, key, count } => self.wake(&(keyspace, key), count as usize),
+            News::Filled { keyspace, key, count } => self.wake(&(keyspace, key), 0, count as usize),
         }
     }
 
@@ -496,10 +574,42 @@ mod tests {
         assert_eq!(mail(&mut hub), "3 Filled; 1 Filled; ");
         hub.unwait(3);
         assert!(!hub.waits(3) && hub.waits(1));
+        assert_eq!(mail(&mut hub), "2 Filled; ", "3 has taken nothing");
         hub.filled(SPACE, &"b".into(), 1, Instant::ZERO);
         hub.filled(KeyspaceId(2), &"b".into(), 9, Instant::ZERO);
         assert_eq!(mail(&mut hub), "1 Filled; ");
         assert!(hub.take_news().is_empty(), "nobody elsewhere waits");
+    }
+
+    /// Each keeps what it was told of from nobody behind it, and nobody is told of what was taken.
+    #[test]
+    fn of_each_element_somebody_is_told_who_takes_it() {
+        let mut hub = Hub::default();
+        let key = "a".into();
+        (1..=4).for_each(|connection| hub.wait(connection, SPACE, &["a".into()]));
+        // Elements that come one by one, before anybody has looked, are for one after the other.
+        hub.filled(SPACE, &key, 1, Instant::ZERO);
+        hub.filled(SPACE, &key, 1, Instant::ZERO);
+        assert_eq!(mail(&mut hub), "1 Filled; 2 Filled; ");
+        hub.looks(1);
+        hub.took(1, SPACE, &key);
+        hub.unwait(1);
+        assert_eq!(mail(&mut hub), "", "it took what it was told of");
+        // Another type than 2 waits for: 3 may want it, and only those behind 3 after that.
+        hub.looks(2);
+        hub.passes(2);
+        hub.looks(3);
+        hub.passes(3);
+        assert_eq!(mail(&mut hub), "3 Filled; 4 Filled; ");
+        // Whoever has been told of everything looks again: it may have looked before.
+        hub.looks(4);
+        hub.filled(SPACE, &key, 4, Instant::ZERO);
+        assert_eq!(mail(&mut hub), "2 Filled; 3 Filled; 4 Filled; ");
+        hub.found_nothing(4);
+        hub.looks(4);
+        hub.found_nothing(4);
+        hub.filled(SPACE, &key, 1, Instant::ZERO);
+        assert_eq!(mail(&mut hub), "4 Filled; ");
     }
 
     #[test]

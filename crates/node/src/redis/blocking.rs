@@ -5,6 +5,9 @@
 //! Since news may be lost and keys be filled where nobody notices (by a restore, a rename on a node that has
 //! not heard of us), it also looks once a second whether a key exists. Every attempt is an ordinary command
 //! of the keyspace's protocol: what it pops is popped once.
+//!
+//! Of every element that came somebody is told who looks: where that one takes another, or cannot take it, those behind it
+//! are ([`Hub::unwait`], [`Hub::passes`]).
 
 use super::connection::State;
 use super::reply::Reply;
@@ -13,7 +16,7 @@ use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::{Hub, RETRY};
 use isochrone_core::command::{
-    Command, GroupChange, GroupRead, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead,
+    Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead,
 };
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use std::sync::Arc;
@@ -46,14 +49,17 @@ impl Patience {
 
     /// A time in seconds, with a fraction.
     pub(crate) fn parse(text: &[u8]) -> Result<Patience, Complaint> {
-        let seconds = super::args::exact(text).map(|score| score.get()).filter(|time| time.is_finite());
+        let seconds = super::args::exact(text).map(|score| score.get());
         let seconds = seconds.ok_or(Complaint::text("ERR timeout is not a float or out of range"))?;
-        if seconds < 0.0 {
+        let millis = (seconds * 1000.0).ceil();
+        if millis > i64::MAX as f64 {
+            return Err(Complaint::text("ERR timeout is out of range"));
+        }
+        if millis < 0.0 {
             return Err(Complaint::text("ERR timeout is negative"));
         }
         // Thirty years are as good as for ever.
-        let millis = (seconds * 1000.0).ceil().min(1e12) as u64;
-        Ok(Patience { time: Some(Span::from_millis(millis)) })
+        Ok(Patience { time: Some(Span::from_millis(millis.min(1e12) as u64)) })
     }
 }
 
@@ -62,6 +68,8 @@ impl Patience {
 pub(crate) struct Blocked {
     /// Its place in the order of replies.
     id: u64,
+    /// Whose command it is.
+    connection: u64,
     keyspace: KeyspaceId,
     operation: Operation,
     keys: Box<[Blob]>,
@@ -122,6 +130,7 @@ pub(crate) fn begin(
     context.hub.wait(state.number, *keyspace, &keys);
     state.blocked = Some(Box::new(Blocked {
         id: *id,
+        connection: state.number,
         keyspace: *keyspace,
         operation,
         keys: keys.into(),
@@ -142,7 +151,9 @@ pub(crate) fn heard(
     requests: &mut Vec<Request>,
 ) -> Heard {
     let step = std::mem::replace(&mut blocked.step, Step::Nothing);
+    let (outcome, whole) = blocked.unwrapped(outcome);
     let outcome = blocked.resolved(outcome);
+    let other = matches!(&outcome, Outcome::Done(Response::Error(Refusal::WrongType)));
     let empty = match (&outcome, step) {
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
@@ -152,12 +163,23 @@ pub(crate) fn heard(
         // A look that failed is one that saw nothing.
         (_, Step::Look) => true,
         (Outcome::Done(Response::Nil | Response::NilArray), _) => true,
-        // Whoever waits already goes on where a key now holds another type, or the keyspace is away.
-        (Outcome::Done(Response::Error(Refusal::WrongType)) | Outcome::Refused(_), _) => blocked.waits,
+        // Whoever waits already goes on where a key now holds another type, or the keyspace is away; but not where what it
+        // would move has nowhere to go.
+        _ if other => blocked.waits && !whole,
+        (Outcome::Refused(_), _) => blocked.waits,
         _ => false,
     };
+    let (hub, connection) = (&mut *context.hub, blocked.connection);
     if !empty {
+        if let Some(key) = blocked.taken(&outcome) {
+            hub.took(connection, blocked.keyspace, key);
+        }
         return Heard::Ends(outcome);
+    }
+    match step {
+        Step::Attempt if other => hub.passes(connection),
+        Step::Attempt => hub.found_nothing(connection),
+        Step::Look | Step::Nothing => {}
     }
     if let Some(end) = blocked.end(context.now) {
         return Heard::Ends(end);
@@ -173,6 +195,31 @@ pub(crate) fn heard(
 }
 
 impl Blocked {
+    /// Whoever waits moves an element together with a look at what it comes from: whether that is a list.
+    fn unwrapped(&self, outcome: Outcome) -> (Outcome, bool) {
+        match (&self.operation, outcome) {
+            (Operation::LMove { .. }, Outcome::Done(Response::Array(mut parts))) if parts.len() == 2 => {
+                let whole = parts[0] == Response::Kind(Kind::List);
+                (Outcome::Done(parts.swap_remove(1)), whole)
+            }
+            (_, outcome) => (outcome, false),
+        }
+    }
+
+    /// The key of which this outcome gives an element.
+    fn taken(&self, outcome: &Outcome) -> Option<&Blob> {
+        let Outcome::Done(response) = outcome else { return None };
+        match (response, &self.keys[..]) {
+            (Response::Error(_), _) => None,
+            (_, [key]) => Some(key),
+            (Response::Array(parts), keys) => match parts.first() {
+                Some(Response::Bulk(first)) => keys.iter().find(|key| *key == first),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// A read of streams that found nothing has been told what `$` meant: that is where it goes on.
     fn resolved(&mut self, outcome: Outcome) -> Outcome {
         let (Operation::XRead { read }, Outcome::Done(Response::Array(ids))) = (&self.operation, &outcome)
@@ -242,6 +289,10 @@ impl Blocked {
 
     fn ask(&mut self, step: Step, context: &mut Context<'_>, requests: &mut Vec<Request>) {
         self.step = step;
+        if step == Step::Attempt {
+            self.again = false;
+            context.hub.looks(self.connection);
+        }
         let operation = match step {
             // Whoever reads for a group changes something where it only tries.
             Step::Look => match &self.operation {
@@ -250,7 +301,13 @@ impl Blocked {
                 }
                 _ => Operation::Exists { keys: self.keys.iter().cloned().collect() },
             },
-            _ => self.operation.clone(),
+            _ => match &self.operation {
+                Operation::LMove { source, .. } => Operation::Transaction {
+                    watched: [].into(),
+                    operations: [Operation::Type { key: source.clone() }, self.operation.clone()].into(),
+                },
+                operation => operation.clone(),
+            },
         };
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
@@ -270,8 +327,8 @@ pub(crate) enum Fills {
     Nothing,
     /// One key so many elements.
     One(KeyspaceId, Blob, usize),
-    /// These keys an element or more each.
-    Many(KeyspaceId, Vec<Blob>),
+    /// These keys so many elements each.
+    Many(KeyspaceId, Vec<(Blob, usize)>),
 }
 
 impl Fills {
@@ -279,8 +336,8 @@ impl Fills {
     pub(crate) fn of(keyspace: KeyspaceId, operation: &Operation) -> Fills {
         match operation {
             Operation::Transaction { operations, .. } => {
-                let keys = operations.iter().filter_map(filled).map(|(key, _)| key.clone());
-                let keys: Vec<Blob> = keys.collect();
+                let keys = operations.iter().filter_map(filled);
+                let keys: Vec<_> = keys.map(|(key, count)| (key.clone(), count)).collect();
                 if keys.is_empty() { Fills::Nothing } else { Fills::Many(keyspace, keys) }
             }
             operation => match filled(operation) {
@@ -295,7 +352,9 @@ impl Fills {
         match self {
             Fills::Nothing => {}
             Fills::One(keyspace, key, count) => hub.filled(*keyspace, key, *count, now),
-            Fills::Many(keyspace, keys) => keys.iter().for_each(|key| hub.filled(*keyspace, key, 1, now)),
+            Fills::Many(keyspace, keys) => {
+                keys.iter().for_each(|(key, count)| hub.filled(*keyspace, key, *count, now));
+            }
         }
     }
 }

@@ -324,6 +324,7 @@ fn parse_response(text: &str) -> Response {
         "bulk" => Response::bulk(rest.as_bytes()),
         "double" => Response::Double(Score::new(rest.parse().unwrap()).unwrap()),
         "hash" => Response::Kind(Kind::Hash),
+        "list" => Response::Kind(Kind::List),
         "array" => Response::Array(list()),
         "set" => Response::Set(list()),
         "pairs" => Response::Pairs(pairs()),

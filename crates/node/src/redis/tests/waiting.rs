@@ -112,7 +112,13 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
          > BRPOP a 0
          < 1 wrongtype
          > BRPOP a 0
-         < 2 refused NOLEADER no leader",
+         < 2 refused NOLEADER no leader
+         > BLMOVE a b LEFT RIGHT 0
+         < 3 nil
+         ! fill a
+         < 3 array hash, wrongtype
+         ! fill a
+         < 3 array list, wrongtype",
         expect![[r#"
             > BRPOP a 0
               ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
@@ -144,6 +150,21 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
               reads no further
             < 2 refused NOLEADER no leader
               -NOLEADER no leader·
+            > BLMOVE a b LEFT RIGHT 0
+              ask 3 k1 LMove { source: "a", target: "b", from: Left, to: Right }
+              reads no further
+            < 3 nil
+              reads no further
+            ! fill a
+              ask 3 k1 Transaction { watched: [], operations: [Type { key: "a" }, LMove { source: "a", target: "b", from: Left, to: Right }] }
+              reads no further
+            < 3 array hash, wrongtype
+              reads no further
+            ! fill a
+              ask 3 k1 Transaction { watched: [], operations: [Type { key: "a" }, LMove { source: "a", target: "b", from: Left, to: Right }] }
+              reads no further
+            < 3 array list, wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
         "#]],
     );
 }
@@ -216,10 +237,15 @@ fn pushes_are_told_to_those_who_wait() {
         world.hub.take_mail().into_iter().map(|(number, _)| number).collect::<Vec<_>>()
     };
     assert_eq!(raw("RPUSH l 1", 0), [20]);
-    assert_eq!(raw("LPUSH l 1 2 3", 1), [20, 23]);
+    // Who was told of the first and has not taken it leaves the next ones to the others.
+    assert_eq!(raw("LPUSH l 1 2 3", 1), [23, 20]);
     assert_eq!(raw("ZADD z 1 a", 2), [21]);
     assert_eq!(raw("RENAME x t", 3), [22]);
     assert!(raw("SET l 1", 4).is_empty());
+    raw("MULTI", 4);
+    raw("RPUSH l 1 2", 4);
+    raw("XADD t * f v", 4);
+    assert_eq!(raw("EXEC", 5), [20, 23, 22]);
 }
 
 #[test]
