@@ -45,7 +45,7 @@ pub struct Limits {
     pub inline_bytes: usize,
     /// Bytes of one command, all its elements together.
     pub command_bytes: usize,
-    /// Replies that a client has not taken; beyond it the connection is closed.
+    /// Replies that a client has not taken; beyond it nothing more is read from it.
     pub output_bytes: usize,
     /// Series that metrics may show.
     pub metric_series: usize,

@@ -54,7 +54,7 @@ pub(crate) fn text(number: i64) -> Blob {
 /// `refusal` where the text is no number; a sum that is not finite.
 pub(crate) fn add_float(text: Option<&[u8]>, by: Score, refusal: Refusal) -> Result<Blob, Refusal> {
     let held = match text {
-        Some(text) => Score::parse(text).ok_or(refusal)?,
+        Some(text) => Score::read(text).ok_or(refusal)?,
         None => Score::ZERO,
     };
     let sum = held.get() + by.get();
@@ -135,7 +135,9 @@ mod tests {
         assert_eq!(add("3", -3.0).unwrap(), "0");
         assert_eq!(add("-0.5", 0.25).unwrap(), "-0.25");
         assert_eq!(add("1e30", 1.0).unwrap(), "1000000000000000000000000000000");
+        assert_eq!(add("-0X1.8p1", 0.5).unwrap(), "-2.5");
         assert_eq!(add("abc", 1.0), Err(Refusal::NotFloat));
+        assert_eq!(add("0x", 1.0), Err(Refusal::NotFloat));
         assert_eq!(add("1e308", 1.7e308), Err(Refusal::NanOrInfinity));
         assert_eq!(add("1", f64::INFINITY), Err(Refusal::NanOrInfinity));
     }

@@ -25,7 +25,7 @@ fn number(element: &[u8]) -> Option<Score> {
     let text = &text[blanks..];
     // Infinity must be meant: a number too large for one is none.
     let named = || text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
-    Score::parse(text).filter(|score| score.get().is_finite() || named())
+    Score::read(text).filter(|score| score.get().is_finite() || named())
 }
 
 /// The elements of a value, sorted; `stored` where they will be a list.

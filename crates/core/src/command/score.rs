@@ -43,6 +43,71 @@ impl Score {
         // What `f64::from_str` takes beside numbers, infinities and NaN: nothing.
         Score::new(text.parse().ok()?)
     }
+
+    /// The same, also in hexadecimal (`0x1.8p3`), as C reads numbers.
+    pub fn read(text: &[u8]) -> Option<Score> {
+        let (negative, digits) = match text {
+            [sign @ (b'+' | b'-'), digits @ ..] => (*sign == b'-', digits),
+            digits => (false, digits),
+        };
+        match digits {
+            [b'0', b'x' | b'X', digits @ ..] => {
+                let number = hexadecimal(digits)?;
+                Score::new(if negative { -number } else { number })
+            }
+            _ => Score::parse(text),
+        }
+    }
+}
+
+/// What follows `0x`: digits with or without a point, and maybe a power of two.
+fn hexadecimal(text: &[u8]) -> Option<f64> {
+    let (digits, power) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
+        None => (text, 0),
+        Some(at) => (&text[..at], power(&text[at + 1..])?),
+    };
+    let (mut number, mut shift, mut behind, mut any) = (0u64, 0i64, false, false);
+    for byte in digits {
+        if *byte == b'.' && !behind {
+            behind = true;
+            continue;
+        }
+        let digit = u64::from(char::from(*byte).to_digit(16)?);
+        any = true;
+        if number >> 60 == 0 {
+            number = number << 4 | digit;
+            shift -= 4 * i64::from(behind);
+        } else {
+            // Beyond what a double keeps: only whether there is anything decides how it is rounded.
+            number |= u64::from(digit != 0);
+            shift += 4 * i64::from(!behind);
+        }
+    }
+    // In steps that a double has. What is tiny is rounded in one of them, and then only goes on to zero.
+    let mut left = (power + shift).clamp(-2_400, 2_400) as i32;
+    let mut result = number as f64;
+    while left != 0 {
+        let step = left.clamp(-1_000, 1_000);
+        result *= 2f64.powi(step);
+        left -= step;
+    }
+    any.then_some(result)
+}
+
+/// A power of two in decimal; one of more digits than matter is as good as the largest.
+fn power(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [sign @ (b'+' | b'-'), digits @ ..] => (*sign == b'-', digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut sum = 0i64;
+    for byte in digits {
+        sum = (sum * 10 + i64::from(char::from(*byte).to_digit(10)?)).min(1 << 40);
+    }
+    Some(if negative { -sum } else { sum })
 }
 
 impl Eq for Score {}

@@ -48,7 +48,7 @@ limits! {
     Bulk = "bulk", Bytes, 64 * MIB, KIB, 512 * MIB;
     /// Arguments of one command.
     Elements = "elements", Count, 1_000_000, 16, 16_000_000;
-    /// Bytes that may wait to be sent to one client; it is then disconnected.
+    /// Bytes that may wait to be sent to one client before nothing more is read from it.
     Output = "output", Bytes, 64 * MIB, 64 * KIB, 4 * GIB;
     /// Commands of one connection that may be on their way at once; more are read when an answer has left.
     Pipeline = "pipeline", Count, 1_024, 1, 1_000_000;

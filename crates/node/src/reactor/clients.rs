@@ -9,6 +9,7 @@ use crate::gateway::{
 use crate::hub::Hub;
 use crate::limits::Limits;
 use crate::poller::Ready;
+use crate::redis::FLOODED;
 use crate::redis::acl::Users;
 use crate::redis::call::{self, Call, Given, Objection};
 use crate::security::Print;
@@ -515,8 +516,8 @@ impl Clients {
                 self.counters.traffic.1 += *sent as u64;
             }
             let unsent = connection.stream.unsent();
-            // Twice the soft limit: the session has had its chance to do something about it.
-            let flooded = unsent > self.limits.output_bytes.saturating_mul(2);
+            // The session has had its chance to do something about it.
+            let flooded = unsent > self.limits.output_bytes.saturating_mul(FLOODED);
             if flooded {
                 self.counters.fell_behind("output", number, self.views.get(&number), unsent, now);
             }
@@ -637,7 +638,9 @@ impl Clients {
     ) -> Result<Call, Objection> {
         let Hub { users, scripts, .. } = &mut self.hub;
         let (bulk_max, elements_max) = (self.limits.bulk_bytes, self.limits.elements);
-        let mut given = Given { stamp, random: &mut self.random, scripts, bulk_max, elements_max };
+        let view = self.keyspaces.iter().find(|view| view.id == keyspace);
+        let selected = view.map(|view| view.index.into());
+        let mut given = Given { selected, stamp, random: &mut self.random, scripts, bulk_max, elements_max };
         call::understand(words, keyspace, user, users, &mut given)
     }
 

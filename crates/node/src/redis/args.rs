@@ -44,7 +44,7 @@ pub(crate) fn positive(text: &[u8], error: &'static str) -> Result<u64, Complain
 
 /// A number with a fraction that Redis reads more exactly than a double: too small for one is 0.
 pub(crate) fn exact(text: &[u8]) -> Option<Score> {
-    any_score(text).filter(|score| score.get().is_finite() || is_named(text))
+    Score::read(text).filter(|score| score.get().is_finite() || is_named(text))
 }
 
 fn is_named(text: &[u8]) -> bool {
@@ -65,7 +65,7 @@ pub(crate) fn score(text: &[u8]) -> Option<Score> {
         let end = text.iter().position(|byte| power.contains(byte)).unwrap_or(text.len());
         !text[..end].iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
     };
-    any_score(text).filter(|score| match score.get() {
+    Score::read(text).filter(|score| match score.get() {
         0.0 => zero(),
         number => number.is_finite() || is_named(text),
     })
@@ -79,71 +79,7 @@ pub(crate) fn loose_score(text: &[u8]) -> Option<Score> {
         return Some(Score::ZERO);
     }
     let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
-    any_score(&text[text.iter().position(|byte| !blank(byte))?..])
-}
-
-fn any_score(text: &[u8]) -> Option<Score> {
-    let (negative, digits) = match text {
-        [sign @ (b'+' | b'-'), digits @ ..] => (*sign == b'-', digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0', b'x' | b'X', digits @ ..] => {
-            let number = hexadecimal(digits)?;
-            Score::new(if negative { -number } else { number })
-        }
-        _ => Score::parse(text),
-    }
-}
-
-/// What follows `0x`: digits with or without a point, and maybe a power of two.
-fn hexadecimal(text: &[u8]) -> Option<f64> {
-    let (digits, power) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
-        None => (text, 0),
-        Some(at) => (&text[..at], power(&text[at + 1..])?),
-    };
-    let (mut number, mut shift, mut behind, mut any) = (0u64, 0i64, false, false);
-    for byte in digits {
-        if *byte == b'.' && !behind {
-            behind = true;
-            continue;
-        }
-        let digit = u64::from(char::from(*byte).to_digit(16)?);
-        any = true;
-        if number >> 60 == 0 {
-            number = number << 4 | digit;
-            shift -= 4 * i64::from(behind);
-        } else {
-            // Beyond what a double keeps: only whether there is anything decides how it is rounded.
-            number |= u64::from(digit != 0);
-            shift += 4 * i64::from(!behind);
-        }
-    }
-    // In steps that a double has. What is tiny is rounded in one of them, and then only goes on to zero.
-    let mut left = (power + shift).clamp(-2_400, 2_400) as i32;
-    let mut result = number as f64;
-    while left != 0 {
-        let step = left.clamp(-1_000, 1_000);
-        result *= 2f64.powi(step);
-        left -= step;
-    }
-    any.then_some(result)
-}
-
-/// A power of two in decimal; one of more digits than matter is as good as the largest.
-fn power(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [sign @ (b'+' | b'-'), digits @ ..] => (*sign == b'-', digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let mut sum = 0i64;
-    for byte in digits {
-        sum = (sum * 10 + i64::from(char::from(*byte).to_digit(10)?)).min(1 << 40);
-    }
-    Some(if negative { -sum } else { sum })
+    Score::read(&text[text.iter().position(|byte| !blank(byte))?..])
 }
 
 /// Whether an argument is this word, in any case. `word` is in capitals.
@@ -229,6 +165,12 @@ pub(crate) fn pattern(text: &[u8]) -> Result<&[u8], Complaint> {
     }
 }
 
+/// An unsigned number of 64 bits: digits, also such as 007.
+pub(crate) fn unsigned(digits: &[u8]) -> Option<u64> {
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Options of SCAN and its kin.
 #[derive(Debug)]
 pub(crate) struct ScanOptions {
@@ -240,8 +182,11 @@ pub(crate) struct ScanOptions {
 
 /// `cursor [MATCH pattern] [COUNT count]`, the cursor at place `at`; where `typed` also `[TYPE type]`.
 pub(crate) fn scan_options(args: Args<'_>, at: usize, typed: bool) -> Result<ScanOptions, Complaint> {
-    // As in Redis, a cursor is any unsigned number.
-    let cursor = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse().ok());
+    // As in Redis, a cursor is any unsigned number, and one that is negative is what it is modulo 2^64.
+    let cursor = match args.at(at) {
+        [b'-', digits @ ..] => unsigned(digits).map(u64::wrapping_neg),
+        digits => unsigned(digits.strip_prefix(b"+").unwrap_or(digits)),
+    };
     let cursor = cursor.ok_or(Complaint::text("ERR invalid cursor"))?;
     let mut options = ScanOptions { cursor, count: 10, pattern: None, kind: None };
     let mut at = at + 1;

@@ -134,7 +134,9 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
 fn begin(spec: &Spec, index: i32, reply: &mut Reply<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
-    names(if spec.is(flag::WRITE) { &["RW"] } else { &["RO"] }, reply);
+    // Nobody knows what a script does with its keys.
+    let written = spec.is(flag::WRITE) || spec.group == Group::Scripting;
+    names(if written { &["RW"] } else { &["RO"] }, reply);
     reply.bulk(b"begin_search");
     reply.map(2);
     reply.bulk(b"type");
@@ -245,14 +247,24 @@ fn arguments(syntax: &str) -> Vec<(&str, bool)> {
 /// `COMMAND GETKEYS command [arg ...]`
 pub(crate) fn get_keys(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
     let inner = args.from(2);
-    let spec = table::find(inner).map_err(|_| Complaint::text("ERR Invalid command specified"))?;
+    let (spec, fits) = match table::find(inner) {
+        Ok(spec) => (Some(spec), true),
+        Err(Complaint::Arity(name)) => (table::by_name(name.as_bytes()), false),
+        Err(_) => (None, false),
+    };
+    let spec = spec.ok_or(Complaint::text("ERR Invalid command specified"))?;
     if spec.keys == Keys::None {
         return Err(Complaint::text("ERR The command has no key arguments"));
     }
-    let places = spec
-        .keys
-        .places(inner)
-        .ok_or(Complaint::text("ERR Invalid number of arguments specified for command"))?;
+    if !fits {
+        return Err(Complaint::text("ERR Invalid number of arguments specified for command"));
+    }
+    let places = match spec.keys.places(inner) {
+        Some(places) => places,
+        // A script may do without keys.
+        None if spec.group == Group::Scripting => Vec::new(),
+        None => return Err(Complaint::text("ERR Invalid arguments specified for command")),
+    };
     reply.array(places.len());
     for place in places {
         reply.bulk(inner.at(place));

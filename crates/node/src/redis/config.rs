@@ -9,6 +9,7 @@ use super::slowlog::LENGTH_MAX;
 use crate::gateway::Context;
 use crate::reactor::KEEP_ALIVE;
 use isochrone_core::glob;
+use std::collections::BTreeMap;
 
 /// From how many microseconds on a command is slow.
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
@@ -57,12 +58,22 @@ pub(crate) fn get(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Complaint> {
-    let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
-    let mut found = parameters(context);
-    found.retain(|(name, _)| patterns.iter().any(|pattern| glob::fits(pattern, name.as_bytes())));
+    // Under the name that it is asked for by: who asks for MAXMEMORY looks for that in the answer.
+    let mut found: BTreeMap<&str, (&[u8], &str)> = BTreeMap::new();
+    let known = parameters(context);
+    for pattern in args.from(2).iter() {
+        let literal = !pattern.iter().any(|byte| b"[*?".contains(byte));
+        let lower = pattern.to_ascii_lowercase();
+        for (name, value) in &known {
+            let bytes = name.as_bytes();
+            if if literal { lower == bytes } else { glob::fits(&lower, bytes) } {
+                found.entry(name).or_insert((if literal { pattern } else { bytes }, value));
+            }
+        }
+    }
     reply.map(found.len());
-    for (name, value) in found {
-        reply.bulk(name.as_bytes());
+    for (name, value) in found.into_values() {
+        reply.bulk(name);
         reply.bulk(value.as_bytes());
     }
     Ok(())
@@ -76,31 +87,33 @@ pub(crate) fn set(
     reply: &mut Reply<'_>,
 ) -> Result<(), Complaint> {
     if !args.len().is_multiple_of(2) {
-        return Err(Complaint::Arity("config|set"));
+        return Err(Complaint::Syntax);
     }
     let known = parameters(context);
-    let (mut slower_than, mut length) = (None, None);
+    let mut wanted: BTreeMap<&str, (&str, &[u8])> = BTreeMap::new();
     for at in (2..args.len()).step_by(2) {
-        let name = String::from_utf8_lossy(args.at(at)).to_ascii_lowercase();
-        let Some((_, value)) = known.iter().find(|(known, _)| *known == name) else {
-            return Err(Complaint::text(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-            )));
+        let given = String::from_utf8_lossy(args.at(at));
+        let Some((name, value)) = known.iter().find(|(known, _)| given.eq_ignore_ascii_case(known)) else {
+            let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{given}'");
+            return Err(Complaint::text(text));
         };
-        let set = args.at(at + 1);
-        match name.as_str() {
-            SLOWER_THAN => slower_than = Some(within(&name, set, -1, i64::MAX)?),
-            SLOWLOG_LENGTH => length = Some(within(&name, set, 0, LENGTH_MAX)?),
+        if wanted.insert(name, (value, args.at(at + 1))).is_some() {
+            return Err(failed(&given, "duplicate parameter"));
+        }
+    }
+    let (mut slower_than, mut length) = (None, None);
+    for (name, (value, set)) in wanted {
+        match name {
+            SLOWER_THAN => slower_than = Some(within(name, set, -1, i64::MAX)?),
+            SLOWLOG_LENGTH => length = Some(within(name, set, 0, LENGTH_MAX)?),
             _ if value.as_bytes() == set => {}
             _ => {
-                let why = match IN_FILE.contains(&name.as_str()) {
+                let why = match IN_FILE.contains(&name) {
                     true => "the deployment file decides",
                     false => "nothing sets it, the deployment file neither",
                 };
-                return Err(Complaint::text(format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config: \
-                     it is '{value}' here; {why}"
-                )));
+                let text = format!("can't set immutable config: it is '{value}' here; {why}");
+                return Err(failed(name, &text));
             }
         }
     }
@@ -114,17 +127,17 @@ pub(crate) fn set(
     Ok(())
 }
 
+/// Why nothing was set.
+fn failed(name: &str, why: &str) -> Complaint {
+    Complaint::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 /// A number within these bounds.
 fn within(name: &str, text: &[u8], least: i64, most: i64) -> Result<i64, Complaint> {
-    let wrong = |why: String| {
-        Complaint::text(format!(
-            "ERR CONFIG SET failed (possibly related to argument '{name}') - argument {why}"
-        ))
-    };
-    let number = integer(text).ok_or_else(|| wrong("couldn't be parsed into an integer".to_owned()))?;
+    let number = integer(text).ok_or_else(|| failed(name, "argument couldn't be parsed into an integer"))?;
     if (least..=most).contains(&number) {
         Ok(number)
     } else {
-        Err(wrong(format!("must be between {least} and {most} inclusive")))
+        Err(failed(name, &format!("argument must be between {least} and {most} inclusive")))
     }
 }

@@ -13,7 +13,7 @@ use super::reply::{Reply, Version};
 use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
 use super::slowlog;
-use super::spec::{Action, Given, flag};
+use super::spec::{Action, Given, Spec, flag};
 use super::table;
 use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, Context, Login, Outcome, Request, Session};
@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) version: Version,
     /// Replies owed.
     pub(crate) pipeline: Pipeline,
+    /// It must log in wherever that is required: it has not, and it was when it came.
+    pub(crate) stranger: bool,
     /// What is left of the allowance before login; `None` once logged in.
     pub(crate) allowance: Option<Allowance>,
     /// The password check under way. No request is taken up before it has ended.
@@ -66,10 +68,14 @@ pub(crate) struct State {
     /// Bytes written that the socket has not taken, as of now.
     unsent: usize,
     output_max: usize,
+    /// Bytes that an answer is taken to have which has not come: those of the largest of late.
+    expected: usize,
     pipeline_max: usize,
     bytes_max: usize,
-    /// Since when more than `output_max` is unsent.
-    clogged: Option<Instant>,
+    /// The EXEC under way that publishes. What follows it is not to be told before.
+    pub(crate) publishing: Option<u64>,
+    /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
+    clogged: Option<(Instant, usize)>,
 }
 
 /// What a connection may still do before login.
@@ -139,8 +145,18 @@ pub(crate) struct Sink<'a> {
 /// Words that begin lines of HTTP and no command.
 const HTTP: [&[u8]; 2] = [b"POST", b"HOST:"];
 
-/// How long more than the soft limit of replies may stay unsent.
+/// How long more than the soft limit of replies may stay unsent, where hardly any of it is taken.
 const CLOGGED_MAX: Span = Span::from_secs(60);
+
+/// This part of the soft limit, taken within [`CLOGGED_MAX`], shows that somebody reads.
+const TAKEN: usize = 64;
+
+/// How many answers of unknown size may be under way: each is taken to have this part of the soft limit.
+const EAGER: usize = 128;
+
+/// Answers may be unsent up to so many times the soft limit. Above the limit itself nothing more is asked, but how large the
+/// answers are to what was asked before, nobody knows until they come: a client that reads them is not to blame.
+pub(crate) const FLOODED: usize = 16;
 
 impl Connection {
     /// A connection that was just accepted.
@@ -155,6 +171,7 @@ impl Connection {
                 number: context.connection,
                 version: Version::Two,
                 pipeline: Pipeline::default(),
+                stranger: context.login == Login::Required,
                 allowance: (context.login == Login::Required).then_some(allowance),
                 login: None,
                 user: acl::DEFAULT.to_owned(),
@@ -171,8 +188,10 @@ impl Connection {
                 closing: false,
                 unsent: 0,
                 output_max: context.limits.output_bytes,
+                expected: context.limits.output_bytes / EAGER,
                 pipeline_max: context.limits.pipeline,
                 bytes_max: context.limits.command_bytes,
+                publishing: None,
                 clogged: None,
             },
         }
@@ -193,6 +212,7 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) {
         self.state.unsent = context.unsent + out.len() - before;
+        self.state.welcome(context);
         while self.state.has_room() {
             let whole = match self.requests.parse(context.limits, self.state.allowance.is_none()) {
                 Ok(whole) => whole,
@@ -235,6 +255,7 @@ impl Session for Connection {
         if self.state.quitting || self.state.closing {
             return;
         }
+        self.state.welcome(context);
         if let Some(allowance) = &mut self.state.allowance {
             allowance.input += bytes.len();
             if allowance.input > context.limits.login_input_bytes {
@@ -314,6 +335,7 @@ impl Session for Connection {
         if state.syncing.as_ref().is_some_and(|syncing| syncing.is_late(context.now)) {
             state.desist(None, context, out);
         }
+        state.welcome(context);
         if let Some(allowance) = state.allowance
             && state.login.is_none()
             && context.now.since(allowance.since) > context.limits.login_time
@@ -327,8 +349,11 @@ impl Session for Connection {
             return;
         }
         if context.unsent > state.output_max {
-            let since = *state.clogged.get_or_insert(context.now);
-            if context.now.since(since) > CLOGGED_MAX {
+            let (since, then) = state.clogged.get_or_insert((context.now, context.unsent));
+            if context.unsent + state.output_max / TAKEN <= *then {
+                (*since, *then) = (context.now, context.unsent);
+            }
+            if context.now.since(*since) > CLOGGED_MAX {
                 state.unsent = context.unsent;
                 state.fall_behind(context);
                 // It does not read the rest either.
@@ -372,9 +397,20 @@ impl State {
             && self.login.is_none()
             && self.blocked.is_none()
             && self.syncing.is_none()
+            && self.publishing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
-            && self.unsent + self.pipeline.ready() <= self.output_max
+            && self.unsent + self.pipeline.ready() + self.pipeline.waiting() * self.expected
+                <= self.output_max
+    }
+
+    /// Where nobody needs to log in, nobody is a stranger, whoever came while that was otherwise neither, until it is again.
+    fn welcome(&mut self, context: &Context<'_>) {
+        match context.login {
+            Login::Open => self.allowance = None,
+            Login::Required if self.stranger && self.allowance.is_none() => self.log_out(context),
+            Login::Required => {}
+        }
     }
 
     /// One request, from its name on.
@@ -391,28 +427,25 @@ impl State {
                 return Step::Taken;
             }
             Err(complaint) => {
-                self.reject(&complaint, context, sink.out);
-                self.unmute();
+                self.turn_down(args, complaint, context, sink.out);
                 return Step::Taken;
             }
         };
         if self.allowance.is_some() && !spec.is(flag::NO_AUTH) {
-            self.reject(&Complaint::text("NOAUTH Authentication required."), context, sink.out);
-            self.unmute();
+            self.turn_down(args, Complaint::text("NOAUTH Authentication required."), context, sink.out);
             return Step::Taken;
         }
         if let Err(denied) = acl::permit(&self.user, spec, args, self.queue.is_some(), context) {
-            self.reject(&denied.complaint(&self.user, spec), context, sink.out);
-            self.unmute();
+            self.turn_down(args, denied.complaint(&self.user, spec), context, sink.out);
             return Step::Taken;
         }
         if let Err(complaint) = pubsub::allowed(self, spec.name) {
-            self.complain(&complaint, context, sink.out);
+            self.turn_down(args, complaint, context, sink.out);
             return Step::Taken;
         }
         let monitored = context.hub.is_monitored();
         if monitored && let Err(complaint) = monitor::allowed(self, spec, context) {
-            self.reject(&complaint, context, sink.out);
+            self.turn_down(args, complaint, context, sink.out);
             return Step::Taken;
         }
         self.last_command = spec.name;
@@ -427,7 +460,7 @@ impl State {
                 Step::Taken
             }
             Action::Blocking(parse) => {
-                let mut given = given(context);
+                let mut given = given(self.keyspace, context);
                 match parse(args, &mut given) {
                     Ok((plan, patience)) => blocking::begin(self, plan, patience, context, sink),
                     Err(complaint) => self.complain(&complaint, context, sink.out),
@@ -435,7 +468,7 @@ impl State {
                 Step::Taken
             }
             Action::Data(parse) => {
-                let mut given = given(context);
+                let mut given = given(self.keyspace, context);
                 match parse(args, &mut given) {
                     Ok(plan) => self.ask(plan, context, sink),
                     Err(complaint) => self.complain(&complaint, context, sink.out),
@@ -450,7 +483,7 @@ impl State {
                 }
             },
             Action::Local(answer) => {
-                self.local(answer, args, context, sink.out);
+                self.local(spec, answer, args, context, sink.out);
                 if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken }
             }
             // `table::find` returns the subcommand.
@@ -577,6 +610,7 @@ impl State {
     /// Answers at once, from what is known here.
     fn local(
         &mut self,
+        spec: &Spec,
         answer: super::spec::Local,
         args: Args<'_>,
         context: &mut Context<'_>,
@@ -593,6 +627,10 @@ impl State {
         }
         let mut bytes = Vec::new();
         match answer(self, args, context, &mut Reply::new(&mut bytes, version)) {
+            // What confirms a subscription is no reply that could be held back.
+            Ok(()) if pubsub::confirms(spec.name) => {
+                self.pipeline.write(out, |out| out.extend_from_slice(&bytes));
+            }
             Ok(()) => self.reply(out, |reply| reply.raw(&bytes)),
             Err(complaint) => self.complain(&complaint, context, out),
         }
@@ -611,6 +649,22 @@ impl State {
             queue.spoil();
         }
         self.complain(complaint, context, out);
+    }
+
+    /// Answers with an error, which also ends the transaction where it was EXEC that could not be carried out.
+    fn turn_down(
+        &mut self,
+        args: Args<'_>,
+        complaint: Complaint,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let complaint = match args.at(0).eq_ignore_ascii_case(b"exec") {
+            true => transaction::abort(self, &complaint),
+            false => complaint,
+        };
+        self.reject(&complaint, context, out);
+        self.unmute();
     }
 
     /// Whether the reply in hand is held back.
@@ -676,6 +730,7 @@ impl State {
 
     /// Is a stranger again.
     pub(crate) fn log_out(&mut self, context: &Context<'_>) {
+        self.stranger = true;
         self.allowance = Some(Allowance { since: context.now, input: 0, output: 0, commands: 0 });
     }
 
@@ -766,9 +821,8 @@ impl State {
         if self.closing {
             return;
         }
-        // The answers to one pipeline may be a thousand times the largest value: past twice the soft limit
-        // they are no longer kept.
-        if self.unsent + self.pipeline.ready() > 2 * self.output_max {
+        // The answers to one pipeline may be a thousand times the largest value.
+        if self.unsent + self.pipeline.ready() > FLOODED.saturating_mul(self.output_max) {
             self.fall_behind(context);
             return;
         }
@@ -792,8 +846,10 @@ impl State {
             }
             _ => {}
         }
+        self.publishing.take_if(|exec| *exec == id);
         let version = waiting.version;
         let muted = waiting.muted;
+        let mut length = 0;
         self.pipeline.fill(id, out, |bytes| {
             let from = bytes.len();
             match (shape, outcome) {
@@ -807,13 +863,16 @@ impl State {
             if muted {
                 bytes.truncate(from);
             }
+            length = bytes.len() - from;
         });
+        self.expected = length.max(self.expected - self.expected.div_ceil(8));
     }
 }
 
 /// What requests are understood with.
-pub(crate) fn given<'a>(context: &'a mut Context<'_>) -> Given<'a> {
+pub(crate) fn given<'a>(keyspace: usize, context: &'a mut Context<'_>) -> Given<'a> {
     Given {
+        selected: context.keyspaces.get(keyspace).map(|keyspace| keyspace.index.into()),
         stamp: context.stamp,
         random: &mut *context.random,
         scripts: &mut context.hub.scripts,

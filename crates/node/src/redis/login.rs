@@ -157,7 +157,7 @@ fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &m
         acl::note(entry, context);
         return reply.error(WRONG);
     }
-    state.allowance = None;
+    (state.stranger, state.allowance) = (false, None);
     state.user = pending.user;
     if let Some(client) = context.clients.get_mut(&state.number) {
         client.user.clone_from(&state.user);
@@ -213,6 +213,7 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
     state.version = Version::Two;
     select(state, 0, context);
     state.user = acl::DEFAULT.to_owned();
+    state.stranger = false;
     if context.login == Login::Required {
         state.log_out(context);
     }

@@ -52,6 +52,7 @@ mod transaction;
 
 pub use catalog::page;
 pub use connection::Connection;
+pub(crate) use connection::FLOODED;
 pub use fuzz::fuzz_resp;
 pub use payload::fuzz_payload;
 pub use scripts::Scripts;

@@ -108,6 +108,11 @@ fn word(topic: Topic, channel: &'static str, pattern: &'static str) -> &'static 
     }
 }
 
+/// Whether what this command answers are such confirmations.
+pub(crate) fn confirms(name: &str) -> bool {
+    matches!(name, "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe")
+}
+
 fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>) {
     reply.push(3);
     reply.bulk(word.as_bytes());

@@ -74,6 +74,8 @@ pub(crate) type ParseBlocking = fn(Args<'_>, &mut Given<'_>) -> Result<(Plan, Pa
 /// What a request is understood with beside its arguments: whatever would make two replicas differ is
 /// decided here.
 pub(crate) struct Given<'a> {
+    /// The index of the keyspace that is selected, where there is one.
+    pub(crate) selected: Option<i64>,
     /// The wall clock, from which relative times count.
     pub(crate) stamp: Stamp,
     /// Where seeds come from.
@@ -194,7 +196,7 @@ impl Keys {
                     }
                 }
                 let behind = args.len() - word - 1;
-                if behind == 0 || !behind.is_multiple_of(2) {
+                if behind < 2 {
                     return None;
                 }
                 Some((word + 1..word + 1 + behind / 2).collect())
@@ -372,7 +374,12 @@ impl Spec {
 
     /// The flags' names.
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
-        flag::NAMES.iter().filter(|(flag, _)| self.is(*flag)).map(|(_, name)| *name).collect()
+        let names = flag::NAMES.iter().filter(|(flag, _)| self.is(*flag)).map(|(_, name)| *name);
+        let of_scripts: &[&str] = match self.name {
+            "eval" | "evalsha" => &["skip_monitor", "no_mandatory_keys"],
+            _ => &[],
+        };
+        names.chain(of_scripts.iter().copied()).collect()
     }
 
     /// The categories in access control lists, derived from flags and group as Redis does.
@@ -382,7 +389,9 @@ impl Spec {
             "dbsize" | "flushall" | "flushdb" => Some("@keyspace"),
             "command" | "wait" | "waitaof" | "readonly" | "readwrite" => Some("@connection"),
             name if name.starts_with("command|") => Some("@connection"),
-            "sort" | "sort_ro" => None,
+            "sort" | "sort_ro" | "pubsub|help" => None,
+            // It is their subcommands that are allowed or denied.
+            _ if !self.children().is_empty() => None,
             _ => self.group.category(),
         });
         if matches!(self.name, "sort" | "sort_ro") {
@@ -394,7 +403,7 @@ impl Spec {
         if self.is(flag::READ) {
             found.push("@read");
         }
-        if self.is(flag::ADMIN) {
+        if self.is(flag::ADMIN) || self.name == "role" {
             found.push("@admin");
         }
         if self.is(flag::ADMIN) || self.is(flag::DANGEROUS) {

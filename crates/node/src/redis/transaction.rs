@@ -213,9 +213,21 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     } else {
         let operation =
             Operation::Transaction { watched: watches.keys.into(), operations: operations.into() };
+        let publishes = items.iter().any(|item| matches!(item, Item::Publish(..)));
+        let before = sink.requests.len();
         state.ask_for(operation, Shape::Exec(items.into()), context, sink);
+        state.publishing = sink.requests.get(before).filter(|_| publishes).map(|request| request.id);
     }
     Step::Taken
+}
+
+/// EXEC cannot be carried out, for this reason: the transaction is over.
+pub(crate) fn abort(state: &mut State, why: &Complaint) -> Complaint {
+    state.queue = None;
+    state.watches.clear();
+    let why = why.to_string();
+    let why = why.strip_prefix("ERR ").unwrap_or(&why);
+    Complaint::text(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// Publishes what a transaction that was executed publishes.
@@ -251,7 +263,7 @@ fn understand(
     super::monitor::tell(state, spec, args, context);
     let result = match spec.action {
         Action::Data(_) | Action::Blocking(_) => {
-            let mut given = super::connection::given(context);
+            let mut given = super::connection::given(state.keyspace, context);
             let plan = match spec.action {
                 Action::Data(parse) => parse(args, &mut given),
                 // Nothing waits within a transaction.

@@ -181,14 +181,15 @@ impl User {
             b'!' => self.remove_password(&checked_hash(rest)?)?,
             b'~' => self.add_key(rest, BOTH)?,
             b'%' => {
-                let tilde = rest.iter().position(|byte| *byte == b'~').ok_or(SYNTAX)?;
-                let (flags, pattern) = (&rest[..tilde], &rest[tilde + 1..]);
-                let has = |flag: u8| flags.iter().any(|byte| byte.eq_ignore_ascii_case(&flag));
-                let strange = flags.iter().any(|byte| !b"rRwW".contains(byte));
-                let access = Access { read: has(b'r'), write: has(b'w') };
-                if strange || flags.is_empty() {
-                    return Err(SYNTAX);
-                }
+                // Without the sign it is the pattern of the empty key, as in Redis.
+                let tilde = rest.iter().position(|byte| *byte == b'~').unwrap_or(rest.len());
+                let (flags, pattern) = (&rest[..tilde], rest.get(tilde + 1..).unwrap_or_default());
+                let access = match &flags.to_ascii_lowercase()[..] {
+                    b"r" => Access { read: true, write: false },
+                    b"w" => Access { read: false, write: true },
+                    b"rw" | b"wr" => BOTH,
+                    _ => return Err(SYNTAX),
+                };
                 match (access, pattern) {
                     (BOTH, b"*") => self.keys = None,
                     _ => self.add_key(pattern, access)?,

@@ -204,16 +204,19 @@ fn what_is_not_allowed_is_denied_and_logged() {
 #[test]
 fn a_dry_run_says_what_would_be_denied() {
     check(
-        "> ACL SETUSER bob ~a %R~r &c +get +set +publish
+        "> ACL SETUSER bob ~a %r~r &c +get +set +publish
          > ACL DRYRUN bob GET a ; ACL DRYRUN bob GET b ; ACL DRYRUN bob SET r 1 ; ACL DRYRUN bob DEL a
-         > ACL DRYRUN bob PUBLISH c x ; ACL DRYRUN bob PUBLISH d x ; ACL DRYRUN bob AUTH x",
+         > ACL DRYRUN bob PUBLISH c x ; ACL DRYRUN bob PUBLISH d x ; ACL DRYRUN bob AUTH x
+         > ACL SETUSER eve %RR~a ; ACL SETUSER eve %X~a ; ACL SETUSER eve %~a ; ACL SETUSER eve %R %wR~a ; ACL LIST",
         expect![[r#"
-            > ACL SETUSER bob ~a %R~r &c +get +set +publish
+            > ACL SETUSER bob ~a %r~r &c +get +set +publish
               +OK·
             > ACL DRYRUN bob GET a ; ACL DRYRUN bob GET b ; ACL DRYRUN bob SET r 1 ; ACL DRYRUN bob DEL a
               +OK·$49·User bob has no permissions to access the 'b' key·$49·User bob has no permissions to access the 'r' key·$52·User bob has no permissions to run the 'del' command·
             > ACL DRYRUN bob PUBLISH c x ; ACL DRYRUN bob PUBLISH d x ; ACL DRYRUN bob AUTH x
               +OK·$53·User bob has no permissions to access the 'd' channel·+OK·
+            > ACL SETUSER eve %RR~a ; ACL SETUSER eve %X~a ; ACL SETUSER eve %~a ; ACL SETUSER eve %R %wR~a ; ACL LIST
+              -ERR Error in ACL SETUSER modifier '%RR~a': Syntax error·-ERR Error in ACL SETUSER modifier '%X~a': Syntax error·-ERR Error in ACL SETUSER modifier '%~a': Syntax error·+OK·*3·$79·user bob off sanitize-payload ~a %R~r resetchannels &c -@all +get +set +publish·$51·user default on nopass sanitize-payload ~* &* +@all·$56·user eve off sanitize-payload %R~ ~a resetchannels -@all·
         "#]],
     );
 }

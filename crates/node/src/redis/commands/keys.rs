@@ -19,11 +19,11 @@ pub(crate) static COMMANDS: &[Spec] = &[
             "copy",
             -3,
             WRITE | DENYOOM,
-            about("6.2.0", "source destination [REPLACE]", "Copies a value to another key"),
+            about("6.2.0", "source destination [DB destination-db] [REPLACE]", "Copies a value to another key"),
             copy,
         )
         .with_keys(TWO)
-        .differs("without DB: a copy stays in its keyspace"),
+        .differs("a copy stays in its keyspace: DB may only be the one that is selected"),
     Group::Generic
         .data("del", -2, WRITE, about("1.0.0", "key [key ...]", "Deletes keys"), |args, _| {
             Ok(Operation::Del { keys: blobs(args, 1) }.into())
@@ -240,18 +240,22 @@ fn if_any(args: Args<'_>, answer: Result<i64, &'static str>) -> Plan {
     Plan { operation: Operation::Exists { keys: [blob(args.at(2))].into() }, shape: Shape::IfAny(answer) }
 }
 
-fn copy(args: Args<'_>, _: &mut Given<'_>) -> Understood {
-    let mut replace = false;
+fn copy(args: Args<'_>, given: &mut Given<'_>) -> Understood {
+    let (mut replace, mut elsewhere) = (false, false);
     let mut at = 3;
     while at < args.len() {
         if is(args.at(at), "REPLACE") {
             replace = true;
         } else if is(args.at(at), "DB") && at + 1 < args.len() {
-            return Err(Complaint::text("ERR a copy stays in its keyspace: DB is not supported"));
+            elsewhere = given.selected != Some(number(args.at(at + 1))?);
+            at += 1;
         } else {
             return Err(Complaint::Syntax);
         }
         at += 1;
+    }
+    if elsewhere {
+        return Err(Complaint::text("ERR a copy stays in its keyspace: DB must be the one that is selected"));
     }
     Ok(Operation::Copy { key: blob(args.at(1)), target: blob(args.at(2)), replace }.into())
 }

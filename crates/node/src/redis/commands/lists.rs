@@ -15,7 +15,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         .blocking(
             "blmove",
             6,
-            DENYOOM | WRITE | BLOCKING,
+            DENYOOM | WRITE | BLOCKING | NOSCRIPT,
             about(
                 "6.2.0",
                 "source destination LEFT|RIGHT LEFT|RIGHT timeout",

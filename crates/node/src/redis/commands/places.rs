@@ -14,7 +14,9 @@ use isochrone_core::geo::{Area, Center, Order, Point, Search, Unit};
 use std::sync::Arc;
 
 const WRITES: u16 = WRITE | DENYOOM;
-const STORED: Keys = Keys::Stored { from: 5, words: &["STORE", "STOREDIST"] };
+const fn stored(from: usize) -> Keys {
+    Keys::Stored { from, words: &["STORE", "STOREDIST"] }
+}
 
 pub(crate) static COMMANDS: &[Spec] = &[
     Group::Geo.data(
@@ -71,7 +73,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             ),
             |args, _| around_point(args, true),
         )
-        .with_keys(STORED),
+        .with_keys(stored(6)),
     Group::Geo.data(
         "georadius_ro",
         -6,
@@ -96,7 +98,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             ),
             |args, _| around_member(args, true),
         )
-        .with_keys(STORED),
+        .with_keys(stored(5)),
     Group::Geo.data(
         "georadiusbymember_ro",
         -5,

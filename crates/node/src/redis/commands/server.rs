@@ -329,7 +329,7 @@ pub(crate) static SERVER: &[Spec] = &[
     Group::Server.local("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, about("1.0.0", "", "Tells of every command that this node is asked"), monitor::begin)
     .differs("of the Redis clients of this node; what is queued is told at `EXEC`, also where a watched key has changed; what a script \
              does is not told apart"),
-    Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN, about("2.8.12", "", "What this node is to its replicas"), info::role)
+    Group::Server.local("role", 1, NOSCRIPT | LOADING | STALE | FAST | DANGEROUS, about("2.8.12", "", "What this node is to its replicas"), info::role)
     .differs("always a master without replicas: every node takes reads and writes"),
     Group::Server.here("slowlog", -2, 0, about("2.2.12", "", "About slow commands"), Action::Container(SLOWLOG)),
     Group::Server.local("time", 1, LOADING | STALE | FAST, about("2.6.0", "", "The wall clock of this node"), info::time),
@@ -366,13 +366,18 @@ static COMMAND: &[Spec] = &[
         catalog::get_keys,
     ),
     Group::Server.local("command|help", 2, LOADING | STALE, about("5.0.0", "", "This help"), catalog::help),
-    Group::Server.local(
-        "command|info",
-        -2,
-        LOADING | STALE,
-        about("2.8.13", "[command-name [command-name ...]]", "Properties of commands"),
-        catalog::info,
-    ),
+    Group::Server
+        .local(
+            "command|info",
+            -2,
+            LOADING | STALE,
+            about("2.8.13", "[command-name [command-name ...]]", "Properties of commands"),
+            catalog::info,
+        )
+        .differs(
+            "no tips; of keys only whether they are read (`RO`) or perhaps written (`RW`), in one specification also where \
+             Redis tells the first apart from the others",
+        ),
     Group::Server.local(
         "command|list",
         -2,

@@ -1,7 +1,7 @@
 //! Streams and their consumer groups.
 
 use super::Understood;
-use crate::redis::args::{blob, is, number, pairs, positive};
+use crate::redis::args::{blob, is, number, pairs, positive, unsigned};
 use crate::redis::blocking::Patience;
 use crate::redis::catalog;
 use crate::redis::complaint::Complaint;
@@ -493,9 +493,11 @@ fn set_last(args: Args<'_>, _: &mut Given<'_>) -> Understood {
 
 /// An identifier; where its second number is left out it is this one.
 fn strict(text: &[u8], sequence: u64) -> Result<StreamId, Complaint> {
+    // As `strtoull` reads them.
     let parse = |text: &[u8]| {
-        let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-        std::str::from_utf8(text).ok().filter(|_| digits).and_then(|text| text.parse::<u64>().ok())
+        let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
+        let text = &text[blanks..];
+        unsigned(text.strip_prefix(b"+").unwrap_or(text))
     };
     let id = match text.iter().position(|byte| *byte == b'-') {
         None => parse(text).map(|millis| StreamId { millis, sequence }),

@@ -171,7 +171,8 @@ fn a_transaction_is_one_request() {
          > MULTI ; GET ; EXEC
          > MULTI ; MULTI ; WATCH a ; EXEC
          > EXEC ; DISCARD
-         > MULTI ; SET a 1 ; DISCARD ; GET a",
+         > MULTI ; SET a 1 ; DISCARD ; GET a
+         > MULTI ; SET a 1 ; EXEC x ; GET a ; EXEC",
         expect![[r#"
             > MULTI ; SET a 1 ; INCR b ; PING ; SET a 1 BAD ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }, IncrBy { key: "b", by: 1 }] }
@@ -189,6 +190,8 @@ fn a_transaction_is_one_request() {
             > MULTI ; SET a 1 ; DISCARD ; GET a
               ask 1 k1 Get { key: "a" }
               +OK·+QUEUED·+OK·
+            > MULTI ; SET a 1 ; EXEC x ; GET a ; EXEC
+              ask 3 k1 Get { key: "a" }
         "#]],
     );
 }
@@ -369,7 +372,9 @@ fn errors_are_those_of_redis() {
          > CONFIG SET maxmemory 100
          > CONFIG SET maxclients 100
          > CONFIG SET foo bar
-         > CONFIG SET save x y",
+         > CONFIG SET save x y
+         > CONFIG SET save x SAVE y ; CONFIG GET MAXMemory maxmemory ; CONFIG GET P?RT PORT
+         > BLPOP l inf ; BLPOP l 1e18 ; BLMOVE a b LEFT LEFT -inf ; COPY a b DB x ; COPY a b DB 3",
         expect![[r#"
             > GETT a bc
               -ERR unknown command 'GETT', with args beginning with: 'a' 'bc' ·
@@ -422,7 +427,11 @@ fn errors_are_those_of_redis() {
             > CONFIG SET foo bar
               -ERR Unknown option or number of arguments for CONFIG SET - 'foo'·
             > CONFIG SET save x y
-              -ERR wrong number of arguments for 'config|set' command·
+              -ERR syntax error·
+            > CONFIG SET save x SAVE y ; CONFIG GET MAXMemory maxmemory ; CONFIG GET P?RT PORT
+              -ERR CONFIG SET failed (possibly related to argument 'SAVE') - duplicate parameter·*2·$9·MAXMemory·$1·0·*2·$4·port·$4·7001·
+            > BLPOP l inf ; BLPOP l 1e18 ; BLMOVE a b LEFT LEFT -inf ; COPY a b DB x ; COPY a b DB 3
+              -ERR timeout is out of range·-ERR timeout is out of range·-ERR timeout is negative·-ERR value is not an integer or out of range·-ERR a copy stays in its keyspace: DB must be the one that is selected·
         "#]],
     );
 }
@@ -484,7 +493,8 @@ fn odd_spellings_are_read_as_redis_reads_them() {
          > ZADD z 0x10 a -0X1.8p+1 b 0x.8 c +0x1p-2 d 0e5 e 0x1fffffffffffff8 f
          > SCAN 0 TYPE foo ; SCAN 0 TYPE STRING MATCH a*
          | ZCOUNT z "" "("\r\n
-         | ZCOUNT z " 0x1" 1e400\r\n"#,
+         | ZCOUNT z " 0x1" 1e400\r\n
+         > SCAN -1 ; SSCAN s +007 ; SCAN +-1 ; XADD s +1-01 f v ; XADD s +2-* f v ; XADD s 1-+-1 f v ; COPY a b DB 0"#,
         expect![[r#"
             > ZRANGE z 0 -1 LIMIT 0 1 ; ZADD z 0x a ; ZADD z 0x1p a ; ZADD z 0x1p1025 a ; ZADD z 1e-400 a ; ZADD z nan a
               -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·-ERR value is not a valid float·
@@ -512,6 +522,12 @@ fn odd_spellings_are_read_as_redis_reads_them() {
               ask 5 k1 ZCount { key: "z", range: Score { min: ScoreBound { score: 0, exclusive: false }, max: ScoreBound { score: 0, exclusive: true } } } in order
             | ZCOUNT z " 0x1" 1e400\r\n
               ask 6 k1 ZCount { key: "z", range: Score { min: ScoreBound { score: 1, exclusive: false }, max: ScoreBound { score: inf, exclusive: false } } } in order
+            > SCAN -1 ; SSCAN s +007 ; SCAN +-1 ; XADD s +1-01 f v ; XADD s +2-* f v ; XADD s 1-+-1 f v ; COPY a b DB 0
+              ask 7 k1 Scan { cursor: 18446744073709551615, count: 10, pattern: None, kind: None } in order
+              ask 8 k1 SScan { key: "s", cursor: 7, count: 10, pattern: None } in order
+              ask 10 k1 XAdd { key: "s", append: Append { id: This(StreamId { millis: 1, sequence: 1 }), fields: [("f", "v")], only_if_exists: false, trimming: None } } in order
+              ask 11 k1 XAdd { key: "s", append: Append { id: Within(2), fields: [("f", "v")], only_if_exists: false, trimming: None } } in order
+              ask 13 k1 Copy { key: "a", target: "b", replace: false } in order
         "#]],
     );
 }

@@ -91,6 +91,25 @@ fn before_login_time_is_short() {
         + 3600
     "#]]
     .assert_eq(&play(&mut world, "+ 3600"));
+    // Who came while user `default` was off is a stranger while it is off, and for no longer.
+    let mut world = World::new(Login::Required);
+    let mut text = String::new();
+    for (login, script) in [(Login::Open, "+ 3600\n> PING"), (Login::Required, "+ 9\n> PING\n+ 2")] {
+        world.login = login;
+        text += &play(&mut world, script);
+    }
+    expect![[r#"
+        + 3600
+        > PING
+          +PONG·
+        + 9
+        > PING
+          -NOAUTH Authentication required.·
+        + 2
+          -ERR not logged in within the time allowed·
+          closes
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
@@ -195,6 +214,15 @@ fn unsent_output_stops_reading_and_then_closes() {
     assert_eq!(world.counters.limited["output_bytes"], 1);
     assert!(world.hub.is_killed(7), "it does not read the rest either");
 
+    // Who takes some of it every now and then is let take it all.
+    let mut world = World::new(Login::Open);
+    world.unsent = 3 * world.limits.output_bytes;
+    for _ in 0..9 {
+        world.pass(Span::from_secs(40));
+        world.unsent -= world.limits.output_bytes / 9;
+    }
+    assert!(!world.connection.closing() && !world.connection.wants_input());
+
     let mut world = World::new(Login::Open);
     world.unsent = world.limits.output_bytes + 1;
     world.receive(b"");
@@ -220,16 +248,27 @@ fn short_requests_with_long_replies_are_held_back() {
 }
 
 #[test]
-fn a_pipeline_of_large_answers_is_cut_off() {
-    let limits = Limits { output_bytes: 1 << 20, ..Limits::default() };
-    let mut world = World::with_limits(Login::Open, limits);
-    world.receive(&b"GET a\r\n".repeat(10));
-    for id in 0..10 {
-        world.unsent = world.out.len();
-        world.answer(id, Outcome::Done(Response::bulk(&[b'x'; 1 << 20])));
+fn a_pipeline_of_large_answers_is_for_who_reads_them() {
+    for (reads, answers) in [(true, 300), (false, 17)] {
+        let limits = Limits { output_bytes: 1 << 20, ..Limits::default() };
+        let mut world = World::with_limits(Login::Open, limits);
+        world.receive(&b"GET a\r\n".repeat(300));
+        assert_eq!(world.requests.len(), 129, "how large the answers are, nobody knows yet");
+        let mut answered = 0;
+        while !world.connection.closing() && answered < world.requests.len() {
+            world.unsent = world.out.len();
+            let id = world.requests[answered].id;
+            world.answer(id, Outcome::Done(Response::bulk(&[b'x'; 1 << 20])));
+            answered += 1;
+            if reads && (answered % 8 == 0 || answered == world.requests.len()) {
+                world.out.clear();
+                world.unsent = 0;
+                world.pass(Span::ZERO);
+            }
+        }
+        assert_eq!((world.connection.closing(), answered), (!reads, answers));
+        assert_eq!(world.counters.limited.get("output_bytes"), (!reads).then_some(&1));
     }
-    assert!(world.connection.closing() && world.out.len() < 4 << 20);
-    assert_eq!(world.counters.limited["output_bytes"], 1);
 }
 
 #[test]

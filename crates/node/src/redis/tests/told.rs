@@ -19,7 +19,7 @@ fn questions_about_the_node_are_answered() {
          > COMMAND COUNT
          > COMMAND GETKEYS MSET a 1 b 2
          > COMMAND GETKEYS ZUNIONSTORE t 2 a b
-         > COMMAND GETKEYS PING x
+         > COMMAND GETKEYS PING x ; COMMAND GETKEYS EVAL x 0 y ; COMMAND GETKEYS XREAD STREAMS a b c
          > COMMAND INFO get nope
          > COMMAND DOCS getrange
          > COMMAND LIST FILTERBY PATTERN *pop*
@@ -50,8 +50,8 @@ fn questions_about_the_node_are_answered() {
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b
               *3·$1·t·$1·a·$1·b·
-            > COMMAND GETKEYS PING x
-              -ERR The command has no key arguments·
+            > COMMAND GETKEYS PING x ; COMMAND GETKEYS EVAL x 0 y ; COMMAND GETKEYS XREAD STREAMS a b c
+              -ERR The command has no key arguments·*0·*1·$1·a·
             > COMMAND INFO get nope
               *2·*10·$3·get·:2·*2·+readonly·+fast·:1·:1·:1·*3·+@string·+@read·+@fast·*0·*1·*6·$5·flags·*1·+RO·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·*0·*-1·
             > COMMAND DOCS getrange

@@ -218,6 +218,7 @@ fn nothing_waits_within_a_transaction() {
             > MULTI ; BLPOP a 0 ; BLMOVE a b LEFT LEFT 0 ; PUBLISH c m ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [LMPop { keys: ["a"], side: Left, count: 1 }, LMove { source: "a", target: "b", from: Left, to: Left }] }
               +OK·+QUEUED·+QUEUED·+QUEUED·
+              reads no further
             < 0 array nilarray, nil
               *3·*-1·$-1·:0·
         "#]],
@@ -259,7 +260,8 @@ fn subscribers_are_told_what_is_published() {
          > UNSUBSCRIBE b ; UNSUBSCRIBE b ; PUNSUBSCRIBE
          > UNSUBSCRIBE ; UNSUBSCRIBE ; PUBSUB CHANNELS
          > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
-         > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody",
+         > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
+         > CLIENT REPLY OFF ; PING ; SUBSCRIBE a ; UNSUBSCRIBE ; CLIENT REPLY ON ; CLIENT REPLY SKIP ; SUBSCRIBE a ; PING",
         expect![[r#"
             > SUBSCRIBE a b ; PSUBSCRIBE n*s
               *3·$9·subscribe·$1·a·:1·*3·$9·subscribe·$1·b·:2·*3·$10·psubscribe·$3·n*s·:3·
@@ -278,6 +280,8 @@ fn subscribers_are_told_what_is_published() {
               %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·a·:1·*1·$1·a·*4·$1·a·:1·$1·b·:0·:1·>3·$7·message·$1·a·$2·me·
             > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
               +RESET·*0·:0·
+            > CLIENT REPLY OFF ; PING ; SUBSCRIBE a ; UNSUBSCRIBE ; CLIENT REPLY ON ; CLIENT REPLY SKIP ; SUBSCRIBE a ; PING
+              *3·$9·subscribe·$1·a·:1·*3·$11·unsubscribe·$1·a·:0·+OK·*3·$9·subscribe·$1·a·:1·*2·$4·pong·$0··
         "#]],
     );
 }
@@ -306,11 +310,14 @@ fn a_transaction_publishes_only_when_it_was_executed() {
          > MULTI ; SET a 1 ; PUBLISH c m ; EXEC
          < 2 nilarray
          > MULTI ; PUBLISH c alone ; EXEC
-         > MULTI ; SUBSCRIBE d ; EXEC",
+         > MULTI ; SUBSCRIBE d ; EXEC
+         > MULTI ; SET a 1 ; PUBLISH c first ; EXEC ; PUBLISH c second
+         < 3 array ok",
         expect![[r#"
             > HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
               %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·c·:1·+OK·+QUEUED·+QUEUED·
+              reads no further
             < 0 array ok
               *2·+OK·:1·>3·$7·message·$1·c·$1·m·
             > WATCH a
@@ -320,12 +327,19 @@ fn a_transaction_publishes_only_when_it_was_executed() {
             > MULTI ; SET a 1 ; PUBLISH c m ; EXEC
               ask 2 k1 Transaction { watched: [("a", 3)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
               +OK·+QUEUED·+QUEUED·
+              reads no further
             < 2 nilarray
               _·
             > MULTI ; PUBLISH c alone ; EXEC
               +OK·+QUEUED·*1·:1·>3·$7·message·$1·c·$5·alone·
             > MULTI ; SUBSCRIBE d ; EXEC
               +OK·-ERR Command not allowed inside a transaction·-EXECABORT Transaction discarded because of previous errors.·
+            > MULTI ; SET a 1 ; PUBLISH c first ; EXEC ; PUBLISH c second
+              ask 3 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·+QUEUED·
+              reads no further
+            < 3 array ok
+              *2·+OK·:1·:1·>3·$7·message·$1·c·$5·first·>3·$7·message·$1·c·$6·second·
         "#]],
     );
 }
