@@ -52,7 +52,8 @@ equality:
 deny:
 	$(CARGO) deny check
 
-# The figures of docs/benchmarks.md.
+# Isochrone beside etcd and Redis, as in the first table of docs/benchmarks.md; what else is measured there names its command.
+# Needs redis-server, redis-benchmark, etcd and go.
 bench:
 	$(CARGO) build --release --locked
 	bench/peers/run.sh

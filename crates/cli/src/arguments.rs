@@ -160,7 +160,7 @@ pub struct Plan {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone sim deployments/five-regions.toml\n  isochrone sim deployments/three-regions.toml --seeds 1000 --faults all\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all --trace"
+    after_help = "Examples:\n  isochrone sim deployments/five-regions.toml\n  isochrone sim deployments/three-regions.toml --seeds 1000 --faults all\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all --trace\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check; of transactions: retwis, ycsbt, smallbank, bank, ledger,\ntxn-check."
 )]
 pub struct Sim {
     /// The deployment
@@ -217,7 +217,7 @@ pub struct Sim {
     #[arg(long, value_name = "KINDS", default_value = "none")]
     pub faults: String,
     /// Threads for --seeds [default: the machine's cores]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", requires = "seeds")]
     pub threads: Option<usize>,
     /// Delays jitter by up to this share of themselves, percent
     #[arg(long, value_name = "PCT", default_value_t = 0.0)]
@@ -256,7 +256,7 @@ pub struct Sim {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nTransactions (retwis, ycsbt, smallbank, bank, ledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens,\na client has one connection and one transaction under way, and what is aborted is counted and not tried again."
+    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check. Transactions (retwis, ycsbt, smallbank, bank, ledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens,\na client has one connection and one transaction under way, and what is aborted is counted and not tried again."
 )]
 pub struct Bench {
     /// A deployment whose nodes are running: clients are spread over its regions
@@ -268,13 +268,13 @@ pub struct Bench {
     /// The keyspace of transactions [default: the file's only one, or main]
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// What clients do
+    /// What clients do (below)
     #[arg(long, value_name = "NAME", default_value = "ycsb-a")]
     pub workload: String,
     /// Connections in all
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
-    /// Requests under way on each connection
+    /// Requests under way on each connection of a closed loop
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub pipeline: u32,
     /// Requests a second in all, as an open loop; of transactions at most so many [default: closed loop]
@@ -287,7 +287,7 @@ pub struct Bench {
     #[arg(long, value_name = "TIME", value_parser = length, default_value = "10s")]
     pub duration: Span,
     /// Records that exist before the run [default: the workload's own]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub records: Option<u64>,
     /// Bytes of a value
     #[arg(long, value_name = "BYTES")]

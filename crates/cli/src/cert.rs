@@ -1,6 +1,7 @@
 //! `isochrone cert` and `isochrone password`: what the [security] section of a deployment names.
 
 use crate::arguments::Cert;
+use crate::output::{print_text, say};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use isochrone_core::{Deployment, deployment::Node};
@@ -17,6 +18,7 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
     let Cert { file, out, days } = arguments;
     // The file may already name the certificates that are about to be made, or not yet.
     let deployment = Deployment::load(&file, &protocols::known().insecure(true))?;
+    protocols::check(&deployment)?;
     fs::create_dir_all(&out).with_context(|| format!("{}: cannot make the directory", out.display()))?;
     let authority = authority(&out, deployment.cluster(), days)?;
     for node in deployment.nodes() {
@@ -27,12 +29,12 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
         let server = cert::server(&authority, cluster, &node.name, hosts(node), days)?;
         keep(&out, &format!("{}-client", node.name), &server)?;
     }
-    println!(
-        "{}: certificates for {} nodes, good for {days} days\n\n{}",
+    print_text(&format!(
+        "{}: certificates for {} nodes, good for {days} days\n\n{}\n",
         out.display(),
         deployment.nodes().len(),
         advice(&file, &out)
-    );
+    ))?;
     Ok(Status::Held)
 }
 
@@ -46,7 +48,7 @@ pub(crate) fn password() -> anyhow::Result<Status> {
         )
         .into());
     }
-    println!("{}", hash_password(&password).map_err(anyhow::Error::msg)?);
+    print_text(&format!("{}\n", hash_password(&password).map_err(anyhow::Error::msg)?))?;
     Ok(Status::Held)
 }
 
@@ -156,7 +158,8 @@ fn piped() -> anyhow::Result<Secret> {
 fn typed() -> anyhow::Result<Secret> {
     use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, read};
     use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-    eprint!("password: ");
+    // Whoever sees no prompt types all the same.
+    let _ = write!(std::io::stderr(), "password: ");
     enable_raw_mode()?;
     let mut text = String::new();
     let done = loop {
@@ -175,7 +178,7 @@ fn typed() -> anyhow::Result<Secret> {
         }
     };
     disable_raw_mode()?;
-    eprintln!();
+    say("");
     let secret = Secret::new(text.into_bytes());
     done.map(|()| secret)
 }

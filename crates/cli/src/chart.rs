@@ -26,10 +26,14 @@ pub(crate) struct Curves {
     pub(crate) series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-const COLOURS: [&str; 10] = [
-    "#1f6feb", "#b3541e", "#2b8a3e", "#8a2be2", "#c2255c", "#0b7285", "#846a00", "#495057", "#e8590c",
-    "#74b816",
+/// As far apart as twelve can be that each have a contrast of 3 to white, and of 3 to the dark that viewers put behind a
+/// drawing whose background they leave out.
+const COLOURS: [&str; 12] = [
+    "#1f6feb", "#cc6d00", "#00a300", "#751aff", "#f50021", "#3193c4", "#717906", "#f425e6", "#8a5542",
+    "#00a383", "#f50083", "#c07cbb",
 ];
+/// Of lines that are none of a series, as the floor.
+const NEUTRAL: &str = "#6c757d";
 const LEFT: f64 = 64.0;
 const TOP: f64 = 48.0;
 const HEIGHT: f64 = 340.0;
@@ -60,7 +64,7 @@ pub(crate) fn bars(chart: &Bars) -> String {
         if let Some(&floor) = chart.floor.get(at) {
             let y = scale.y(floor);
             page.put(format_args!(
-                r##"<line x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" stroke="#212529" stroke-width="2" stroke-dasharray="5 3"><title>floor {:.1} {}</title></line>"##,
+                r#"<line x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" stroke="{NEUTRAL}" stroke-width="2" stroke-dasharray="5 3"><title>floor {:.1} {}</title></line>"#,
                 left + 6.0,
                 left + group - 6.0,
                 floor,
@@ -71,7 +75,7 @@ pub(crate) fn bars(chart: &Bars) -> String {
     }
     let mut names: Vec<(&str, &str)> = Vec::new();
     if !chart.floor.is_empty() {
-        names.push(("#212529", "floor (dashed)"));
+        names.push((NEUTRAL, "floor (dashed)"));
     }
     names.extend(
         chart.series.iter().enumerate().map(|(at, (name, _))| (COLOURS[at % COLOURS.len()], name.as_str())),

@@ -22,6 +22,8 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
         std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty()) && std::io::stderr().is_terminal();
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    // It would complain of a closed standard error on standard error, which ends the thread.
+    let log = log.log_internal_errors(false);
     match std::env::var(FORMAT).as_deref() {
         Ok("json") => log.json().flatten_event(true).init(),
         Ok("text" | "") | Err(_) => log.init(),

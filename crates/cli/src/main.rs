@@ -69,8 +69,9 @@ fn main() -> ExitCode {
         Verb::Cert(arguments) => cert::run(arguments),
         Verb::Password => cert::password(),
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut std::io::stdout());
-            Ok(Status::Held)
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut text);
+            output::print_text(&String::from_utf8_lossy(&text)).map(|()| Status::Held)
         }
     };
     match done {
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
         Ok(Status::Failed) => ExitCode::from(1),
         Ok(Status::Undecided) => ExitCode::from(3),
         Err(error) => {
-            eprintln!("isochrone: {error:#}");
+            output::say(format_args!("isochrone: {error:#}"));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }

@@ -2,14 +2,14 @@
 
 use crate::arguments::Node as Arguments;
 use crate::stop::Stop;
-use crate::{Status, Usage, log, protocols};
+use crate::{Status, Usage, log, output, protocols};
 use isochrone_core::Deployment;
 use isochrone_core::deployment::Node;
 use isochrone_node::journal::{Expect, JournalError};
 use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, StartError};
 use isochrone_node::redis::RedisGateway;
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,9 +103,7 @@ fn ready(deployment: &Deployment, me: &Node, handle: &node::NodeHandle) -> anyho
     if !deployment.fsync() {
         line += ", UNSAFE: fsync is off";
     }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
+    output::print_text(&(line + "\n"))
 }
 
 fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> {
@@ -128,9 +126,12 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::NotIsochrone { .. }
             | JournalError::NoDirectory { .. }
             | JournalError::Missing { .. }
+            | JournalError::Denied { .. }
             | JournalError::Locked { .. }),
         ) => error.to_string(),
-        error @ (StartError::Security(_) | StartError::Layout { .. }) => error.to_string(),
+        error @ (StartError::Security(_) | StartError::Layout { .. } | StartError::OtherNode { .. }) => {
+            error.to_string()
+        }
         other => return other.into(),
     };
     Usage(usage).into()

@@ -1,9 +1,12 @@
 //! What all verbs print alike: rows of regions, JSON, progress.
 
+use crate::Usage;
 use indicatif::{ProgressBar, ProgressStyle};
 use isochrone_workload::Quantiles;
 use serde::Serialize;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 /// The figures of a region. Latencies in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,18 +57,48 @@ pub(crate) fn table(rows: &[Row]) -> String {
 
 /// Prints one JSON value on a line of its own.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
+    print_text(&(serde_json::to_string(value)? + "\n"))
 }
 
 /// Prints text for people. Whoever reads it may stop early (`| head`); that is no failure of ours.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+    match put(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Prints text at once; an error also where nobody reads it any more.
+pub(crate) fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Says something on standard error, to whoever reads it. `eprintln` panics where nobody does.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Makes a file that a flag asks for, replacing one that is there.
+///
+/// # Errors
+/// A path that cannot be written is one that was given wrongly.
+pub(crate) fn create(path: &Path) -> Result<File, Usage> {
+    File::create(path).map_err(|cause| {
+        Usage(format!(
+            "{}: cannot be written: {cause}\n  name a file in a folder that this user may write",
+            path.display()
+        ))
+    })
+}
+
+/// Writes such a file, and says so.
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let cannot = |cause: io::Error| anyhow::anyhow!("{}: cannot be written: {cause}", path.display());
+    create(path)?.write_all(text.as_bytes()).map_err(cannot)?;
+    say(format_args!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// A progress bar on standard error; silent where that is no terminal.

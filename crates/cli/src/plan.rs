@@ -2,15 +2,17 @@
 
 use crate::arguments::{Format, Plan};
 use crate::chart::{self, Bars};
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, write};
 use crate::{Status, Usage, protocols};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use isochrone_core::{Deployment, KeyspaceId};
 use isochrone_plan::{Demand, Forecast};
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
-    let deployment = Deployment::load(&arguments.file, &protocols::known())?;
+    // Nothing is served: the certificates may come later.
+    let deployment = Deployment::load(&arguments.file, &protocols::known().insecure(true))?;
+    protocols::check(&deployment)?;
     let mut demand = Demand::of(&deployment);
     if !(0.0..=100.0).contains(&arguments.conflict) {
         bail!(Usage(format!("--conflict {}: a share is 0 to 100 percent", arguments.conflict)));
@@ -25,8 +27,7 @@ pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
     }
     let plan = isochrone_plan::plan(&deployment, keyspace, &demand)?;
     if let Some(path) = &arguments.svg {
-        std::fs::write(path, draw(&plan)).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("wrote {}", path.display());
+        write(path, &draw(&plan))?;
     }
     match arguments.format {
         Format::Json => print_json(&plan)?,
@@ -64,8 +65,7 @@ fn transactions(
                 .collect(),
             floor: Vec::new(),
         });
-        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("wrote {}", path.display());
+        write(path, &svg)?;
     }
     match arguments.format {
         Format::Json => print_json(&plan)?,
@@ -150,7 +150,11 @@ mod tests {
         let plan = isochrone_plan::plan(&deployment, keyspace, &Demand::of(&deployment)).unwrap();
         let svg = draw(&plan);
         // multipaxos, curp-consensus, curp, sdpaxos, mencius and epaxos and domino in two cases each, fastpaxos.
-        assert_eq!(svg.matches("<rect class=\"bar\"").count(), 11 * 5);
+        let bars: Vec<&str> = svg.lines().filter(|line| line.starts_with("<rect class=\"bar\"")).collect();
+        assert_eq!(bars.len(), 11 * 5);
+        let colour = |bar: &&str| bar.split("fill=").nth(1).unwrap()[..9].to_owned();
+        let colours: std::collections::BTreeSet<_> = bars.iter().map(colour).collect();
+        assert_eq!(colours.len(), 11, "{colours:?}");
         for word in ["US East", "multipaxos, leader US East", "epaxos, conflict", "floor"] {
             assert!(svg.contains(word), "{word}");
         }

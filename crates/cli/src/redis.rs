@@ -6,7 +6,7 @@ use crate::{Status, Usage, log, node, protocols};
 use anyhow::Context;
 use isochrone_core::Deployment;
 use isochrone_core::deployment::{Address, Node};
-use isochrone_node::journal::Expect;
+use isochrone_node::journal::{DataDirectory, Expect};
 use isochrone_node::node::{Sockets, StartError};
 use std::fmt::Write as _;
 use std::fs;
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let certificate = certificate.transpose()?;
     let wishes = Wishes { port, bind, databases, password: password_hash, certificate, insecure };
     let file = dir.join(FILE);
-    let Plan { deployment, text, expect } = plan(&file, wishes)?;
+    let Plan { deployment, text, expect } = plan(&file, &held(&dir)?, wishes)?;
     let me = the_node(&deployment, &file, &dir)?.clone();
     let deployment = Arc::new(deployment);
     let sockets = Sockets::bind(&deployment, me.id).map_err(|error| refused(error, &file))?;
@@ -91,19 +91,34 @@ fn make(dir: &Path) -> anyhow::Result<()> {
     Err(Usage(format!("--dir {}: cannot write there: {cause}\n  {right}", dir.display())).into())
 }
 
-/// What the file and the command line together ask for.
-fn plan(file: &Path, wishes: Wishes) -> anyhow::Result<Plan> {
+/// The keyspaces whose data a directory of this verb's holds; another's is refused when it is opened.
+fn held(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let ours = Deployment::parse(&Settings::default().text(), FILE, dir, &protocols::known())?.cluster_id();
+    let found = DataDirectory::cluster_of(dir).map_err(|error| node::start(error.into()))?;
+    match found {
+        Some(cluster) if cluster == ours => Ok(isochrone_node::node::keyspaces(dir).map_err(node::start)?),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What the file and the command line together ask for, where the directory holds the data of these keyspaces.
+fn plan(file: &Path, held: &[String], wishes: Wishes) -> anyhow::Result<Plan> {
     let base = file.parent().unwrap_or(Path::new(""));
     let known = protocols::known().insecure(wishes.insecure);
     let parse = |text: &str| Deployment::parse(text, &file.display().to_string(), base, &known);
     let found = match fs::read_to_string(file) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+        Err(error) => {
+            let wrong = format!("{}: cannot be read: {error}", file.display());
+            return Err(Usage(format!("{wrong}\n  start as the user to whom the directory belongs")).into());
+        }
     };
     let Some(found) = found else {
+        let said = wishes.databases.is_some();
         let settings = Settings::default().with(wishes)?;
         let text = settings.text();
+        found_again(file, held, &settings, said)?;
         return Ok(Plan { deployment: parse(&text)?, text: Some(text), expect: Expect::Anything });
     };
     let deployment = parse(&found)?;
@@ -120,6 +135,34 @@ fn plan(file: &Path, wishes: Wishes) -> anyhow::Result<Plan> {
     let text = settings.text();
     let changed = settings != own;
     Ok(Plan { deployment: parse(&text)?, text: changed.then_some(text), expect: Expect::Existing })
+}
+
+/// Refuses to serve what is left where the file of a directory with data is lost: databases would be missing, and so would
+/// the password.
+fn found_again(file: &Path, held: &[String], settings: &Settings, said: bool) -> Result<(), Usage> {
+    let own = |count| (0..count).map(keyspace).collect::<Vec<_>>();
+    if held.is_empty() || said && own(settings.databases).starts_with(held) {
+        return Ok(());
+    }
+    let wrong = format!(
+        "{}: it is missing, and there is data here, of {}: which databases, port and password were served is not known",
+        file.display(),
+        held.join(", ")
+    );
+    let right = match u8::try_from(held.len()).is_ok_and(|count| own(count) == held) {
+        true => format!(
+            "put the file back, or say all of it again: --databases {}, and --port, --bind, --password-hash, --cert and --key \
+             where they were given",
+            held.len()
+        ),
+        false => "put the file back: it was an edited one".to_owned(),
+    };
+    Err(Usage(format!("{wrong}\n  {right}")))
+}
+
+/// What the keyspace of a database is called.
+fn keyspace(index: u8) -> String {
+    if index == 0 { "main".to_owned() } else { format!("db{index}") }
 }
 
 impl Wishes {
@@ -223,12 +266,14 @@ impl Settings {
              redis = \"{address}\"\n\
              \n\
              [[keyspace]]\n\
-             name = \"main\"\n\
+             name = \"{}\"\n\
              protocol = \"curp\"\n\
-             replicas = [\"{NAME}\"]\n"
+             replicas = [\"{NAME}\"]\n",
+            keyspace(0)
         );
         for index in 1..self.databases {
-            let keyspace = format!("name = \"db{index}\"\nindex = {index}\nprotocol = \"curp\"");
+            let name = keyspace(index);
+            let keyspace = format!("name = \"{name}\"\nindex = {index}\nprotocol = \"curp\"");
             // Writing to a string does not fail.
             let _ = write!(text, "\n[[keyspace]]\n{keyspace}\nreplicas = [\"{NAME}\"]\n");
         }
@@ -332,14 +377,14 @@ mod tests {
             let wishes = Wishes { port: Some(7000), bind, databases, password, certificate, insecure };
             let file = folder.path().join(FILE);
             let _ = fs::remove_file(&file);
-            let first = plan(&file, wishes).unwrap();
+            let first = plan(&file, &[], wishes).unwrap();
             let text = first.text.expect("a new file");
             save(&file, &text).unwrap();
-            let again = plan(&file, super::tests::wishes()).unwrap();
+            let again = plan(&file, &[], super::tests::wishes()).unwrap();
             assert!(again.text.is_none(), "nothing has changed:\n{text}");
             assert_eq!(again.deployment.nodes()[0].redis, first.deployment.nodes()[0].redis);
             assert_eq!(again.deployment.keyspaces().len(), usize::from(databases.unwrap_or(1)));
-            let moved = plan(&file, Wishes { port: Some(7001), ..super::tests::wishes() }).unwrap();
+            let moved = plan(&file, &[], Wishes { port: Some(7001), ..super::tests::wishes() }).unwrap();
             assert_eq!(moved.text.expect("another port"), text.replace(":7000\"", ":7001\""));
         }
     }
@@ -348,7 +393,7 @@ mod tests {
     fn databases_may_be_added_and_none_taken_away() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE);
-        let of = |databases| plan(&file, Wishes { databases: Some(databases), ..wishes() });
+        let of = |databases| plan(&file, &[], Wishes { databases: Some(databases), ..wishes() });
         save(&file, &Settings::default().text()).unwrap();
         let grown = of(3).unwrap();
         let indices: Vec<_> = grown.deployment.keyspaces().iter().map(|keyspace| keyspace.index).collect();
@@ -357,6 +402,18 @@ mod tests {
         assert!(of(3).unwrap().text.is_none());
         let error = of(2).err().expect("refused").to_string();
         assert!(error.contains("there are 3") && error.contains("name 3 or more"), "{error}");
+
+        // Without the file the data says how many there were, and nobody knows of a password.
+        fs::remove_file(&file).unwrap();
+        let held = ["main", "db1", "db2"].map(str::to_owned);
+        let lost = |databases, held| plan(&file, held, Wishes { databases, ..wishes() });
+        for databases in [None, Some(2)] {
+            let error = lost(databases, &held).err().expect("refused").to_string();
+            assert!(error.contains("of main, db1, db2") && error.contains("--databases 3"), "{error}");
+        }
+        assert_eq!(lost(Some(4), &held).unwrap().deployment.keyspaces().len(), 4);
+        let error = lost(Some(1), &["mine".to_owned()]).err().expect("refused").to_string();
+        assert!(error.contains("it was an edited one"), "{error}");
     }
 
     #[test]
@@ -365,7 +422,7 @@ mod tests {
         let file = folder.path().join(FILE);
         let text = Settings::default().text().replace("\"main\"", "\"mine\"");
         fs::write(&file, &text).unwrap();
-        let plan_of = |wishes| plan(&file, wishes);
+        let plan_of = |wishes| plan(&file, &[], wishes);
         assert!(plan_of(wishes()).unwrap().text.is_none());
         let error = plan_of(Wishes { port: Some(7000), ..wishes() }).err().expect("refused").to_string();
         assert!(error.contains("was edited") && error.contains("leave --port away"), "{error}");

@@ -33,7 +33,7 @@ pub(crate) enum Stranger {
     #[error(
         "it has another data directory than the one that it is known by: its disk is lost, or it was started with another \
          directory. A node must not come back without its memory: start it with the directory that it had, or put a \
-         node of another name in its place (docs/operations.md, \"A node that has lost its disk\")"
+         node of another name in its place (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")"
     )]
     Reborn,
     /// It cannot be remembered, and so not be taken for who it is the next time.

@@ -129,6 +129,8 @@ pub struct KeyspaceMetrics {
     pub phases: [Histogram; Phase::ALL.len()],
     /// From the gateway: how long commands took, from their bytes to their answer, refused ones excluded.
     pub commands: Histogram,
+    /// Those of `commands` that may change something: what bounds of writes are compared with.
+    pub writes: Histogram,
     /// Commands refused: they had no effect.
     pub refused: AtomicU64,
     /// Commands of unknown fate.

@@ -85,8 +85,7 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let named = |regions: &[RegionId]| regions.iter().map(|region| matrix.name(*region).to_owned()).collect();
     let placement = better(deployment, &replicas, quorums, demand, best.rank).map(|(replicas, rows)| {
         let found = self::best(&rows);
-        let gain = (best.rank.unwrap_or(0) as f64 - found.rank.unwrap_or(0) as f64)
-            / demand.total(&vec![Span::from_millis(1); matrix.len()]) as f64;
+        let gain = best.mean(demand) - found.mean(demand);
         let reason = format!("{gain:.1} ms less than where the replicas stand now");
         choose(matrix, &replicas, found, demand, reason)
     });
@@ -183,10 +182,7 @@ fn choose(
         protocol: row.protocol.to_owned(),
         leader: row.leader.map(name),
         replicas: replicas.iter().copied().map(name).collect(),
-        mean_ms: Some(row.rank.map_or_else(
-            || demand.mean(&row.commits),
-            |rank| rank as f64 / demand.total(&vec![Span::from_millis(1); matrix.len()]) as f64,
-        )),
+        mean_ms: Some(row.mean(demand)),
         reason,
     }
 }
@@ -208,7 +204,7 @@ fn configured(
                 && row.protocol == keyspace.protocol
                 && (row.leader.is_none() || row.leader == leader)
         };
-        rows.iter().find(same).map(|row| demand.mean(&row.commits))
+        rows.iter().find(same).map(|row| row.mean(demand))
     };
     let in_turn = |first: NodeId| {
         let leaders = keyspace.partition_ids().map(|at| leader_in_turn(&keyspace.replicas, first, at));
@@ -232,8 +228,6 @@ fn configured(
 
 /// Why this row: what it is ahead of, and where it would not be.
 fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String {
-    let unit = demand.total(&vec![Span::from_millis(1); matrix.len()]) as f64;
-    let millis = |row: &Row| row.rank.unwrap_or(0) as f64 / unit;
     let label = |row: &Row| match row.leader {
         Some(leader) => format!("{} with {}", row.protocol, matrix.name(leader)),
         None => row.protocol.to_owned(),
@@ -245,7 +239,7 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
         .filter(|row| row.protocol != best.protocol)
         .min_by_key(|row| row.rank);
     let Some(next) = next else { return "the lowest mean".to_owned() };
-    let lead = millis(next) - millis(best);
+    let lead = next.mean(demand) - best.mean(demand);
     let mut reason = if lead > 0.0 {
         format!("the lowest mean; {} comes next, {lead:.1} ms more", label(next))
     } else {

@@ -18,13 +18,18 @@ pub struct Demand {
 impl Demand {
     /// Mean of a latency over the clients, milliseconds; over all regions where none has clients.
     pub(crate) fn mean(&self, by_region: &[Span]) -> f64 {
-        self.total(by_region) as f64 / 1e6 / self.weights().sum::<u64>() as f64
+        self.mean_of(self.total(by_region))
     }
 
     /// The sum of a latency over the clients, nanoseconds: what choices are compared by, without rounding.
     pub(crate) fn total(&self, by_region: &[Span]) -> u128 {
         let weighted = |(weight, span): (u64, &Span)| u128::from(weight) * u128::from(span.as_nanos());
         self.weights().zip(by_region).map(weighted).sum()
+    }
+
+    /// What a sum of [`Demand::total`] is as a mean, milliseconds.
+    pub(crate) fn mean_of(&self, total: u128) -> f64 {
+        total as f64 / 1e6 / self.weights().sum::<u64>() as f64
     }
 
     fn weights(&self) -> impl Iterator<Item = u64> + '_ {
@@ -46,7 +51,8 @@ pub struct Forecast {
     pub guarantee: Guarantee,
     /// Commit latency by region of the client, in the order of the deployment.
     pub regions: Vec<RegionForecast>,
-    /// The mean over the clients.
+    /// The mean over the clients, and over the commands that interfere and those that do not where the protocol tells them
+    /// apart: what choices are ranked by.
     pub mean_ms: f64,
 }
 
@@ -77,6 +83,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// What it is ranked by, or would be, milliseconds.
+    pub(crate) fn mean(&self, demand: &Demand) -> f64 {
+        self.rank.map_or_else(|| demand.mean(&self.commits), |rank| demand.mean_of(rank))
+    }
+
     pub(crate) fn forecast(&self, matrix: &Matrix, demand: &Demand) -> Forecast {
         let region = |(at, commit): (usize, &Span)| RegionForecast {
             region: matrix.name(RegionId(at as u16)).to_owned(),
@@ -89,7 +100,7 @@ impl Row {
             case: self.case.map(str::to_owned),
             guarantee: self.guarantee,
             regions: self.commits.iter().enumerate().map(region).collect(),
-            mean_ms: demand.mean(&self.commits),
+            mean_ms: self.mean(demand),
         }
     }
 }

@@ -45,7 +45,15 @@ impl fmt::Display for Plan {
             f,
             "{crashes} may crash; a decision in two message delays is possible after {fast} {times} at most"
         )?;
-        writeln!(f, "commit latency without load, by region of the client, ms\n")?;
+        writeln!(f, "commit latency without load, by region of the client, ms")?;
+        if self.conflict_percent > 0.0 {
+            let share = self.conflict_percent;
+            writeln!(
+                f,
+                "the mean is that with {share} % of commands that interfere, which the columns leave out"
+            )?;
+        }
+        writeln!(f)?;
         let row =
             |f: &mut fmt::Formatter<'_>, label: &str, cells: &mut dyn Iterator<Item = f64>, mean: f64| {
                 write!(f, "{label:<first$}")?;

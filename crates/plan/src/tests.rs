@@ -155,7 +155,9 @@ fn interference_moves_the_choice_away_from_epaxos() {
     let deployment = Deployment::of_matrix(matrix, "epaxos", &replicas);
     let choice = |conflict| {
         let demand = Demand { conflict, ..Demand::of(&deployment) };
-        let best = plan(&deployment, MAIN, &demand).unwrap().recommended;
+        let plan = plan(&deployment, MAIN, &demand).unwrap();
+        assert!(plan.protocols.is_sorted_by_key(|row| row.mean_ms), "what is sorted by is shown:\n{plan}");
+        let best = plan.recommended;
         format!("{best}, {:.1} ms: {}\n", best.mean_ms.unwrap(), best.reason)
     };
     expect![[r#"

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use isochrone_core::deployment::{ConfigErrors, Known};
-use isochrone_core::{Deployment, KeyspaceId};
+use isochrone_core::{Deployment, KeyspaceId, NodeId};
 use isochrone_node::protocols::Protocols;
 use isochrone_replication::{
     Family, Replicated, curp, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos,
@@ -122,6 +122,16 @@ pub fn served() -> Protocols {
         register(&mut protocols);
     }
     protocols
+}
+
+/// Whether nodes would run every keyspace of a deployment: what its protocol is told makes sense.
+///
+/// # Errors
+/// As a node would refuse to start.
+pub fn check(deployment: &Deployment) -> Result<(), ConfigErrors> {
+    let protocols = served();
+    let mut keyspaces = deployment.keyspaces().iter();
+    keyspaces.try_for_each(|keyspace| protocols.place(deployment, keyspace, NodeId(0)).map(drop))
 }
 
 /// The entry of a keyspace's protocol.

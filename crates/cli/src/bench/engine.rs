@@ -360,7 +360,9 @@ impl Connection {
         measured: &mut Measured,
         witness: &mut impl FnMut(Seen<'_>),
     ) -> anyhow::Result<()> {
-        while let Some(frame) = self.inbox.next().map_err(anyhow::Error::msg)? {
+        while let Some(frame) =
+            self.inbox.next().map_err(|error| anyhow::anyhow!("{}: {error}", self.address))?
+        {
             let Some(pending) = self.pending.pop_front() else {
                 bail!("{} sent a reply that nothing had asked for", self.address);
             };

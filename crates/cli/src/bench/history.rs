@@ -18,8 +18,7 @@ pub(crate) struct Recording {
 impl Recording {
     /// Makes the file, replacing one that is there.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Recording> {
-        let file =
-            File::create(path).with_context(|| format!("cannot write the history {}", path.display()))?;
+        let file = crate::output::create(path)?;
         Ok(Recording { writer: Writer::new(BufWriter::new(file)), failed: None })
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod transactions;
 mod wire;
 
 use crate::arguments::{Bench, Format};
-use crate::output::{Row, bar, print_json, table};
+use crate::output::{Row, bar, print_json, print_text, table};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use engine::{Load, Measured};
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         bail!(Usage("--keyspace is for transactions; a Redis endpoint serves one keyspace".to_owned()));
     }
     workload.conflict = arguments.conflict.unwrap_or(0);
-    workload.records = arguments.records.unwrap_or(workload.records).max(1);
+    workload.records = arguments.records.unwrap_or(workload.records);
     let targets = Targets::of(&arguments)?;
     workload.value_size = value_size(&arguments, workload.value_size, targets.bulk)?;
     if arguments.history.is_some() {
@@ -97,17 +97,14 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
     match arguments.format {
         Format::Json => print_json(&report)?,
         Format::Text => {
-            println!(
-                "{}: {} operations, {:.0} a second, {} errors, {} unknown\n",
-                report.workload,
-                report.operations,
-                report.throughput_per_second,
-                report.errors,
-                report.unknown
-            );
-            println!("{}", table(&report.regions));
+            let Report { workload, operations, throughput_per_second, errors, unknown, .. } = &report;
+            print_text(&format!(
+                "{workload}: {operations} operations, {throughput_per_second:.0} a second, {errors} errors, {unknown} \
+                 unknown\n\n{}\n",
+                table(&report.regions)
+            ))?;
             if let Some(error) = &report.first_error {
-                println!("first error: {error}");
+                print_text(&format!("first error: {error}\n"))?;
             }
         }
     }
@@ -123,6 +120,11 @@ fn rate(arguments: &Bench) -> Result<Option<f64>, Usage> {
         Some(rate) if rate.is_nan() || rate <= 0.0 => {
             Err(Usage(format!("--rate {rate}: a rate is requests a second, above 0")))
         }
+        Some(_) if arguments.pipeline != 1 => Err(Usage(
+            "--pipeline is for a closed loop; with --rate a request leaves when it is due, however many are under way\n  leave \
+             one of them out"
+                .to_owned(),
+        )),
         rate => Ok(rate),
     }
 }
@@ -130,9 +132,13 @@ fn rate(arguments: &Bench) -> Result<Option<f64>, Usage> {
 /// Bytes of a value: those that were asked for, if a node takes so many, else the workload's own.
 ///
 /// # Errors
-/// They are more than `most`, which is the longest argument of a command.
+/// They are more than `most`, which is the longest argument of a command, or the workload's values have no length to choose.
 fn value_size(arguments: &Bench, own: usize, most: u64) -> Result<usize, Usage> {
     match arguments.value_size {
+        Some(_) if own == 0 => Err(Usage(format!(
+            "--value-size: the values of {} are numbers, as long as they are\n  leave it out",
+            arguments.workload
+        ))),
         Some(size) if size as u64 > most => Err(Usage(format!(
             "--value-size {size}: an argument of a command has {most} bytes at most\n  ask for fewer{}",
             if arguments.file.is_some() { ", or raise `bulk` under [limits] of the file" } else { "" }
@@ -167,7 +173,7 @@ struct Targets {
 impl Targets {
     fn of(arguments: &Bench) -> anyhow::Result<Targets> {
         if let Some(file) = &arguments.file {
-            let deployment = Deployment::load(file, &protocols::known())?;
+            let deployment = Deployment::load(file, &protocols::known().insecure(true))?;
             return Targets::of_deployment(&deployment);
         }
         let mut targets = Targets {
@@ -199,6 +205,7 @@ impl Targets {
                 })
             })
             .collect();
+        plain(deployment)?;
         let mut endpoints = Vec::new();
         for node in deployment.nodes() {
             let Some(redis) = &node.redis else {
@@ -212,6 +219,18 @@ impl Targets {
         }
         let bulk = deployment.limits().get(Limit::Bulk);
         Ok(Targets { bulk, protocol: Some(keyspace.protocol.clone()), names, floors, endpoints })
+    }
+}
+
+/// Refuses a deployment whose nodes want TLS of their clients.
+fn plain(deployment: &Deployment) -> Result<(), Usage> {
+    match deployment.security().client {
+        Some(_) => Err(Usage(format!(
+            "{}: its nodes serve clients with TLS, and bench speaks plain text only\n  measure nodes whose file has no \
+             client_cert and client_key",
+            deployment.file()
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! All clients are tasks of one thread. A client has one connection, to one node, and one transaction under way.
 
 use crate::arguments::{Bench, Format};
-use crate::output::{bar, print_json, print_text};
+use crate::output::{bar, create, print_json, print_text};
 use crate::transactions::{Shown, size};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
@@ -18,7 +18,6 @@ use isochrone_workload::Window;
 use isochrone_workload::transactions::{End, Figures, History, Plan, Session, Tried, Workload};
 use serde::Serialize;
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::BufWriter;
 use std::rc::Rc;
 use std::time::Duration;
@@ -315,6 +314,12 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
             workload.name
         )));
     }
+    if arguments.reconnect {
+        bail!(Usage(format!(
+            "--reconnect is for commands; a client of {}, whose workload is transactions, connects again by itself\n  leave it out",
+            workload.name
+        )));
+    }
     size(&mut workload, arguments.records)?;
     let targets = Targets::of(arguments)?;
     workload.value_size = super::value_size(arguments, workload.value_size, targets.bulk)?;
@@ -333,6 +338,8 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
         auth: super::auth(arguments),
         history: arguments.history.is_some(),
     };
+    let history =
+        arguments.history.as_deref().map(|path| Ok::<_, Usage>((path, create(path)?))).transpose()?;
     let shown = bar("measuring", 1000);
     let measured = drive(&load, |Progress { share, committed }| {
         shown.set_position((share * 1000.0) as u64);
@@ -340,8 +347,7 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
         true
     })?;
     shown.finish_and_clear();
-    if let Some(path) = &arguments.history {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some((path, file)) = history {
         measured.history.write(BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
     }
     let names: Vec<_> = targets.names.iter().map(String::as_str).collect();
@@ -399,7 +405,8 @@ impl Targets {
                 endpoints: arguments.endpoint.iter().cloned().zip(0..).collect(),
             });
         };
-        let deployment = Deployment::load(file, &protocols::known())?;
+        let deployment = Deployment::load(file, &protocols::known().insecure(true))?;
+        super::plain(&deployment)?;
         let keyspace = deployment.keyspace(deployment.choose_keyspace(arguments.keyspace.as_deref())?);
         let endpoint = |node: &isochrone_core::deployment::Node| match &node.grpc {
             Some(grpc) => Ok((grpc.to_string(), usize::from(node.region.0))),

@@ -56,6 +56,11 @@ impl Inbox {
                 Ok(Some(frame))
             }
             Ok(None) => Ok(None),
+            // A record of TLS, an alert or a handshake: its version follows.
+            Err(_) if matches!(self.bytes[self.taken..], [0x15 | 0x16, 0x03, ..]) => Err(
+                "the endpoint speaks TLS, and a bench of commands plain text only; name a port without it"
+                    .to_owned(),
+            ),
             Err(error) => Err(format!("the endpoint's reply is not in the Redis protocol: {error}")),
         }
     }
@@ -80,7 +85,7 @@ pub(crate) fn load<W: AsRef<[u8]>>(
     let mut scratch = vec![0; 1 << 16];
     let mut wait = |stream: &mut TcpStream, waiting: &mut usize, most: usize| -> anyhow::Result<()> {
         while *waiting > most {
-            match inbox.next().map_err(anyhow::Error::msg)? {
+            match inbox.next().map_err(|error| anyhow::anyhow!("{address}: {error}"))? {
                 Some(OwnedFrame::Error(text)) => bail!("{address} answers: {text}"),
                 Some(_) => *waiting -= 1,
                 None => match stream.read(&mut scratch)? {
@@ -129,9 +134,15 @@ mod tests {
 
     #[test]
     fn another_protocol_is_told_apart() {
-        let mut inbox = Inbox::default();
-        inbox.extend(b"HTTP/1.1 400 Bad Request\r\n");
-        assert!(inbox.next().expect_err("no RESP").contains("not in the Redis protocol"));
+        for (reply, told) in [
+            (&b"HTTP/1.1 400 Bad Request\r\n"[..], "not in the Redis protocol"),
+            (&[0x15, 0x03, 0x03, 0, 2, 2, 10], "speaks TLS"),
+        ] {
+            let mut inbox = Inbox::default();
+            inbox.extend(reply);
+            let error = inbox.next().expect_err("no RESP");
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::arguments::Generate as Arguments;
 use crate::Status;
 use crate::arguments::Format;
-use crate::output::{bar, print_json, print_text};
+use crate::output::{bar, print_json, print_text, say};
 use anyhow::Context;
 use isochrone_learn::Dataset;
 use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
                 "largest_size": told.size_most, "features_that_occur": told.occurring,
                 "sharing": told.sharing, "popular": told.popular, "class_1": told.positive,
             });
-            if arguments.out.is_some() { print_json(&json)? } else { eprintln!("{json}") }
+            if arguments.out.is_some() { print_json(&json)? } else { say(json) }
         }
         Format::Text => {
             let mut text = told.to_string();
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
                 text = format!("of the first {} of {all} samples:\n{text}", told.samples);
             }
             text += &format!("exponent             {:>12.4}  of Zipf's law\n", generator.exponent());
-            if arguments.out.is_some() { print_text(&text)? } else { eprint!("{text}") }
+            if arguments.out.is_some() { print_text(&text)? } else { say(text.trim_end()) }
         }
     }
     Ok(Status::Held)

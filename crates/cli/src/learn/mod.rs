@@ -9,7 +9,7 @@ mod predict;
 mod told;
 mod train;
 
-use crate::output::bar;
+use crate::output::{bar, say};
 use crate::{Status, Usage};
 use anyhow::bail;
 use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
@@ -159,13 +159,11 @@ fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)>
 fn tell_skipped(reader: &Reader) {
     let (count, shown) = reader.skipped();
     if count > 0 {
-        eprintln!(
-            "isochrone: {count} wrong {} left out:",
-            if count == 1 { "line was" } else { "lines were" }
-        );
-        shown.iter().for_each(|error| eprintln!("  {error}"));
+        let lines = if count == 1 { "line was" } else { "lines were" };
+        say(format_args!("isochrone: {count} wrong {lines} left out:"));
+        shown.iter().for_each(|error| say(format_args!("  {error}")));
         if count > shown.len() as u64 {
-            eprintln!("  and {} more", count - shown.len() as u64);
+            say(format_args!("  and {} more", count - shown.len() as u64));
         }
     }
 }

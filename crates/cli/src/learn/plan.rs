@@ -4,7 +4,7 @@ use super::arguments::Plan as Arguments;
 use super::{apart, input, tell_skipped, threads};
 use crate::Status;
 use crate::arguments::Format;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, say};
 use isochrone_learn::generate;
 use isochrone_learn::plan::Plan;
 use isochrone_learn::plan::statistics::{Shape, Statistics};
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let sharing = generate::Statistics::of(&data, 1).sharing;
     if let Some(path) = &arguments.out {
         plan.save(path)?;
-        eprintln!("wrote {}", path.display());
+        say(format_args!("wrote {}", path.display()));
     }
     match arguments.format {
         Format::Json => print_json(&Told {

@@ -4,7 +4,7 @@ use super::arguments::{Evaluate, Predict, What};
 use super::told::count;
 use super::{against_rest, apart, are_columns, careful, columns, like, open, tell_skipped};
 use crate::arguments::Format;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, say};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
 use isochrone_learn::Dataset;
@@ -108,12 +108,12 @@ impl Seen {
     /// Such values are not wrong, but they may come of data that the model is not for.
     fn tell(&self, model: &SavedModel) {
         if self.unknown > 0 {
-            eprintln!(
+            say(format_args!(
                 "isochrone: {} of features beyond the model's {} {} as nothing",
                 count(self.unknown as usize, "value"),
                 model.features,
                 if self.unknown == 1 { "counts" } else { "count" }
-            );
+            ));
         }
     }
 }

@@ -13,7 +13,7 @@ mod transactions;
 
 use crate::arguments::{Format, Reproduce};
 use crate::chart::{self, Bars, Curves};
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, write};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
 use lab::Lab;
@@ -118,6 +118,11 @@ const ALL: &[Evaluation] = &[
 /// Runs the verb.
 pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
     if arguments.name == "list" {
+        if !arguments.only.is_empty() || arguments.svg.is_some() || arguments.format == Format::Json {
+            bail!(Usage(
+                "list names the evaluations, as text; --only, --svg and --format are for one of them\n  leave them out".to_owned()
+            ));
+        }
         let text: String = ALL.iter().map(|one| format!("{:<12} {}\n", one.name, one.what)).collect();
         print_text(&text)?;
         return Ok(Status::Held);
@@ -148,8 +153,7 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
         let bars = bars.into_iter().map(|(name, bars)| (name, chart::bars(&bars)));
         for (name, svg) in curves.chain(bars) {
             let path = folder.join(format!("{}-{name}.svg", evaluation.name));
-            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-            eprintln!("wrote {}", path.display());
+            write(&path, &svg)?;
         }
     }
     lab.finish();

@@ -1,14 +1,14 @@
 //! The cluster itself: every node of a deployment in this process, on loopback, with the wide area emulated
 //! between them. Nodes can be killed and started again, regions cut off and healed while it runs.
 
-use super::figures::Readings;
+use super::figures::{Reading, Readings};
 use super::plain::Door;
 use super::view::{RegionView, Role, State, View};
+use crate::output::say;
 use crate::{Usage, node, protocols};
 use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
 use isochrone_node::journal::Expect;
-use isochrone_node::metrics::Counts;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::reactor::Control;
@@ -64,7 +64,7 @@ struct Place {
     /// Whether it has served since its nodes were started.
     served: bool,
     /// What earlier lives of its nodes had counted.
-    past: Counts,
+    past: Reading,
     readings: Readings,
 }
 
@@ -165,7 +165,7 @@ impl Cluster {
         for (index, reign) in reigns.into_iter().enumerate() {
             let mut counts = self.places[index].past.clone();
             for metrics in self.metrics(&self.places[index]) {
-                counts.add(&metrics.commands.read());
+                counts.add(metrics);
             }
             let state = self.state(index);
             self.places[index].served |= state == State::Up;
@@ -321,7 +321,7 @@ impl Cluster {
             if let Some(handle) = seat.handle.take()
                 && let Err(error) = handle.stop()
             {
-                eprintln!("isochrone: {}: {error}", self.deployment.node(seat.node).name);
+                say(format_args!("isochrone: {}: {error}", self.deployment.node(seat.node).name));
             }
         }
     }
@@ -426,7 +426,7 @@ impl Cluster {
         let keyspace = usize::from(self.keyspace.0) - 1;
         let Some(handle) = &self.seats[usize::from(node.0)].handle else { return };
         if let Some(metrics) = handle.board().metrics.keyspaces.get(keyspace) {
-            self.places[index].past.add(&metrics.commands.read());
+            self.places[index].past.add(metrics);
         }
     }
 
@@ -467,7 +467,7 @@ impl Place {
             floor_ms: isochrone_plan::floor(deployment.matrix(), client, &replicas).as_millis_f64(),
             cut: false,
             served: false,
-            past: Counts::default(),
+            past: Reading::default(),
             readings: Readings::over(window),
         }
     }

@@ -1,6 +1,6 @@
 //! Rates and quantiles of the last seconds, from readings of a counter that only rises.
 
-use isochrone_node::metrics::Counts;
+use isochrone_node::metrics::{Counts, KeyspaceMetrics};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,39 @@ pub(crate) struct Figures {
     pub(crate) p50_ms: Option<f64>,
     /// 99th percentile, milliseconds.
     pub(crate) p99_ms: Option<f64>,
+    /// Median of those that may have changed something: reads may be faster than the floor of writes.
+    pub(crate) write_p50_ms: Option<f64>,
+}
+
+/// What has been counted of a region.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    /// All commands.
+    pub(crate) commands: Counts,
+    /// Those that may have changed something.
+    pub(crate) writes: Counts,
+}
+
+impl Reading {
+    /// Adds what one of its nodes has counted.
+    pub(crate) fn add(&mut self, metrics: &KeyspaceMetrics) {
+        self.commands.add(&metrics.commands.read());
+        self.writes.add(&metrics.writes.read());
+    }
+
+    fn since(&self, earlier: &Reading) -> Reading {
+        Reading {
+            commands: self.commands.since(&earlier.commands),
+            writes: self.writes.since(&earlier.writes),
+        }
+    }
 }
 
 /// Readings of the last while, and the first.
 pub(crate) struct Readings {
     window: Duration,
     first: Option<Instant>,
-    recent: VecDeque<(Instant, Counts)>,
+    recent: VecDeque<(Instant, Reading)>,
 }
 
 impl Readings {
@@ -31,9 +57,9 @@ impl Readings {
     }
 
     /// Adds a reading. Time does not go back.
-    pub(crate) fn add(&mut self, now: Instant, counts: Counts) {
+    pub(crate) fn add(&mut self, now: Instant, reading: Reading) {
         self.first.get_or_insert(now);
-        self.recent.push_back((now, counts));
+        self.recent.push_back((now, reading));
         // The oldest that is kept is the youngest outside the window. Readings come a little early or late.
         let window = self.window.mul_f64(0.95);
         while self.recent.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= window) {
@@ -52,20 +78,22 @@ impl Readings {
     /// Of all time.
     pub(crate) fn whole(&self) -> Figures {
         match (self.first, self.recent.back()) {
-            (Some(first), Some((now, counts))) => figures(counts, counts, *now - first),
+            (Some(first), Some((now, reading))) => figures(reading, reading, *now - first),
             _ => Figures::default(),
         }
     }
 }
 
-fn figures(all: &Counts, counts: &Counts, period: Duration) -> Figures {
-    let quantile = |share| counts.quantile(share).map(isochrone_core::Span::as_millis_f64);
+fn figures(all: &Reading, reading: &Reading, period: Duration) -> Figures {
+    let quantile = |counts: &Counts, share| counts.quantile(share).map(isochrone_core::Span::as_millis_f64);
+    let Reading { commands, writes } = reading;
     let seconds = period.as_secs_f64();
     Figures {
-        operations: all.count(),
-        rate: if seconds > 0.0 { counts.count() as f64 / seconds } else { 0.0 },
-        p50_ms: quantile(0.5),
-        p99_ms: quantile(0.99),
+        operations: all.commands.count(),
+        rate: if seconds > 0.0 { commands.count() as f64 / seconds } else { 0.0 },
+        p50_ms: quantile(commands, 0.5),
+        p99_ms: quantile(commands, 0.99),
+        write_p50_ms: quantile(writes, 0.5),
     }
 }
 
@@ -73,16 +101,19 @@ fn figures(all: &Counts, counts: &Counts, period: Duration) -> Figures {
 mod tests {
     use super::*;
     use isochrone_core::Span;
-    use isochrone_node::metrics::Histogram;
 
     #[test]
     fn figures_forget_what_left_the_window() {
         let start = Instant::now();
-        let (histogram, mut readings) = (Histogram::default(), Readings::over(Duration::from_secs(2)));
+        let (metrics, mut readings) = (KeyspaceMetrics::default(), Readings::over(Duration::from_secs(2)));
         let mut second = 0;
         let mut pass = |readings: &mut Readings, millis: u64, count: u64| {
-            (0..count).for_each(|_| histogram.record(Span::from_millis(millis)));
-            readings.add(start + Duration::from_secs(second), histogram.read());
+            (0..count).for_each(|_| metrics.commands.record(Span::from_millis(millis)));
+            // As many writes, which take twice as long as all together.
+            (0..count).for_each(|_| metrics.writes.record(Span::from_millis(2 * millis)));
+            let mut reading = Reading::default();
+            reading.add(&metrics);
+            readings.add(start + Duration::from_secs(second), reading);
             second += 1;
         };
         pass(&mut readings, 0, 0);
@@ -90,6 +121,7 @@ mod tests {
         let early = readings.recent();
         assert_eq!((early.operations, early.rate), (30, 30.0));
         assert!(early.p50_ms.is_some_and(|p50| (97.0..103.0).contains(&p50)), "{early:?}");
+        assert!(early.write_p50_ms.is_some_and(|p50| (194.0..206.0).contains(&p50)), "{early:?}");
         for _ in 0..3 {
             pass(&mut readings, 10, 5);
         }

@@ -11,15 +11,15 @@ mod tests;
 mod view;
 
 use crate::arguments::{Format, Up};
-use crate::output::print_json;
+use crate::output::{put, say};
 use crate::stop::Stop;
-use crate::{Status, log, protocols};
+use crate::{Status, Usage, log, protocols};
 use anyhow::{Context, bail};
 use cluster::Cluster;
 use isochrone_core::Deployment;
 use keys::Action;
 use screen::{Input, Screen};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ const GLANCE: Duration = Duration::from_millis(10);
 pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
     let Up { config, protocol, plain, period, port, data, format } = arguments;
     let mut deployment = match config {
-        Some(file) => Deployment::load(&file, &protocols::known())?,
+        // All of it is on loopback, whatever the file says.
+        Some(file) => Deployment::load(&file, &protocols::known().insecure(true))?,
         None => Deployment::five_regions(),
     };
     if let Some(protocol) = protocol {
@@ -59,15 +60,13 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
     cluster.stop();
     match done {
         // Whoever reads the lines may stop early (`| head`): then there is nobody left to run for.
-        Err(error) if is_broken_pipe(&error) => Ok(Status::Held),
+        Err(error) if broken_pipe(&error) => Ok(Status::Held),
         done => done.map(|()| Status::Held),
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let pipe = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
-    let json = error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-    error.downcast_ref::<std::io::Error>().is_some_and(pipe) || json == Some(ErrorKind::BrokenPipe)
+fn broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Where the data lies; a temporary directory is removed in the end.
@@ -79,6 +78,12 @@ enum Home {
 impl Home {
     fn at(data: Option<PathBuf>) -> anyhow::Result<Home> {
         Ok(match data {
+            // It has one for each node in it.
+            Some(data) if data.join("IDENTITY").exists() => {
+                let wrong = format!("--data {}: this is the data directory of one node", data.display());
+                let right = "name a directory of this cluster's own, or one that does not exist yet";
+                bail!(Usage(format!("{wrong}\n  {right}; `isochrone node` runs that node")))
+            }
             Some(data) => Home::Kept(data),
             None => Home::Temporary(
                 tempfile::Builder::new()
@@ -107,13 +112,13 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
     }
     let view = cluster.look();
     match format {
-        Format::Json => print_json(&plain::Ready {
+        Format::Json => json(&plain::Ready {
             ready: true,
             cluster: view.cluster.clone(),
             durability: (!view.fsync).then_some("UNSAFE"),
             regions: cluster.doors(),
         })?,
-        Format::Text => print(&plain::greeting(&view, &cluster.doors()))?,
+        Format::Text => put(&plain::greeting(&view, &cluster.doors()))?,
     }
     let start = Instant::now();
     let end = period.map(|period| start + period);
@@ -125,8 +130,8 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
         }
         let view = cluster.look();
         match format {
-            Format::Json => print_json(&plain::Line::of(&view, false))?,
-            Format::Text => print(&plain::text(&view))?,
+            Format::Json => json(&plain::Line::of(&view, false))?,
+            Format::Text => put(&plain::text(&view))?,
         }
         tell(cluster)?;
         if end == Some(next) {
@@ -136,8 +141,8 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
     }
     let view = cluster.look_back();
     match format {
-        Format::Json => print_json(&plain::Line::of(&view, true)),
-        Format::Text => print(&plain::summary(&view)),
+        Format::Json => json(&plain::Line::of(&view, true)),
+        Format::Text => Ok(put(&plain::summary(&view))?),
     }
 }
 
@@ -147,7 +152,7 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
 /// No node runs any more.
 fn tell(cluster: &Cluster) -> anyhow::Result<()> {
     while let Some(note) = cluster.note() {
-        eprintln!("isochrone: {note}");
+        say(format_args!("isochrone: {note}"));
     }
     if cluster.lost() {
         bail!("no node runs any more");
@@ -155,10 +160,8 @@ fn tell(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+fn json(line: &impl serde::Serialize) -> anyhow::Result<()> {
+    Ok(put(&(serde_json::to_string(line)? + "\n"))?)
 }
 
 /// The live table.

@@ -54,6 +54,8 @@ struct Row {
     operations_per_second: f64,
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
+    /// Of those that may have changed something: what the floor is one of.
+    write_p50_ms: Option<f64>,
     floor_ms: f64,
     leader: bool,
     state: State,
@@ -69,6 +71,7 @@ impl Line {
             operations_per_second: round(row.figures.rate),
             p50_ms: row.figures.p50_ms.map(round),
             p99_ms: row.figures.p99_ms.map(round),
+            write_p50_ms: row.figures.write_p50_ms.map(round),
             floor_ms: round(row.floor_ms),
             leader: row.role == Role::Leader && row.stands(),
             state: row.state,
@@ -108,13 +111,15 @@ pub(crate) fn text(view: &View) -> String {
     for row in &view.regions {
         let _ = writeln!(
             text,
-            "{seconds:>5}s  {:wide$}  {:8}  {:8}  {:>7} ops/s  p50 {:>7} ms  p99 {:>7} ms  floor {:>6.1} ms",
+            "{seconds:>5}s  {:wide$}  {:8}  {:8}  {:>7} ops/s  p50 {:>7} ms  p99 {:>7} ms  \
+             write p50 {:>7} ms  floor {:>6.1} ms",
             row.region,
             row.state.name(),
             if row.stands() { row.role.name() } else { "-" },
             rate(row.figures.rate),
             millis(row.figures.p50_ms),
             millis(row.figures.p99_ms),
+            millis(row.figures.write_p50_ms),
             row.floor_ms,
         );
     }

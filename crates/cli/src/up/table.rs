@@ -66,7 +66,7 @@ const COLUMNS: [Column; 9] = [
     Column { head: "ops/s", right: true, worth: 4, cell: |row| rate(row.figures.rate) },
     Column { head: "p50 ms", right: true, worth: 7, cell: |row| millis(row.figures.p50_ms) },
     Column { head: "p99 ms", right: true, worth: 2, cell: |row| millis(row.figures.p99_ms) },
-    Column { head: "floor ms  ratio", right: true, worth: 3, cell: floor },
+    Column { head: "write p50  floor  ratio", right: true, worth: 3, cell: floor },
 ];
 
 fn role(row: &RegionView) -> String {
@@ -79,7 +79,7 @@ fn applied(row: &RegionView) -> String {
 
 fn floor(row: &RegionView) -> String {
     let ratio = row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-    format!("{:.1}  {ratio:>5}", row.floor_ms)
+    format!("{:>9}  {:>5.1}  {ratio:>5}", millis(row.figures.write_p50_ms), row.floor_ms)
 }
 
 /// Milliseconds, with as many decimals as can be read.
@@ -269,6 +269,7 @@ pub(super) mod tests {
                 rate: p50.map_or(0.0, |_| 12.0),
                 p50_ms: p50,
                 p99_ms: p50.map(|p50| p50 * 1.1),
+                write_p50_ms: p50.map(|p50| p50 * 1.01),
             },
             floor_ms,
         }

@@ -48,9 +48,9 @@ impl RegionView {
         !matches!(self.state, State::Down | State::Failed)
     }
 
-    /// The median over the floor; none where either is nothing.
+    /// The median of writes over their floor; none where either is nothing.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        self.figures.p50_ms.filter(|_| self.floor_ms > 0.0).map(|p50| p50 / self.floor_ms)
+        self.figures.write_p50_ms.filter(|_| self.floor_ms > 0.0).map(|p50| p50 / self.floor_ms)
     }
 }
 

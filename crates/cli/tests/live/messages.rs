@@ -1,6 +1,6 @@
 //! Bad input at the command line: what is said, and the exit status.
 
-use super::processes::{deployment, deployment_of, node, nodes, outcome};
+use super::processes::{deployment, deployment_of, isochrone, node, nodes, outcome};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -71,11 +71,18 @@ fn witnesses_that_cannot_be() {
     let file = deployment_of(folder.path(), "cluster.toml", "live", &nodes(3), "curp");
     let more = "parameters = { witness_slots = 30, witness_ways = 4, witness_slot_bytes = \"1B\", always_synced = 1 }\n";
     fs::write(&file, fs::read_to_string(&file).unwrap() + more).unwrap();
-    says(
-        folder.path(),
-        &["node", text(&file), "--name", "n0", "--data", text(&folder.path().join("n0"))],
-        2,
-        expect![[r#"
+    // Whoever plans, or makes certificates, hears of it as early.
+    let (data, certs) = (folder.path().join("n0"), folder.path().join("certs"));
+    for words in [
+        &["node", text(&file), "--name", "n0", "--data", text(&data)][..],
+        &["plan", text(&file)],
+        &["cert", text(&file), "--out", text(&certs)],
+    ] {
+        says(
+            folder.path(),
+            words,
+            2,
+            expect![[r#"
             isochrone: FOLDER/cluster.toml:29: keyspace "main": parameter witness_slots = 30 is not a whole number of sets
               use a multiple of witness_ways
             FOLDER/cluster.toml:29: keyspace "main": parameter witness_slot_bytes = "1B" is out of range
@@ -83,7 +90,8 @@ fn witnesses_that_cannot_be() {
             FOLDER/cluster.toml:29: keyspace "main": parameter always_synced = 1 is not a yes or no
               write true or false
         "#]],
-    );
+        );
+    }
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn data_directories_of_others() {
         "n0",
         2,
         expect![[r#"
-        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another cluster: found cluster db860fb4521d319e, expected 236d7955593cb59c. Point this node at its own directory, or at an empty one.
+        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another cluster: found cluster db860fb4521d319e, expected 236d7955593cb59c. Name this node's own directory; a new one only where it has never run.
     "#]],
     );
     let three = deployment(path, "three.toml", "ours", &nodes(3));
@@ -190,9 +198,17 @@ fn data_directories_of_others() {
         "n0",
         2,
         expect![[r#"
-        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another node: found node 0, expected node 1. Two nodes must never share a directory; correct `data` for this node.
+        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another node: found n0, expected n1. Two nodes must never share a directory: name this node's own with --data.
     "#]],
     );
+    // A directory that is expected is not made.
+    let none = path.join("none");
+    let expecting = ["node", text(&ours), "--name", "n0", "--expect-data", "--data", text(&none)];
+    let (status, _, err) = outcome(expecting);
+    assert!(status == 2 && err.contains("/none: no data of this node is here"), "{err}");
+    assert!(!none.exists());
+    let (status, _, err) = outcome(["up", "--plain", "--data", text(&path.join("n0"))]);
+    assert!(status == 2 && err.contains("this is the data directory of one node"), "{err}");
     fs::create_dir(path.join("photos")).unwrap();
     fs::write(path.join("photos/cat.jpg"), "meow").unwrap();
     start(
@@ -201,7 +217,7 @@ fn data_directories_of_others() {
         "photos",
         2,
         expect![[r#"
-        isochrone: FOLDER/photos: not an isochrone data directory: found `cat.jpg` but no IDENTITY file. Give an empty or a new directory.
+        isochrone: FOLDER/photos: not an isochrone data directory: found `cat.jpg` but no IDENTITY file. Name this node's own directory; an empty or a new one only where it has never run.
     "#]],
     );
 
@@ -256,7 +272,7 @@ fn a_journal_damaged_in_its_middle_stops_the_node() {
     let (status, _, err) = outcome(["node", text(&file), "--name", "n0", "--data", text(&path.join("n0"))]);
     assert_eq!(status, 1, "{err}");
     assert!(err.contains(": corrupt at byte ") && err.contains("Nothing was changed"), "{err}");
-    assert!(err.contains("its peers hold the data"), "{err}");
+    assert!(err.contains("put a node of another name in its place") && !err.contains("empty"), "{err}");
 }
 
 #[test]
@@ -264,4 +280,22 @@ fn a_password_is_hashed_and_an_empty_one_is_not() {
     let (status, out, err) = outcome(["password"]);
     assert_eq!((status, out.as_str()), (2, ""), "{err}");
     assert!(err.starts_with("isochrone: the password is empty"), "{err}");
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = deployment(folder.path(), "cluster.toml", "live", &nodes(1));
+    let certs = folder.path().join("certs");
+    for words in
+        [&["completions", "bash"][..], &["cert", text(&file), "--out", text(&certs)], &["check", "none"]]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = isochrone(words);
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        // What it would say goes nowhere; a panic would be status 101.
+        let expected = if words[0] == "check" { 2 } else { 0 };
+        assert_eq!(command.status().unwrap().code(), Some(expected), "{words:?}");
+    }
 }

@@ -33,6 +33,11 @@ const MOVE_TIME: Duration = Duration::from_secs(600);
 /// The largest body of a request, bytes.
 const BODY_MAX: usize = 16 << 10;
 
+/// What is said to whoever asks for something else.
+const PLACES: &str = "there are GET /healthz, /readyz, /status, /metrics and /admin/ranges?keyspace=NAME, and POST \
+                      /admin/move-leader, /admin/add-replica, /admin/remove-replica, /admin/move-range, /admin/stop-process \
+                      and /admin/stop\n";
+
 /// What the server shows and whom it asks.
 pub(crate) struct State {
     pub board: Arc<Board>,
@@ -100,6 +105,8 @@ fn router(state: Arc<State>) -> Router {
         .route("/admin/ranges", get(ranges))
         .route("/admin/stop-process", post(stop_process))
         .route("/admin/stop", post(stop))
+        .fallback(async || (StatusCode::NOT_FOUND, PLACES))
+        .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, PLACES))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .with_state(state)
 }

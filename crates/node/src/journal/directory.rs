@@ -41,6 +41,10 @@ impl DataDirectory {
     /// It belongs to another cluster, node or format, is somebody else's, is locked, or is empty where it must not be.
     pub fn open(path: &Path, cluster: u64, node: u16, expect: Expect) -> Result<Self, JournalError> {
         let identity = IdentityFile { cluster, node };
+        // One that is expected is not made.
+        if expect == Expect::Existing && !path.try_exists().unwrap_or(true) {
+            return Err(JournalError::Missing { path: path.into() });
+        }
         std::fs::create_dir_all(path).map_err(|error| match error.kind() {
             ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
                 let stands = path.ancestors().find(|above| above.exists()).unwrap_or(path);
@@ -74,6 +78,14 @@ impl DataDirectory {
                 .map_err(|e| JournalError::io(folder, "create the directory", SECTOR as u64, e))?;
         }
         Ok(Self { path: path.into(), identity, fresh: found.is_none(), _lock: lock })
+    }
+
+    /// Which cluster the directory at `path` belongs to, without opening it; `None` where no node has run in it.
+    ///
+    /// # Errors
+    /// What says so cannot be read.
+    pub fn cluster_of(path: &Path) -> Result<Option<u64>, JournalError> {
+        Ok(read_identity(&path.join(IDENTITY))?.map(|identity| identity.cluster))
     }
 
     /// Whether no node has ever started here.

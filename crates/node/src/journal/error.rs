@@ -5,6 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What to do where a node's data is lost. Never that it be started with an empty directory: it would promise again,
+/// differently, what it has promised.
+pub(crate) const REPLACE: &str = "do not start this node again with another directory, which would be without what it has \
+    promised: put a node of another name in its place (docs/operations.md, \"A node that has lost its disk, or whose journal \
+    is damaged\")";
+
 /// Why the journal, or the data directory it lives in, cannot be used. Each message says the file, what was
 /// found, what was expected, and the cure.
 ///
@@ -15,7 +21,7 @@ pub enum JournalError {
     /// The directory belongs to another deployment.
     #[error(
         "{}: this data directory belongs to another cluster: found cluster {found:016x}, expected {expected:016x}. \
-         Point this node at its own directory, or at an empty one.", path.display()
+         Name this node's own directory; a new one only where it has never run.", path.display()
     )]
     OtherCluster {
         /// The file that says so.
@@ -29,7 +35,7 @@ pub enum JournalError {
     /// The directory belongs to another node of this deployment.
     #[error(
         "{}: this data directory belongs to another node: found node {found}, expected node {expected}. \
-         Two nodes must never share a directory; correct `data` for this node.", path.display()
+         Two nodes must never share a directory: name this node's own with --data.", path.display()
     )]
     OtherNode {
         /// The file that says so.
@@ -57,7 +63,7 @@ pub enum JournalError {
     /// The directory holds something, but nothing of ours.
     #[error(
         "{}: not an isochrone data directory: found `{entry}` but no IDENTITY file. \
-         Give an empty or a new directory.", path.display()
+         Name this node's own directory; an empty or a new one only where it has never run.", path.display()
     )]
     NotIsochrone {
         /// The directory.
@@ -76,7 +82,7 @@ pub enum JournalError {
     /// The directory was expected to hold a node's data and holds none.
     #[error(
         "{}: no data of this node is here, but this node has run before. Mount the right disk; if the disk is lost, \
-         start this node as a replacement: its peers hold the data.", path.display()
+         {REPLACE}.", path.display()
     )]
     Missing {
         /// The directory.
@@ -96,8 +102,7 @@ pub enum JournalError {
     /// Something that was durable is damaged.
     #[error(
         "{}: corrupt at byte {offset}: {what}. Nothing was changed. Records that this node acknowledged are damaged; \
-         move the data directory away and restore this node with an empty directory as a replacement, \
-         its peers hold the data.", path.display()
+         {REPLACE}.", path.display()
     )]
     Corrupt {
         /// The damaged file.
@@ -110,9 +115,8 @@ pub enum JournalError {
 
     /// A segment that was durable is gone.
     #[error(
-        "{}: segment {sequence} of the journal is missing: {why}. Nothing was changed. Put the file back, or \
-         move the data directory away and restore this node with an empty directory as a replacement, \
-         its peers hold the data.", path.display()
+        "{}: segment {sequence} of the journal is missing: {why}. Nothing was changed. Put the file back; if it is \
+         lost, {REPLACE}.", path.display()
     )]
     SegmentMissing {
         /// The directory that should hold it.
@@ -135,6 +139,18 @@ pub enum JournalError {
         needed: u64,
     },
 
+    /// This user may not.
+    #[error("{}: cannot {action}: {cause}. Start the node as the user to whom its data belongs, or name a directory that \
+             this user may write.", path.display())]
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// What was tried: "open", "create the directory", ...
+        action: &'static str,
+        /// What the operating system said.
+        cause: Arc<io::Error>,
+    },
+
     /// The operating system refused.
     #[error("{}: cannot {action}: {cause}. The node stops: after a failed {action} nobody knows what the disk holds; \
              check the disk, then start the node again.", path.display())]
@@ -150,7 +166,7 @@ pub enum JournalError {
     /// A record is larger than a journal entry may be.
     #[error(
         "a record of {length} bytes is larger than the journal's limit of {limit} bytes: \
-         lower the node's limit on command size"
+         lower `bulk` under [limits] of the deployment file"
     )]
     TooLarge {
         /// Its size in bytes.
@@ -174,6 +190,7 @@ impl JournalError {
         let path = path.into();
         match cause.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, needed },
+            io::ErrorKind::PermissionDenied => Self::Denied { path, action, cause: Arc::new(cause) },
             _ => Self::Io { path, action, cause: Arc::new(cause) },
         }
     }

@@ -60,6 +60,7 @@ pub(crate) use directory::put;
 pub use directory::{DataDirectory, Expect};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::JournalError;
+pub(crate) use error::REPLACE;
 pub use format::{Position, StreamId};
 pub use metrics::{DurationHistogram, JournalMetrics};
 pub use recovery::{Recovered, Torn};

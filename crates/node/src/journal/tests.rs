@@ -178,7 +178,7 @@ fn a_damaged_frame_that_a_later_frame_proves_durable_is_refused() {
     let golden = expect![[r#"
         data/journal/segment-0000000000000001.journal: corrupt at byte 1024: frame 2 cannot be read (its checksum does not match), but frame 3 at byte 1536 says that it was durable.
         Nothing was changed.
-        Records that this node acknowledged are damaged; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Records that this node acknowledged are damaged; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &refusal(&disk));
 }
@@ -252,17 +252,17 @@ fn a_missing_segment_is_refused_wherever_it_was() {
         expect![[r#"
             data/journal/: segment 1 of the journal is missing: the journal says that it begins there, but the first one found is 2.
             Nothing was changed.
-            Put the file back, or move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+            Put the file back; if it is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
         "#]],
         expect![[r#"
             data/journal/: segment 2 of the journal is missing: segment-0000000000000003.journal follows it.
             Nothing was changed.
-            Put the file back, or move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+            Put the file back; if it is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
         "#]],
         expect![[r#"
             data/journal/: segment 3 of the journal is missing: segment-0000000000000002.journal says that it was durable.
             Nothing was changed.
-            Put the file back, or move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+            Put the file back; if it is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
         "#]],
     ];
     for (sequence, golden) in (1..).zip(goldens) {
@@ -289,7 +289,7 @@ fn a_damaged_segment_header_is_refused() {
     let golden = expect![[r#"
         data/journal/segment-0000000000000003.journal: corrupt at byte 0: the segment's header cannot be read: its checksum does not match.
         Nothing was changed.
-        Records that this node acknowledged are damaged; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Records that this node acknowledged are damaged; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &refusal(&disk));
 }
@@ -495,7 +495,7 @@ fn a_damaged_identity_is_refused() {
     let golden = expect![[r#"
         DIR/IDENTITY: corrupt at byte 0: this is no readable identity: it ends too early.
         Nothing was changed.
-        Records that this node acknowledged are damaged; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Records that this node acknowledged are damaged; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Anything));
 }
@@ -518,7 +518,7 @@ fn a_strangers_directory_is_refused() {
     std::fs::write(dir.path().join("photos.zip"), b"").unwrap();
     let golden = expect![[r#"
         DIR: not an isochrone data directory: found `photos.zip` but no IDENTITY file.
-        Give an empty or a new directory.
+        Name this node's own directory; an empty or a new one only where it has never run.
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Anything));
 }

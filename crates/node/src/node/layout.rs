@@ -84,6 +84,16 @@ pub(super) fn keep(data: &Path, deployment: &Deployment) -> Result<(), StartErro
     if known == before { Ok(()) } else { write(data, &known).map_err(|error| unreadable(&path, &error)) }
 }
 
+/// The names of the keyspaces whose data a directory holds, in the order of their numbers; none where no node has run in it.
+///
+/// # Errors
+/// What says so cannot be read.
+pub fn keyspaces(data: &Path) -> Result<Vec<String>, StartError> {
+    let mut known: Vec<_> = read(&data.join(FILE))?.into_iter().collect();
+    known.sort_by_key(|(_, known)| known.number);
+    Ok(known.into_iter().map(|(name, _)| name).collect())
+}
+
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StartError {
     StartError::Layout { path: PathBuf::from(path), cause: error.to_string() }
 }

@@ -6,6 +6,7 @@ mod recovery;
 mod sockets;
 
 pub use handle::{NodeHandle, Orders};
+pub use layout::keyspaces;
 pub use recovery::process_incarnation;
 pub use sockets::Sockets;
 
@@ -78,6 +79,19 @@ pub enum StartError {
     /// The data directory.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The data directory is another node's.
+    #[error(
+        "{}: this data directory belongs to another node: found {found}, expected {expected}. Two nodes must never share a \
+         directory: name this node's own with --data.", path.display()
+    )]
+    OtherNode {
+        /// The file that says so.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// The node that was to be started.
+        expected: String,
+    },
     /// The snapshots in it.
     #[error(transparent)]
     Snapshots(#[from] SnapshotError),
@@ -216,6 +230,7 @@ impl Node {
             limits.clone(),
             births,
         );
+        peers.name.clone_from(&me.name);
         for peer in deployment.nodes().iter().filter(|peer| peer.id != config.node) {
             let address = match (config.peers.get(&peer.id), &peer.peer) {
                 (Some(address), _) => Target::Address(*address),

@@ -3,7 +3,7 @@
 use super::{NodeConfig, StartError, layout, system_random};
 use crate::births::Births;
 use crate::hosted::Hosted;
-use crate::journal::{DataDirectory, Fsync, JournalOptions, JournalThread, StreamId};
+use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, StreamId};
 use crate::protocols::Placement;
 use crate::snapshots::{SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
@@ -31,7 +31,8 @@ pub(super) fn recover(
     placements: &[Placement],
     waker: &Arc<Waker>,
 ) -> Result<Recovered, StartError> {
-    let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)?;
+    let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)
+        .map_err(|error| named(error, deployment))?;
     let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
     options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
     let bytes = directory.journal_bytes();
@@ -90,6 +91,16 @@ pub(super) fn recover(
     let journal = JournalThread::start(journal, wake(waker))?;
     let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
     Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
+}
+
+/// The same error, with the names that the deployment has for nodes.
+fn named(error: JournalError, deployment: &Deployment) -> StartError {
+    let JournalError::OtherNode { path, found, expected } = error else { return error.into() };
+    let name = |number: u16| match deployment.nodes().get(usize::from(number)) {
+        Some(node) => node.name.clone(),
+        None => format!("number {number} in the file, counted from 0, which has no such node"),
+    };
+    StartError::OtherNode { path, found: name(found), expected: name(expected) }
 }
 
 /// The incarnation of a process: the node's, which is durable, and how often the process was started in

@@ -103,13 +103,24 @@ pub(crate) struct Recipient {
 }
 
 /// A command under way.
+#[derive(Copy, Clone)]
 pub(crate) struct Asked {
-    pub index: usize,
-    pub connection: u64,
-    pub request: u64,
+    pub to: Recipient,
     pub keyspace: usize,
     pub asked: Instant,
     pub of: ProcessId,
+    /// Whether it changes nothing.
+    pub reads: bool,
+}
+
+impl Asked {
+    /// What its client is told: of a command that changes nothing there is no effect that could be unknown.
+    pub fn told(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Unknown(why) if self.reads => Outcome::Refused(why),
+            outcome => outcome,
+        }
+    }
 }
 
 impl Clients {
@@ -649,6 +660,12 @@ impl Clients {
         &self.limits
     }
 
+    /// What a keyspace is called.
+    pub fn called(&self, keyspace: KeyspaceId) -> String {
+        let view = self.keyspaces.iter().find(|view| view.id == keyspace);
+        view.map_or_else(|| keyspace.to_string(), |view| format!("keyspace {:?}", view.name))
+    }
+
     /// The process that serves a keyspace for clients of this node.
     pub fn host(&self, keyspace: KeyspaceId) -> Option<ProcessId> {
         let place = self.keyspaces.iter().position(|view| view.id == keyspace)?;
@@ -668,13 +685,13 @@ impl Clients {
                 let place = self.keyspaces.iter().position(|view| view.id == keyspace);
                 let host = place.and_then(|place| Some((place, self.hosts.get(place).copied()??)));
                 let Some((place, of)) = host else {
+                    let keyspace = self.called(keyspace);
                     return Err(Outcome::Refused(format!("no process of this node serves {keyspace}")));
                 };
                 let ticket = origins.ticket();
+                let reads = command.operation.is_read();
                 shard.execute(of, ticket, command).map_err(|error| Outcome::Refused(error.to_string()))?;
-                let Recipient { index, connection, request } = to;
-                let asked = Asked { index, connection, request, keyspace: place, asked: now, of };
-                origins.ask(ticket, asked);
+                origins.ask(ticket, Asked { to, keyspace: place, asked: now, of, reads });
                 Ok(())
             }
             Ask::Verify { user, password } => {

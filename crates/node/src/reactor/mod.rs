@@ -120,8 +120,8 @@ fn kind(token: Token) -> Option<(Kind, usize)> {
 
 /// Who waits for a ticket.
 enum Origin {
-    /// A session: its place among the clients, the connection's number, and the session's number for it.
-    Client { index: usize, connection: u64, request: u64, keyspace: usize, asked: Instant, of: ProcessId },
+    /// A session.
+    Client(clients::Asked),
     /// A call.
     Call(Box<calls::Pending>),
     /// An order.
@@ -288,7 +288,7 @@ impl Reactor {
             return self.ask_client(keyspace, what, respond);
         }
         let Some((protocol, servers)) = self.reporter.servers(keyspace) else {
-            return respond(Err(format!("this node holds no replica of {keyspace}")));
+            return respond(Err(format!("this node holds no replica of {}", self.clients.called(keyspace))));
         };
         let mut asked = Vec::new();
         for of in servers {
@@ -302,6 +302,7 @@ impl Reactor {
             }
         }
         if asked.is_empty() {
+            let keyspace = self.clients.called(keyspace);
             return respond(Err(format!("no replica of {keyspace} on this node takes this")));
         }
         let partitions: Vec<_> = asked.iter().map(|(_, partition)| *partition).collect();
@@ -314,7 +315,7 @@ impl Reactor {
     fn ask_client(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
         let found = self.reporter.protocol(keyspace).zip(self.clients.host(keyspace));
         let Some((protocol, of)) = found else {
-            return respond(Err(format!("no process of this node serves {keyspace}")));
+            return respond(Err(format!("no process of this node serves {}", self.clients.called(keyspace))));
         };
         let Some(request) = self.protocols.administer(protocol, what) else {
             return respond(Err(format!("protocol {protocol} cannot do this")));
@@ -377,21 +378,18 @@ impl Reactor {
         while let Some(Answer { ticket, reply, last, .. }) = self.shard.io().answers.pop_front() {
             any = true;
             match (self.origins.waiting.remove(&ticket), reply) {
-                (
-                    Some(Origin::Client { index, connection, request, keyspace, asked, of }),
-                    Reply::Outcome(outcome),
-                ) => {
-                    self.reporter.answered(keyspace, &outcome, now.since(asked));
-                    let to = clients::Recipient { index, connection, request };
-                    self.clients.answer(to, outcome, &mut self.shard, &mut self.origins, now);
+                (Some(Origin::Client(asked)), Reply::Outcome(outcome)) => {
+                    let outcome = asked.told(outcome);
+                    self.reporter.answered(asked.keyspace, &outcome, now.since(asked.asked), asked.reads);
+                    self.clients.answer(asked.to, outcome, &mut self.shard, &mut self.origins, now);
                     if !last {
-                        let origin = Origin::Client { index, connection, request, keyspace, asked, of };
-                        self.origins.waiting.insert(ticket, origin);
+                        self.origins.waiting.insert(ticket, Origin::Client(asked));
                     }
                 }
                 (Some(Origin::Call(pending)), Reply::Outcome(outcome)) => {
                     if !pending.is_given_up() {
-                        self.reporter.answered(pending.keyspace, &outcome, now.since(pending.asked));
+                        let took = now.since(pending.asked);
+                        self.reporter.answered(pending.keyspace, &outcome, took, pending.reads);
                     }
                     self.called(*pending, outcome, now);
                 }
@@ -488,20 +486,19 @@ impl Origins {
         self.waiting.len()
     }
 
-    pub(crate) fn ask(&mut self, ticket: Ticket, origin: clients::Asked) {
-        let clients::Asked { index, connection, request, keyspace, asked, of } = origin;
-        self.waiting.insert(ticket, Origin::Client { index, connection, request, keyspace, asked, of });
+    pub(crate) fn ask(&mut self, ticket: Ticket, asked: clients::Asked) {
+        self.waiting.insert(ticket, Origin::Client(asked));
     }
 
     /// The connection has ended: nobody waits for its answers.
     pub(crate) fn forget(&mut self, connection: u64, shard: &mut Shard) {
         let gone =
-            |origin: &Origin| matches!(origin, Origin::Client { connection: c, .. } if *c == connection);
+            |origin: &Origin| matches!(origin, Origin::Client(asked) if asked.to.connection == connection);
         let mut cancelled = Vec::new();
         self.waiting.retain(|ticket, origin| {
             let gone = gone(origin);
-            if let (true, Origin::Client { of, .. }) = (gone, &*origin) {
-                cancelled.push((*ticket, *of));
+            if let (true, Origin::Client(asked)) = (gone, &*origin) {
+                cancelled.push((*ticket, asked.of));
             }
             !gone
         });
@@ -525,7 +522,7 @@ impl Origins {
         }
         self.looked = now;
         let late = |origin: &Origin| match origin {
-            Origin::Client { asked, .. } => *asked + patience <= now,
+            Origin::Client(asked) => asked.asked + patience <= now,
             Origin::Call(pending) => pending.asked + patience <= now && !pending.is_given_up(),
             Origin::Sweep { asked, .. } => *asked + patience <= now,
             Origin::Order { .. } => false,
@@ -534,10 +531,8 @@ impl Origins {
             self.waiting.iter().filter(|(_, origin)| late(origin)).map(|(ticket, _)| *ticket).collect();
         tickets.sort();
         for ticket in tickets {
-            let (index, connection, request, keyspace, asked, of) = match self.waiting.remove(&ticket) {
-                Some(Origin::Client { index, connection, request, keyspace, asked, of }) => {
-                    (index, connection, request, keyspace, asked, of)
-                }
+            let asked = match self.waiting.remove(&ticket) {
+                Some(Origin::Client(asked)) => asked,
                 Some(Origin::Call(mut pending)) => {
                     if pending.give_up() {
                         self.waiting.insert(ticket, Origin::Call(pending));
@@ -553,10 +548,10 @@ impl Origins {
                 }
                 Some(Origin::Order { .. }) | None => continue,
             };
-            shard.cancel(of, ticket);
-            let outcome = crate::gateway::Outcome::Unknown("no answer in time".to_owned());
-            reporter.answered(keyspace, &outcome, now.since(asked));
-            clients.answer(clients::Recipient { index, connection, request }, outcome, shard, self, now);
+            shard.cancel(asked.of, ticket);
+            let outcome = asked.told(crate::gateway::Outcome::Unknown("no answer in time".to_owned()));
+            reporter.answered(asked.keyspace, &outcome, now.since(asked.asked), asked.reads);
+            clients.answer(asked.to, outcome, shard, self, now);
         }
     }
 }

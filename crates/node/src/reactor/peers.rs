@@ -29,6 +29,8 @@ const READS_PER_TURN: usize = 8;
 /// Everything between this node and the others.
 pub(crate) struct Peers {
     pub hello: Hello,
+    /// What this node is called.
+    pub name: String,
     pub links: BTreeMap<NodeId, Link>,
     /// The highest reign of each group that a peer claims, and who claims it.
     pub leaders: BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
@@ -93,6 +95,7 @@ impl Peers {
     ) -> Peers {
         Peers {
             hello,
+            name: String::new(),
             links: BTreeMap::new(),
             leaders: BTreeMap::new(),
             claimed: BTreeMap::new(),
@@ -176,8 +179,9 @@ impl Peers {
         let Some(inbound) = self.inbound.get(index) else { return };
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
         let (incarnations, births, news) = (&mut self.incarnations, &mut self.births, &mut self.news);
-        let (now, limits, links) = (shard.io().now, &self.limits, &self.links);
-        let context = Reading { now, hello, leaders, claimed, incarnations, births, links, limits, news };
+        let (now, name, limits, links) = (shard.io().now, &*self.name, &self.limits, &self.links);
+        let context =
+            Reading { now, hello, name, leaders, claimed, incarnations, births, links, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         match outcome {
@@ -342,6 +346,7 @@ impl Peers {
 struct Reading<'a> {
     now: Instant,
     hello: &'a Hello,
+    name: &'a str,
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
     incarnations: &'a mut BTreeMap<NodeId, u32>,
@@ -400,17 +405,28 @@ impl Reading<'_> {
     /// Whether this greeting is one of a peer's.
     fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), Broken> {
         self.recognise(hello, stream).map_err(Broken::Greeting)?;
-        let name = || self.links.get(&hello.from).map_or_else(String::new, |link| link.name.clone());
-        self.births.meet(hello.from, hello.birth).map_err(|why| Broken::Stranger { name: name(), why })?;
+        let name = self.called(hello.from);
+        self.births
+            .meet(hello.from, hello.birth)
+            .map_err(|why| Broken::Stranger { name: name.clone(), why })?;
         let known = self.incarnations.entry(hello.from).or_insert(0);
         if hello.incarnation < *known {
             return Err(Broken::Greeting(format!(
-                "you are start {} of {}, and start {known} has greeted before: an old process, or an old copy of its data",
-                hello.incarnation, hello.from
+                "you are start {} of {name}, and start {known} has greeted before: an old process, or an old copy of its data",
+                hello.incarnation
             )));
         }
         *known = hello.incarnation;
         Ok(())
+    }
+
+    /// What a node is called here; one that is not in the file has only a number.
+    fn called(&self, node: NodeId) -> String {
+        match self.links.get(&node) {
+            Some(link) => link.name.clone(),
+            None if node == self.hello.from => self.name.to_owned(),
+            None => format!("number {} in the file, counted from 0", node.0),
+        }
     }
 
     /// Whether it comes from who it says that it does, and is meant for this node.
@@ -431,27 +447,25 @@ impl Reading<'_> {
                 mine.cluster, hello.cluster
             ));
         }
+        let me = self.name;
         if hello.to != mine.from {
             return Err(format!(
-                "this is node {} of the cluster, you meant to reach {}; check the addresses in your deployment file",
-                mine.from, hello.to
+                "this is node {me} of the cluster, you meant to reach {}; check the addresses in your deployment file",
+                self.called(hello.to)
             ));
         }
         if hello.from == mine.from {
-            return Err(format!(
-                "you say that you are {}, and so am I: two processes run as one node",
-                mine.from
-            ));
+            return Err(format!("you say that you are {me}, and so am I: two processes run as one node"));
         }
+        let name = self.called(hello.from);
         if !self.links.contains_key(&hello.from) {
             return Err(format!(
-                "no node {} is in the deployment file that {} was started with; start it again with the file of now",
-                hello.from, mine.from
+                "the deployment file that {me} was started with does not have you, {name}; start {me} again with the file of now"
             ));
         }
         if stream.encrypted() {
             security::check_peer(stream.certificates(), hello.from, mine.cluster_id)
-                .map_err(|why| format!("you say that you are {}, but {why}", hello.from))?;
+                .map_err(|why| format!("you say that you are {name}, but {why}"))?;
         }
         Ok(())
     }

@@ -373,16 +373,23 @@ impl Reporter {
         matches!(fact, Fact::Leads { .. } | Fact::Follows)
     }
 
-    /// A client's command was answered.
-    pub fn answered(&mut self, keyspace: usize, outcome: &Outcome, took: Span) {
+    /// A client's command, one that changes nothing or another, was answered.
+    pub fn answered(&mut self, keyspace: usize, outcome: &Outcome, took: Span, reads: bool) {
         let Some(served) = self.keyspaces.get(keyspace) else { return };
         match outcome {
-            Outcome::Done(_) => served.metrics.commands.record(took),
+            Outcome::Done(_) => {
+                served.metrics.commands.record(took);
+                if !reads {
+                    served.metrics.writes.record(took);
+                }
+            }
             Outcome::Refused(_) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
             Outcome::Unknown(_) => drop(served.metrics.unknown.fetch_add(1, Relaxed)),
             Outcome::Transaction(step) => match **step {
-                Step::Begun { .. } | Step::Snapshot { .. } | Step::Committed(_) => {
+                Step::Begun { .. } | Step::Snapshot { .. } => served.metrics.commands.record(took),
+                Step::Committed(_) => {
                     served.metrics.commands.record(took);
+                    served.metrics.writes.record(took);
                 }
                 Step::Aborted(_) | Step::Refused(..) => drop(served.metrics.refused.fetch_add(1, Relaxed)),
                 Step::Unknown => drop(served.metrics.unknown.fetch_add(1, Relaxed)),

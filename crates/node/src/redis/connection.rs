@@ -261,7 +261,7 @@ impl Session for Connection {
             if allowance.input > context.limits.login_input_bytes {
                 self.state.cut(
                     Complaint::text("ERR too much input before login"),
-                    "login_input_bytes",
+                    "login_input",
                     context,
                     out,
                 );
@@ -738,7 +738,7 @@ impl State {
     fn fall_behind(&mut self, context: &mut Context<'_>) {
         let unsent = self.unsent + self.pipeline.ready();
         let client = context.clients.get(&self.number);
-        context.counters.fell_behind("output_bytes", self.number, client, unsent, context.now);
+        context.counters.fell_behind("output", self.number, client, unsent, context.now);
         self.closing = true;
     }
 
@@ -747,7 +747,7 @@ impl State {
         if let Some(allowance) = &mut self.allowance {
             allowance.output += bytes;
             if allowance.output > context.limits.login_output_bytes {
-                *context.counters.limited.entry("login_output_bytes").or_default() += 1;
+                *context.counters.limited.entry("login_output").or_default() += 1;
                 self.closing = true;
             }
         }

@@ -58,16 +58,20 @@ impl fmt::Debug for Args<'_> {
 pub enum ProtocolError {
     /// A line that holds a count of strings is too long.
     MultibulkLine,
-    /// The count of strings is no number, or above the limit.
+    /// The count of strings is no number.
     MultibulkLength,
+    /// More strings than are allowed.
+    Elements,
     /// More strings than are allowed before login.
     LoginMultibulkLength,
     /// A line that holds a length is too long.
     BulkLine,
     /// A string begins with this byte instead of `$`.
     Expected(u8),
-    /// The length of a string is no number, or above the limit.
+    /// The length of a string is no number.
     BulkLength,
+    /// A longer string than is allowed.
+    Bulk,
     /// A longer string than is allowed before login.
     LoginBulkLength,
     /// An inline request without an end.
@@ -84,14 +88,16 @@ impl fmt::Display for ProtocolError {
         f.write_str("Protocol error: ")?;
         match self {
             ProtocolError::MultibulkLine => f.write_str("too big mbulk count string"),
-            ProtocolError::MultibulkLength => f.write_str("invalid multibulk length"),
+            ProtocolError::MultibulkLength | ProtocolError::Elements => {
+                f.write_str("invalid multibulk length")
+            }
             ProtocolError::LoginMultibulkLength => f.write_str("unauthenticated multibulk length"),
             ProtocolError::BulkLine => f.write_str("too big bulk count string"),
             ProtocolError::Expected(byte) => {
                 let shown = if byte.is_ascii_graphic() || *byte == b' ' { *byte as char } else { '?' };
                 write!(f, "expected '$', got '{shown}'")
             }
-            ProtocolError::BulkLength => f.write_str("invalid bulk length"),
+            ProtocolError::BulkLength | ProtocolError::Bulk => f.write_str("invalid bulk length"),
             ProtocolError::LoginBulkLength => f.write_str("unauthenticated bulk length"),
             ProtocolError::InlineLength => f.write_str("too big inline request"),
             ProtocolError::Quotes => f.write_str("unbalanced quotes in request"),
@@ -101,14 +107,16 @@ impl fmt::Display for ProtocolError {
 }
 
 impl ProtocolError {
-    /// The field of [`Limits`] that was passed, where it was one.
+    /// The name of the limit that was passed, where it was one.
     pub fn limit(self) -> Option<&'static str> {
         match self {
-            ProtocolError::LoginMultibulkLength | ProtocolError::LoginBulkLength => Some("login_input_bytes"),
+            ProtocolError::LoginMultibulkLength | ProtocolError::LoginBulkLength => Some("login_input"),
             ProtocolError::MultibulkLine | ProtocolError::BulkLine | ProtocolError::InlineLength => {
-                Some("inline_bytes")
+                Some("inline")
             }
-            ProtocolError::RequestLength => Some("command_bytes"),
+            ProtocolError::Elements => Some("elements"),
+            ProtocolError::Bulk => Some("bulk"),
+            ProtocolError::RequestLength => Some("command"),
             ProtocolError::MultibulkLength
             | ProtocolError::BulkLength
             | ProtocolError::Expected(_)
@@ -285,7 +293,7 @@ impl Requests {
                     // Redis takes a count of zero or below for an empty request.
                     let count = usize::try_from(count).unwrap_or(0);
                     if count > limits.elements {
-                        return Err(ProtocolError::MultibulkLength);
+                        return Err(ProtocolError::Elements);
                     }
                     if !logged_in && count > LOGIN_ELEMENTS {
                         return Err(ProtocolError::LoginMultibulkLength);
@@ -309,7 +317,7 @@ impl Requests {
                     let length = integer(&self.buffer[line]).ok_or(ProtocolError::BulkLength)?;
                     let length = usize::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
                     if length > limits.bulk_bytes {
-                        return Err(ProtocolError::BulkLength);
+                        return Err(ProtocolError::Bulk);
                     }
                     if !logged_in && length > limits.login_input_bytes {
                         return Err(ProtocolError::LoginBulkLength);

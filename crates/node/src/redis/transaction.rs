@@ -148,7 +148,7 @@ pub(crate) fn enqueue(
         Some(Complaint::text("ERR Command not allowed inside a transaction"))
     } else if queue.kept.len() >= context.limits.elements || queue.kept.bytes() > context.limits.command_bytes
     {
-        *context.counters.limited.entry("command_bytes").or_default() += 1;
+        *context.counters.limited.entry("command").or_default() += 1;
         Some(Complaint::text("ERR the transaction is too large"))
     } else {
         None

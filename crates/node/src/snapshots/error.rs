@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::journal::{JournalError, Position, StreamId};
+use crate::journal::{JournalError, Position, REPLACE, StreamId};
 
 /// Why a snapshot cannot be written or read, or a node cannot start from what it has.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -50,8 +50,7 @@ pub enum SnapshotError {
     #[error(
         "{}: process {stream} needs a snapshot at position {mark} or later, because the journal no longer holds its \
          earlier records, and none is readable ({found}). Nothing was changed. Starting would forget acknowledged \
-         writes; move the data directory away and restore this node with an empty directory as a replacement, \
-         its peers hold the data.", path.display()
+         writes; {REPLACE}.", path.display()
     )]
     Lost {
         /// The engine's directory.
@@ -67,8 +66,8 @@ pub enum SnapshotError {
     /// The journal ends before a snapshot that was durable.
     #[error(
         "{}: the journal ends at position {last}, but a snapshot of process {stream} proves that it was durable up to \
-         position {position}. Nothing was changed. Acknowledged records are missing; move the data directory away and \
-         restore this node with an empty directory as a replacement, its peers hold the data.", path.display()
+         position {position}. Nothing was changed. Acknowledged records are missing; \
+         {REPLACE}.", path.display()
     )]
     JournalBehind {
         /// The data directory.

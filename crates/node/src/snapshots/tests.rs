@@ -174,7 +174,7 @@ fn a_node_whose_snapshots_are_all_damaged_never_starts_emptier() {
     assert_eq!(reasons.split("; ").count(), 2, "{reasons}");
     let golden = expect![[r#"
         DIR/snapshots: process 000000000000000a needs a snapshot at position 3 or later, because the journal no longer holds its earlier records, Nothing was changed.
-        Starting would forget acknowledged writes; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Starting would forget acknowledged writes; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &format!("{before} {after}"));
 }
@@ -190,7 +190,7 @@ fn a_lost_engine_costs_a_replay_while_the_journal_is_whole_and_a_refusal_once_it
     let golden = expect![[r#"
         DIR/snapshots: process 000000000000000a needs a snapshot at position 2 or later, because the journal no longer holds its earlier records, and none is readable (there is none).
         Nothing was changed.
-        Starting would forget acknowledged writes; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Starting would forget acknowledged writes; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &refusal(dir.path()));
 }
@@ -210,7 +210,7 @@ fn a_snapshot_ahead_of_the_journal_proves_that_records_are_missing() {
     let golden = expect![[r#"
         DIR: the journal ends at position 1, but a snapshot of process 000000000000000a proves that it was durable up to position 2.
         Nothing was changed.
-        Acknowledged records are missing; move the data directory away and restore this node with an empty directory as a replacement, its peers hold the data.
+        Acknowledged records are missing; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &refusal(dir.path()));
 }

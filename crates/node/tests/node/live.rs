@@ -314,7 +314,7 @@ fn strangers_at_the_peer_port_are_told_why() {
         (Hello { version: 9, ..hello.clone() }, "speaks version 2"),
         (Hello { to: NodeId(2), ..hello.clone() }, "this is node n0 of the cluster, you meant to reach n2"),
         (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
-        (Hello { from: NodeId(7), ..hello.clone() }, "no node n7 is in the deployment file"),
+        (Hello { from: NodeId(7), ..hello.clone() }, "does not have you, number 7 in the file"),
         (Hello { incarnation: 0, ..hello.clone() }, "has greeted before"),
         (Hello { magic: *b"GARBAGE!", ..hello.clone() }, "that was no greeting"),
     ];

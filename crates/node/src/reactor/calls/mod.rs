@@ -61,6 +61,8 @@ pub(crate) struct Pending {
     pub keyspace: usize,
     pub asked: Instant,
     pub of: ProcessId,
+    /// Whether it is a command that changes nothing.
+    pub reads: bool,
 }
 
 enum Stage {
@@ -83,6 +85,7 @@ impl Pending {
                     Why::TryAgain,
                     format!("{LATE}: a partition may be cut off or have no majority"),
                 )),
+                _ if self.reads => Err(Refusal::new(Why::TryAgain, LATE)),
                 _ => Ok(Said::Unknown(format!("{LATE}; it may or may not take effect"))),
             });
         }
@@ -159,13 +162,14 @@ impl Reactor {
             Err(refusal) => return drop(answer.send(Err(refusal))),
         };
         let ticket = self.origins.ticket();
+        let reads = matches!(&work, Work::Execute(command) if command.operation.is_read());
         let asked = match work {
             Work::Transact(transaction) => self.shard.transact(of, ticket, transaction),
             Work::Execute(command) => self.shard.execute(of, ticket, command),
         };
         match asked {
             Ok(()) => {
-                let pending = Pending { answer: Some(answer), stage, keyspace, asked: now, of };
+                let pending = Pending { answer: Some(answer), stage, keyspace, asked: now, of, reads };
                 self.origins.waiting.insert(ticket, Origin::Call(Box::new(pending)));
             }
             Err(error) => drop(answer.send(Err(Refusal::new(Why::Precondition, error.to_string())))),
@@ -309,6 +313,7 @@ impl Reactor {
                 let why = if text.starts_with("ERR ") { Why::Precondition } else { Why::TryAgain };
                 (Err(Refusal::new(why, text)), None)
             }
+            (_, Outcome::Unknown(text)) if pending.reads => (Err(Refusal::new(Why::TryAgain, text)), None),
             (_, Outcome::Unknown(text)) => (Ok(Said::Unknown(text)), None),
             (_, outcome) => {
                 debug_assert!(false, "{outcome:?} is no answer to a call");

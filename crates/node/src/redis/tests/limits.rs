@@ -20,7 +20,7 @@ fn before_login_input_is_held_to_its_limit() {
           closes
     "#]]
     .assert_eq(&format!("then\n{}", world.transcript()));
-    assert_eq!(world.counters.limited["login_input_bytes"], 1);
+    assert_eq!(world.counters.limited["login_input"], 1);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn before_login_output_is_held_to_its_limit() {
         assert!(sent < 1_000, "the limit on output must end this");
     }
     assert!(world.out.len() <= world.limits.login_output_bytes + 128);
-    assert_eq!(world.counters.limited["login_output_bytes"], 1);
+    assert_eq!(world.counters.limited["login_output"], 1);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn unsent_output_stops_reading_and_then_closes() {
     world.pass(Span::from_secs(1));
     world.pass(Span::from_secs(61));
     assert!(world.connection.closing());
-    assert_eq!(world.counters.limited["output_bytes"], 1);
+    assert_eq!(world.counters.limited["output"], 1);
     assert!(world.hub.is_killed(7), "it does not read the rest either");
 
     // Who takes some of it every now and then is let take it all.
@@ -267,7 +267,7 @@ fn a_pipeline_of_large_answers_is_for_who_reads_them() {
             }
         }
         assert_eq!((world.connection.closing(), answered), (!reads, answers));
-        assert_eq!(world.counters.limited.get("output_bytes"), (!reads).then_some(&1));
+        assert_eq!(world.counters.limited.get("output"), (!reads).then_some(&1));
     }
 }
 

@@ -151,7 +151,7 @@ fn who_does_not_keep_up_is_closed() {
     assert!(!text.contains("closes"), "it has not subscribed");
     world.hub.show(|seen| seen.extend(b"+line\r\n"));
     assert!(play(&mut world, "! publish c m").contains("closes"));
-    assert_eq!(world.counters.limited["output_bytes"], 1);
+    assert_eq!(world.counters.limited["output"], 1);
     // More at once than is kept is told to nobody.
     let mut world = World::new(Login::Open);
     world.hub.monitor(9);

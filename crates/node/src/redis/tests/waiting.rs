@@ -297,7 +297,7 @@ fn a_subscriber_that_does_not_read_is_let_go() {
     );
     world.unsent += 1;
     assert_eq!(play(&mut world, "! publish c m"), "! publish c m\n  closes\n");
-    assert_eq!(world.counters.limited.get("output_bytes"), Some(&1));
+    assert_eq!(world.counters.limited.get("output"), Some(&1));
 }
 
 #[test]
