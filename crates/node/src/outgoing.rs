@@ -198,7 +198,7 @@ impl Outgoing {
         if size > peer.frame_bytes {
             frames.truncate(begin);
             peer.dropped_large += 1;
-            tracing::error!(%from, %to, size, limit = peer.frame_bytes, "a message exceeds frame_bytes and was dropped");
+            tracing::error!(%from, %to, size, limit = peer.frame_bytes, "a message exceeds `peer_frame` of [limits] and was dropped");
             return;
         }
         frame::part(frames, begin);

@@ -100,6 +100,12 @@ pub(crate) fn load<W: AsRef<[u8]>>(
         push_command(&["AUTH", user, password], &mut out);
         waiting += 1;
     }
+    // Whoever speaks something else says so while nothing is on its way that would have the connection reset.
+    push_command(&["PING"], &mut out);
+    waiting += 1;
+    stream.write_all(&out)?;
+    out.clear();
+    wait(&mut stream, &mut waiting, 0)?;
     for command in commands {
         push_command(&command, &mut out);
         waiting += 1;

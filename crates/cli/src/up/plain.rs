@@ -167,11 +167,11 @@ mod tests {
         // A bar before each line, because the expected text is freed of indentation that all lines share.
         let barred: String = text(&five()).lines().map(|line| format!("|{line}\n")).collect();
         expect![[r#"
-            |   75s  US West    up        follower       12 ops/s  p50   161.4 ms  p99   177.5 ms  floor  102.0 ms
-            |   75s  US East    up        leader         12 ops/s  p50    88.3 ms  p99    97.1 ms  floor   88.0 ms
-            |   75s  Euro       cut       follower        0 ops/s  p50       - ms  p99       - ms  floor  161.0 ms
-            |   75s  Asia       up        follower       12 ops/s  p50   258.9 ms  p99   284.8 ms  floor  115.0 ms
-            |   75s  Australia  down      -               0 ops/s  p50       - ms  p99       - ms  floor  161.0 ms
+            |   75s  US West    up        follower       12 ops/s  p50   161.4 ms  p99   177.5 ms  write p50   163.0 ms  floor  102.0 ms
+            |   75s  US East    up        leader         12 ops/s  p50    88.3 ms  p99    97.1 ms  write p50    89.2 ms  floor   88.0 ms
+            |   75s  Euro       cut       follower        0 ops/s  p50       - ms  p99       - ms  write p50       - ms  floor  161.0 ms
+            |   75s  Asia       up        follower       12 ops/s  p50   258.9 ms  p99   284.8 ms  write p50   261.5 ms  floor  115.0 ms
+            |   75s  Australia  down      -               0 ops/s  p50       - ms  p99       - ms  write p50       - ms  floor  161.0 ms
         "#]]
         .assert_eq(&barred);
     }
@@ -183,7 +183,7 @@ mod tests {
         expect![[r#"{"ready":true,"cluster":"five-regions","regions":[{"region":"US West","node":"us-west","redis":"127.0.0.1:7001","grpc":"127.0.0.1:7501","http":"127.0.0.1:8001"},{"region":"Australia","node":"australia","redis":"127.0.0.1:7002","grpc":"127.0.0.1:7502","http":"127.0.0.1:8002"}]}"#]].assert_eq(&serde_json::to_string(&ready).unwrap());
         let mut view = five();
         view.regions.truncate(3);
-        expect![[r#"{"elapsed_s":75.0,"regions":[{"region":"US West","operations":360,"operations_per_second":12.0,"p50_ms":161.4,"p99_ms":177.54,"floor_ms":102.0,"leader":false,"state":"up"},{"region":"US East","operations":360,"operations_per_second":12.0,"p50_ms":88.3,"p99_ms":97.13,"floor_ms":88.0,"leader":true,"state":"up"},{"region":"Euro","operations":360,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"floor_ms":161.0,"leader":false,"state":"cut"}]}"#]].assert_eq(&serde_json::to_string(&Line::of(&view, false)).unwrap());
+        expect![[r#"{"elapsed_s":75.0,"regions":[{"region":"US West","operations":360,"operations_per_second":12.0,"p50_ms":161.4,"p99_ms":177.54,"write_p50_ms":163.014,"floor_ms":102.0,"leader":false,"state":"up"},{"region":"US East","operations":360,"operations_per_second":12.0,"p50_ms":88.3,"p99_ms":97.13,"write_p50_ms":89.183,"floor_ms":88.0,"leader":true,"state":"up"},{"region":"Euro","operations":360,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"write_p50_ms":null,"floor_ms":161.0,"leader":false,"state":"cut"}]}"#]].assert_eq(&serde_json::to_string(&Line::of(&view, false)).unwrap());
         assert!(serde_json::to_string(&Line::of(&view, true)).unwrap().starts_with("{\"final\":true,"));
     }
 }

@@ -318,12 +318,12 @@ pub(super) mod tests {
                 isochrone · five-regions · up 01:15
                 keyspace main · multipaxos · linearizable · durable: acknowledged after fsync on a majority
 
-                   region     redis  state     role      applied    ops/s   p50 ms   p99 ms  floor ms  ratio
-                 1 US West     7001  up        follower     1234       12    161.4    177.5     102.0   1.58
-                >2 US East     7002  up        leader       1234       12     88.3     97.1      88.0   1.00
-                 3 Euro        7003  cut       follower     1234        0        -        -     161.0      -
-                 4 Asia        7004  up        follower     1234       12    258.9    284.8     115.0   2.25
-                 5 Australia   7005  down      -               -        0        -        -     161.0      -
+                   region     redis  state     role        ops/s   p50 ms   p99 ms  write p50  floor  ratio
+                 1 US West     7001  up        follower       12    161.4    177.5      163.0  102.0   1.60
+                >2 US East     7002  up        leader         12     88.3     97.1       89.2   88.0   1.01
+                 3 Euro        7003  cut       follower        0        -        -          -  161.0      -
+                 4 Asia        7004  up        follower       12    258.9    284.8      261.5  115.0   2.27
+                 5 Australia   7005  down      -               0        -        -          -  161.0      -
 
                 Australia: killed, as by SIGKILL
                 ↑ ↓ or 1-9 select   k kill   r restart   p partition / heal   l lead from here   q quit
@@ -380,25 +380,25 @@ pub(super) mod tests {
             100,
             9,
             expect![[r#"
-            isochrone · five-regions · up 01:15
-            keyspace main · multipaxos · linearizable · durable: acknowledged after fsync on a majority
+                isochrone · five-regions · up 01:15
+                keyspace main · multipaxos · linearizable · durable: acknowledged after fsync on a majority
 
-               region     redis  state     role      applied    ops/s   p50 ms   p99 ms  floor ms  ratio
-             1 US West     7001  up        follower     1234       12    161.4    177.5     102.0   1.58
-            >2 US East     7002  up        leader       1234       12     88.3     97.1      88.0   1.00
+                   region     redis  state     role        ops/s   p50 ms   p99 ms  write p50  floor  ratio
+                 1 US West     7001  up        follower       12    161.4    177.5      163.0  102.0   1.60
+                >2 US East     7002  up        leader         12     88.3     97.1       89.2   88.0   1.01
 
-            Australia: killed, as by SIGKILL
-            ↑ ↓ or 1-9 select   k kill   r restart   p partition / heal   l lead from here   q quit
-        "#]],
+                Australia: killed, as by SIGKILL
+                ↑ ↓ or 1-9 select   k kill   r restart   p partition / heal   l lead from here   q quit
+            "#]],
         );
         shows(
             &five(),
             100,
             2,
             expect![[r#"
-            >2 US East     7002  up        leader       1234       12     88.3     97.1      88.0   1.00
+                >2 US East     7002  up        leader         12     88.3     97.1       89.2   88.0   1.01
 
-        "#]],
+            "#]],
         );
     }
 

@@ -277,7 +277,7 @@ fn a_journal_that_is_gone_is_refused() {
     let gone = Journal::open_on(FaultyDisk::default(), options(), false);
     let golden = expect![[r#"
         data/journal/: no data of this node is here, but this node has run before.
-        Mount the right disk; if the disk is lost, start this node as a replacement: its peers hold the data.
+        Mount the right disk; if the disk is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &gone.err().unwrap().to_string());
 }
@@ -386,7 +386,7 @@ fn a_record_above_the_limit_stops_the_journal() {
     let mut large = Batch::default();
     large.record_with(A, |out| out.resize(out.len() + format::PAYLOAD_MAX + 1, 0));
     let golden = expect![[r#"
-        a record of 268435457 bytes is larger than the journal's limit of 268435456 bytes: lower the node's limit on command size
+        a record of 268435457 bytes is larger than the journal's limit of 268435456 bytes: lower `bulk` under [limits] of the deployment file
     "#]];
     check(golden, &journal.append_sync(&[large]).unwrap_err().to_string());
 }
@@ -462,12 +462,12 @@ fn a_directory_of_another_cluster_or_node_is_refused() {
     let dir = used_directory();
     let golden = expect![[r#"
         DIR/IDENTITY: this data directory belongs to another cluster: found cluster 0000000000000007, expected 0000000000000008.
-        Point this node at its own directory, or at an empty one.
+        Name this node's own directory; a new one only where it has never run.
     "#]];
     check(golden, &directory_refusal(dir.path(), 8, 1, Expect::Anything));
     let golden = expect![[r#"
         DIR/IDENTITY: this data directory belongs to another node: found node 1, expected node 2.
-        Two nodes must never share a directory; correct `data` for this node.
+        Two nodes must never share a directory: name this node's own with --data.
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 2, Expect::Anything));
 }
@@ -528,7 +528,7 @@ fn an_empty_directory_of_a_node_that_has_run_before_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let golden = expect![[r#"
         DIR: no data of this node is here, but this node has run before.
-        Mount the right disk; if the disk is lost, start this node as a replacement: its peers hold the data.
+        Mount the right disk; if the disk is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Existing));
 }

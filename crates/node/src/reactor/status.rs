@@ -317,6 +317,8 @@ impl Reporter {
         });
         let served = self.keyspaces.iter().find(|served| served.id == process.keyspace);
         let metrics = served.map(|served| &served.metrics);
+        let (keyspace, partition) =
+            (metrics.map_or("", |metrics| metrics.name.as_str()), process.partition.0);
         match fact {
             Fact::Decided { position, .. } => {
                 status.decided = status.decided.max(Some(*position));
@@ -332,7 +334,7 @@ impl Reporter {
             }
             Fact::Leads { reign } => {
                 status.leads = Some(*reign);
-                tracing::info!(%process, reign, "leads");
+                tracing::info!(keyspace, partition, reign, "leads");
                 if let Some(metrics) = metrics {
                     metrics.leader_changes.fetch_add(1, Relaxed);
                     metrics.leads.store(true, Relaxed);
@@ -340,7 +342,7 @@ impl Reporter {
             }
             Fact::Follows => {
                 if status.leads.take().is_some() {
-                    tracing::info!(%process, "no longer leads");
+                    tracing::info!(keyspace, partition, "no longer leads");
                 }
                 // Of several partitions it may lead another one still.
                 let of = process.keyspace;
