@@ -44,9 +44,10 @@ differential:
 	COMMANDS=1000000 $(CARGO) test --locked -p isochrone-node --test node -- --ignored differential
 
 # T-COP-10 and T-COP-11 in full: up to 32 threads, 20 epochs, large data, and 60,000 random cases, each bit for bit what one
-# thread learns.
+# thread learns; and all interleavings and damaged tables of which `unit` tries a part.
 equality:
-	CASES=20000 $(CARGO) test --locked -p isochrone-learn -- --include-ignored learn_what_one_would any_sets any_features
+	CASES=20000 $(CARGO) test --locked -p isochrone-learn --features tables -- --include-ignored learn_what_one_would any_sets \
+		any_features no_interleaving_gives no_length
 
 # Advisories, licences, bans, sources (needs cargo-deny).
 deny:
