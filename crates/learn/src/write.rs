@@ -3,14 +3,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
+#[cfg(target_os = "linux")]
+use std::os::{fd::AsRawFd, unix::fs::OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Symbolic links that may lead from one to the next: as many as the system follows.
 const LINKS: usize = 40;
 
-/// A file that is being written: it takes the place of what is at its path once all of it is there and on the disk, until when
-/// it has a name of its own in the same folder. Dropped before, it goes without a trace.
+/// A file that is being written: it takes the place of what is at its path once all of it is there and on the disk. Until then it
+/// has no name where the system has such files, and goes with the process, whatever ends that; else one of its own in the same
+/// folder. Dropped before, it goes without a trace.
 ///
 /// What takes the place of a file has its owner and its permissions; symbolic links stay, and what they lead to is replaced.
 /// What is no file (a device, a pipe) is written to as it is.
@@ -20,7 +23,69 @@ pub struct Target(Kind);
 #[derive(Debug)]
 enum Kind {
     Straight(File),
-    Replacing { part: NamedTempFile, path: PathBuf },
+    Replacing { part: Part, path: PathBuf },
+}
+
+#[derive(Debug)]
+enum Part {
+    #[cfg(target_os = "linux")]
+    Nameless(File),
+    Named(NamedTempFile),
+}
+
+impl Part {
+    /// Of what is to be at this path, in its folder.
+    fn create(path: &Path) -> io::Result<Part> {
+        path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        #[cfg(target_os = "linux")]
+        if let Some(file) = nameless(folder(path)) {
+            return Ok(Part::Nameless(file));
+        }
+        // With the permissions of any new file, not for its owner alone as temporary files are.
+        Ok(Part::Named(named(path, |path| File::create_new(path))?))
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Part::Nameless(file) => file,
+            Part::Named(part) => part.as_file(),
+        }
+    }
+
+    fn persist(self, path: &Path) -> io::Result<()> {
+        match self {
+            // Nothing takes another's place without having had a name.
+            #[cfg(target_os = "linux")]
+            Part::Nameless(file) => {
+                use rustix::fs::{AtFlags, CWD, linkat};
+                let give = |name: &Path| linkat(CWD, descriptor(&file), CWD, name, AtFlags::SYMLINK_FOLLOW);
+                named(path, |name| Ok(give(name)?))?.persist(path)?;
+            }
+            Part::Named(part) => drop(part.persist(path)?),
+        }
+        Ok(())
+    }
+}
+
+/// What is made under a name that nothing has in the folder of this path.
+fn named<F>(path: &Path, make: impl FnMut(&Path) -> io::Result<F>) -> io::Result<NamedTempFile<F>> {
+    let mut prefix = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
+    prefix.push(".");
+    tempfile::Builder::new().prefix(&prefix).suffix(".part").make_in(folder(path), make)
+}
+
+/// A new file without a name, if the folder's disk has such and it could be given one.
+#[cfg(target_os = "linux")]
+fn nameless(folder: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::TMPFILE.bits() as i32;
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(folder).ok()?;
+    descriptor(&file).exists().then_some(file)
+}
+
+#[cfg(target_os = "linux")]
+fn descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 impl Target {
@@ -42,20 +107,14 @@ impl Target {
             Err(error) => return Err(error),
         };
         let path = followed(path)?;
-        let mut prefix = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
-        prefix.push(".");
-        let part = tempfile::Builder::new()
-            .prefix(&prefix)
-            .suffix(".part")
-            // With the permissions of any new file, not for its owner alone as temporary files are.
-            .make_in(folder(&path), |path| File::create_new(path))?;
+        let part = Part::create(&path)?;
         if let Some(old) = old {
-            let new = part.as_file().metadata()?;
+            let new = part.file().metadata()?;
             if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
                 // Only root may give files away; whoever else may replace the file does so with one of their own.
-                let _ = fchown(part.as_file(), Some(old.uid()), Some(old.gid()));
+                let _ = fchown(part.file(), Some(old.uid()), Some(old.gid()));
             }
-            part.as_file().set_permissions(old.permissions())?;
+            part.file().set_permissions(old.permissions())?;
         }
         Ok(Target(Kind::Replacing { part, path }))
     }
@@ -68,7 +127,7 @@ impl Target {
         match self.0 {
             Kind::Straight(mut file) => file.flush(),
             Kind::Replacing { part, path } => {
-                part.as_file().sync_all()?;
+                part.file().sync_all()?;
                 part.persist(&path)?;
                 // The name must survive too, where the folder may be opened.
                 File::open(folder(&path)).map_or(Ok(()), |folder| folder.sync_all())
@@ -81,7 +140,7 @@ impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
             Kind::Straight(file) => file.write(bytes),
-            Kind::Replacing { part, .. } => part.as_file_mut().write(bytes),
+            Kind::Replacing { part, .. } => part.file().write(bytes),
         }
     }
 
@@ -151,7 +210,10 @@ mod tests {
         write(&path, "old").unwrap();
         let mut target = Target::create(&path).unwrap();
         target.write_all(b"ne").unwrap();
-        // Another one at the same time has its own name.
+        // Whatever ended the process now, nothing would be left of it, where files can be without a name.
+        let named = matches!(target.0, Kind::Replacing { part: Part::Named(_), .. });
+        assert_eq!(names(folder.path()).len(), 1 + usize::from(named));
+        // Another one at the same time is another one.
         write(&path, "other").unwrap();
         drop(Target::create(&path).unwrap());
         target.write_all(b"w").unwrap();

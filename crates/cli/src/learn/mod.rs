@@ -171,14 +171,15 @@ fn tell_skipped(reader: &Reader) {
 /// The labels that occur, ascending.
 fn distinct(data: &Dataset<'_>, into: &mut Vec<f64>) -> anyhow::Result<()> {
     for &label in data.labels() {
+        // Of the two zeros there is one.
+        let label = label + 0.0;
         if let Err(at) = into.binary_search_by(|known| known.total_cmp(&label)) {
             if into.len() == CLASSES {
                 bail!(Usage(format!(
                     "there are more than {CLASSES} different labels, which are hardly classes\n  for numbers use --loss squared"
                 )));
             }
-            // Of the two zeros there is one.
-            into.insert(at, label + 0.0);
+            into.insert(at, label);
         }
     }
     Ok(())
@@ -190,4 +191,19 @@ const CLASSES: usize = 1000;
 /// Labels as tasks want them, for the plane of one class: 1 where it is that class, else -1.
 fn against_rest(labels: &[f64], class: f64) -> Vec<f64> {
     labels.iter().map(|label| if *label == class { 1.0 } else { -1.0 }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_zeros_are_one_label() {
+        let text = std::io::Cursor::new("0 1:1\n-0 2:1\n1 1:1\n-0 1:1\n");
+        let data = Reader::of(Path::new("-"), text, Options::default()).unwrap().all().unwrap();
+        let mut found = Vec::new();
+        distinct(&data, &mut found).unwrap();
+        assert_eq!(found, [0.0, 1.0]);
+        assert!(found[0].is_sign_positive());
+    }
 }

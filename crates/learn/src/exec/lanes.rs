@@ -10,6 +10,7 @@
 //! - *No two wait for each other*: the first transaction that is not finished is in a lane that somebody holds, who does
 //!   nothing before it, or in one that is free, and then all that wait come to take it, or its own thread wakes up.
 
+use super::pool::Still;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -135,8 +136,8 @@ impl Held {
 pub(crate) struct Crowd {
     level: u32,
     since: Option<Instant>,
-    /// The last progress seen, and when.
-    pub(crate) still: Option<(u64, Instant)>,
+    /// Whether the pool makes progress.
+    pub(crate) still: Option<Still>,
 }
 
 /// At first; longer than it takes to wake up. On processors that nobody else wants, nearly all waits are shorter.

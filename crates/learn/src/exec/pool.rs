@@ -22,6 +22,9 @@ const NAP: Duration = Duration::from_micros(50);
 /// Failed polls after which a wait is timed: most are over before the clock could be read.
 const SHORT: u64 = 32;
 
+/// Patience ends after so many looks at the least.
+const LOOKS: u32 = 16;
+
 /// The run is over for this thread; the reason is in the pool.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stopped;
@@ -179,15 +182,11 @@ impl Pool {
     }
 
     /// Whether no thread has made progress for as long as one has patience, of which `still` keeps account.
-    fn stands_still(&self, still: &mut Option<(u64, Instant)>) -> bool {
+    fn stands_still(&self, still: &mut Option<Still>) -> bool {
         let (progress, now) = (self.progress(), Instant::now());
-        match still {
-            Some((before, since)) if *before == progress => now - *since >= self.patience,
-            _ => {
-                *still = Some((progress, now));
-                false
-            }
-        }
+        let since = still.take().filter(|still| still.progress == progress);
+        let still = still.insert(since.unwrap_or(Still { progress, looked: now, waited: Duration::ZERO }));
+        still.look(now, self.patience) >= self.patience
     }
 
     /// For a thread that has given way: fails if the whole pool stands still.
@@ -237,6 +236,26 @@ impl Lanes for Pool {
     }
 }
 
+/// A pool that makes no progress, as one thread sees it.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Still {
+    progress: u64,
+    /// When that was looked at last.
+    looked: Instant,
+    /// For how long it was there to be looked at.
+    waited: Duration,
+}
+
+impl Still {
+    /// Looks again: for how long it has stood still. Looks follow one another closely, so that much time between two was nobody's:
+    /// the process was stopped, or the machine asleep. Little of it counts.
+    fn look(&mut self, now: Instant, patience: Duration) -> Duration {
+        self.waited += (now - self.looked).min(patience / LOOKS);
+        self.looked = now;
+        self.waited
+    }
+}
+
 /// Stops the pool when the thread that holds it panics.
 pub(crate) struct Guard<'a> {
     pub(crate) pool: &'a Pool,
@@ -262,7 +281,7 @@ pub(crate) struct Wait<'a> {
     most: Option<(u64, Duration)>,
     /// Whether it has polled for long enough.
     sleeps: bool,
-    still: Option<(u64, Instant)>,
+    still: Option<Still>,
 }
 
 impl Wait<'_> {
@@ -306,5 +325,22 @@ impl Wait<'_> {
     /// Time waited, where it was long enough to be measured.
     pub(crate) fn blocked(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_the_process_did_not_have_is_no_standstill() {
+        let (begun, patience) = (Instant::now(), Duration::from_secs(32));
+        let mut still = Still { progress: 7, looked: begun, waited: Duration::ZERO };
+        let mut after = |seconds| still.look(begun + Duration::from_secs(seconds), patience).as_secs();
+        assert_eq!(after(1), 1);
+        // Stopped for an hour.
+        assert_eq!(after(3601), 3);
+        assert!((1..=28).all(|more| after(3601 + more) == 3 + more));
+        assert_eq!(after(3630), 32);
     }
 }

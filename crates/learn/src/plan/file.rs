@@ -77,6 +77,9 @@ pub enum PlanFileError {
         /// Checksum in the file.
         wanted: u64,
     },
+    /// It goes on behind its checksum.
+    #[error("something follows the plan: copy it again, or plan the data again")]
+    Longer,
     /// Its parts contradict one another or the data.
     #[error("the plan contradicts itself or the data: {what}; plan the data again")]
     Inconsistent {
@@ -352,6 +355,7 @@ fn offsets(sizes: &[u32]) -> Vec<u64> {
     std::iter::once(0).chain(rest).collect()
 }
 
+/// Reads to the end of what there is.
 fn read_plan(from: &mut impl Read) -> Result<(Plan, Option<Seams>), PlanFileError> {
     let mut from = Hashed { inner: from, hash: Xxh3::new() };
     let mut magic = [0; 8];
@@ -406,6 +410,10 @@ fn read_plan(from: &mut impl Read) -> Result<(Plan, Option<Seams>), PlanFileErro
     })?;
     if found != wanted {
         return Err(PlanFileError::Damaged { found, wanted });
+    }
+    let more = from.inner.take(1).read_to_end(&mut Vec::new());
+    if more.map_err(|cause| PlanFileError::Io { path: PathBuf::new(), cause })? > 0 {
+        return Err(PlanFileError::Longer);
     }
     let kept = Kept::default();
     let plan = Plan { transactions, parameters, rule, fingerprint, order, annotations, kept };

@@ -68,6 +68,8 @@ fn what_is_wrong_is_said() {
     assert_eq!(cut, "the plan is cut off within its versions: copy it again, or plan the data again");
     let cut = read(&bytes[..bytes.len() - 1]).unwrap_err();
     assert_eq!(cut, "the plan is cut off within its checksum: copy it again, or plan the data again");
+    let longer = read(&[&bytes[..], b"\n"].concat()).unwrap_err();
+    assert_eq!(longer, "something follows the plan: copy it again, or plan the data again");
 }
 
 #[test]

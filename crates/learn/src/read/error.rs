@@ -152,4 +152,10 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+    /// Its end was asked for while it was read.
+    #[error("{}: reading it was interrupted", path.display())]
+    Interrupted {
+        /// The file.
+        path: PathBuf,
+    },
 }

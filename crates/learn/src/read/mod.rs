@@ -24,6 +24,7 @@ pub use source::Compression;
 pub use table::Columns;
 
 use crate::data::{Dataset, Values};
+use crate::exec::Stop;
 use crate::memory;
 use crate::plan::Plan;
 use crate::plan::loading::Planner;
@@ -163,6 +164,7 @@ pub struct Reader {
     rows: u64,
     skipped: u64,
     shown: Vec<LineError>,
+    stop: Stop,
 }
 
 impl Reader {
@@ -236,7 +238,13 @@ impl Reader {
             Format::Svmlight => options.width.unwrap_or(0),
         };
         let path = path.to_owned();
-        Reader { path, source, length: 0, options, base, width, rows: 0, skipped: 0, shown: Vec::new() }
+        let (shown, stop) = (Vec::new(), Stop::default());
+        Reader { path, source, length: 0, options, base, width, rows: 0, skipped: 0, shown, stop }
+    }
+
+    /// The same, until somebody asks for its end: that is [`ReadError::Interrupted`] then.
+    pub fn until(self, stop: Stop) -> Reader {
+        Reader { stop, ..self }
     }
 
     /// The next `rows` samples, fewer only at the end of the file; nothing beyond it.
@@ -395,6 +403,9 @@ impl Reader {
         let unlabelled = false;
         let mut more = true;
         while more && parsed.labels.len() - first_row < rows {
+            if self.stop.is_asked() {
+                return Err(ReadError::Interrupted { path: self.path.clone() });
+            }
             match &mut self.source {
                 Source::Lines(lines) => {
                     let broken = |line, cause| ReadError::Io { path: self.path.clone(), line, cause };

@@ -1,6 +1,8 @@
 //! Lines of a file, whatever it is compressed by.
 
 use super::error::ReadError;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -23,7 +25,8 @@ impl Compression {
     pub fn of_content(start: &[u8]) -> Compression {
         match start {
             [0x1f, 0x8b, ..] => Compression::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            // Of content, or of a frame to be skipped, with which pzstd begins.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Compression::Bzip2,
             _ => Compression::Plain,
         }
@@ -186,7 +189,7 @@ impl Lines {
             Compression::Plain => Box::new(whole),
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
-            Compression::Zstd => Box::new(Frames { next: Some(whole), frame: None }),
+            Compression::Zstd => Box::new(Frames { source: whole, frame: None, ended: 0 }),
         };
         Ok(Lines {
             source,
@@ -258,27 +261,73 @@ impl Lines {
 
 /// The frames of a zstd file, one after the other.
 struct Frames<S: io::BufRead> {
-    /// Between frames.
-    next: Option<S>,
-    frame: Option<Box<ruzstd::decoding::StreamingDecoder<S, ruzstd::decoding::FrameDecoder>>>,
+    source: S,
+    frame: Option<Box<FrameDecoder>>,
+    /// Frames of content that were handed out.
+    ended: u64,
+}
+
+impl<S: io::BufRead> Frames<S> {
+    /// Begins the next frame that has content; whether there is one.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            let mut frame = Box::new(FrameDecoder::new());
+            match frame.init(&mut self.source) {
+                Ok(()) => {
+                    self.frame = Some(frame);
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = self.source.by_ref().take(u64::from(length));
+                    if io::copy(&mut skipped, &mut io::sink())? < u64::from(length) {
+                        return Err(io::Error::new(
+                            io::ErrorKind::UnexpectedEof,
+                            format!("a zstd frame to be skipped, behind frame {}, is cut off", self.ended),
+                        ));
+                    }
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
 }
 
 impl<S: io::BufRead> Read for Frames<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if let Some(frame) = &mut self.frame {
-                let read = frame.read(into)?;
-                if read > 0 || into.is_empty() {
-                    return Ok(read);
+            let Some(frame) = &mut self.frame else {
+                if self.begin()? {
+                    continue;
                 }
-                self.next = self.frame.take().map(|frame| frame.into_inner());
-            }
-            let Some(mut source) = self.next.take() else { return Ok(0) };
-            if source.fill_buf()?.is_empty() {
                 return Ok(0);
+            };
+            // Of a frame under way the last part is kept back, for what follows to refer to.
+            while frame.can_collect() < into.len() && !frame.is_finished() {
+                let wanted = BlockDecodingStrategy::UptoBytes(into.len() - frame.can_collect());
+                frame.decode_blocks(&mut self.source, wanted).map_err(io::Error::other)?;
             }
-            let frame = ruzstd::decoding::StreamingDecoder::new(source).map_err(io::Error::other)?;
-            self.frame = Some(Box::new(frame));
+            let read = frame.read(into)?;
+            if read > 0 || into.is_empty() {
+                return Ok(read);
+            }
+            self.ended += 1;
+            let (written, found) = (frame.get_checksum_from_data(), frame.get_calculated_checksum());
+            if let (Some(written), Some(found)) = (written, found)
+                && written != found
+            {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!(
+                        "zstd frame {} has the checksum {found:08x}, and {written:08x} was written of it",
+                        self.ended
+                    ),
+                ));
+            }
+            self.frame = None;
         }
     }
 }

@@ -6,7 +6,7 @@ fn reader(text: impl Into<Vec<u8>>, options: Options) -> Reader {
     Reader::of(Path::new("data.svm"), Cursor::new(text.into()), options).unwrap()
 }
 
-fn told(text: &str, options: Options) -> String {
+fn told(text: impl Into<Vec<u8>>, options: Options) -> String {
     reader(text, options).all().unwrap_err().to_string()
 }
 
@@ -208,11 +208,32 @@ fn compression_is_known_by_content() {
         let broken = reader(bytes, Options::default()).all().unwrap_err();
         assert!(matches!(broken, ReadError::Io { line: 40_000.., .. }), "{how:?}: {broken}");
     }
+    // A zstd file of two frames, each behind one to be skipped as pzstd writes them; the second one's checksum is wrong.
+    let (aside, frame) = (b"\x50\x2a\x4d\x18\x04\0\0\0size", packed(&text, Compression::Zstd));
+    let mut bytes = [&aside[..], &frame, aside, &frame].concat();
+    assert_eq!(reader(bytes.clone(), Options::default()).all().unwrap().len(), 80_000);
+    *bytes.last_mut().unwrap() ^= 1;
+    let damaged = told(bytes, Options::default());
+    let at = "data.svm: cannot read on after line 80000: zstd frame 2 has the checksum ";
+    assert!(damaged.starts_with(at), "{damaged}");
+    let cut = told([&frame[..], &aside[..9]].concat(), Options::default());
+    assert!(cut.contains("a zstd frame to be skipped, behind frame 1, is cut off"), "{cut}");
     let xz = Reader::of(Path::new("data.xz"), Cursor::new(b"\xfd7zXZ\0\0".to_vec()), Options::default());
     assert_eq!(
         xz.unwrap_err().to_string(),
         "data.xz: this is compressed by xz\n  unpack it first: unxz FILE"
     );
+}
+
+#[test]
+fn reading_ends_when_it_is_asked_to() {
+    let stop = crate::Stop::default();
+    let mut lines = reader("1 1:1\n".repeat(3), Options::default()).until(stop.clone());
+    assert_eq!(lines.batch(1).unwrap().unwrap().len(), 1);
+    stop.ask();
+    for read in [lines.batch(1).unwrap_err(), lines.all().unwrap_err(), lines.all_planned().unwrap_err()] {
+        assert_eq!(read.to_string(), "data.svm: reading it was interrupted");
+    }
 }
 
 #[test]

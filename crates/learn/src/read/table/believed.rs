@@ -2,8 +2,10 @@
 //! damaged length asks for, and where that memory is not there, the process ends.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 /// How bytes are packed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -53,9 +55,27 @@ pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it is damaged: {what}"))
 }
 
-/// What a library does; of damaged contents it may panic where a length or a place is beyond what there is.
+/// What a library does; of damaged contents it may panic where a length or a place is beyond what there is. Its words are in the
+/// error then, and are not printed.
 pub(super) fn caught<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(damaged(words(&*panic))))
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let others = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !CATCHING.get() {
+                others(panic);
+            }
+        }));
+    });
+    let before = CATCHING.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(act));
+    CATCHING.set(before);
+    done.unwrap_or_else(|panic| Err(damaged(words(&*panic))))
+}
+
+thread_local! {
+    /// Whether this thread is within [`caught`].
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {
@@ -86,5 +106,6 @@ mod tests {
         let error = caught(|| Ok([1, 2][at])).unwrap_err().to_string();
         assert!(error.starts_with("it is damaged: index out of bounds"), "{error}");
         caught(|| Ok(())).unwrap();
+        assert!(!CATCHING.get());
     }
 }
