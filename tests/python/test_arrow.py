@@ -99,6 +99,27 @@ def test_labels_that_are_numbers(numbers):
     assert ones.dtype == np.float32 and ones.indices.tolist() == list(range(6, 30)) and ones.sum() == 24
 
 
+def test_lists_of_a_dictionary_have_what_it_says():
+    features = arrow.DictionaryArray.from_arrays([1, 0, 0, 2, 1], arrow.array([7, 3, 9]))
+    values = arrow.DictionaryArray.from_arrays([0, 1, 1, 1, 0], arrow.array([0.5, 4.0]))
+    lists = {name: arrow.ListArray.from_arrays([0, 1, 2, 5], part) for name, part in [("u", features), ("z", values)]}
+    table = arrow.table({"y": [1, 2, 3], **lists})
+    for data, rows in ((table, [[3], [7], [7, 9, 3]]), (table.slice(1), [[7], [7, 9, 3]])):
+        X, _ = load_arrow(data, **COLUMNS)
+        assert [X.indices[start:end].tolist() for start, end in zip(X.indptr, X.indptr[1:])] == rows
+        assert X.data.tolist() == [0.5, 4.0, 4.0, 4.0, 0.5][5 - X.nnz:]
+    words = arrow.ListArray.from_arrays([0, 1], arrow.array(["a"]).dictionary_encode())
+    with pytest.raises(ValueError, match="column 'u' has lists of strings: lists of integers are wanted"):
+        load_arrow(arrow.table({"y": [1], "u": words}), label="y", indices="u")
+
+
+def test_rows_that_are_null_are_refused():
+    rows = arrow.array([{"y": 1, "u": [0]}, None, {"y": 2, "u": [1]}])
+    with pytest.raises(ValueError, match="data has 1 rows that are null, the first is row 1: fill or drop those rows"):
+        load_arrow(rows, label="y", indices="u")
+    assert load_arrow(rows[2:], label="y", indices="u")[1].tolist() == [2]
+
+
 @pytest.mark.parametrize("told, wrong", [
     ("has no column 'x': it has y, u, z, age", dict(label="x", indices="u")),
     ("column 'age' is of int64: lists are wanted", dict(label="y", indices="age")),
@@ -255,6 +276,13 @@ def test_indices_beyond_what_scipy_counts_are_refused():
 def test_batches_want_the_number_of_features(samples, tmp_path):
     path = tmp_path / "samples.parquet"
     parquet.write_table(table_of(*samples), path)
+    absent = tmp_path / "absent.parquet"
+    for read in (lambda: load_parquet(absent, **COLUMNS), lambda: next(iter_parquet(absent, **COLUMNS, n_features=400))):
+        with pytest.raises(FileNotFoundError, match="absent.parquet"):
+            read()
+    for wrong, told in [(-1, "n_features is -1: give 0 or more"), (2.5, "n_features is 2.5: give a whole number from 0 on")]:
+        with pytest.raises(ValueError, match=told):
+            load_parquet(path, **COLUMNS, n_features=wrong)
     for batches in (iter_parquet(path, **COLUMNS, n_features=None), iter_arrow(table_of(*samples), **COLUMNS, n_features=None)):
         with pytest.raises(ValueError, match="n_features is None: give the number of features"):
             next(batches)

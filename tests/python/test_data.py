@@ -156,6 +156,8 @@ def test_classes_that_are_none():
         CopClassifier().fit(X, scores)
     with pytest.raises(ValueError, match="y mixes labels of the types NoneType, str: give every sample a label"):
         CopClassifier().fit(X, np.array(["up", None] * 20, dtype=object))
+    with pytest.raises(ValueError, match="y has labels that are bytes: decode them to strings first"):
+        CopClassifier().fit(X, np.where(scores > 0, b"up", b"down"))
     with pytest.raises(ValueError, match="the first call of partial_fit needs classes="):
         CopClassifier().partial_fit(X, scores > 0)
     model = CopClassifier().partial_fit(X, np.where(scores > 0, "up", "down"), classes=["up", "down"])
@@ -163,6 +165,16 @@ def test_classes_that_are_none():
         model.partial_fit(X, np.repeat(["up", "left"], 20))
     with pytest.warns(UserWarning, match="one class after the other"):
         CopClassifier(max_iter=2, tol=None).fit(X, np.sort(scores > 0))
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy has no strings of any length before 2.0")
+def test_labels_that_are_strings_of_any_length():
+    X, scores = sparse_samples(n=40)
+    y, settings = np.where(scores > 0, "up", "down"), dict(max_iter=2, tol=None)
+    long = y.astype(np.dtypes.StringDType())
+    model = CopClassifier(**settings).fit(X, long)
+    assert model.classes_.tolist() == ["down", "up"] and np.array_equal(model.coef_, CopClassifier(**settings).fit(X, y).coef_)
+    assert np.array_equal(model.partial_fit(X, long, classes=np.unique(long)).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(("given", "told"), [
@@ -209,6 +221,34 @@ def test_a_model_that_explodes_says_so(samples):
             ).fit(dense, dense[:, :3].argmax(axis=1))
     with pytest.raises(ValueError, match="beyond what a float can hold: scale the features to about 1"):
         CopRegressor(learning_rate="constant", eta0=1e300, max_iter=3).fit(X * 1e10, y)
+
+
+def test_arrays_at_odd_addresses_are_copied():
+    def odd(array):
+        moved = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+        moved[...] = array
+        assert not moved.flags.aligned
+        return moved
+
+    X, scores = sparse_samples(n=50)
+    settings = dict(max_iter=2, tol=None)
+    even = CopRegressor(**settings).fit(X, scores, np.ones(50)).coef_
+    moved = X.copy()
+    moved.data, moved.indices, moved.indptr = odd(X.data), odd(X.indices), odd(X.indptr)
+    assert np.array_equal(CopRegressor(**settings).fit(moved, odd(scores), odd(np.ones(50))).coef_, even)
+    dense = X.toarray()[:, :5] + 1.0
+    assert np.array_equal(
+        CopRegressor(**settings).fit(odd(dense), scores).coef_, CopRegressor(**settings).fit(dense, scores).coef_
+    )
+
+
+def test_arrays_may_be_longer_than_their_rows():
+    X, scores = sparse_samples(n=50)
+    longer = X.copy()
+    longer.data, longer.indices = np.append(X.data, [np.nan, 1.0]), np.append(X.indices, np.int32([-7, 10**6]))
+    settings = dict(max_iter=2, tol=None)
+    assert np.array_equal(CopRegressor(**settings).fit(longer, scores).coef_, CopRegressor(**settings).fit(X, scores).coef_)
+    assert plan(longer) == plan(X)
 
 
 def test_read_only_arrays():

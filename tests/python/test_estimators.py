@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,10 +236,22 @@ def test_progress(samples, capsys):
     assert "3/3" in told and "loss" in told
 
 
+class Closed:
+    """What nothing can be written to."""
+
+    def write(self, text):
+        raise OSError("nobody listens")
+
+
 def test_progress_where_there_is_no_standard_error(samples, monkeypatch):
     X, y = samples
-    monkeypatch.setattr(sys, "stderr", None)
-    assert CopClassifier(max_iter=3, tol=None, verbose=1).fit(X, y).n_iter_ == 3
+    # Without tqdm, and without either of what it asks for.
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    written = []
+    for odd in (None, SimpleNamespace(write=written.append), Closed()):
+        monkeypatch.setattr(sys, "stderr", odd)
+        assert CopClassifier(max_iter=3, tol=None, verbose=1).fit(X, y).n_iter_ == 3
+    assert written
 
 
 def test_coefficients_of_another_precision_are_gone_on_from(samples):

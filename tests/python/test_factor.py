@@ -71,6 +71,30 @@ def test_names_of_any_kind(cells):
     assert unknown.tolist() == [model.intercept_] * 2
 
 
+def test_names_beyond_what_a_float_holds_are_told_apart():
+    large = 2**53
+    X = np.array([[large, 0], [large + 1, 0]], np.uint64)
+    model = CopFactorizer(n_components=2, max_iter=3, tol=None, random_state=0).fit(X, [1.0, 2.0])
+    known = [(model.predict([[name, 0]]) != model.intercept_).item() for name in (large, large + 1, large + 2)]
+    assert known == [True, True, False]
+    # Of another type: signed, and as numbers with and without a fraction.
+    assert np.array_equal(model.predict(X.astype(np.int64)), model.predict(X))
+    assert (model.predict([[float(large), 0], [0.5, 0]]) == model.intercept_).tolist() == [False, True]
+    assert CopFactorizer(max_iter=1, tol=None).fit([[large, 0.5], [large + 1, 0.5]], [1.0, 2.0]).rows_.tolist() == [large, large + 1]
+
+
+def test_what_fails_leaves_it_as_it_was(cells):
+    X, y = cells
+    fresh, wrong = CopFactorizer(n_components=2, max_iter=3, tol=None), np.full(len(y), np.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        fresh.fit(pandas.DataFrame(X, columns=["person", "film"]), wrong)
+    assert vars(fresh) == fresh.get_params()
+    before = dict(vars(fresh.fit(X, y)))
+    with pytest.raises(ValueError, match="NaN"):
+        fresh.fit(pandas.DataFrame(X, columns=["person", "film"]), wrong)
+    assert vars(fresh).keys() == before.keys() and all(vars(fresh)[name] is value for name, value in before.items())
+
+
 def test_weights_of_cells(cells):
     X, y = cells
     settings = dict(n_components=3, max_iter=20, tol=None, alpha=0.0, fit_intercept=False, shuffle=False, random_state=0)

@@ -61,7 +61,7 @@ def test_what_is_not_a_plan(samples, tmp_path):
         Plan.load(path)
     plan(samples[0]).save(path)
     whole = path.read_bytes()
-    for damaged in (whole[:-3], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b"", b"not a plan" * 30):
+    for damaged in (whole[:-3], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b"", b"not a plan" * 30, whole + b"\n"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError):
             Plan.load(path)

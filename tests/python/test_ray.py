@@ -261,12 +261,20 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     X, y = source.samples()
     for number, (given, told) in enumerate([
         ([], "no source gave a sample"),
+        ([(X[:0], np.ones(0))], "no source gave a sample"),
+        ([(X * 1e10, np.ones(len(y)))], "the coefficients have grown beyond what a float can hold"),
         ([X], "source 0 gave a csr_matrix: give pairs"),
         ([(X, np.ones(len(y)), np.full(len(y), -1.0))], "row 0: the importance is -1, where a number from 0 on is wanted"),
     ]):
         with pytest.raises(ValueError, match=told):
-            model = CopRegressor(max_iter=1, tol=None)
+            model = CopRegressor(max_iter=1, tol=None, learning_rate="constant", eta0=1e300)
             learn(model, [lambda _, given=given: given], folder=tmp_path / f"{number}", n_features=FEATURES)
+        assert not hasattr(model, "coef_")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="/file: "):
+        learn(CopRegressor(), [source], folder=tmp_path / "file", n_features=FEATURES)
+    with pytest.raises(ValueError, match="begun with .* now it is .* go on as it was begun"):
+        learn(CopRegressor(alpha=0.5), [lambda _: []], folder=tmp_path / "0", n_features=FEATURES)
     with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
         learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])
 

@@ -161,6 +161,7 @@ NOBODY = "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()"
 @pytest.mark.parametrize(("writer", "told"), [
     (WRITER.format(then="pass"), "(2, 2)"),
     (WRITER.format(then="os.kill(os.getpid(), signal.SIGINT)"), "interrupted"),
+    (WRITER.format(then="os.kill(os.getpid(), signal.SIGINT); time.sleep(3600)"), "interrupted"),
     (NOBODY, "interrupted"),
 ])
 def test_a_pipe_written_by_a_thread_and_ctrl_c(tmp_path, writer, told):

@@ -13,8 +13,9 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::io;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Coefficients, one model after the other, and the intercept of each.
@@ -153,7 +154,8 @@ impl PyCenter {
             labels,
             ..CenterOptions::new(features)
         };
-        let center = py.detach(|| Center::open_all(&folder, tasks, options).map_err(failed))?;
+        let opened = py.detach(|| Center::open_all(&folder, tasks, options));
+        let center = opened.map_err(|error| failed_in(&folder, error))?;
         Ok(PyCenter(Mutex::new(center)))
     }
 
@@ -223,10 +225,10 @@ pub(crate) fn replay<'py>(
 ) -> PyResult<Learnt<'py>> {
     let (tasks, schedule) = (tasks(&settings, classes)?, settings.options()?.schedule);
     let models = py.detach(|| -> PyResult<Vec<Model>> {
-        let mut files = Files::open(&folder)?;
+        let mut files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
         let model = |task| {
             serial(&mut files, task, features, schedule).map_err(|error| match error {
-                ReplayError::Log(error) => failed(error.into()),
+                ReplayError::Log(error) => failed_in(&folder, error.into()),
                 error => PyRuntimeError::new_err(error.to_string()),
             })
         };
@@ -246,7 +248,7 @@ pub(crate) fn order(
     let task = settings.against(None)?;
     py.detach(|| {
         let mut found = Vec::new();
-        let mut files = Files::open(&folder)?;
+        let mut files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
         let each = |record: Record, _: Place| {
             if let Record::Batch(bytes) = record {
                 let batch = Batch::decode(&bytes, &task, features)?.0;
@@ -254,7 +256,8 @@ pub(crate) fn order(
             }
             Ok::<(), CenterError>(())
         };
-        OrderLog::read(&mut files, &Kind::of(&task, features), each).map_err(failed)?;
+        let read = OrderLog::read(&mut files, &Kind::of(&task, features), each);
+        read.map_err(|error| failed_in(&folder, error))?;
         Ok(found)
     })
 }
@@ -263,13 +266,26 @@ fn instant(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)
 }
 
-/// The disk: an `OSError`; a folder of something else: a `ValueError`. Anything else ends the centre too, but not for a reason that
-/// another disk would mend.
+/// The disk: an `OSError` of its kind; a folder of something else: a `ValueError`. Anything else ends the centre too, but not for a
+/// reason that another disk would mend.
 fn failed(error: CenterError) -> PyErr {
+    told(error, |words| words)
+}
+
+/// The same, where it is about what this folder has.
+fn failed_in(folder: &Path, error: CenterError) -> PyErr {
+    let folder = folder.display().to_string();
+    told(error, |words| if words.contains(&folder) { words } else { format!("{folder}: {words}") })
+}
+
+fn told(error: CenterError, place: impl Fn(String) -> String) -> PyErr {
+    let words = place(error.to_string());
     match error {
-        CenterError::Io(error) => error.into(),
-        CenterError::Log(error @ (LogError::Kind { .. } | LogError::Settings { .. })) => refused(error),
-        CenterError::Log(error) => PyOSError::new_err(error.to_string()),
-        error => PyRuntimeError::new_err(error.to_string()),
+        CenterError::Io(cause) | CenterError::Log(LogError::Io(cause)) => {
+            io::Error::new(cause.kind(), words).into()
+        }
+        CenterError::Log(LogError::Damaged { .. } | LogError::Short { .. }) => PyOSError::new_err(words),
+        CenterError::Log(_) => refused(words),
+        _ => PyRuntimeError::new_err(words),
     }
 }

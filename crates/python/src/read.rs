@@ -5,13 +5,13 @@ use crate::interrupt::abandonable;
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::generate::{Generator, Recipe};
 use isochrone_learn::read::{Base, Format, Options, ReadError, Reader};
-use isochrone_learn::{Dataset, Values, can_hold};
+use isochrone_learn::{Dataset, Stop, Values, can_hold};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// `(indptr, indices, values, width, labels, importances)`: made of the samples' own memory. Without importances, each is 1.
 type Handed<'py> = (
@@ -47,12 +47,30 @@ fn raised(error: ReadError) -> PyErr {
 
 /// Reads an svmlight or Vowpal Wabbit file: `isochrone.learn._read`.
 #[pyclass(frozen, name = "Reader", module = "isochrone._native")]
-pub(crate) struct PyReader(Mutex<Reader>);
+pub(crate) struct PyReader {
+    reader: Arc<Mutex<Reader>>,
+    stop: Stop,
+}
 
 impl PyReader {
-    fn lock(&self) -> PyResult<MutexGuard<'_, Reader>> {
-        self.0.lock().map_err(|_| PyRuntimeError::new_err("reading this file has failed before"))
+    /// Reads, which Ctrl-C ends.
+    fn read<R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Reader) -> Result<R, ReadError> + Send + 'static,
+    ) -> PyResult<R> {
+        let reader = self.reader.clone();
+        let read = abandonable(py, move || act(&mut *lock(&reader)?).map_err(raised));
+        if read.is_err() {
+            // Whoever reads on may wait for a pipe; from a file it goes on no further than this sample.
+            self.stop.ask();
+        }
+        read?
     }
+}
+
+fn lock(reader: &Mutex<Reader>) -> PyResult<MutexGuard<'_, Reader>> {
+    reader.lock().map_err(|_| PyRuntimeError::new_err("reading this file has failed before"))
 }
 
 #[pymethods]
@@ -79,30 +97,31 @@ impl PyReader {
         let options = Options { format, base, width, double, skip_errors, bits, ..Options::default() };
         // A pipe opens when somebody writes: another thread of this process, or nobody.
         let reader = abandonable(py, move || Reader::open(&path, options))?.map_err(raised)?;
-        Ok(PyReader(Mutex::new(reader)))
+        let stop = Stop::default();
+        Ok(PyReader { reader: Arc::new(Mutex::new(reader.until(stop.clone()))), stop })
     }
 
     /// The next samples, at most so many; `None` at the end.
     fn batch<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Option<Handed<'py>>> {
-        let data = py.detach(|| self.lock()?.batch(rows).map_err(raised))?;
+        let data = self.read(py, move |reader| reader.batch(rows))?;
         Ok(data.map(|data| handed(py, data)))
     }
 
     /// All samples that are left.
     fn all<'py>(&self, py: Python<'py>) -> PyResult<Handed<'py>> {
-        let data = py.detach(|| self.lock()?.all().map_err(raised))?;
+        let data = self.read(py, Reader::all)?;
         Ok(handed(py, data))
     }
 
     /// All samples that are left, and their plan, made meanwhile.
     fn all_planned<'py>(&self, py: Python<'py>) -> PyResult<(Handed<'py>, PyPlan)> {
-        let (data, plan) = py.detach(|| self.lock()?.all_planned().map_err(raised))?;
+        let (data, plan) = self.read(py, Reader::all_planned)?;
         Ok((handed(py, data), PyPlan::made(plan)))
     }
 
     /// Lines left out because they are wrong, and what is wrong with the first ten.
     fn skipped(&self) -> PyResult<(u64, Vec<String>)> {
-        let reader = self.lock()?;
+        let reader = lock(&self.reader)?;
         let (count, shown) = reader.skipped();
         Ok((count, shown.iter().map(ToString::to_string).collect()))
     }

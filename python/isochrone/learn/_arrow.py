@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from isochrone.learn._data import FEATURES_MAX, whole
+
 # Samples and their labels, and with them what each counts.
 _Labelled: TypeAlias = tuple[sparse.csr_matrix, NDArray[Any]]
 _Weighed: TypeAlias = tuple[sparse.csr_matrix, NDArray[Any], NDArray[np.float64]]
@@ -199,6 +201,8 @@ def load_arrow(
     ValueError
         If a column is not there, has nulls, is not of lists, lists differ in length, or a weight is negative or not finite.
     """
+    if n_features is not None:
+        whole("n_features", n_features, 0, FEATURES_MAX)
     parts = [_samples(batch, label, indices, values, weight) for batch in _batches(data)]
     if not parts:
         raise ValueError("data has no rows")
@@ -257,6 +261,7 @@ def iter_arrow(
 def _given(n_features: Any) -> None:
     if n_features is None:
         raise ValueError("n_features is None: give the number of features, so that all batches have the same")
+    whole("n_features", n_features, 0, FEATURES_MAX)
 
 
 def _batches(data: Any) -> Iterator[list[_Column]]:
@@ -309,6 +314,10 @@ def _taken(capsule: Any, name: bytes, kind: Any) -> _Owner:
 def _columns(schema: _Owner, array: _Owner, row: int) -> list[_Column]:
     if schema.made.format != b"+s":
         raise ValueError(f"data is one column of {_told(schema.made)}: a table is wanted, with a row for each sample")
+    rows = _Column("+s", array.made, schema.made, array, "", row)
+    nulls = rows.nulls()
+    if len(nulls):
+        raise ValueError(f"data has {len(nulls)} rows that are null, the first is row {row + nulls[0]}: fill or drop those rows")
     # Views keep the array alive, and the array's names are those of the schema.
     array.made.schema = schema
     columns = []
@@ -363,15 +372,18 @@ def _lists(column: _Column, what: str, kind: Any) -> tuple[NDArray[Any], NDArray
         raise ValueError(f"column {column.name!r} is of {_told(column.schema)}: lists are wanted, a list for each sample")
     schema, array = column.schema.children[0].contents, column.array.children[0].contents
     inner = _Column(schema.format.decode(), array, schema, column.owner, column.name, column.row)
-    dtype = _NUMBERS.get(inner.format)
+    said = schema.dictionary.contents if schema.dictionary else schema
+    dtype = _NUMBERS.get(said.format.decode())
     if dtype is None or not np.issubdtype(dtype, kind):
-        raise ValueError(f"column {column.name!r} has lists of {_told(schema)}: lists of {what} are wanted")
+        raise ValueError(f"column {column.name!r} has lists of {_told(said)}: lists of {what} are wanted")
     first, last = int(offsets[0]), int(offsets[-1])
     nulls = inner.nulls()
     within = nulls[(nulls >= first) & (nulls < last)]
     if len(within):
         row = int(np.searchsorted(offsets, within[0], side="right")) - 1
         raise ValueError(f"column {column.name!r} has nulls within its lists, the first in row {column.row + row}")
+    if array.dictionary:
+        return offsets - first, _labels(inner._replace(array=_copied(array, offset=array.offset + first, length=last - first)))
     return offsets - first, inner.buffer(1, dtype, last - first, int(array.offset) + first)
 
 
@@ -455,6 +467,7 @@ def _told(schema: Any) -> str:
     if letters in ("+l", "+L") or letters.startswith("+w:"):
         return f"lists of {_told(schema.children[0].contents)}"
     named = {"u": "strings", "U": "strings", "vu": "strings", "b": "booleans", "+s": "structures", "n": "nulls"}
+    named |= dict.fromkeys(("z", "Z", "vz"), "bytes")
     return named.get(letters, f"Arrow type {letters!r}")
 
 

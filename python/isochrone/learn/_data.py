@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,28 @@ def flags(estimator: Any, *names: str) -> None:
         value = getattr(estimator, name)
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} is {value!r}: give True or False")
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Where it fails, or is broken off, the estimator is as it was before."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
+
+
+def check_finite(told: str, *parts: Any) -> None:
+    """Refuses a model that has grown beyond all numbers."""
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError(told)
+
+
+def laid(numbers: Any, dtype: Any = None) -> NDArray[Any]:
+    """One number behind the other, each where the processor takes it from: a view, or a copy of what lies otherwise."""
+    return np.require(numbers, dtype, ["C", "A"])
 
 
 class Rows(NamedTuple):
@@ -59,8 +83,9 @@ class Rows(NamedTuple):
 def rows_of(X: Any) -> Rows:
     """The rows of an array or CSR matrix that scikit-learn's `validate_data` has let through.
 
-    Values are never copied. Of a SciPy matrix 32-bit indices are viewed, 64-bit ones are narrowed (a copy of 4 bytes an
-    entry); a dense array without zeros is viewed and gets indices made for it, with zeros it is turned into CSR.
+    Values are not copied, unless they lie at odd addresses. Of a SciPy matrix 32-bit indices are viewed, 64-bit ones are
+    narrowed (a copy of 4 bytes an entry); a dense array without zeros is viewed and gets indices made for it, with zeros it is
+    turned into CSR.
     """
     if X.shape[1] > FEATURES_MAX:
         raise ValueError(
@@ -71,18 +96,23 @@ def rows_of(X: Any) -> Rows:
         if np.count_nonzero(X) == X.size:
             indptr = np.arange(0, n * d + 1, d, dtype=np.uint64) if d else np.zeros(n + 1, np.uint64)
             indices = np.tile(np.arange(d, dtype=np.uint32), n)
-            return Rows(indptr, indices, np.ascontiguousarray(X).reshape(-1), d)
+            return Rows(indptr, indices, laid(X).reshape(-1), d)
         X = sparse.csr_matrix(X)
-    return Rows(_offsets(X.indptr), _features(X.indices, X.shape[1]), np.ascontiguousarray(X.data), X.shape[1])
+    indptr = _offsets(X.indptr)
+    # SciPy lets arrays be longer than the last row, as those of rows that were appended to or cut off.
+    indices, values = X.indices, X.data
+    if indptr[-1] < min(len(indices), len(values)):
+        indices, values = indices[: int(indptr[-1])], values[: int(indptr[-1])]
+    return Rows(indptr, _features(indices, X.shape[1]), laid(values), X.shape[1])
 
 
 def _offsets(indptr: NDArray[Any]) -> NDArray[np.uint64]:
-    indptr = np.ascontiguousarray(indptr)
+    indptr = laid(indptr)
     return indptr.view(np.uint64) if indptr.dtype == np.int64 else indptr.astype(np.uint64)
 
 
 def _features(indices: NDArray[Any], width: int) -> NDArray[np.uint32]:
-    indices = np.ascontiguousarray(indices)
+    indices = laid(indices)
     if indices.dtype == np.int32:
         # A negative one becomes a feature beyond the last, which the native half refuses.
         return indices.view(np.uint32)

@@ -16,8 +16,8 @@ from sklearn.utils.validation import (
 )
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX, flags, whole
-from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights
+from isochrone.learn._data import FEATURES_MAX, all_or_nothing, check_finite, flags, laid, whole
+from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights, known_strings
 from isochrone.learn._plan import threads_of
 from isochrone.learn._progress import Progress
 
@@ -172,6 +172,12 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If a parameter means nothing, `X` has not two columns, `y` holds NaN or infinity, or the numbers overflow.
         """
         self._check_parameters()
+        with all_or_nothing(self):
+            self._learn(X, y, sample_weight)
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Sets what is learnt."""
         names = _cells(X)
         _check_feature_names(self, X, reset=True)
         values = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
@@ -210,13 +216,14 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         try:
             found, intercept, report = _native.factorise(
-                cells, np.ascontiguousarray(values), weights, int(self.n_components), vectors, seed, begin, settings,
+                cells, laid(values), weights, int(self.n_components), vectors, seed, begin, settings,
                 after if self.verbose else None,
             )
         finally:
             bar.close()
-        if not np.isfinite(found).all() or not np.isfinite(intercept).all():
-            raise ValueError("the factors have grown beyond what a float can hold: scale y to about 1, or take a smaller eta0")
+        check_finite(
+            "the factors have grown beyond what a float can hold: scale y to about 1, or take a smaller eta0", found, intercept
+        )
         factors = found.reshape(width, int(self.n_components))
         self.rows_, self.columns_, self.intercept_ = rows, columns, float(intercept[0])
         self.row_factors_, self.column_factors_ = factors[: len(rows)].copy(), factors[len(rows) :].copy()
@@ -227,9 +234,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.tol is not None and not report["converged"] and self.max_iter > self.n_iter_no_change:
             warnings.warn(
                 f"still improving after max_iter={self.max_iter} epochs: give more epochs, or a larger tol",
-                ConvergenceWarning, stacklevel=2,
+                ConvergenceWarning, stacklevel=3,
             )
-        return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What stands in each cell.
@@ -302,8 +308,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Whether the model is one of the same rows, columns and components."""
         return (
             getattr(self, "row_factors_", None) is not None
-            and np.array_equal(self.rows_, rows)
-            and np.array_equal(self.columns_, columns)
+            and np.array_equal(*_comparable(self.rows_, rows))
+            and np.array_equal(*_comparable(self.columns_, columns))
             and self.row_factors_.shape[1] == self.n_components
         )
 
@@ -317,10 +323,14 @@ def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if hasattr(X, "iloc"):
         parts = [np.asarray(X.iloc[:, at]) for at in range(X.shape[1])]
     else:
-        X = np.asarray(X)
-        if X.ndim != 2:
-            raise ValueError(f"X has {X.ndim} dimensions: give two columns, each cell's row and column")
-        parts = list(X.T)
+        cells = np.asarray(X)
+        if cells.ndim != 2:
+            raise ValueError(f"X has {cells.ndim} dimensions: give two columns, each cell's row and column")
+        parts = list(cells.T)
+        if cells.dtype.kind == "f" and isinstance(X, (list, tuple)):
+            # One type for both columns would round integers of the one where the other has none.
+            parts = [np.asarray(column) for column in zip(*X, strict=True)]
+    parts = [known_strings(part) for part in parts]
     if len(parts) != 2:
         raise ValueError(f"X has {len(parts)} columns: give two, each cell's row and column")
     if not len(parts[0]):
@@ -358,12 +368,23 @@ def _kind(names: NDArray[Any]) -> str:
     return "f" if names.dtype.kind in "biuf" else names.dtype.kind
 
 
+def _comparable(one: NDArray[Any], other: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both as a type in which only what is equal compares as equal: integers of 64 bits and other numbers meet in float64, which
+    has 53."""
+    numbers = [part.dtype for part in (one, other) if part.dtype.kind in "iuf"]
+    wide = any(dtype.kind in "iu" and dtype.itemsize == 8 for dtype in numbers)
+    if len(numbers) == 2 and wide and np.result_type(*numbers).kind == "f":
+        return one.astype(object), other.astype(object)
+    return one, other
+
+
 def _places(names: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Where each stands among the names, and whether it does."""
     try:
         if _kind(names) != _kind(wanted) and "O" not in (_kind(names), _kind(wanted)):
             # NumPy would compare what they look like as text.
             raise TypeError
+        names, wanted = _comparable(names, wanted)
         at: NDArray[np.intp] = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     except TypeError:
         raise ValueError(f"X has names of the types {_types(wanted)}, where fit had {_types(names)}") from None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
@@ -22,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isochrone import _native
-from isochrone.learn._data import flags, rows_of, whole
+from isochrone.learn._data import all_or_nothing, check_finite, flags, laid, rows_of, whole
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
 
@@ -32,6 +30,12 @@ SCHEDULES = ("geometric", "constant", "invscaling", "optimal")
 
 EPOCHS_MAX = 2**32 - 1
 """Epochs are counted in 32 bits."""
+
+GROWN = (
+    "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
+    "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
+)
+"""Of a model that has."""
 
 _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         What keeps coefficients small: the objective is
@@ -139,7 +143,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
     def _validate(self, X: Any, y: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
         """`X` as CSR or a dense array and `y`. Whether all is finite the native half sees, and names the place."""
         return validate_data(  # type: ignore[no-any-return]
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            self, X, known_strings(y), accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             ensure_all_finite=False, accept_large_sparse=True, reset=reset, y_numeric=not _is_classifier(self),
         )
 
@@ -221,7 +225,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                     raise ValueError(
                         f"sample_weight is 0 of {share} {len(tail_labels)}, which early_stopping holds back: pass shuffle=True"
                     )
-            held = (tuple(tail), np.ascontiguousarray(tail_labels, dtype=np.float64), tail_weights)
+            held = (tuple(tail), laid(tail_labels, np.float64), tail_weights)
         settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
         bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
 
@@ -231,10 +235,10 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
 
         try:
             coef, intercept, report = _native.train(
-                tuple(rows), np.ascontiguousarray(labels, dtype=np.float64), weights,
+                tuple(rows), laid(labels, np.float64), weights,
                 positives if _is_classifier(self) else None, sides,
-                None if fresh else np.ascontiguousarray(self.coef_, dtype=np.float64).ravel(),
-                np.ascontiguousarray(np.atleast_1d(self.intercept_), dtype=np.float64),
+                None if fresh else laid(self.coef_, np.float64).ravel(),
+                laid(np.atleast_1d(self.intercept_), np.float64),
                 settings, plan._native if plan is not None else None, held,
                 after if self.verbose else None,
             )
@@ -252,11 +256,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         losses, worst = report.pop("losses"), report.pop("worst")
         self.loss_curve_ = losses if settings["counts"] else []
         self.report_ = report
-        if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
-            raise ValueError(
-                "the coefficients have grown beyond what a float can hold: scale the features to about 1 "
-                "(sklearn.preprocessing.MaxAbsScaler), or take a smaller eta0"
-            )
+        check_finite(GROWN, coef, intercept)
         told = stopping or settings["counts"]
         costs = _cost_of_zeros(self.loss, labels, weights) if told else 0.0
         if told and worst > 10 * costs:
@@ -273,16 +273,6 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 f"still improving after max_iter={epochs} epochs: give more epochs, or a larger tol",
                 ConvergenceWarning, stacklevel=3,
             )
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Where it fails, or is broken off, the estimator is as it was before."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def _start(self, rows: int, width: int, keep: bool) -> bool:
         """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
@@ -312,8 +302,8 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         coef: Any = self.coef_
         coef = np.atleast_2d(coef.toarray() if sparse.issparse(coef) else coef)
         scores = _native.decide(
-            tuple(rows_of(X)), np.ascontiguousarray(coef, dtype=np.float64).ravel(),
-            np.ascontiguousarray(np.atleast_1d(self.intercept_), dtype=np.float64),
+            tuple(rows_of(X)), laid(coef, np.float64).ravel(),
+            laid(np.atleast_1d(self.intercept_), np.float64),
         )
         return scores.reshape(X.shape[0], len(coef))
 
@@ -440,7 +430,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             other data, or the coefficients overflow.
         """
         self._check_parameters()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             X, y = self._validate(X, y, reset=True)
             classes = _classes(y)
             codes = _codes(classes, y)
@@ -498,15 +488,15 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         first = getattr(self, "classes_", None) is None or getattr(self, "coef_", None) is None
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes=, all that will ever come")
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             X, y = self._validate(X, y, reset=first)
             _classes(y)
             if first:
-                self.classes_ = np.unique(classes)
+                self.classes_ = np.unique(known_strings(classes))
                 if len(self.classes_) < 2:
                     raise ValueError("classes has 1 class only: a classifier needs two or more")
-            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes is {np.unique(classes)}, but the first call said {self.classes_}")
+            elif classes is not None and not np.array_equal(np.unique(known_strings(classes)), self.classes_):
+                raise ValueError(f"classes is {np.unique(known_strings(classes))}, but the first call said {self.classes_}")
             codes = _codes(self.classes_, y)
             known = self.classes_[codes] == y
             if not np.all(known):
@@ -695,7 +685,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             coefficients overflow.
         """
         self._check_parameters()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             X, y = self._validate(X, y, reset=True)
             fresh = self._start(1, X.shape[1], self.warm_start)
             if not self.warm_start:
@@ -723,7 +713,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             The estimator.
         """
         self._check_parameters()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
             fresh = self._start(1, X.shape[1], True)
             self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh)
@@ -752,7 +742,7 @@ def _weights(weights: Any, X: Any, whole: bool = True) -> NDArray[np.float64] | 
     if not whole and np.shape(weights) == (X.shape[0],) and not np.any(weights):
         return np.zeros(X.shape[0])
     checked = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-    return np.ascontiguousarray(checked)
+    return laid(checked)
 
 
 def _cost_of_zeros(loss: str, labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
@@ -778,8 +768,15 @@ def _classes(y: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(y)
         return np.unique(y)
     except TypeError:
+        if any(isinstance(label, bytes) for label in y):
+            raise ValueError("y has labels that are bytes: decode them to strings first") from None
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise ValueError(f"y mixes labels of the types {kinds}: give every sample a label, all of one type") from None
+
+
+def known_strings(labels: Any) -> Any:
+    """Labels as they are, but for NumPy's strings of any length (StringDType), which scikit-learn does not know: as objects."""
+    return labels.astype(object) if isinstance(labels, np.ndarray) and labels.dtype.kind == "T" else labels
 
 
 def positives(classes: NDArray[Any]) -> list[float]:

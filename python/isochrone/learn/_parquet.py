@@ -165,7 +165,8 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as wrong:
-        kind = OSError if isinstance(wrong, OSError) else ValueError
+        # That of Python: pyarrow's own kinds of error are for those who know it.
+        kind = next(kind for kind in type(wrong).__mro__ if kind.__module__ == "builtins")
         raise kind(f"{os.fspath(path)}: {str(wrong).splitlines()[0]}") from None
 
 

@@ -21,8 +21,8 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_array
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX, rows_of, whole
-from isochrone.learn._linear import CopClassifier, CopRegressor, class_sides, positives
+from isochrone.learn._data import FEATURES_MAX, check_finite, laid, rows_of, whole
+from isochrone.learn._linear import GROWN, CopClassifier, CopRegressor, class_sides, known_strings, positives
 
 try:
     import ray
@@ -93,7 +93,9 @@ def learn(
     Raises
     ------
     ValueError
-        If the model cannot be learnt like this, or a sample is wrong.
+        If the model cannot be learnt like this, a sample is wrong, the folder is of something else, or the coefficients overflow.
+    OSError
+        If the folder cannot be used.
     """
     _learnable(model)
     whole("n_features", n_features, 1, FEATURES_MAX)
@@ -124,6 +126,8 @@ def learn(
         for number, (source, place) in enumerate(zip(sources, places, strict=True))
     ]
     try:
+        # What is wrong with the folder is told by a call: what goes wrong in making an actor, Ray has in words of its own.
+        ray.get(center.open.remote())
         ray.get([collector.run.remote() for collector in collectors])
         coef, intercept, report = ray.get(center.finish.remote())
     except ray.exceptions.RayTaskError as error:
@@ -134,6 +138,7 @@ def learn(
             ray.kill(actor)
     if report["samples"] == 0:
         raise ValueError("no source gave a sample")
+    check_finite(GROWN, coef, intercept)
     if labels is not None:
         model.classes_ = labels
     model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
@@ -177,6 +182,7 @@ def replay(
     FileNotFoundError
         If there is no such folder.
     """
+    whole("n_features", n_features, 1, FEATURES_MAX)
     against = _positives(model, _classes(model, getattr(model, "classes_", None) if classes is None else classes))
     coef, intercept = _native.replay(_folder(folder), _settings(model, n_samples), n_features, against)
     return coef.reshape(-1, n_features) if is_classifier(model) else coef, np.array(intercept)
@@ -206,6 +212,7 @@ def order(
     FileNotFoundError
         If there is no such folder.
     """
+    whole("n_features", n_features, 1, FEATURES_MAX)
     return _native.order(_folder(folder), _settings(model, 1), n_features)
 
 
@@ -222,7 +229,11 @@ class _Center:
         labels: str,
     ) -> None:
         self.made_of = (folder, settings, width, checkpoint_every, classes, labels)
-        self.native: _native.Center | None = _native.Center(*self.made_of)
+        self.native: _native.Center | None = None
+
+    def open(self) -> None:
+        """Opens the folder."""
+        self._open()
 
     def _open(self) -> _native.Center:
         if self.native is None:
@@ -300,13 +311,15 @@ class _Collector:
         return end if all(self._answer() for _ in range(len(self.sent))) else None
 
     def _samples(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, NDArray[np.float64], Any]:
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+        kinds = [np.float64, np.float32]
+        # A piece may be empty: where nothing has come for a while, a batch that is open for long is closed by it.
+        X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, ensure_min_samples=0)
         if X.shape[1] != self.width:
             raise ValueError(f"source {self.number} gave {X.shape[1]} features, n_features is {self.width}")
-        y = np.asarray(y)
-        weights = None if sample_weight is None else np.ascontiguousarray(sample_weight, dtype=np.float64)
+        y = known_strings(np.asarray(y))
+        weights = None if sample_weight is None else laid(sample_weight, np.float64)
         if self.classes is None:
-            return rows_of(X), np.ascontiguousarray(y, dtype=np.float64), weights
+            return rows_of(X), laid(y, np.float64), weights
         unknown = ~np.isin(y, self.classes)
         if unknown.any():
             raise ValueError(f"source {self.number} gave the class {y[unknown][0]}, classes is {self.classes}")
@@ -370,9 +383,9 @@ def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, 
 def _classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:
     if not is_classifier(model):
         return None
-    if classes is None or len(np.unique(classes)) < 2:
+    if classes is None or len(np.unique(known_strings(classes))) < 2:
         raise ValueError(f"classes is {classes}: give all that there are, two or more")
-    return np.unique(classes)
+    return np.unique(known_strings(classes))
 
 
 def _words(classes: NDArray[Any] | None) -> str:
