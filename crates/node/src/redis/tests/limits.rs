@@ -94,7 +94,7 @@ fn before_login_time_is_short() {
     // Who came while user `default` was off is a stranger while it is off, and for no longer.
     let mut world = World::new(Login::Required);
     let mut text = String::new();
-    for (login, script) in [(Login::Open, "+ 3600\n> PING"), (Login::Required, "+ 9\n> PING\n+ 2")] {
+    for (login, script) in [(Login::Open, "+ 3600\n> PING"), (Login::Required, "+ 0\n+ 9\n> PING\n+ 2")] {
         world.login = login;
         text += &play(&mut world, script);
     }
@@ -102,6 +102,7 @@ fn before_login_time_is_short() {
         + 3600
         > PING
           +PONG·
+        + 0
         + 9
         > PING
           -NOAUTH Authentication required.·
