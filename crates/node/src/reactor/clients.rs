@@ -721,3 +721,19 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         traffic: (0, 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_only_reads_nothing_is_unknown() {
+        let asked = |reads| {
+            let to = Recipient { index: 0, connection: 1, request: 1 };
+            Asked { to, keyspace: 0, asked: Instant::ZERO, of: ProcessId::from_u64(0), reads }
+        };
+        let unknown = || Outcome::Unknown("no answer in time".to_owned());
+        assert_eq!(asked(true).told(unknown()), Outcome::Refused("no answer in time".to_owned()));
+        assert_eq!(asked(false).told(unknown()), unknown());
+    }
+}
