@@ -312,7 +312,10 @@ fn strangers_at_the_peer_port_are_told_why() {
             "belongs to cluster \"test\", you to \"other\"",
         ),
         (Hello { version: 9, ..hello.clone() }, "speaks version 3"),
-        (Hello { to: NodeId(2), ..hello.clone() }, "this is node n0 of the cluster, you meant to reach n2"),
+        (
+            Hello { to: NodeId(2), ..hello.clone() },
+            "this is node node-0 of the cluster, you meant to reach node-2",
+        ),
         (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
         (Hello { from: NodeId(7), ..hello.clone() }, "does not have you, number 7 in the file"),
         (Hello { incarnation: 0, ..hello.clone() }, "has greeted before"),
