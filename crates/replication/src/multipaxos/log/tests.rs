@@ -1,12 +1,12 @@
 //! Bugs that were found once, each by its story.
 
-use super::{Log, Member, Message, Record, Setup, Value};
+use super::{Log, Member, Message, Record, Report, Role as Part, Setup, Timer, Value};
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
 use crate::order::Ordered;
 use isochrone_core::command::Touch;
 use isochrone_core::{
-    Ballot, CommandId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process,
+    Ballot, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process,
     ProcessId, Random, ReplicaId, Role, Slot, Span, Stamp,
 };
 use std::sync::Arc;
@@ -50,8 +50,11 @@ impl Follower {
     }
 
     fn hear(&mut self, message: Message<u8>) -> Vec<Message<u8>> {
-        let effects = self.outbox.input(Instant::from_nanos(1), Stamp::ZERO);
-        self.log.receive(process(0), message, effects);
+        self.run(|log, effects| log.receive(process(0), message, effects))
+    }
+
+    fn run(&mut self, input: impl FnOnce(&mut Log<u8>, &mut Effects<Log<u8>>)) -> Vec<Message<u8>> {
+        input(&mut self.log, self.outbox.input(Instant::from_nanos(1), Stamp::ZERO));
         self.log.check();
         let mut said = Vec::new();
         for effect in self.outbox.drain() {
@@ -142,4 +145,57 @@ fn a_promise_outlives_a_restart() {
     let accept = Message::Accept { ballot: ballot(4, 0), slot: Slot(0), value: batch(1), decided: Slot(0) };
     let said = follower.hear(accept);
     assert_eq!(said, [Message::Rejected { promised: ballot(5, 2), decided: Slot(0) }]);
+}
+
+#[test]
+fn a_promise_that_takes_long_is_waited_for() {
+    let (from, decided) = (Slot(0), Slot(0));
+    // Who is asked again says that its promise is on its way, sends it again, and welcomes nobody else meanwhile.
+    let mut voter = Follower::new(Form::Slots);
+    let b = ballot(2, 0);
+    let said = voter.hear(Message::Prepare { ballot: b, from });
+    assert!(matches!(said[..], [Message::Promised { .. }]), "{said:?}");
+    let said = voter.hear(Message::Prepare { ballot: b, from });
+    assert!(
+        matches!(said[..], [Message::Promising { ballot }, Message::Promised { .. }] if ballot == b),
+        "{said:?}"
+    );
+    let poll = Message::Poll { ballot: ballot(3, 2), decided };
+    let said = voter.run(|log, effects| log.receive(process(2), poll, effects));
+    assert!(matches!(said[..], [Message::Polled { granted: false, .. }]), "{said:?}");
+
+    // The candidate asks again as long as somebody says so, and then gives up.
+    let mut candidate = Follower::new(Form::Slots);
+    candidate.run(Log::campaign);
+    let own = candidate.log.promise.ballot();
+    let again = |candidate: &mut Follower| {
+        let said = candidate.run(|log, effects| log.expire(Timer::Campaign, effects));
+        said.iter().filter(|said| **said == Message::Prepare { ballot: own, from }).count()
+    };
+    assert_eq!(again(&mut candidate), 3, "what was asked may have been lost");
+    candidate.hear(Message::Promising { ballot: ballot(1, 2) });
+    assert_eq!(again(&mut candidate), 0, "somebody else's");
+    assert!(matches!(candidate.log.role, Part::Follower));
+
+    let mut candidate = Follower::new(Form::Slots);
+    candidate.run(Log::campaign);
+    for _ in 0..20 {
+        assert_eq!(again(&mut candidate), 3);
+        candidate.hear(Message::Promising { ballot: own });
+    }
+    let report = || {
+        let lease_forgotten = Span::ZERO;
+        Box::new(Report {
+            decided,
+            tail: Ballot::ZERO,
+            end: from,
+            accepted: Vec::new(),
+            lease: None,
+            lease_forgotten,
+        })
+    };
+    candidate.hear(Message::Promised { ballot: own, report: report() });
+    let promised = Message::Promised { ballot: own, report: report() };
+    candidate.run(|log, effects| log.receive(process(1), promised, effects));
+    assert!(matches!(candidate.log.role, Part::Leader(_)));
 }

@@ -61,8 +61,8 @@ fn a_lost_answer_is_had_again_without_the_command() {
     talk.hear(
         60,
         expect![[r#"
-            1600 client D -> replica B: Status client: n3#1, sequences: [1]
-            1610 replica B -> client D (ahead): Replies incarnation: 1, spans: None, answers: [(1, Done(Ok))]
+            1600 client D -> replica A: Status client: n3#1, sequences: [1]
+            1610 replica A -> client D (ahead): Replies incarnation: 1, spans: None, answers: [(1, Done(Ok))]
             1620 answer: Replied(Ok)
         "#]],
     );
@@ -76,8 +76,8 @@ fn a_lost_command_is_sent_again_when_a_replica_says_so() {
     talk.pass(50);
     cut(&mut talk, true);
     talk.hear(150, expect![[r#"
-        1600 client D -> replica B: Status client: n3#1, sequences: [1]
-        1610 replica B -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
+        1600 client D -> replica A: Status client: n3#1, sequences: [1]
+        1610 replica A -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
         1620 client D -> replica B: ProposeLed above: 0, tell: false, values: [Command id: n3#1, sequence: 1, below: 1, command: ..
         1670 replica B -> client D (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 18000, 0]), answers: [(1, Done(Ok))]
         1680 answer: Replied(Ok)
@@ -96,11 +96,18 @@ fn a_command_that_others_have_is_waited_for() {
         talk.cluster.connect(one, other, false);
     }
     talk.hear(900, expect![[r#"
-        1600 client D -> replica B: Status client: n3#1, sequences: [1]
-        1610 replica B -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
-        1620 client D -> replica B: ProposeLed above: 0, tell: false, values: [Command id: n3#1, sequence: 1, below: 1, command: ..
-        1725 client D -> replica C: Status client: n3#1, sequences: [1]
-        1735 replica C -> client D (ahead): Standing incarnation: 1, waiting: [1], unknown: []
+        1600 client D -> replica A: Status client: n3#1, sequences: [1]
+        1610 replica A -> client D (ahead): Standing incarnation: 1, waiting: [1], unknown: []
+        1725 client D -> replica A: Status client: n3#1, sequences: [1]
+        1735 replica A -> client D (ahead): Standing incarnation: 1, waiting: [1], unknown: []
+        1950 client D -> replica A: Status client: n3#1, sequences: [1]
+        1960 replica A -> client D (ahead): Standing incarnation: 1, waiting: [1], unknown: []
+        2032 Order(0, Leads(1))
+        2275 client D -> replica A: Status client: n3#1, sequences: [1]
+        2285 replica A -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
+        2295 client D -> replica B: ProposeLed above: 0, tell: false, values: [Command id: n3#1, sequence: 1, below: 1, command: ..
+        2381 replica B -> client D (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 54000, 0]), answers: [(1, Done(Ok))]
+        2391 answer: Replied(Ok)
     "#]]);
     for (one, other) in [(A, B), (A, C)] {
         talk.cluster.connect(one, other, true);

@@ -85,19 +85,19 @@ fn two_that_collide_are_recovered() {
         523 replica A -> replica A (behind a record): Accepted reign: b1.0, slots: [s2]
         532 replica A -> client A (ahead): Replies incarnation: 1, spans: Some([11000, 0, 21000, 0, 0]), answers: [(1, Done(Ok))]
         532 replica A -> client B (ahead): Replies incarnation: 1, spans: Some([11000, 0, 21000, 0, 0]), answers: [(1, Done(Ok))]
-        532 replica A -> replica B (ahead): Commit entries: [(s0, Values([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "..
-        532 replica A -> replica C (ahead): Commit entries: [(s0, Values([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "..
+        532 replica A -> replica B (ahead): Commit entries: [(s0, Yours(9342228467606004213))], decided: s1
+        532 replica A -> replica C (ahead): Commit entries: [(s0, Yours(9342228467606004213))], decided: s1
         532 answer: Replied(Ok)
         532 replica B -> replica A (behind a record): Accepted reign: b1.0, slots: [s1]
         532 replica C -> replica A (behind a record): Accepted reign: b1.0, slots: [s1]
         533 replica B -> replica A (behind a record): Accepted reign: b1.0, slots: [s2]
         533 replica C -> replica A (behind a record): Accepted reign: b1.0, slots: [s2]
         542 answer: Replied(Ok)
-        542 replica A -> replica B (ahead): Commit entries: [(s1, Values([]))], decided: s2
-        542 replica A -> replica C (ahead): Commit entries: [(s1, Values([]))], decided: s2
+        542 replica A -> replica B (ahead): Commit entries: [(s1, Yours(0))], decided: s2
+        542 replica A -> replica C (ahead): Commit entries: [(s1, Yours(0))], decided: s2
         543 replica A -> client C (ahead): Replies incarnation: 1, spans: Some([12000, 0, 21000, 0, 0]), answers: [(1, Done(Ok))]
-        543 replica A -> replica B (ahead): Commit entries: [(s2, Values([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "..
-        543 replica A -> replica C (ahead): Commit entries: [(s2, Values([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "..
+        543 replica A -> replica B (ahead): Commit entries: [(s2, Yours(10799179571098807975))], decided: s3
+        543 replica A -> replica C (ahead): Commit entries: [(s2, Yours(10799179571098807975))], decided: s3
         553 answer: Replied(Ok)
     "#]]);
 }
