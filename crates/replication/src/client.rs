@@ -298,10 +298,13 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         let target = self.target;
         let silence = now.since(self.answered);
+        // Where nobody leads, one that gets on with nothing may say so for long.
+        let oldest = self.outstanding.first().map(|(_, asked)| asked.at);
+        let trusts = |oldest: Instant| self.led || now.since(oldest) < self.service.limit / 2;
         if due && silence >= self.service.retry {
             self.turn_away(now);
-        } else if self.led && !self.outstanding.is_empty() && silence >= self.service.retry / 2 {
-            // Its answer may wait behind others, or what it was asked may be on its way still: who leads says so.
+        } else if oldest.is_some_and(trusts) && silence >= self.service.retry / 2 {
+            // Its answer may wait behind others, or what it was asked may be on its way still: who takes commands says so.
             let (client, below, asks) = (self.me, self.below(), Vec::new());
             let question = Message::Requests { client, below, under: None, asks, forwarded: false };
             effects.urgently(|effects| effects.send(self.target, question));

@@ -850,7 +850,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.inquire(effects);
             self.lose();
         }
-        if self.lost && !self.outstanding.is_empty() {
+        // An answer may wait behind others, or what was asked may be on its way still: who leads says so.
+        let silent = self.view.is_some() && now.since(self.answered) >= service.retry / 2;
+        if (self.lost || silent) && !self.outstanding.is_empty() {
             self.probe(effects);
         }
         let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));

@@ -103,7 +103,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     /// Whether of these members, who are members now, enough live to go on without the others.
-    fn majority_lives(&self, members: &[Member], now: Instant) -> bool {
+    pub(super) fn majority_lives(&self, members: &[Member], now: Instant) -> bool {
         let (me, silent) = (self.identity.process, self.order.silent(now));
         let gone = |member: &&Member| member.process != me && silent.contains(member.replica);
         let lives = |member: &&Member| {

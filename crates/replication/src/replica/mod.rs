@@ -180,14 +180,22 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             // Ahead: nothing here rests on a record.
             return match leader.filter(|_| self.service.forward && !forwarded) {
                 Some(leader) => {
+                    let small = asks.is_empty();
                     let requests = Message::Requests { client, below, under, asks, forwarded: true };
-                    effects.send_ahead(leader, requests);
+                    match small {
+                        true => effects.urgently(|effects| effects.send_ahead(leader, requests)),
+                        false => effects.send_ahead(leader, requests),
+                    }
                 }
                 None => self.redirect(client, leader, &asks, effects),
             };
         }
         if asks.is_empty() {
-            // Only who leads was asked.
+            // Only who takes commands was asked. Where nobody leads, one that is cut off gets on with none.
+            let led = matches!(O::MEMBERSHIP, Membership::Own);
+            if !led && !self.majority_lives(&self.members, effects.now()) {
+                return;
+            }
             let (incarnation, answers) = (client.incarnation, Vec::new());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
             return effects.urgently(|effects| effects.send_ahead(client.process, replies));
