@@ -156,6 +156,7 @@ impl Network {
     }
 
     /// Sends `bytes` of a process from one node to another at time `at`.
+    #[expect(clippy::too_many_arguments, reason = "what a message is to the network")]
     pub(crate) fn route(
         &mut self,
         sender: u32,

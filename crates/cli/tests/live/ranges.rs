@@ -332,9 +332,9 @@ fn orders_that_make_no_sense_are_refused_with_what_would() {
 #[test]
 fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml");
-    let run = |protocol: &str, more: &[&str]| {
+    let run = |protocol: &str, seeds: &str, more: &[&str]| {
         let mut words = vec!["sim", file, "--protocol", protocol, "--partitions", "3", "--faults", "all"];
-        words.extend(["--seeds", "24", "--clients", "12", "--threads", "2", "--moves", "12"]);
+        words.extend(["--seeds", seeds, "--clients", "12", "--threads", "2", "--moves", "12"]);
         words.extend(more);
         outcome(words)
     };
@@ -349,11 +349,11 @@ fn the_simulator_moves_keys_and_finds_the_bugs_of_moves() {
         ("2pc", usual),
         ("tapir", usual),
     ] {
-        let (status, out, err) = run(protocol, more);
+        let (status, out, err) = run(protocol, "24", more);
         assert_eq!(status, 0, "{protocol} {more:?}: {out}{err}");
     }
     for bug in ["reissue-in-doubt", "drop-chunk"] {
-        let (status, out, err) = run("multipaxos", &["--plant", bug]);
+        let (status, out, err) = run("multipaxos", "48", &["--plant", bug]);
         assert_eq!(status, 1, "{bug} is not found: {out}{err}");
         assert!(out.contains("VIOLATION (history)"), "{bug}: {out}");
     }

@@ -356,8 +356,6 @@ impl Session for Connection {
             if context.now.since(*since) > CLOGGED_MAX {
                 state.unsent = context.unsent;
                 state.fall_behind(context);
-                // It does not read the rest either.
-                context.hub.kill(state.number);
                 return;
             }
         } else {
@@ -740,6 +738,8 @@ impl State {
         let client = context.clients.get(&self.number);
         context.counters.fell_behind("output", self.number, client, unsent, context.now);
         self.closing = true;
+        // It does not read the rest either.
+        context.hub.kill(self.number);
     }
 
     /// Counts output before login.
