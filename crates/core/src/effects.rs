@@ -23,7 +23,7 @@ pub enum Urgency {
     Ordinary,
     /// Ahead of what waits.
     Urgent,
-    /// Behind what was sent before, and dropped where something of the same sender waits.
+    /// Behind what was sent before, and dropped where that waits: see [`Effects::repeating`].
     Repeat,
 }
 
@@ -174,7 +174,8 @@ impl<P: Process> Effects<P> {
 
     /// What is sent in `input` was sent before and no answer has come, or answers a question that may have been asked twice: it
     /// is dropped where something that this process has sent waits on its way to the same node. The first may wait there too, and
-    /// a double behind it would only make the others later. Whoever needs it asks again.
+    /// a double behind it would only make the others later. One passes when what waited as the first of them was dropped has
+    /// left, though others wait by then. Whoever needs it asks again.
     pub fn repeating<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
         self.with(Urgency::Repeat, input)
     }

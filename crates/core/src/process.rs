@@ -35,7 +35,7 @@ use thiserror::Error;
 ///     like any other; each process' records may be trimmed by its own snapshot only.
 /// 11. *Elasticity.* Processes are started and stopped at run time.
 /// 12. *Urgency.* Where messages wait on their way to a node, what was sent by [`Effects::urgently`] goes first, and what was
-///     sent by [`Effects::repeating`] not at all as long as others of the same sender wait.
+///     sent by [`Effects::repeating`] not until what the same sender sent before has left.
 ///
 /// A start is `open`, then `restore` for each chunk of the newest snapshot, `replay` for each durable
 /// record since, in order, then `start`. What was not durable when the node crashed is not replayed.

@@ -1,5 +1,6 @@
 //! A wire between two nodes that can be cut. Each direction between two nodes that one of them dials has its own.
 
+use super::processes::Addresses;
 use socket2::SockRef;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,6 +8,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+/// Wires between these nodes: `[from][to]` is the one by which one dials another.
+pub fn between(nodes: &[Addresses], wire: impl Fn(SocketAddr) -> Proxy) -> Vec<Vec<Option<Proxy>>> {
+    let all = 0..nodes.len();
+    let from = |from| all.clone().map(|to| (from != to).then(|| wire(nodes[to].listen))).collect();
+    all.clone().map(from).collect()
+}
+
+/// The nodes as one sees them that has these wires: the others stand behind them.
+pub fn seen(nodes: &[Addresses], wires: &[Option<Proxy>]) -> Vec<Addresses> {
+    let behind = |(real, wire): (&Addresses, &Option<Proxy>)| match wire {
+        Some(wire) => Addresses { listen: wire.address(), ..real.clone() },
+        None => real.clone(),
+    };
+    nodes.iter().zip(wires).map(behind).collect()
+}
 
 /// How a wire is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use super::processes::{
     Addresses, PATIENCE, Process, client, deployment_of, isochrone, leader, node, nodes, outcome, page,
     serves, until,
 };
-use super::proxy::{Proxy, Wire};
+use super::proxy::{Proxy, Wire, between, seen};
 use super::resp::{Client, Reply};
 use super::transactions::{ENOUGH, assert_strictly_serializable, transact};
 use serde_json::Value;
@@ -52,17 +52,10 @@ struct Cluster {
 impl Cluster {
     fn start(folder: &Path, protocol: &str, led: bool) -> Cluster {
         let addresses = nodes(NODES);
-        let wires: Vec<Vec<_>> = (0..NODES)
-            .map(|from| (0..NODES).map(|to| (from != to).then(|| Proxy::to(addresses[to].listen))).collect())
-            .collect();
+        let wires = between(&addresses, Proxy::to);
         let files: Vec<_> = (0..NODES)
             .map(|me| {
-                // To this node the others stand behind its wires.
-                let seen = addresses.iter().enumerate().map(|(to, real)| match &wires[me][to] {
-                    Some(wire) => Addresses { listen: wire.address(), ..real.clone() },
-                    None => real.clone(),
-                });
-                let seen: Vec<_> = seen.collect();
+                let seen = seen(&addresses, &wires[me]);
                 deployment_of(folder, &format!("n{me}.toml"), "live", &seen, protocol)
             })
             .collect();

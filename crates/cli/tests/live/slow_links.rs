@@ -1,7 +1,7 @@
 //! Real nodes whose links carry less than is sent.
 
-use super::processes::{Addresses, client, deployment_of, leader, node, nodes, until};
-use super::proxy::Proxy;
+use super::processes::{client, deployment_of, leader, node, nodes, until};
+use super::proxy::{Proxy, between, seen};
 use super::resp::Reply;
 use std::time::{Duration, Instant};
 
@@ -25,16 +25,10 @@ fn curp_carries_a_large_value_over_slow_links() {
 fn carries(protocol: &str) {
     let folder = tempfile::tempdir().unwrap();
     let addresses = nodes(NODES);
-    let wire = |to: usize| Proxy::slow(addresses[to].listen, RATE);
-    let wires: Vec<Vec<_>> =
-        (0..NODES).map(|from| (0..NODES).map(|to| (from != to).then(|| wire(to))).collect()).collect();
+    let wires = between(&addresses, |to| Proxy::slow(to, RATE));
     let processes: Vec<_> = (0..NODES)
         .map(|me| {
-            let seen = addresses.iter().enumerate().map(|(to, real)| match &wires[me][to] {
-                Some(wire) => Addresses { listen: wire.address(), ..real.clone() },
-                None => real.clone(),
-            });
-            let seen: Vec<_> = seen.collect();
+            let seen = seen(&addresses, &wires[me]);
             let file = deployment_of(folder.path(), &format!("n{me}.toml"), "slow", &seen, protocol);
             node(&file, me, folder.path())
         })
