@@ -21,10 +21,15 @@ pub enum Urgency {
     /// Behind what was sent before.
     #[default]
     Ordinary,
-    /// Ahead of what waits.
+    /// Ahead of what waits, unless it is larger than [`Urgency::SMALL`].
     Urgent,
     /// Behind what was sent before, and dropped where that waits: see [`Effects::repeating`].
     Repeat,
+}
+
+impl Urgency {
+    /// So many bytes keep nobody waiting: a larger message overtakes none, and so many repeats pass at once.
+    pub const SMALL: usize = 16 << 10;
 }
 
 /// When a record is to become durable, and what waits for that.
@@ -167,15 +172,17 @@ impl<P: Process> Effects<P> {
     }
 
     /// What is sent in `input` may overtake what waits on its way to the same node: that somebody lives, a vote, a question.
-    /// Large values that were sent before may arrive after it. For messages of bounded, small size.
+    /// Large values that were sent before may arrive after it. For small messages: one above [`Urgency::SMALL`] waits like
+    /// any other.
     pub fn urgently<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
         self.with(Urgency::Urgent, input)
     }
 
     /// What is sent in `input` was sent before and no answer has come, or answers a question that may have been asked twice: it
     /// is dropped where something that this process has sent waits on its way to the same node. The first may wait there too, and
-    /// a double behind it would only make the others later. One passes when what waited as the first of them was dropped has
-    /// left, though others wait by then. Whoever needs it asks again.
+    /// a double behind it would only make the others later. When what waited as the first of them was dropped has left, one
+    /// passes, though others wait by then; and those of the same moment, as long as they are small together
+    /// ([`Urgency::SMALL`]). Whoever needs it asks again.
     pub fn repeating<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
         self.with(Urgency::Repeat, input)
     }

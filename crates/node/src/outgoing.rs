@@ -12,6 +12,8 @@ const URGENT_BYTES: usize = 1 << 20;
 
 /// How long an answer to what has left may take, before that is sent again where much is sent.
 const GRACE: Span = Span::from_millis(300);
+/// What waits no longer than this does not keep anybody from sending again: every peer takes in what is much a little later.
+const BRIEF: Span = Span::from_millis(30);
 
 /// The buffers of all peers, by node number.
 #[derive(Default)]
@@ -52,9 +54,15 @@ pub struct PeerQueue {
     frame_bytes: usize,
     /// Bytes of frames that wait in the link, as the peer takes them more slowly than they come.
     waiting: usize,
-    /// Whether some wait, or did just now.
+    /// Since when some do.
+    since: Option<Instant>,
+    /// Whether some have for more than a moment, ...
+    slow: bool,
+    /// ... or did so lately.
     waits: bool,
     until: Instant,
+    /// How often it was told what waits: once for each turn of the shard.
+    turn: u64,
     /// Bytes that ever came into `frames`.
     taken: u64,
     senders: FxHashMap<ProcessId, Sender>,
@@ -67,34 +75,54 @@ pub struct PeerQueue {
 /// How many bytes of a queue had been taken in all, ...
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
-    /// ... when it had sent its last message.
+    /// ... when it had sent its last message, ...
+    sent: u64,
+    /// ... the last of those that waited, ...
     last: u64,
-    /// ... when it had sent the one behind which a repeat was dropped first.
+    /// ... and the one behind which a repeat was dropped first.
     first: Option<u64>,
+    /// The turn in which repeats passed, and how much had been taken before: others of that turn do too.
+    passed: Option<(u64, u64)>,
 }
 
 impl PeerQueue {
-    /// What the link has taken out and not sent yet; told whenever that may have changed.
+    /// What the link has taken out and could not send yet. Told at the end of each turn.
     pub fn wait(&mut self, bytes: usize, now: Instant) {
+        self.turn += 1;
         self.waiting = bytes;
-        if bytes > 0 {
+        let left = self.taken - self.frames.len() as u64 - bytes as u64;
+        self.since = if bytes > 0 { self.since.or(Some(now)) } else { None };
+        let slow = self.since.is_some_and(|since| now.since(since) >= BRIEF);
+        if slow {
+            if !std::mem::replace(&mut self.slow, true) {
+                let behind = self.senders.values_mut().filter(|sender| sender.sent > left);
+                behind.for_each(|sender| sender.last = sender.sent);
+            }
             self.until = now + GRACE * 2;
         }
+        self.slow = slow;
         self.waits = now < self.until;
         if self.left.0 + GRACE <= now {
             self.left_before = self.left.1;
-            self.left = (now, self.taken - self.frames.len() as u64 - bytes as u64);
+            self.left = (now, left);
         }
     }
 
     /// Whether a repeat of this process comes to nothing: something that it has sent waits, or did and may not have been answered
-    /// yet. One passes when what it waited behind has left, though there be others by then.
+    /// yet. Those of one turn pass, as long as they are small, when what they waited behind has left, though there be others by
+    /// then.
     fn holds(&mut self, process: ProcessId) -> bool {
         let Some(sender) = self.senders.get_mut(&process) else { return false };
+        if let Some((turn, before)) = sender.passed
+            && turn == self.turn
+            && self.taken - before < Urgency::SMALL as u64
+        {
+            return false;
+        }
         let behind = self.waits && sender.last > self.left_before;
         let holds = behind && *sender.first.get_or_insert(sender.last) > self.left_before;
         if !holds {
-            sender.first = None;
+            (sender.first, sender.passed) = (None, Some((self.turn, self.taken)));
         }
         holds
     }
@@ -122,8 +150,11 @@ impl Outgoing {
             queue_bytes,
             frame_bytes,
             waiting: 0,
+            since: None,
+            slow: false,
             waits: false,
             until: Instant::ZERO,
+            turn: 0,
             taken: 0,
             senders: FxHashMap::default(),
             left: (Instant::ZERO, 0),
@@ -180,7 +211,7 @@ impl Outgoing {
             return;
         }
         let idle = peer.frames.is_empty() && peer.urgent.is_empty();
-        let overtakes = peer.waiting > 0 && urgency == Urgency::Urgent;
+        let mut overtakes = peer.waiting > 0 && urgency == Urgency::Urgent;
         let (frames, full) = if overtakes {
             let full = peer.urgent.len() >= URGENT_BYTES;
             (&mut peer.urgent, full)
@@ -192,7 +223,7 @@ impl Outgoing {
             peer.dropped_full += 1;
             return;
         }
-        let begin = frames.len();
+        let mut begin = frames.len();
         frame::message(frames, from, to, |out| encode_into(message, out));
         let size = frames.len() - begin;
         if size > peer.frame_bytes {
@@ -201,10 +232,20 @@ impl Outgoing {
             tracing::error!(%from, %to, size, limit = peer.frame_bytes, "a message exceeds `peer_frame` of [limits] and was dropped");
             return;
         }
-        frame::part(frames, begin);
+        let PeerQueue { frames, urgent, .. } = peer;
+        if overtakes && size > Urgency::SMALL {
+            // It would leave in parts, and these among those of another.
+            frames.extend(urgent.drain(std::mem::replace(&mut begin, frames.len())..));
+            overtakes = false;
+        }
         if !overtakes {
+            frame::part(frames, begin);
             peer.taken += (frames.len() - begin) as u64;
-            peer.senders.entry(from).or_default().last = peer.taken;
+            let sender = peer.senders.entry(from).or_default();
+            sender.sent = peer.taken;
+            if peer.slow {
+                sender.last = peer.taken;
+            }
         }
         peer.sent += 1;
         if idle {
@@ -252,6 +293,8 @@ mod tests {
         let mut queued = |from: u8, waiting, passes| {
             now = now + passes;
             outgoing.peer(NodeId(1)).unwrap().wait(waiting, now);
+            now = now + BRIEF;
+            outgoing.peer(NodeId(1)).unwrap().wait(waiting, now);
             for urgency in [Urgency::Ordinary, Urgency::Urgent, Urgency::Repeat] {
                 outgoing.send(ProcessId { instance: from, ..to }, to, &7_u32, urgency);
             }
@@ -284,5 +327,58 @@ mod tests {
             repeated(1, 0, GRACE);
         }
         assert!(repeated(0, 0, Span::ZERO), "and was not");
+    }
+
+    #[test]
+    fn what_waits_for_a_moment_holds_nothing_up_and_repeats_of_one_turn_pass_together() {
+        let mut outgoing = Outgoing::default();
+        outgoing.add(NodeId(1), 1 << 20, 1 << 20, Random::seeded(1));
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), Role(0));
+        let to = ProcessId { node: NodeId(1), keyspace, partition, role, instance: 0 };
+        let mut now = Instant::ZERO + Span::from_secs(9);
+        // What it had sent has been taken out and waits, or has left.
+        let mut turn = |waits: bool, passes: Span, repeats: usize| {
+            now = now + passes;
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            peer.frames.clear();
+            let waiting = if waits { peer.taken as usize } else { 0 };
+            peer.wait(waiting, now);
+            let dropped = peer.dropped_repeats;
+            for _ in 0..repeats {
+                outgoing.send(to, to, &7_u32, Urgency::Repeat);
+            }
+            repeats - (outgoing.peer(NodeId(1)).unwrap().dropped_repeats - dropped) as usize
+        };
+        assert_eq!(turn(false, Span::ZERO, 2), 2);
+        assert_eq!(turn(true, BRIEF / 2, 2), 2, "a peer may be a moment late");
+        assert_eq!(turn(true, BRIEF, 2), 0);
+        for _ in 0..20 {
+            assert_eq!(turn(true, GRACE, 2), 0, "it does not leave");
+        }
+        assert_eq!(turn(false, BRIEF, 2), 0, "it may be answered yet");
+        turn(false, GRACE, 0);
+        assert_eq!(turn(false, GRACE, 2), 2, "all that a timer sends again");
+    }
+
+    #[test]
+    fn what_is_urgent_and_large_waits_in_parts_like_others() {
+        let mut outgoing = Outgoing::default();
+        outgoing.add(NodeId(1), 1 << 20, 1 << 20, Random::seeded(1));
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), Role(0));
+        let to = ProcessId { node: NodeId(1), keyspace, partition, role, instance: 0 };
+        outgoing.send(to, to, &7_u32, Urgency::Ordinary);
+        let peer = outgoing.peer(NodeId(1)).unwrap();
+        peer.frames.clear();
+        peer.wait(1, Instant::ZERO);
+        let most = vec![7_u8; Urgency::SMALL - 64];
+        outgoing.send(to, to, &most, Urgency::Urgent);
+        let peer = outgoing.peer(NodeId(1)).unwrap();
+        let urgent = peer.urgent.len();
+        assert_eq!(frame::whole(&peer.urgent, usize::MAX), urgent);
+        assert!(urgent > most.len() && peer.frames.is_empty());
+        outgoing.send(to, to, &vec![7_u8; Urgency::SMALL], Urgency::Urgent);
+        let peer = outgoing.peer(NodeId(1)).unwrap();
+        assert_eq!(peer.urgent.len(), urgent);
+        assert!(frame::whole(&peer.frames, 1) < peer.frames.len(), "in parts");
     }
 }

@@ -83,14 +83,24 @@ struct Waited {
     last: u64,
     /// What had been sent when a repeat was dropped first.
     first: Option<u64>,
+    /// When repeats passed, and how many bytes: others of that moment do too.
+    passed: Option<(u64, usize)>,
 }
 
 impl Waited {
-    /// Whether a repeat comes to nothing. One passes when what it waited behind has left, though there be others by then.
-    fn holds(&mut self, at: u64) -> bool {
+    /// Whether a repeat of so many bytes comes to nothing. Those of one moment pass, as long as they are small, when what they
+    /// waited behind has left, though there be others by then.
+    fn holds(&mut self, at: u64, bytes: usize) -> bool {
+        if let Some((then, passed)) = &mut self.passed
+            && *then == at
+            && *passed < Urgency::SMALL
+        {
+            *passed += bytes;
+            return false;
+        }
         let until = if at < self.last { *self.first.get_or_insert(self.last) } else { 0 };
         if at >= until {
-            self.first = None;
+            (self.first, self.passed) = (None, Some((at, bytes)));
         }
         at < until
     }
@@ -178,9 +188,9 @@ impl Network {
         if self.rates[from] > 0 {
             let free = self.free[from].max(at);
             let leaving = at + transmission(LEAVING, self.rates[from]);
-            overtakes = urgency == Urgency::Urgent && free > leaving;
+            overtakes = urgency == Urgency::Urgent && bytes <= Urgency::SMALL && free > leaving;
             let waited = self.waited.get_mut(&(sender, to));
-            let doubled = urgency == Urgency::Repeat && waited.is_some_and(|waited| waited.holds(at));
+            let doubled = urgency == Urgency::Repeat && waited.is_some_and(|waited| waited.holds(at, bytes));
             if !overtakes && (free - at > BACKLOG || doubled) {
                 return Route::default();
             }

@@ -220,6 +220,7 @@ impl Peers {
                 link.tick(now, &mut self.births, registry, scratch);
                 link.take(queue, now);
             }
+            queue.wait(link.waiting(), now);
         };
         let outgoing = &mut shard.io().outgoing;
         let mut order = std::mem::take(&mut outgoing.order);

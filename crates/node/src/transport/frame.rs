@@ -16,7 +16,7 @@
 
 use crate::hub::News;
 use isochrone_core::wire::{decode, encode_into};
-use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId};
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, Urgency};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -30,7 +30,7 @@ pub const MAGIC: [u8; 8] = *b"ISOCHRON";
 pub const HANDSHAKE_MAX: usize = 4 << 10;
 
 /// A frame longer than this travels in parts of so many bytes. At 1 MB/s one takes 16 ms.
-const PART: usize = 16 << 10;
+const PART: usize = Urgency::SMALL;
 
 const HEADER: usize = 5;
 const ADDRESSES: usize = 16;

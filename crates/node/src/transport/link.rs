@@ -295,7 +295,11 @@ impl Link {
         // Before the first dial and while it is under way messages wait; a peer that is away loses them.
         queue.open = !matches!(self.state, State::Pausing { .. }) || self.failures == 0;
         queue.backlog = self.backlog();
-        queue.wait(self.waiting.bytes, now);
+    }
+
+    /// Bytes of frames that wait, since the peer takes them more slowly than they come.
+    pub fn waiting(&self) -> usize {
+        self.waiting.bytes
     }
 
     /// Bytes on this side of the wire.
