@@ -167,6 +167,17 @@ impl Pull {
         (self.vain <= VAIN_MAX).then(|| self.transfer.wanted().collect())
     }
 
+    /// Whether what is asked for now was asked for before: its answer may be on its way.
+    pub fn repeats(&self) -> bool {
+        self.vain > 1 || self.position().is_some()
+    }
+
+    /// How long to wait for an answer before asking again, where it is `resend` at first: longer each time, as a chunk may be large
+    /// and the line slow.
+    pub fn patience(&self, resend: Span) -> Span {
+        resend * (1 << self.vain.saturating_sub(1).min(VAIN_MAX))
+    }
+
     /// Takes in chunk `index` at `position`; `None` where it is of another transfer, was not asked for, or came twice.
     pub fn accept(
         &mut self,

@@ -205,6 +205,8 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         position: Option<u64>,
         /// Which chunk, from 0.
         index: u64,
+        /// Whether it was asked for before, and did not come.
+        again: bool,
     },
     /// The chunk, or that there are no more.
     Chunk {

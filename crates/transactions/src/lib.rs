@@ -21,6 +21,7 @@ mod map;
 mod placement;
 pub mod request;
 pub mod retry;
+mod said;
 pub mod tapir;
 pub mod twopc;
 

@@ -41,6 +41,8 @@ pub struct Alone<F: Family> {
     pub tune: fn(&mut F::Parameters),
     /// Nodes that are down when the client begins.
     pub dead: Vec<u16>,
+    /// What a line carries, bytes a second.
+    pub bandwidth: Option<u64>,
 }
 
 /// What one transaction does: reads and writes a key of each partition, or only reads.
@@ -63,7 +65,7 @@ impl Does {
 impl<F: Family> Alone<F> {
     pub fn new(matrix: Matrix, groups: &[[u16; 3]]) -> Alone<F> {
         let groups = groups.iter().map(|group| group.to_vec()).collect();
-        Alone { matrix, groups, tune: |_| {}, dead: Vec::new() }
+        Alone { matrix, groups, tune: |_| {}, dead: Vec::new(), bandwidth: None }
     }
 
     pub fn placement(&self) -> Placement<F> {
@@ -93,7 +95,7 @@ impl<F: Family> Alone<F> {
         let delay = |from, to| self.matrix.one_way(RegionId(from), RegionId(to));
         let delays = (0..count).map(|from| (0..count).map(|to| delay(from, to)).collect()).collect();
         let mut config = Config::new(7, &names, delays);
-        config.sync = Span::ZERO;
+        (config.sync, config.bandwidth) = (Span::ZERO, self.bandwidth);
         config.horizon = Span::from_secs(3_600);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
             config.record = isochrone_sim::Record::Flow;

@@ -9,6 +9,7 @@ mod crashes;
 mod latency;
 mod moves;
 mod script;
+mod slow_lines;
 mod tapir;
 mod twopc;
 mod walk;

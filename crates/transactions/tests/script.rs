@@ -43,7 +43,7 @@ impl<F: Family> Play<F> {
         let delay = |from, to| alone.matrix.one_way(from, to);
         let delays = regions.iter().map(|from| regions.iter().map(|to| delay(*from, *to)).collect());
         let mut config = Config::new(7, &names, delays.collect());
-        config.sync = Span::from_millis(1);
+        (config.sync, config.bandwidth) = (Span::from_millis(1), alone.bandwidth);
         config.sessions = 0;
         config.horizon = Span::from_secs(3_600);
         config.record = Record::Flow;

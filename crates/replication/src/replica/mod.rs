@@ -526,7 +526,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             }
             Message::Status { client, sequences } => self.on_status(client, &sequences, effects),
             Message::Administer { number, change } => self.on_administer(from, number, change, effects),
-            Message::Want { position, index } => self.on_want(from, position, index, effects),
+            Message::Want { position, index, again } => self.on_want(from, position, index, again, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
             Message::Gone { position } => self.on_gone(from, position, effects),
             Message::Administered { number, result, .. } => {

@@ -62,6 +62,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         from: ProcessId,
         position: Option<u64>,
         index: u64,
+        again: bool,
         effects: &mut Effects<Self>,
     ) {
         // A view from which the order still goes on serves as well as a new one.
@@ -79,8 +80,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         self.order.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
         // Ahead: what was executed is decided, whatever this replica forgets.
-        match self.offers.chunk(position, index) {
-            Some(chunk) => effects.send_ahead(from, Message::Chunk { position, index, chunk }),
+        let chunk = self.offers.chunk(position, index);
+        let answer = chunk.map(|chunk| Message::Chunk { position, index, chunk });
+        match answer {
+            // The answer to the first question may be on its way.
+            Some(answer) if again => effects.repeating(|effects| effects.send_ahead(from, answer)),
+            Some(answer) => effects.send_ahead(from, answer),
             None => effects.send_ahead(from, Message::Gone { position }),
         }
     }
@@ -122,10 +127,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return;
         };
         let position = taking.position();
+        let (giver, again) = (taking.giver(), taking.repeats());
         for index in wanted {
-            effects.send_ahead(taking.giver(), Message::Want { position, index });
+            effects.urgently(|effects| effects.send_ahead(giver, Message::Want { position, index, again }));
         }
-        effects.arm(Timer::Pull, self.service.resend);
+        effects.arm(Timer::Pull, taking.patience(self.service.resend));
     }
 
     pub(super) fn on_chunk(
@@ -139,7 +145,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let Some(taking) = &mut self.taking else { return };
         let Some(pulled) = taking.accept(from, position, index, chunk) else { return };
         for index in pulled.wanted {
-            effects.send_ahead(from, Message::Want { position: Some(position), index });
+            let want = Message::Want { position: Some(position), index, again: false };
+            effects.urgently(|effects| effects.send_ahead(from, want));
         }
         for (index, chunk) in pulled.chunks {
             self.stage(index, &chunk);

@@ -2,6 +2,7 @@
 
 use crate::group;
 use crate::request::{Read, Reason, TxnId, Update};
+use crate::said::Said;
 use isochrone_core::{Ballot, Blob, ClientId, PartitionId, ProcessId, ReplicaId};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
@@ -250,6 +251,19 @@ pub enum Word {
         /// Who does, if it knows.
         leader: Option<ProcessId>,
     },
+}
+
+impl Said for Word {
+    fn carries(&self) -> bool {
+        matches!(
+            self,
+            Word::Values { .. }
+                | Word::Commit { .. }
+                | Word::Writeback { .. }
+                | Word::ReadIs { .. }
+                | Word::Votes { .. }
+        )
+    }
 }
 
 /// The entries of a group's log: of the group as participant, as coordinator, and of its leaders.

@@ -1,6 +1,7 @@
 //! What replicas of a partition and those who speak with them say, write down and wait for.
 
 use crate::listing::{Page, Query};
+use crate::said::Said;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, CommandId, Fact, Mark, Wire};
 use isochrone_replication::multipaxos::log;
@@ -40,6 +41,8 @@ pub enum Message<E: Wire, M: Wire> {
         position: Option<u64>,
         /// Which chunk of it.
         index: u64,
+        /// Whether it was asked for before, and did not come.
+        again: bool,
     },
     /// A chunk of it; nothing behind the last.
     Chunk {
@@ -69,6 +72,17 @@ pub enum Message<E: Wire, M: Wire> {
         /// The answer.
         page: Page,
     },
+}
+
+impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
+    fn carries(&self) -> bool {
+        match self {
+            // The log says of itself what is urgent.
+            Message::Log(_) | Message::Chunk { .. } | Message::Listed { .. } => true,
+            Message::Own(message) => message.carries(),
+            Message::Want { .. } | Message::Gone { .. } | Message::List { .. } => false,
+        }
+    }
 }
 
 /// What a replica writes down.

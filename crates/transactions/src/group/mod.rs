@@ -18,6 +18,7 @@ use crate::census::{self, Census};
 use crate::family::{self, Tuning};
 use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
+use crate::said::{Said, say, say_ahead};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effects, Export, Identity, Instant, Loan, Malformed, Offers, PartitionId,
     Process, ProcessId, Pull, Quorums, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
@@ -42,7 +43,7 @@ pub trait Rules: Clone + Hash + Send + 'static {
     /// What the log holds.
     type Entry: Wire;
     /// What its roles tell each other.
-    type Message: Wire;
+    type Message: Wire + Said;
     /// What it writes down beside the log.
     type Record: Wire;
     /// What it waits for.
@@ -163,12 +164,12 @@ impl<R: Rules> Turn<'_, R> {
 
     /// As [`Effects::send`].
     pub fn send(&mut self, to: ProcessId, message: R::Message) {
-        self.effects.send(to, Message::Own(message));
+        say(to, Message::Own(message), self.effects);
     }
 
     /// As [`Effects::send_ahead`]: the message rests on entries that were applied and on nothing else of this replica.
     pub fn send_ahead(&mut self, to: ProcessId, message: R::Message) {
-        self.effects.send_ahead(to, Message::Own(message));
+        say_ahead(to, Message::Own(message), self.effects);
     }
 
     /// As [`Effects::record`].
@@ -399,7 +400,7 @@ impl<R: Rules> Process for Server<R> {
             Message::Own(message) => {
                 self.with_rules(effects, |rules, turn| rules.receive(from, message, turn));
             }
-            Message::Want { position, index } => self.on_want(from, position, index, effects),
+            Message::Want { position, index, again } => self.on_want(from, position, index, again, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
             Message::Gone { position } => self.on_gone(from, position, effects),
             Message::List { ask, query } => {
@@ -428,7 +429,10 @@ impl<R: Rules> Process for Server<R> {
     fn expire(&mut self, timer: Timer<R::Timer>, effects: &mut Effects<Self>) {
         match timer {
             Timer::Log(timer) => self.with_log(effects, |log, inner| log.expire(timer, inner)),
-            Timer::Own(timer) => self.with_rules(effects, |rules, turn| rules.expire(timer, turn)),
+            // What is asked or told after some time was before.
+            Timer::Own(timer) => effects.repeating(|effects| {
+                self.with_rules(effects, |rules, turn| rules.expire(timer, turn));
+            }),
             Timer::Pull => self.pull(effects),
             Timer::Offers => {
                 self.offers.clear();

@@ -82,6 +82,7 @@ impl<R: Rules> Server<R> {
         from: ProcessId,
         position: Option<u64>,
         index: u64,
+        again: bool,
         effects: &mut Effects<Self>,
     ) {
         let position = match position.or(self.offers.newest().filter(|newest| self.log.serves(*newest))) {
@@ -99,8 +100,12 @@ impl<R: Rules> Server<R> {
         self.log.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
         // Ahead: what was applied is decided, whatever this replica forgets.
-        match self.offers.chunk(position, index) {
-            Some(chunk) => effects.send_ahead(from, Message::Chunk { position, index, chunk }),
+        let chunk = self.offers.chunk(position, index);
+        let answer = chunk.map(|chunk| Message::Chunk { position, index, chunk });
+        match answer {
+            // The answer to the first question may be on its way.
+            Some(answer) if again => effects.repeating(|effects| effects.send_ahead(from, answer)),
+            Some(answer) => effects.send_ahead(from, answer),
             None => effects.send_ahead(from, Message::Gone { position }),
         }
     }
@@ -125,10 +130,11 @@ impl<R: Rules> Server<R> {
             return self.log.give_up();
         };
         let position = taking.position();
+        let (giver, again) = (taking.giver(), taking.repeats());
         for index in wanted {
-            effects.send_ahead(taking.giver(), Message::Want { position, index });
+            effects.urgently(|effects| effects.send_ahead(giver, Message::Want { position, index, again }));
         }
-        effects.arm(Timer::Pull, self.resend);
+        effects.arm(Timer::Pull, taking.patience(self.resend));
     }
 
     pub(super) fn on_chunk(
@@ -142,7 +148,8 @@ impl<R: Rules> Server<R> {
         let Some(taking) = &mut self.taking else { return };
         let Some(pulled) = taking.accept(from, position, index, chunk) else { return };
         for index in pulled.wanted {
-            effects.send_ahead(from, Message::Want { position: Some(position), index });
+            let want = Message::Want { position: Some(position), index, again: false };
+            effects.urgently(|effects| effects.send_ahead(from, want));
         }
         for (index, chunk) in pulled.chunks {
             self.stage(index, &chunk);

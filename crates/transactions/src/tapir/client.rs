@@ -10,6 +10,7 @@ use crate::family::{self, Tuning as _};
 use crate::listing::{Listings, Query};
 use crate::map::Map;
 use crate::request::{MoveRefusal, Outcome, Reason, Refusal, Request, TxnId, Update};
+use crate::said::say_ahead;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Malformed, PartitionId, Process, ProcessId,
     Quorums, Snapshot, Ticket,
@@ -186,7 +187,7 @@ impl Client {
             }
             let near = &self.near[usize::from(partition.0)];
             let replica = near[reading.tries as usize % near.len()];
-            effects.send_ahead(replica, Message::Read { txn, keys: reading.keys.clone() });
+            say_ahead(replica, Message::Read { txn, keys: reading.keys.clone() }, effects);
         }
     }
 
@@ -404,7 +405,7 @@ impl Process for Client {
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
         match timer {
-            Timer::Transaction(sequence) => self.due(sequence, effects),
+            Timer::Transaction(sequence) => effects.repeating(|effects| self.due(sequence, effects)),
             Timer::Clear => self.clear(effects),
         }
     }

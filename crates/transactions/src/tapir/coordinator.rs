@@ -8,6 +8,7 @@ use super::parameters::Parameters;
 use super::round::{Next, Round, Stage};
 use super::transaction::{Preparing, State, Transaction};
 use crate::request::{Outcome, Reason};
+use crate::said::say_ahead;
 use isochrone_core::{Effects, Fact, Instant, PartitionId, Path, Phase, ProcessId, Span};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +71,7 @@ impl Client {
         for replica in self.replicas(partition).iter().copied().filter(|replica| whom(*replica)) {
             let name = Name { txn, participants: participants.clone(), attempt, at };
             let (part, cleared) = (round.part.clone(), cleared.clone());
-            effects.send_ahead(replica, Message::Prepare { name, part, view, below, done, cleared });
+            say_ahead(replica, Message::Prepare { name, part, view, below, done, cleared }, effects);
         }
     }
 
@@ -96,7 +97,7 @@ impl Client {
             // What it does there only to those who may not have heard.
             let part = whom.map(|_| round.part.clone());
             let (ballot, view) = (Ballot::CLIENT, round.view());
-            effects.send_ahead(*replica, Message::Finalize { name, ballot, view, vote, part });
+            say_ahead(*replica, Message::Finalize { name, ballot, view, vote, part }, effects);
         }
     }
 
@@ -237,7 +238,7 @@ impl Client {
         let Some(closing) = self.closing.get(&sequence) else { return };
         for replica in closing.lacking(&self.map) {
             let ended = closing.ended(self.id(sequence), replica.partition);
-            effects.send_ahead(replica, Message::Decide { ended });
+            say_ahead(replica, Message::Decide { ended }, effects);
         }
     }
 
@@ -247,10 +248,10 @@ impl Client {
         let known_before = !closing.open.contains(&from.partition);
         if closing.note(&self.map, from) {
             for replica in self.replicas(from.partition) {
-                effects.send_ahead(*replica, Message::Settle { txn });
+                say_ahead(*replica, Message::Settle { txn }, effects);
             }
         } else if known_before {
-            effects.send_ahead(from, Message::Settle { txn });
+            say_ahead(from, Message::Settle { txn }, effects);
         }
         let closed = self.closing.get(&sequence).is_some_and(|closing| closing.lacking(&self.map).is_empty());
         if closed && let Some(closing) = self.closing.remove(&sequence) {
@@ -389,7 +390,7 @@ impl Client {
             let told = std::mem::replace(sequences, rest);
             for replica in &self.near[usize::from(partition.0)] {
                 let message = Message::Cleared { client: self.me, done, sequences: told.clone() };
-                effects.send_ahead(*replica, message);
+                say_ahead(*replica, message, effects);
             }
             more |= !sequences.is_empty();
         }

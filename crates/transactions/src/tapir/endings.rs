@@ -5,6 +5,7 @@ use super::parameters::Parameters;
 use super::server::{DOUBLINGS, Server};
 use crate::family;
 use crate::request::TxnId;
+use crate::said::say;
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{ClientId, Effects, Instant, PartitionId, ProcessId, Quorums, wire};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,10 +37,10 @@ impl Server {
         let Some(entry) = self.state.entries.get(&txn) else { return };
         let Some(verdict) = entry.verdict else { return };
         if to.role == family::CLIENT {
-            return effects.send(to, Message::Told { txn, verdict });
+            return say(to, Message::Told { txn, verdict }, effects);
         }
         if let Some(ended) = entry.ended(to.partition == self.partition) {
-            effects.send(to, Message::Spread { ended: vec![ended], noted: entry.complete() });
+            say(to, Message::Spread { ended: vec![ended], noted: entry.complete() }, effects);
         }
     }
 
@@ -63,7 +64,7 @@ impl Server {
     pub(super) fn decide(&mut self, from: ProcessId, ended: Ended, effects: &mut Effects<Self>) {
         let txn = ended.txn;
         if self.note(ended, effects) {
-            effects.send(from, Message::Noted { txn });
+            say(from, Message::Noted { txn }, effects);
         }
     }
 
@@ -133,7 +134,7 @@ impl Server {
             }
             self.settle_one(txn, effects);
         }
-        effects.send(from, Message::Has { txns: txns.clone() });
+        say(from, Message::Has { txns: txns.clone() }, effects);
         for txn in txns {
             self.drop_if_done(txn, effects);
         }
@@ -192,11 +193,11 @@ impl Server {
         }
         for (to, Letter { ended, .. }) in tell {
             if !ended.is_empty() {
-                effects.send(to, Message::Spread { ended, noted: true });
+                say(to, Message::Spread { ended, noted: true }, effects);
             }
         }
         for txn in ask {
-            self.peers().filter(|peer| *peer != me).for_each(|to| effects.send(to, Message::Ask { txn }));
+            self.peers().filter(|peer| *peer != me).for_each(|to| say(to, Message::Ask { txn }, effects));
         }
         if finished > self.parameters.keep_records {
             self.forget(finished - self.parameters.keep_records, effects);
@@ -239,7 +240,7 @@ impl Server {
         if self.state.entries.contains_key(&txn) {
             self.tell(from, txn, effects);
         } else if self.state.dropped(txn) {
-            effects.send(from, Message::Gone { txn });
+            say(from, Message::Gone { txn }, effects);
         }
     }
 

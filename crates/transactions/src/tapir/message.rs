@@ -2,6 +2,7 @@
 
 use crate::listing::{Page, Query};
 use crate::request::{TxnId, Update};
+use crate::said::Said;
 use isochrone_core::{Blob, ClientId, CommandId, Fact, Mark, PartitionId, ProcessId};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
@@ -299,6 +300,23 @@ pub enum Message {
         /// The sender's view.
         view: u64,
     },
+}
+
+impl Said for Message {
+    fn carries(&self) -> bool {
+        match self {
+            Message::Values { .. }
+            | Message::Prepare { .. }
+            | Message::Listed { .. }
+            | Message::Promised { .. }
+            | Message::Records { .. }
+            | Message::StartView { .. } => true,
+            Message::Finalize { part, .. } => part.is_some(),
+            Message::Decide { ended } => ended.part.is_some(),
+            Message::Spread { ended, .. } => ended.iter().any(|ended| ended.part.is_some()),
+            _ => false,
+        }
+    }
 }
 
 /// What a replica writes down.

@@ -10,6 +10,7 @@ use crate::census::{self, Census};
 use crate::family;
 use crate::map::Map;
 use crate::request::TxnId;
+use crate::said::{say, say_ahead};
 use isochrone_core::{
     Blob, Effects, Fact, Identity, Malformed, PartitionId, Process, ProcessId, Snapshot, Span, Stamp, Ticket,
 };
@@ -132,7 +133,7 @@ impl Server {
         };
         let values = keys.iter().map(value).collect();
         // What has committed stays true, whatever this replica loses.
-        effects.send_ahead(from, Message::Values { txn, values });
+        say_ahead(from, Message::Values { txn, values }, effects);
     }
 
     /// Votes for a transaction, once for each try.
@@ -147,7 +148,7 @@ impl Server {
         let mut fresh = true;
         if let Some(entry) = self.state.entries.get(&txn) {
             if let Some(verdict) = entry.verdict {
-                return effects.send(from, Message::Told { txn, verdict });
+                return say(from, Message::Told { txn, verdict }, effects);
             }
             if entry.name.attempt > attempt {
                 return;
@@ -157,7 +158,7 @@ impl Server {
             {
                 let finalized = entry.accepted.is_some();
                 let view = self.state.normal;
-                return effects.send(from, Message::Voted { txn, attempt, view, vote, finalized });
+                return say(from, Message::Voted { txn, attempt, view, vote, finalized }, effects);
             }
             if entry.promised > Ballot::CLIENT && !self.parameters.mutated(Mutation::ForgetTakeover) {
                 return;
@@ -177,7 +178,7 @@ impl Server {
             self.touch(txn, effects);
         }
         let view = self.state.normal;
-        effects.send(from, Message::Voted { txn, attempt, view, vote, finalized: false });
+        say(from, Message::Voted { txn, attempt, view, vote, finalized: false }, effects);
     }
 
     /// Accepts what a coordinator has settled.
@@ -198,13 +199,13 @@ impl Server {
             let forgetful = self.parameters.mutated(Mutation::ForgetTakeover);
             if entry.promised > ballot && !(forgetful && ballot == Ballot::CLIENT) {
                 if ballot > Ballot::CLIENT {
-                    effects.send(from, Message::Outbid { txn, promised: entry.promised });
+                    say(from, Message::Outbid { txn, promised: entry.promised }, effects);
                 }
                 return;
             }
             let same = entry.name.attempt == attempt && entry.accepted == Some(ballot);
             if same && entry.vote == Some(vote) {
-                return effects.send(from, Message::Confirmed { txn, attempt, ballot, view });
+                return say(from, Message::Confirmed { txn, attempt, ballot, view }, effects);
             }
             // Its client is behind what was agreed on in a change of view, or repeats itself.
             if same || (ballot == Ballot::CLIENT && entry.name.attempt > attempt) {
@@ -222,7 +223,7 @@ impl Server {
         if fresh {
             self.touch(txn, effects);
         }
-        effects.send(from, Message::Confirmed { txn, attempt, ballot, view });
+        say(from, Message::Confirmed { txn, attempt, ballot, view }, effects);
     }
 
     /// Whether a message of this view can be dealt with; one of a later view shows that this replica is behind.
@@ -319,7 +320,7 @@ impl Process for Server {
             Message::List { ask, query } => {
                 // Behind its records: a fence that it might forget would hold nobody up.
                 if let Some(page) = query.answer(self.state.data.store(), self.state.prepared.written()) {
-                    effects.send(from, Message::Listed { ask, page });
+                    say(from, Message::Listed { ask, page }, effects);
                 }
             }
             // These are for clients.
@@ -340,7 +341,7 @@ impl Process for Server {
 
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
         match timer {
-            Timer::Sweep => self.sweep(effects),
+            Timer::Sweep => effects.repeating(|effects| self.sweep(effects)),
             Timer::View => self.changing_too_long(effects),
         }
     }

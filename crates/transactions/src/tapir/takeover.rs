@@ -4,6 +4,7 @@ use super::Mutation;
 use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Verdict, Vote};
 use super::server::Server;
 use crate::request::TxnId;
+use crate::said::say;
 use isochrone_core::{Effects, Instant, PartitionId, ProcessId, Quorums};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +117,7 @@ impl Server {
         };
         self.takeovers.insert(txn, takeover);
         for replica in self.replicas(&name.participants) {
-            effects.send(replica, Message::Inquire { name: name.clone(), ballot });
+            say(replica, Message::Inquire { name: name.clone(), ballot }, effects);
         }
     }
 
@@ -136,12 +137,12 @@ impl Server {
             Some(entry) if entry.verdict.is_some() => return self.tell(from, txn, effects),
             Some(entry) if entry.promised > ballot => {
                 let promised = entry.promised;
-                return effects.send(from, Message::Outbid { txn, promised });
+                return say(from, Message::Outbid { txn, promised }, effects);
             }
             Some(entry) if entry.promised == ballot => {}
-            None if self.state.dropped(txn) => return effects.send(from, Message::Gone { txn }),
+            None if self.state.dropped(txn) => return say(from, Message::Gone { txn }, effects),
             None if name.at <= self.state.forgotten => {
-                return effects.send(from, Message::Forgotten { txn });
+                return say(from, Message::Forgotten { txn }, effects);
             }
             known => {
                 let fresh = known.is_none();
@@ -153,7 +154,7 @@ impl Server {
         }
         let Some(entry) = self.state.entries.get(&txn) else { return };
         let (view, held) = (self.state.normal, entry.held());
-        effects.send(from, Message::Promised { ballot, view, held });
+        say(from, Message::Promised { ballot, view, held }, effects);
     }
 
     pub(super) fn promised(
@@ -226,7 +227,7 @@ impl Server {
                 let (name, part) = (name.clone(), part.clone());
                 let message =
                     Message::Finalize { name, ballot: takeover.ballot, view: *view, vote: *vote, part };
-                effects.send(member.process, message);
+                say(member.process, message, effects);
             }
         }
     }
@@ -266,7 +267,7 @@ impl Server {
             let part = takeover.part(*partition);
             for member in self.map.group(*partition).members.iter() {
                 let ended = Ended { txn, participants: participants.clone(), verdict, part: part.clone() };
-                effects.send(member.process, Message::Spread { ended: vec![ended], noted: false });
+                say(member.process, Message::Spread { ended: vec![ended], noted: false }, effects);
             }
         }
     }
@@ -302,7 +303,7 @@ impl Server {
                 let unclear = u64::from(takeover.unclear.contains(&from.partition));
                 let latest = views[&from.partition] + unclear;
                 if *view < latest {
-                    effects.send(*from, Message::ChangeView { view: latest });
+                    say(*from, Message::ChangeView { view: latest }, effects);
                 }
             }
             if self.state.is_normal() {

@@ -5,6 +5,7 @@ use super::occ::{self, Data, Prepared, Rules};
 use super::server::{DOUBLINGS, Server, Timer};
 use super::takeover::counting;
 use crate::request::TxnId;
+use crate::said::say;
 use isochrone_core::{Effects, ProcessId, Quorums};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,7 +115,7 @@ impl Server {
             return;
         }
         for peer in self.peers().filter(|peer| *peer != self.me) {
-            effects.send(peer, Message::ChangeView { view });
+            say(peer, Message::ChangeView { view }, effects);
         }
         self.join(view, effects);
     }
@@ -142,7 +143,7 @@ impl Server {
         let ended = ended.filter_map(|entry| entry.ended(true));
         let (view, normal) = (self.state.view, self.state.normal);
         let message = Message::Records { view, normal, held: held.collect(), ended: ended.collect() };
-        effects.send(leader, message);
+        say(leader, message, effects);
     }
 
     /// Somebody wants to change to a view.
@@ -168,7 +169,7 @@ impl Server {
         if view < self.state.view || self.state.normal >= view {
             match self.state.is_normal() {
                 true => self.send_start(from, effects),
-                false => effects.send(from, Message::ChangeView { view: self.state.view }),
+                false => say(from, Message::ChangeView { view: self.state.view }, effects),
             }
             return;
         }
@@ -226,7 +227,7 @@ impl Server {
         let held = held.map(|entry| entry.held()).collect();
         let ended = entries().filter(|entry| !entry.noted.contains(&to));
         let ended = ended.filter_map(|entry| entry.ended(true)).collect();
-        effects.send(to, Message::StartView { view: self.state.normal, held, ended });
+        say(to, Message::StartView { view: self.state.normal, held, ended }, effects);
     }
 
     pub(super) fn on_start_view(
@@ -275,7 +276,7 @@ impl Server {
         } else {
             self.send_records(effects);
             for peer in self.peers().filter(|peer| *peer != self.me) {
-                effects.send(peer, Message::ChangeView { view: self.state.view });
+                say(peer, Message::ChangeView { view: self.state.view }, effects);
             }
         }
         let pause = self.pause((self.changing.waited / PATIENCE).min(DOUBLINGS), effects);
@@ -285,7 +286,7 @@ impl Server {
     /// This replica has heard of a later view: it asks how that began.
     pub(super) fn fetch(&mut self, view: u64, effects: &mut Effects<Self>) {
         for peer in self.peers().filter(|peer| *peer != self.me) {
-            effects.send(peer, Message::Fetch { view });
+            say(peer, Message::Fetch { view }, effects);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::leaders::Leaders;
 use crate::listing::Listings;
 use crate::map::{Distances, Map};
 use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use crate::said::say;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase,
     Process, ProcessId, Snapshot, Span, Stamp, Ticket,
@@ -150,7 +151,7 @@ impl Client {
         let (txn, start, keys) = (self.name(sequence), open.start, keys.clone());
         for to in self.leaders.ask(partition, open.attempts) {
             let keys = keys.clone();
-            effects.send(to, group::Message::Own(Message::Read { txn, start, keys }));
+            say(to, group::Message::Own(Message::Read { txn, start, keys }), effects);
         }
     }
 
@@ -163,11 +164,11 @@ impl Client {
         let asked = self.parameters.coordinator == Coordinator::Remote && open.attempts == 0;
         for part in parts.iter().filter(|_| asked) {
             let (to, part) = (self.leaders.of(part.partition), part.clone());
-            effects.send(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }));
+            say(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }), effects);
         }
         for to in self.leaders.ask(coordinator, open.attempts) {
             let parts = parts.clone();
-            effects.send(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }));
+            say(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }), effects);
         }
     }
 
@@ -256,7 +257,7 @@ impl Client {
         let txn = self.name(sequence);
         let Some(open) = self.open.get(&sequence) else { return };
         for partition in open.keys.keys() {
-            effects.send(self.leaders.of(*partition), group::Message::Own(Message::Release { txn }));
+            say(self.leaders.of(*partition), group::Message::Own(Message::Release { txn }), effects);
         }
     }
 
@@ -417,7 +418,7 @@ impl Client {
         }
         for (partition, txns) in alive {
             let to = self.leaders.of(partition);
-            effects.send(to, group::Message::Own(Message::Alive { txns }));
+            say(to, group::Message::Own(Message::Alive { txns }), effects);
         }
     }
 }
@@ -516,7 +517,7 @@ impl Process for Client {
         match timer {
             Timer::Sweep => {
                 self.sweeping = false;
-                self.sweep(effects);
+                effects.repeating(|effects| self.sweep(effects));
             }
             Timer::Beat => {
                 self.beating = false;

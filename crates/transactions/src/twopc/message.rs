@@ -1,6 +1,7 @@
 //! What clients, participants and coordinators tell each other, and what the logs hold.
 
 use crate::request::{Read, Reason, TxnId, Update};
+use crate::said::Said;
 use isochrone_core::{Ballot, Blob, PartitionId, ProcessId, Stamp};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
@@ -185,6 +186,12 @@ pub enum Entry {
         /// The transactions.
         txns: Vec<TxnId>,
     },
+}
+
+impl Said for Message {
+    fn carries(&self) -> bool {
+        matches!(self, Message::Values { .. } | Message::Commit { .. } | Message::Prepare { .. })
+    }
 }
 
 impl Message {

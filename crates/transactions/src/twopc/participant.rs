@@ -36,8 +36,8 @@ enum Stage {
     Reading { client: ProcessId, keys: Vec<Blob>, answered: bool },
     /// It is to prepare, once it has all locks.
     Locking(Wanted),
-    /// The entry is on its way.
-    Appended { wanted: Wanted, at: Version, due: Instant },
+    /// The entry is on its way in the log, which loses none as long as this replica leads.
+    Appended { coordinator: PartitionId },
 }
 
 /// What is to be prepared.
@@ -190,7 +190,7 @@ impl Replica {
     /// A transaction's entry has its place.
     pub(super) fn prepared(&mut self, txn: TxnId, new: bool, turn: &mut Turn<'_>) {
         let appended = match self.active.get(&txn).map(|active| &active.stage) {
-            Some(Stage::Appended { wanted, .. }) => Some(wanted.coordinator),
+            Some(Stage::Appended { coordinator }) => Some(*coordinator),
             _ => None,
         };
         match (self.state.prepared.get(&txn), appended) {
@@ -259,20 +259,13 @@ impl Replica {
         let silence = self.parameters.silence();
         // A coordinator asks again ever more seldom.
         let patience = silence.max(self.parameters.retry * 2 * BACKOFF_MAX);
-        let (mut silent, mut again) = (Vec::new(), Vec::new());
-        for (txn, active) in &mut self.active {
-            match &mut active.stage {
-                Stage::Appended { wanted, at, due } if *due <= now => {
-                    *due = now + self.parameters.retry;
-                    again.push(entry(active.age, wanted, *at));
-                }
-                Stage::Appended { .. } => {}
-                Stage::Reading { .. } if now.since(active.heard) > silence => silent.push(*txn),
-                Stage::Locking(_) if now.since(active.heard) > patience => silent.push(*txn),
-                Stage::Reading { .. } | Stage::Locking(_) => {}
-            }
-        }
-        again.into_iter().for_each(|entry| turn.append(entry));
+        let is_silent = |active: &Active| match active.stage {
+            Stage::Appended { .. } => false,
+            Stage::Reading { .. } => now.since(active.heard) > silence,
+            Stage::Locking(_) => now.since(active.heard) > patience,
+        };
+        let silent = self.active.iter().filter(|(_, active)| is_silent(active));
+        let silent: Vec<TxnId> = silent.map(|(txn, _)| *txn).collect();
         self.wounded.retain(|_, at| now.since(*at) <= silence);
         for txn in silent {
             turn.count("silent_transactions");
@@ -388,11 +381,10 @@ impl Replica {
                     return self.let_go(txn);
                 }
                 let (age, wanted) = (active.age, wanted.clone());
-                let (at, due) = (self.issue(turn), turn.now() + self.parameters.retry);
-                turn.append(entry(age, &wanted, at));
-                let coordinator = wanted.coordinator;
+                let (at, coordinator) = (self.issue(turn), wanted.coordinator);
+                turn.append(entry(age, wanted, at));
                 if let Some(active) = self.active.get_mut(&txn) {
-                    active.stage = Stage::Appended { wanted, at, due };
+                    active.stage = Stage::Appended { coordinator };
                 }
                 if self.parameters.mutated(Mutation::VoteBeforeReplication) {
                     self.vote(txn, coordinator, Ok(at), turn);
@@ -438,15 +430,15 @@ impl Replica {
     }
 }
 
-fn entry(age: Age, wanted: &Wanted, at: Version) -> Entry {
+fn entry(age: Age, wanted: Wanted, at: Version) -> Entry {
     Entry::Prepare {
         txn: age.txn,
         start: age.start,
         below: wanted.below,
         coordinator: wanted.coordinator,
         at,
-        reads: wanted.part.reads.iter().map(|(key, _)| key.clone()).collect(),
-        writes: wanted.part.writes.clone(),
+        reads: wanted.part.reads.into_iter().map(|(key, _)| key).collect(),
+        writes: wanted.part.writes,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::leaders::Leaders;
 use crate::listing::Listings;
 use crate::map::{Distances, Map};
 use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
+use crate::said::say_ahead;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, PartitionId, Path, Phase,
     Process, ProcessId, Snapshot, Span, Ticket,
@@ -182,7 +183,7 @@ impl Client {
 
     fn send(to: ProcessId, word: Word, effects: &mut Effects<Self>) {
         // A client writes nothing down.
-        effects.send_ahead(to, Message::Own(word));
+        say_ahead(to, Message::Own(word), effects);
     }
 
     fn ask_to_prepare(&self, sequence: u64, effects: &mut Effects<Self>) {
@@ -573,7 +574,7 @@ impl Process for Client {
     }
 
     fn expire(&mut self, _: Self::Timer, effects: &mut Effects<Self>) {
-        self.beat(effects);
+        effects.repeating(|effects| self.beat(effects));
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
