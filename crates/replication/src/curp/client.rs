@@ -55,10 +55,10 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     tickets: Series<u64>,
     /// Numbers that begin an attempt in `settle`.
     fresh: Vec<u64>,
-    /// Numbers whose safe answers are asked for in `settle`.
+    /// Numbers whose safe answers are asked for in `settle`, where the target was not asked for them.
     again: Vec<u64>,
-    /// The target may have nothing of those.
-    renewed: bool,
+    /// The same, where it was, and has not answered.
+    repeats: Vec<u64>,
     changes: Changes,
     sweeping: bool,
     /// Whether the deadline of records is watched.
@@ -152,7 +152,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
             tickets: self.tickets.clone(),
             fresh: self.fresh.clone(),
             again: self.again.clone(),
-            renewed: self.renewed,
+            repeats: self.repeats.clone(),
             changes: self.changes.clone(),
             ..*self
         }
@@ -163,7 +163,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.nearby, self.watching_reads).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
-        (self.next, &self.outstanding, &self.fresh, &self.again, self.renewed, &self.changes).hash(state);
+        (self.next, &self.outstanding, &self.fresh, &self.again, &self.repeats, &self.changes).hash(state);
         (self.sweeping, self.watching, self.parked, self.lost, self.probed).hash(state);
     }
 }
@@ -275,19 +275,22 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
 
     /// Begins attempts: one message to the leader, and one to each witness, with all that has gathered.
     fn send_fresh(&mut self, effects: &mut Effects<Self>) {
-        if self.fresh.is_empty() && self.again.is_empty() {
+        if self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty() {
             return;
         }
         let now = effects.now();
         if self.parked {
-            self.fresh.clear();
-            return self.again.clear();
+            for numbers in [&mut self.fresh, &mut self.again, &mut self.repeats] {
+                numbers.clear();
+            }
+            return;
         }
         if self.lost {
             let was_sent = |sequence: &u64| self.outstanding.get(*sequence).is_some_and(|asked| asked.sent);
-            self.fresh.retain(was_sent);
-            self.again.retain(was_sent);
-            if self.fresh.is_empty() && self.again.is_empty() {
+            for numbers in [&mut self.fresh, &mut self.again, &mut self.repeats] {
+                numbers.retain(was_sent);
+            }
+            if self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty() {
                 return;
             }
         }
@@ -346,22 +349,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             let (command, touching) = (asked.command.clone(), asked.touching);
             asks.push(Ask { sequence, command, touching, synced: asked.attempt.is_safe() && !reads });
         }
-        let begun = asks.len();
-        let renewed = std::mem::take(&mut self.renewed);
-        let mut repeats = Vec::new();
-        self.again.sort_unstable();
-        self.again.dedup();
-        for sequence in std::mem::take(&mut self.again) {
-            let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
-            if asks[..begun].binary_search_by_key(&sequence, |ask: &Ask<_>| ask.sequence).is_ok() {
-                continue;
-            }
-            asked.sent = true;
-            let reads = S::reads_only(&asked.command) && !asked.touching;
-            let (command, touching) = (asked.command.clone(), asked.touching);
-            let ask = Ask { sequence, command, touching, synced: !reads };
-            if renewed { &mut asks } else { &mut repeats }.push(ask);
-        }
+        let again = std::mem::take(&mut self.again);
+        asks.extend(self.ask_safe(again, &asks));
+        asks.sort_unstable_by_key(|ask| ask.sequence);
+        let repeats = std::mem::take(&mut self.repeats);
+        let repeats = self.ask_safe(repeats, &asks);
         if let Some(witness) = near.flatten() {
             let server = self.setup.replicas.iter().find(|replica| replica.node == witness.node);
             let server = server.copied().unwrap_or(witness);
@@ -377,7 +369,6 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if asks.is_empty() {
             return;
         }
-        asks.sort_unstable_by_key(|ask| ask.sequence);
         // Witnesses first: they have a disk to wait for before they answer, and the leader has none.
         if let Some(view) = &self.view
             && !kept.is_empty()
@@ -390,6 +381,22 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.watch(effects);
         }
         effects.send(self.target, requests(asks));
+    }
+
+    /// Asks for the safe answers of these, each once and not among `asks`, which is in order.
+    fn ask_safe(&mut self, mut sequences: Vec<u64>, asks: &[Ask<S::Command>]) -> Vec<Ask<S::Command>> {
+        sequences.sort_unstable();
+        sequences.dedup();
+        let fresh =
+            |sequence: &u64| asks.binary_search_by_key(sequence, |ask: &Ask<_>| ask.sequence).is_err();
+        let ask = |sequence: u64| {
+            let asked = self.outstanding.get_mut(sequence)?;
+            asked.sent = true;
+            let reads = S::reads_only(&asked.command) && !asked.touching;
+            let (command, touching) = (asked.command.clone(), asked.touching);
+            Some(Ask { sequence, command, touching, synced: !reads })
+        };
+        sequences.into_iter().filter(fresh).filter_map(ask).collect()
     }
 
     /// Has a copy answer reads, by way of its witness.
@@ -639,7 +646,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if !std::mem::take(&mut self.lost) {
             return;
         }
-        (self.parked, self.renewed) = (false, true);
+        self.parked = false;
         for (sequence, asked) in self.outstanding.iter() {
             if asked.sent { &mut self.again } else { &mut self.fresh }.push(sequence);
         }
@@ -698,7 +705,6 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                         self.again.push(*sequence);
                     }
                 }
-                self.renewed = true;
             }
             // Nobody leads yet, or under a reign that is not known whole: again soon.
             None if from == self.target => {
@@ -712,7 +718,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     /// Somebody else is asked from now on: for everything that is outstanding first, in order.
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
-            (self.target, self.answered, self.renewed) = (process, now, true);
+            (self.target, self.answered) = (process, now);
             self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
         }
     }
@@ -856,14 +862,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.probe(effects);
         }
         let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
-        // Who said that nobody leads has nothing of what it was asked.
-        self.renewed |= parked;
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 if self.lost && !asked.sent {
                     continue;
                 }
                 asked.attempts += 1;
+                // A copy was asked, or whoever said that nobody leads: who leads has nothing of it.
+                let unasked = parked || asked.near != Near::Over;
                 asked.near = Near::Over;
                 asked.due = now + service.retry * u64::from(asked.attempts.min(4));
                 // Under the same reign the attempt goes on, and a safe answer is asked for.
@@ -871,7 +877,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                     true => self.fresh.push(sequence),
                     false => {
                         asked.attempt.ask_safe();
-                        self.again.push(sequence);
+                        if unasked { &mut self.again } else { &mut self.repeats }.push(sequence);
                     }
                 }
             }
@@ -942,7 +948,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             tickets: Series::default(),
             fresh: Vec::new(),
             again: Vec::new(),
-            renewed: false,
+            repeats: Vec::new(),
             changes: Changes::default(),
             sweeping: false,
             watching: false,

@@ -8,12 +8,13 @@ use crate::replica::tests::{Deed, Knobs, Text, Texts};
 use crate::request::{Outcome, Refusal, Request};
 use crate::service::Service;
 use isochrone_core::{
-    Effect, Effects, Identity, Instant, NodeId, Outbox, Process, Random, Stamp, StateMachine, Ticket,
+    Effect, Effects, Identity, Instant, NodeId, Outbox, Process, Random, Stamp, StateMachine, Ticket, Urgency,
 };
 
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 enum Said {
     Records(Records<Deed>),
+    Near(Records<Deed>),
     Verdicts(Verdicts),
     View(View),
     Inquire,
@@ -33,6 +34,12 @@ impl<const ALL: bool> Recording<Deed> for Told1<ALL> {
     }
     fn records(records: Records<Deed>) -> Said {
         Said::Records(records)
+    }
+    fn near(records: Records<Deed>) -> Option<Said> {
+        Some(Said::Near(records))
+    }
+    fn reads_nearby(_: &Knobs) -> bool {
+        true
     }
     fn heard(message: Said) -> Heard {
         match message {
@@ -62,6 +69,10 @@ struct Heard1 {
     asked: Vec<(u16, Option<Reign>, u64, bool)>,
     /// Records: to whom, under which reign, which number.
     recorded: Vec<(u16, Reign, u64)>,
+    /// Reads: of which copy's witness, which number.
+    near: Vec<(u16, u64)>,
+    /// Which of those asked for come to nothing where others wait.
+    repeated: Vec<u64>,
     inquired: usize,
     /// Who was asked for nothing.
     probed: Vec<u16>,
@@ -119,7 +130,10 @@ impl<const ALL: bool> TableOf<ALL> {
         let mut heard = Heard1::default();
         for effect in self.outbox.drain() {
             match effect {
-                Effect::Send { to, message: Message::Requests { under, asks, .. }, .. } => {
+                Effect::Send { to, message: Message::Requests { under, asks, .. }, urgency, .. } => {
+                    if urgency == Urgency::Repeat {
+                        heard.repeated.extend(asks.iter().map(|ask| ask.sequence));
+                    }
                     if asks.is_empty() {
                         heard.probed.push(to.node.0);
                     }
@@ -130,6 +144,9 @@ impl<const ALL: bool> TableOf<ALL> {
                     Said::Records(records) => {
                         let kept = records.kept.iter().map(|kept| (to.node.0, records.reign, kept.sequence));
                         heard.recorded.extend(kept);
+                    }
+                    Said::Near(reads) => {
+                        heard.near.extend(reads.kept.iter().map(|kept| (to.node.0, kept.sequence)));
                     }
                     Said::Inquire => heard.inquired += 1,
                     other => panic!("{other:?}"),
@@ -212,8 +229,15 @@ fn a_refusal_asks_for_a_safe_answer() {
     let mut table = Table::ready(None);
     table.ask(Append(1, 'a'));
     table.executed(FIRST, 2);
-    assert_eq!(table.verdict(2, FIRST, 2, false).asked, [(1, Some(FIRST), 2, true)]);
+    let heard = table.verdict(2, FIRST, 2, false);
+    assert_eq!((heard.asked, heard.repeated), (vec![(1, Some(FIRST), 2, true)], vec![]), "nobody asked that");
     assert_eq!(table.verdict(3, FIRST, 2, false).asked, [], "once");
+    let retry = Service::for_rtt(Span::from_millis(10)).retry;
+    table.fire(retry / 2, Timer::Sweep);
+    // Of another command: it lives.
+    table.told(1, FIRST, 1, Told::Overloaded);
+    let heard = table.fire(retry / 2, Timer::Sweep);
+    assert_eq!((heard.asked, heard.repeated), (vec![(1, Some(FIRST), 2, true)], vec![2]));
     assert_eq!(table.told(1, FIRST, 2, Told::Done(Ok("a".to_owned()))).outcomes, replied("a"));
 }
 
@@ -365,6 +389,21 @@ fn what_waited_for_a_master_is_asked_of_it() {
         assert_eq!(table.hear(1, replies).asked, [], "once");
         assert_eq!(table.ask(Append(3, 'c')).asked, [(1, Some(FIRST), 4, false)]);
     }
+}
+
+/// A copy was asked for a read, and the leader was not: the write behind it comes behind it there as well, whatever waits on
+/// the way.
+#[test]
+fn a_read_at_a_copy_is_asked_of_the_leader_before_what_follows_it() {
+    let mut table = Table::new(None);
+    let witnesses = [1, 3].map(process).into();
+    let view = View { reign: FIRST, leader: process(2), witnesses, needed: 2 };
+    table.hear(9, Message::Order { epoch: 0, message: Said::View(view) });
+    let heard = table.ask(Get(1));
+    assert_eq!((heard.near, heard.asked), (vec![(1, 1)], vec![]));
+    let heard = table.ask(Copy(2, 1));
+    assert_eq!(heard.asked, [(2, Some(FIRST), 1, false), (2, Some(FIRST), 2, true)]);
+    assert_eq!(heard.repeated, []);
 }
 
 /// The machine of these conversations reads as it says.

@@ -101,6 +101,10 @@ impl StateMachine for Texts {
         matches!(deed, Get(_) | Look(_))
     }
 
+    fn follows(deed: &Deed) -> bool {
+        matches!(deed, Copy(..))
+    }
+
     fn read(&self, deed: &Deed) -> Option<Text> {
         match deed {
             Get(at) => Some(Ok(self.0.get(at).cloned().unwrap_or_default())),

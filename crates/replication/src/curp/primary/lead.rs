@@ -578,6 +578,8 @@ impl<V: Ordered> Order<V> {
         if target.adopting.is_some_and(again) || place > end {
             return;
         }
+        // Told the same already: that may be on its way.
+        let repeats = target.adopting.is_some_and(|(known, _)| known == place);
         target.adopting = Some((place, now));
         // In one message as far as its own log goes: less would be less than what it may have confirmed to an earlier
         // master. What is behind that follows. In the unified form what it gives up may lie anywhere in this log, behind
@@ -594,7 +596,10 @@ impl<V: Ordered> Order<V> {
         }
         let names = Vec::new();
         let run = Run { epoch, at: place, batches, names, full, adopts: true, urgent: true };
-        effects.send(from, Message::Replicate(run));
+        match repeats {
+            true => effects.repeating(|effects| effects.send(from, Message::Replicate(run))),
+            false => effects.send(from, Message::Replicate(run)),
+        }
     }
 
     pub(super) fn on_acked(&mut self, from: ProcessId, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
