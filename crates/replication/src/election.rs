@@ -1,6 +1,6 @@
 //! When members come forward to lead, where one of them does.
 
-use isochrone_core::{Random, Span};
+use isochrone_core::{Instant, Random, Span};
 
 /// How long the member at place `own` hears nobody lead before it asks whether others hear as little: at least
 /// `silence`, later by turns. Members come in the order of their places behind the leader's, each within a
@@ -24,6 +24,41 @@ pub(crate) fn campaign(wait: Span, failures: u32) -> Span {
     wait * (1 << failures.min(3))
 }
 
+/// Leaders that fell silent shortly one after another, as this member sees it. A leader that is busy for longer than silence is
+/// borne (a large value has to be encoded and written) and is replaced leaves the same work to the next, which is replaced in turn,
+/// for ever: so the silence that is borne doubles with each. A leader lost after a time of quiet is followed as soon as ever.
+#[derive(Clone, Hash, Debug, Default)]
+pub(crate) struct Losses {
+    /// How often the silence was doubled.
+    doubled: u32,
+    last: Option<Instant>,
+}
+
+impl Losses {
+    /// A leader was silent for as long as is borne.
+    pub(crate) fn lost(&mut self, silence: Span, now: Instant) {
+        self.forget(silence, now);
+        if self.last.replace(now).is_some() {
+            self.doubled = (self.doubled + 1).min(4);
+        }
+    }
+
+    /// Losses of long ago count no more. Returns whether less silence is borne for it.
+    pub(crate) fn forget(&mut self, silence: Span, now: Instant) -> bool {
+        let old = self.last.is_some_and(|last| now.since(last) >= silence * 64);
+        let less = old && self.doubled > 0;
+        if old {
+            *self = Losses::default();
+        }
+        less
+    }
+
+    /// The silence that is borne, where it is `silence` as a rule.
+    pub(crate) fn bears(&self, silence: Span) -> Span {
+        silence * (1 << self.doubled)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +75,23 @@ mod tests {
                 assert!(patience >= least && patience < least + turn, "{own}: {patience}");
             }
         }
+    }
+
+    #[test]
+    fn leaders_lost_one_after_another_make_for_more_patience_and_a_time_of_quiet_for_less() {
+        let (silence, mut now, mut losses) = (Span::from_millis(100), Instant::ZERO, Losses::default());
+        for times in [1, 2, 4, 8, 16, 16] {
+            losses.lost(silence, now);
+            assert_eq!(losses.bears(silence), silence * times);
+            now = now + silence * 63;
+            assert!(!losses.forget(silence, now), "{times}");
+        }
+        now = now + silence;
+        assert!(losses.forget(silence, now));
+        assert_eq!(losses.bears(silence), silence);
+        losses.lost(silence, now);
+        losses.lost(silence, now + silence * 64);
+        assert_eq!(losses.bears(silence), silence, "neither was soon after the other");
     }
 
     #[test]

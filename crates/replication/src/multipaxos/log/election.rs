@@ -3,7 +3,7 @@
 use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, Timer, Value};
 use crate::election;
 use isochrone_core::{
-    Admit, Ballot, Count, Effects, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
+    Admit, Ballot, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub(super) struct Campaign<V: Wire> {
     pub(super) reports: Vec<(ReplicaId, Report<V>)>,
     /// Who was asked.
     asked: ReplicaSet,
-    /// Whether, since they were asked, somebody has said that its promise is on its way.
-    awaits: bool,
+    /// How long it is gone on with, unless somebody says that its promise is on its way.
+    until: Instant,
 }
 
 impl<V: Wire> Campaign<V> {
@@ -72,11 +72,15 @@ impl<V: Wire> Log<V> {
         if !matches!(self.role, Role::Follower) {
             return;
         }
-        let silent = effects.now().since(self.heard);
+        let now = effects.now();
+        if self.losses.forget(self.parameters.election, now) {
+            self.patience = self.draw_patience(effects);
+        }
+        let silent = now.since(self.heard);
         if silent < self.patience {
             return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
         }
-        self.leader = None;
+        self.lose_leader(now);
         if !self.is_member() {
             return effects.arm(Timer::Watch, self.patience);
         }
@@ -96,12 +100,19 @@ impl<V: Wire> Log<V> {
         }
     }
 
-    /// A poll or campaign has not come through.
+    /// The leader that was followed, if any, or the candidate, has been silent for as long as is borne.
+    fn lose_leader(&mut self, now: Instant) {
+        let candidate = self.candidate.take() == Some(self.promise.ballot());
+        if self.leader.take().is_some() || candidate {
+            self.losses.lost(self.parameters.election, now);
+        }
+    }
+
     /// The timer of campaigns. Promises say what was accepted, which may be large and take long: whoever is asked again and says
-    /// that its promise is on its way is waited for.
+    /// that its promise is on its way is waited for. They are asked often, so that none of them thinks the candidate dead.
     pub(super) fn press(&mut self, effects: &mut Effects<Self>) {
-        let Role::Candidate(campaign) = &mut self.role else { return self.give_up(effects) };
-        if !std::mem::take(&mut campaign.awaits) {
+        let Role::Candidate(campaign) = &self.role else { return self.give_up(effects) };
+        if effects.now() >= campaign.until {
             return self.give_up(effects);
         }
         let (ballot, from) = (campaign.ballot, campaign.from);
@@ -109,19 +120,21 @@ impl<V: Wire> Log<V> {
         for peer in self.peers.iter().filter(|peer| missing.contains(peer.replica)) {
             effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
         }
-        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
+        effects.arm(Timer::Campaign, self.parameters.election / 2);
     }
 
-    pub(super) fn on_promising(&mut self, from: ProcessId, ballot: Ballot) {
+    pub(super) fn on_promising(&mut self, from: ProcessId, ballot: Ballot, now: Instant) {
         let voter = self.seat(from);
+        let wait = election::campaign(self.parameters.campaign, self.failures);
         if let Role::Candidate(campaign) = &mut self.role
             && campaign.ballot == ballot
             && voter.is_some_and(|voter| campaign.asked.contains(voter))
         {
-            campaign.awaits = true;
+            campaign.until = now + wait;
         }
     }
 
+    /// A poll or campaign has not come through.
     pub(super) fn give_up(&mut self, effects: &mut Effects<Self>) {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
             self.failures += 1;
@@ -141,9 +154,10 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         let promised = self.seen.max(self.promise.ballot());
-        // Or a candidate, which still waits for the promises of some.
-        let follows = self.leader.is_some() || self.pressed == Some(self.promise.ballot());
-        let hears = self.leads() || (follows && effects.now().since(self.heard) < self.parameters.election);
+        // Or a candidate, which may have to wait for the promises of some. One that polls itself is neither any more.
+        let candidate = self.candidate.filter(|candidate| *candidate == self.promise.ballot());
+        let follows = self.leader.or(candidate).is_some_and(|followed| followed.owner != ballot.owner);
+        let hears = self.leads() || (follows && effects.now().since(self.heard) < self.silence());
         let known = self.configuration.contains(ballot.owner);
         let granted = !hears && known && ballot > promised && decided >= self.decided;
         let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
@@ -199,8 +213,9 @@ impl<V: Wire> Log<V> {
             asked.insert(peer.replica);
             effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
         }
-        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked, awaits: true });
-        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
+        let until = effects.now() + election::campaign(self.parameters.campaign, self.failures);
+        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked, until });
+        effects.arm(Timer::Campaign, self.parameters.election / 2);
     }
 
     pub(super) fn on_prepare(
@@ -221,6 +236,11 @@ impl<V: Wire> Log<V> {
         let again = match self.promise.admit(ballot) {
             Admit::Fresh => {
                 effects.record(Record::Promised { ballot });
+                if effects.now().since(self.heard) >= self.silence() {
+                    self.lose_leader(effects.now());
+                }
+                self.candidate = Some(ballot);
+                self.patience = self.draw_patience(effects);
                 self.step_down(effects);
                 false
             }
@@ -229,7 +249,6 @@ impl<V: Wire> Log<V> {
         };
         self.heard = effects.now();
         if again {
-            self.pressed = Some(ballot);
             effects.urgently(|effects| effects.send(from, Message::Promising { ballot }));
         }
         let report = Box::new(self.report(ballot, first, effects));

@@ -46,7 +46,7 @@ pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 
 use super::{Form, Mutation, Parameters};
 use crate::chunks::chunked;
-use crate::election::patience;
+use crate::election::{Losses, patience};
 use crate::keep::Keep;
 use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
@@ -126,13 +126,14 @@ pub struct Log<V: Wire> {
     /// The ballot of the leader that is being followed.
     leader: Option<Ballot>,
     heard: Instant,
-    /// The ballot of a candidate that has asked again for the promise.
-    pressed: Option<Ballot>,
+    /// The ballot of the candidate that was heard last.
+    candidate: Option<Ballot>,
     started: Instant,
     /// How long to hear nothing before polling.
     patience: Span,
     /// Campaigns that failed since a leader was heard.
     failures: u32,
+    losses: Losses,
     /// The lease granted last.
     grant: Option<(ReplicaId, Instant)>,
 
@@ -430,10 +431,11 @@ impl<V: Wire> Process for Log<V> {
             seen: Ballot::ZERO,
             leader: None,
             heard: Instant::ZERO,
-            pressed: None,
+            candidate: None,
             started: Instant::ZERO,
             patience: setup.parameters.election,
             failures: 0,
+            losses: Losses::default(),
             grant: None,
             known: Slot::ZERO,
             teller: None,
@@ -529,7 +531,7 @@ impl<V: Wire> Process for Log<V> {
             }
             Message::Trimmed { decided } => self.on_trimmed(from, decided),
             Message::Handover { ballot, decided } => self.on_handover(from, ballot, decided, effects),
-            Message::Promising { ballot } => self.on_promising(from, ballot),
+            Message::Promising { ballot } => self.on_promising(from, ballot, effects.now()),
         }
     }
 
@@ -642,7 +644,12 @@ impl<V: Wire> Log<V> {
     fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let members = self.configuration.members();
         let at = |seat| members.iter().position(|member| member.replica == seat).unwrap_or(0);
-        let leader = self.leader.map_or(0, |ballot| at(ballot.owner));
-        patience(self.parameters.election, at(self.me), leader, members.len(), effects.random())
+        let leader = self.leader.or(self.candidate).map_or(0, |ballot| at(ballot.owner));
+        patience(self.silence(), at(self.me), leader, members.len(), effects.random())
+    }
+
+    /// For how long a leader that is followed, or a candidate, may say nothing.
+    fn silence(&self) -> Span {
+        self.losses.bears(self.parameters.election)
     }
 }

@@ -34,6 +34,7 @@ struct Follower {
     log: Log<u8>,
     outbox: Outbox<Log<u8>>,
     records: Vec<Record<u8>>,
+    now: Instant,
 }
 
 fn setup(form: Form) -> Setup<Parameters> {
@@ -46,7 +47,12 @@ fn setup(form: Form) -> Setup<Parameters> {
 impl Follower {
     fn new(form: Form) -> Follower {
         let log = Log::open(Identity { process: process(1), incarnation: 1 }, &setup(form));
-        Follower { log, outbox: Outbox::new(process(1), Random::seeded(1)), records: Vec::new() }
+        Follower {
+            log,
+            outbox: Outbox::new(process(1), Random::seeded(1)),
+            records: Vec::new(),
+            now: Instant::from_nanos(1),
+        }
     }
 
     fn hear(&mut self, message: Message<u8>) -> Vec<Message<u8>> {
@@ -54,7 +60,7 @@ impl Follower {
     }
 
     fn run(&mut self, input: impl FnOnce(&mut Log<u8>, &mut Effects<Log<u8>>)) -> Vec<Message<u8>> {
-        input(&mut self.log, self.outbox.input(Instant::from_nanos(1), Stamp::ZERO));
+        input(&mut self.log, self.outbox.input(self.now, Stamp::ZERO));
         self.log.check();
         let mut said = Vec::new();
         for effect in self.outbox.drain() {
@@ -64,7 +70,7 @@ impl Follower {
                 _ => {}
             }
         }
-        while self.log.next_decided(Instant::from_nanos(1)).is_some() {}
+        while self.log.next_decided(self.now).is_some() {}
         said
     }
 
@@ -164,11 +170,13 @@ fn a_promise_that_takes_long_is_waited_for() {
     let said = voter.run(|log, effects| log.receive(process(2), poll, effects));
     assert!(matches!(said[..], [Message::Polled { granted: false, .. }]), "{said:?}");
 
-    // The candidate asks again as long as somebody says so, and then gives up.
+    // The candidate asks again and again, and for longer where somebody says so.
     let mut candidate = Follower::new(Form::Slots);
     candidate.run(Log::campaign);
     let own = candidate.log.promise.ballot();
+    let wait = setup(Form::Slots).parameters.campaign;
     let again = |candidate: &mut Follower| {
+        candidate.now = candidate.now + wait / 2;
         let said = candidate.run(|log, effects| log.expire(Timer::Campaign, effects));
         said.iter().filter(|said| **said == Message::Prepare { ballot: own, from }).count()
     };

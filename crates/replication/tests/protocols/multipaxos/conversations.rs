@@ -66,30 +66,38 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         485 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
         512 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
         540 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        550 replica B -> replica A (ahead): Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        560 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
-        560 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
-        570 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
-        581 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
-        581 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
-        581 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
-        581 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-        592 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-        602 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
-        602 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
-        603 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
-        603 Order(0, Leads(b1.1))
-        613 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
-        623 replica B -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
-        633 answer: Replied(Ok)
+        549 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
+        549 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
+        550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
+        559 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
+        567 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
+        570 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
+        570 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
+        570 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
+        570 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        577 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
+        581 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
+        591 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
+        591 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
+        592 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
+        592 Order(0, Leads(b1.1))
+        595 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
+        602 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
+        605 replica B -> replica A (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        605 replica B -> replica C (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        606 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s1, last: s1
+        612 replica B -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
+        616 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s1, last: s1
+        622 answer: Replied(Ok)
+        626 replica B -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok)]);
     // The former leader comes back, follows and learns.
     talk.cluster.restart(A);
     talk.hear(100, expect![[r#"
-        1382 replica A -> replica B (ahead): Fetch from: s0
-        1392 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01..
-        1392 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s1, values: [], decided: s1
+        1371 replica A -> replica B (ahead): Fetch from: s0
+        1381 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01..
+        1381 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s2, values: [], decided: s2
     "#]]);
 }
 
@@ -110,16 +118,16 @@ fn one_far_behind_takes_in_a_snapshot() {
     talk.hear(150, expect![[r#"
         302 replica C -> replica A (ahead): Fetch from: s0
         312 replica A -> replica C (ahead): Trimmed decided: s3
-        322 replica C -> replica A (ahead): Want position: None, index: 0
+        322 replica C -> replica A (ahead): Want position: None, index: 0, again: false
         332 replica A -> replica C (ahead): Chunk position: 3, index: 0, chunk: Some("\x03\x00\x03\x00\x00\x01\x00\x00\x00\x01\x01\x01\x00\x00\x
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 1
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 2
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 3
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 4
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 5
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 6
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 7
-        342 replica C -> replica A (ahead): Want position: Some(3), index: 8
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 1, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 2, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 3, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 4, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 5, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 6, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 7, again: false
+        342 replica C -> replica A (ahead): Want position: Some(3), index: 8, again: false
         352 replica A -> replica C (ahead): Chunk position: 3, index: 1, chunk: Some("\x01\x00\x01\x00\x01\x00\x01\x03\x01\x03\x01")
         352 replica A -> replica C (ahead): Chunk position: 3, index: 2, chunk: Some("\x01\x01\x01z")
         352 replica A -> replica C (ahead): Chunk position: 3, index: 3, chunk: None
@@ -128,8 +136,8 @@ fn one_far_behind_takes_in_a_snapshot() {
         352 replica A -> replica C (ahead): Chunk position: 3, index: 6, chunk: None
         352 replica A -> replica C (ahead): Chunk position: 3, index: 7, chunk: None
         352 replica A -> replica C (ahead): Chunk position: 3, index: 8, chunk: None
-        362 replica C -> replica A (ahead): Want position: Some(3), index: 9
-        362 replica C -> replica A (ahead): Want position: Some(3), index: 10
+        362 replica C -> replica A (ahead): Want position: Some(3), index: 9, again: false
+        362 replica C -> replica A (ahead): Want position: Some(3), index: 10, again: false
         372 replica A -> replica C (ahead): Chunk position: 3, index: 9, chunk: None
         372 replica A -> replica C (ahead): Chunk position: 3, index: 10, chunk: None
     "#]]);
@@ -255,19 +263,19 @@ fn a_prefix_log_is_adopted_whole() {
         116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-        565 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
-        565 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
-        575 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
-        586 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
-        586 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
-        586 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
-        586 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-        597 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-        607 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
-        607 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
-        608 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
-        608 Order(0, Leads(b1.1))
-        618 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
-        628 replica B -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
+        554 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
+        554 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
+        564 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
+        575 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
+        575 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
+        575 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
+        575 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        586 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
+        596 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
+        596 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
+        597 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
+        597 Order(0, Leads(b1.1))
+        607 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
+        617 replica B -> client A (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok)), (2, Done(Ok))]
     "#]]);
 }
