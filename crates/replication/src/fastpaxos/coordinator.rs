@@ -411,7 +411,8 @@ impl<V: Ordered> Order<V> {
             reign.top = reign.top.max(next);
         }
         if !opened {
-            self.send_open(from, effects);
+            // It may be on its way.
+            effects.repeating(|effects| self.send_open(from, effects));
         }
         self.hear_decided(decided, from, effects);
     }

@@ -54,7 +54,8 @@ impl<V: Ordered> Order<V> {
             let promised = space.promised;
             return self.out(from).held.push(Part::Refused { owner, promised });
         }
-        if ballot > space.promised {
+        let fresh = ballot > space.promised;
+        if fresh {
             space.promised = ballot;
             space.depose(ballot);
             self.write(Entry::Promised(owner, ballot));
@@ -63,7 +64,8 @@ impl<V: Ordered> Order<V> {
         let cell = |(slot, cell): (Slot, &Cell<V>)| (slot.0, cell.ballot, cell.value.clone(), cell.decided);
         let accepted = space.log.range(Slot(first)).map(cell).collect();
         let executed = space.log.base().0 - 1;
-        self.out(from).held.push(Part::Promised { owner, ballot, executed, slots, accepted });
+        let (promised, out) = (Part::Promised { owner, ballot, executed, slots, accepted }, self.out(from));
+        if fresh { &mut out.held } else { &mut out.again }.push(promised);
     }
 
     /// The own promise is durable.

@@ -3,6 +3,7 @@
 use super::super::Mutation;
 use super::super::message::{Item, Opening, Promise, Record, Round, Turn};
 use super::Order;
+use super::links::Answer;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{CommandId, Effects, Instant, NodeId};
@@ -90,7 +91,11 @@ impl<V: Ordered> Order<V> {
             return;
         }
         let clock = self.now(effects);
-        if epoch > self.acceptor.epoch {
+        let fresh = epoch > self.acceptor.epoch;
+        if !self.answers(from, Answer::Promise, fresh, effects.now()) {
+            return;
+        }
+        if fresh {
             self.acceptor.promise(epoch, clock);
             self.journal.push(Record::Promised { epoch, clock });
             self.end_reign(effects);

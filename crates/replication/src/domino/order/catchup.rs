@@ -2,6 +2,7 @@
 
 use super::super::message::{Item, Place};
 use super::Order;
+use super::links::Answer;
 use crate::order::Ordered;
 use isochrone_core::{Effects, Instant};
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         self.seen = self.seen.max(epoch);
-        self.on_stale_epoch(from, epoch, open);
+        self.on_stale_epoch(from, epoch, open, effects.now());
         for (lane, frontier) in frontiers.iter().enumerate().take(self.tracks.len()) {
             if *frontier > self.tracks[lane].frontier() {
                 self.goals.0.entry(lane as u8).or_insert((*frontier, effects.now(), from));
@@ -60,7 +61,10 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    pub(super) fn on_fetch(&mut self, from: usize, frontiers: &[u64]) {
+    pub(super) fn on_fetch(&mut self, from: usize, frontiers: &[u64], now: Instant) {
+        if !self.answers(from, Answer::Learned, false, now) {
+            return;
+        }
         for (lane, first) in frontiers.iter().enumerate().take(self.tracks.len()) {
             let frontier = self.tracks[lane].frontier();
             if *first >= frontier {

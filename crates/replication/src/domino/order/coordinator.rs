@@ -4,6 +4,7 @@
 use super::super::Mutation;
 use super::super::message::{Item, Note, Opening, Round};
 use super::learner::Known;
+use super::links::Answer;
 use super::{Learners, Order};
 use crate::order::Ordered;
 use isochrone_core::{CommandId, Count, Effects, Instant, ReplicaId, Tally};
@@ -133,10 +134,11 @@ impl<V: Ordered> Order<V> {
     }
 
     /// A replica that has not opened this epoch is told how it began.
-    pub(super) fn on_stale_epoch(&mut self, seat: usize, epoch: u32, open: bool) {
+    pub(super) fn on_stale_epoch(&mut self, seat: usize, epoch: u32, open: bool, now: Instant) {
         if let Some(reign) = &self.reign
             && (epoch < reign.epoch || (epoch == reign.epoch && !open))
             && let Some(opening) = reign.opening.clone()
+            && self.answers(seat, Answer::Open, false, now)
         {
             self.say(seat, Item::Open(opening));
         }

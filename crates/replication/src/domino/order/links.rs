@@ -22,8 +22,19 @@ pub(super) struct Link<V: Ordered> {
     progress: Instant,
     /// When what is not acknowledged was sent first, by its number.
     sent: VecDeque<(u64, Instant)>,
+    /// When each large answer was said last.
+    answered: [Instant; 4],
     /// The peer's incarnation and clock in its last beat, and when that came.
     echo: Option<(u32, Instant, Instant)>,
+}
+
+/// Answers that may be large.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Answer {
+    Promise,
+    Revoked,
+    Learned,
+    Open,
 }
 
 /// Messages sent again in one heartbeat at most.
@@ -40,6 +51,7 @@ impl<V: Ordered> Link<V> {
             fresh: false,
             progress: Instant::ZERO,
             sent: VecDeque::new(),
+            answered: [Instant::ZERO; 4],
             echo: None,
         }
     }
@@ -91,6 +103,17 @@ impl<V: Ordered> Order<V> {
         if seat == self.me || self.links[seat].has_delivered(before) {
             self.say(seat, item);
         }
+    }
+
+    /// Whether a question of this member is to be answered: not where the last answer of that kind is on its way still, unless
+    /// this one is known to be another. The link delivers it, and whoever lacks it then asks again.
+    pub(super) fn answers(&mut self, seat: usize, answer: Answer, fresh: bool, now: Instant) -> bool {
+        let link = &mut self.links[seat];
+        let answers = seat == self.me || fresh || link.has_delivered(link.answered[answer as usize]);
+        if answers {
+            link.answered[answer as usize] = now;
+        }
+        answers
     }
 
     pub(super) fn on_flow(
@@ -157,11 +180,12 @@ impl<V: Ordered> Order<V> {
             if !link.up {
                 continue;
             }
-            let waits = now.since(link.progress);
-            if link.pending() > most && waits >= resend * 2 {
+            // Where much is under way to a member that is far, all of it is young.
+            let old = link.sent.front().is_some_and(|(_, sent)| now.since(*sent) >= resend * 2);
+            if link.pending() > most && old {
                 link.progress = now;
                 link.restart();
-            } else if link.pending() > 0 && waits >= resend {
+            } else if link.pending() > 0 && now.since(link.progress) >= resend {
                 link.progress = now;
                 let received = link.ordered.received();
                 let again: Vec<_> = link.ordered.pending().take(RESEND_MAX).cloned().collect();

@@ -274,7 +274,7 @@ impl<V: Ordered> Order<V> {
             Item::Promise(promise) => self.on_promise(from, promise, effects),
             Item::Open(opening) => self.on_open(from, opening, effects),
             Item::Revoke { lane, ballot, from: first, until } => {
-                self.on_revoke(from, lane, ballot, first, until);
+                self.on_revoke(from, lane, ballot, first, until, effects.now());
             }
             Item::Revoked(revoked) => self.on_revoked(from, revoked, effects),
             Item::Seal(seal) => self.on_seal(from, seal),
@@ -286,7 +286,7 @@ impl<V: Ordered> Order<V> {
             Item::Report { epoch, open, frontiers } => {
                 self.on_report(from, epoch, open, &frontiers, effects);
             }
-            Item::Fetch { frontiers } => self.on_fetch(from, &frontiers),
+            Item::Fetch { frontiers } => self.on_fetch(from, &frontiers, effects.now()),
             Item::Learned { lane, from: first, until, values } => {
                 self.on_learned(lane, first, until, values);
             }

@@ -4,6 +4,7 @@
 
 use super::super::message::{Item, Record, Revoked, Seal};
 use super::Order;
+use super::links::Answer;
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Count, Effects, Instant, ReplicaId, Tally};
 use std::collections::BTreeMap;
@@ -92,7 +93,15 @@ impl<V: Ordered> Order<V> {
         self.tell_all(&Item::Revoke { lane, ballot, from, until });
     }
 
-    pub(super) fn on_revoke(&mut self, from: usize, lane: u8, ballot: Ballot, first: u64, until: u64) {
+    pub(super) fn on_revoke(
+        &mut self,
+        from: usize,
+        lane: u8,
+        ballot: Ballot,
+        first: u64,
+        until: u64,
+        now: Instant,
+    ) {
         let seat = usize::from(lane);
         if seat >= self.n() || usize::from(ballot.owner.0) != from {
             return;
@@ -102,7 +111,11 @@ impl<V: Ordered> Order<V> {
             return self.say(from, Item::Outbid { lane, ballot });
         }
         let sealed = self.lanes[seat].sealed;
-        if ballot > self.lanes[seat].ballot || until > sealed {
+        let fresh = ballot > self.lanes[seat].ballot || until > sealed;
+        if !self.answers(from, Answer::Revoked, fresh, now) {
+            return;
+        }
+        if fresh {
             self.lanes[seat].promise(ballot, until);
             let sealed = self.lanes[seat].sealed;
             self.journal.push(Record::Revoked { lane, ballot, sealed });
