@@ -21,10 +21,10 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         | Mutation::SpeculateBeforeNoop
         | Mutation::ReadTentative
         | Mutation::AcceptConflict => Some(with(3, "none", 0)),
-        Mutation::KeepTentative => Some(Case { first: 1_150, ..with(3, "none", 0) }),
+        Mutation::KeepTentative => Some(Case { first: 1_205, ..with(3, "none", 0) }),
         Mutation::SuperquorumTooSmall | Mutation::OneAcceptanceLess => Some(with(3, "loss", 0)),
         // T18, T19.
-        Mutation::ForgetReadKeys => Some(Case { mixed: true, first: 550, ..with(3, "crash", 4) }),
+        Mutation::ForgetReadKeys => Some(Case { mixed: true, first: 930, ..with(3, "crash", 4) }),
         Mutation::ForgetFailures => Some(Case { mixed: true, ..with(3, "crash", 4) }),
         // The walk.
         Mutation::ServeBeforeNoop

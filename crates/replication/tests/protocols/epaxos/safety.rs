@@ -9,7 +9,7 @@ use isochrone_sim::{FaultKind, FaultSet};
 
 #[test]
 fn it_holds_under_all_faults() {
-    let counted = hold_under_all_faults(tune, 100, 60);
+    let counted = hold_under_all_faults(tune, 60, 40);
     for name in
         ["recoveries", "recovered_noop", "validations", "components_of_2_to_15", "slow_path", "fast_path"]
     {
