@@ -21,6 +21,8 @@ SAMPLES, FEATURES, SOURCES = 3000, 400, 3
 @pytest.fixture(scope="module")
 def cluster():
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    # As others: beside these its workers would hardly come to anything on a machine of two cores.
+    os.environ["RAY_worker_niceness"] = "0"
     ray.init(
         num_cpus=8, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": os.path.dirname(__file__)}},
