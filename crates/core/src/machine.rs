@@ -35,8 +35,8 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// [`StateMachine::read`]; everything else goes through the log.
     fn reads_only(command: &Self::Command) -> bool;
 
-    /// Whether its client asked for something that only reads before it, and has no answer to that yet: that must not
-    /// see what this command does.
+    /// Whether its client asked for something that only reads before it, and has no answer to that yet: nobody is to run it
+    /// ahead of that. A read whose answer is lost is asked for again all the same, and may then come behind it.
     fn follows(_command: &Self::Command) -> bool {
         false
     }

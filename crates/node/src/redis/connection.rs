@@ -553,7 +553,7 @@ impl State {
         // A read must not overtake what this connection asked before: `SET a 1` and `GET a` in one pipeline.
         // Behind a write that is under way it keeps its place in the log, and then counts as one itself.
         let reads = operation.is_read();
-        // A write behind a read that is under way says so: the read must not see it, whatever crashes.
+        // A write behind a read that is under way says so: nobody runs it ahead of the read.
         let behind = if reads { self.pipeline.ordered() > 0 } else { self.pipeline.looking() > 0 };
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
