@@ -187,6 +187,16 @@ impl<P: Process> Effects<P> {
         self.with(Urgency::Repeat, input)
     }
 
+    /// As [`Effects::urgently`] where that is so, else with no other urgency than before.
+    pub fn urgently_if<T>(&mut self, urgent: bool, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
+        if urgent { self.urgently(input) } else { input(self) }
+    }
+
+    /// As [`Effects::repeating`] where that is so, else with no other urgency than before.
+    pub fn repeating_if<T>(&mut self, again: bool, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
+        if again { self.repeating(input) } else { input(self) }
+    }
+
     fn with<T>(&mut self, urgency: Urgency, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
         let before = std::mem::replace(&mut self.urgency, urgency);
         let out = input(self);

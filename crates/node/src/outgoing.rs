@@ -259,6 +259,14 @@ mod tests {
     use super::*;
     use isochrone_core::{KeyspaceId, PartitionId, Role};
 
+    /// A queue for one peer, and a process there.
+    fn to_one() -> (Outgoing, ProcessId) {
+        let mut outgoing = Outgoing::default();
+        outgoing.add(NodeId(1), 1 << 20, 1 << 20, Random::seeded(1));
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), Role(0));
+        (outgoing, ProcessId { node: NodeId(1), keyspace, partition, role, instance: 0 })
+    }
+
     #[test]
     fn who_is_sent_to_first_is_first_in_order() {
         let mut outgoing = Outgoing::default();
@@ -280,15 +288,7 @@ mod tests {
 
     #[test]
     fn where_frames_wait_the_urgent_go_apart_and_repeats_are_dropped() {
-        let mut outgoing = Outgoing::default();
-        outgoing.add(NodeId(1), 1 << 10, 1 << 10, Random::seeded(1));
-        let to = ProcessId {
-            node: NodeId(1),
-            keyspace: KeyspaceId(1),
-            partition: PartitionId(0),
-            role: Role(0),
-            instance: 0,
-        };
+        let (mut outgoing, to) = to_one();
         let mut now = Instant::ZERO + Span::from_secs(9);
         let mut queued = |from: u8, waiting, passes| {
             now = now + passes;
@@ -331,10 +331,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_moment_holds_nothing_up_and_repeats_of_one_turn_pass_together() {
-        let mut outgoing = Outgoing::default();
-        outgoing.add(NodeId(1), 1 << 20, 1 << 20, Random::seeded(1));
-        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), Role(0));
-        let to = ProcessId { node: NodeId(1), keyspace, partition, role, instance: 0 };
+        let (mut outgoing, to) = to_one();
         let mut now = Instant::ZERO + Span::from_secs(9);
         // What it had sent has been taken out and waits, or has left.
         let mut turn = |waits: bool, passes: Span, repeats: usize| {
@@ -362,10 +359,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_and_large_waits_in_parts_like_others() {
-        let mut outgoing = Outgoing::default();
-        outgoing.add(NodeId(1), 1 << 20, 1 << 20, Random::seeded(1));
-        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), Role(0));
-        let to = ProcessId { node: NodeId(1), keyspace, partition, role, instance: 0 };
+        let (mut outgoing, to) = to_one();
         outgoing.send(to, to, &7_u32, Urgency::Ordinary);
         let peer = outgoing.peer(NodeId(1)).unwrap();
         peer.frames.clear();

@@ -10,10 +10,7 @@ pub trait Said {
 
 /// As [`Effects::send`]: ahead of what waits, where it carries nothing.
 pub(crate) fn say<P: Process<Message: Said>>(to: ProcessId, message: P::Message, effects: &mut Effects<P>) {
-    match message.carries() {
-        true => effects.send(to, message),
-        false => effects.urgently(|effects| effects.send(to, message)),
-    }
+    effects.urgently_if(!message.carries(), |effects| effects.send(to, message));
 }
 
 /// As [`say`], by [`Effects::send_ahead`].
@@ -22,8 +19,5 @@ pub(crate) fn say_ahead<P: Process<Message: Said>>(
     message: P::Message,
     effects: &mut Effects<P>,
 ) {
-    match message.carries() {
-        true => effects.send_ahead(to, message),
-        false => effects.urgently(|effects| effects.send_ahead(to, message)),
-    }
+    effects.urgently_if(!message.carries(), |effects| effects.send_ahead(to, message));
 }

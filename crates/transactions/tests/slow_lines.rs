@@ -49,28 +49,31 @@ fn carries_a_load<F: Family>(tune: fn(&mut F::Parameters), within: Span) {
     committed(&mut play, &tickets, within);
 }
 
+fn carries<F: Family>(tune: fn(&mut F::Parameters), large_within: Span) {
+    carries_a_large_value::<F>(tune, large_within);
+    carries_a_load::<F>(tune, Span::from_secs(5));
+}
+
 #[test]
 fn twopc_lives_with_slow_lines() {
-    carries_a_large_value::<twopc::Family>(|_| {}, Span::from_secs(7));
-    carries_a_load::<twopc::Family>(|_| {}, Span::from_secs(5));
+    carries::<twopc::Family>(|_| {}, Span::from_secs(7));
 }
 
 #[test]
 fn carousel_lives_with_slow_lines() {
-    carries_a_large_value::<carousel::Basic>(|_| {}, Span::from_secs(7));
-    carries_a_load::<carousel::Basic>(|_| {}, Span::from_secs(5));
+    carries::<carousel::Basic>(|_| {}, Span::from_secs(7));
 }
 
 #[test]
 fn carousel_fast_lives_with_slow_lines() {
-    carries_a_large_value::<carousel::Fast>(|_| {}, Span::from_secs(7));
-    carries_a_load::<carousel::Fast>(|_| {}, Span::from_secs(5));
+    carries::<carousel::Fast>(|_| {}, Span::from_secs(7));
 }
 
 #[test]
 fn tapir_lives_with_slow_lines() {
     // Who has not heard all of it within this thinks that its client is gone.
-    let patient = |parameters: &mut tapir::Parameters| parameters.terminate_after = Span::from_secs(15);
-    carries_a_large_value::<tapir::Family>(patient, Span::from_secs(9));
-    carries_a_load::<tapir::Family>(patient, Span::from_secs(5));
+    carries::<tapir::Family>(
+        |parameters| parameters.terminate_after = Span::from_secs(15),
+        Span::from_secs(9),
+    );
 }

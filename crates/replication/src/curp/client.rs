@@ -273,9 +273,13 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
     }
 
+    fn has_nothing_to_ask(&self) -> bool {
+        self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty()
+    }
+
     /// Begins attempts: one message to the leader, and one to each witness, with all that has gathered.
     fn send_fresh(&mut self, effects: &mut Effects<Self>) {
-        if self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty() {
+        if self.has_nothing_to_ask() {
             return;
         }
         let now = effects.now();
@@ -290,7 +294,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             for numbers in [&mut self.fresh, &mut self.again, &mut self.repeats] {
                 numbers.retain(was_sent);
             }
-            if self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty() {
+            if self.has_nothing_to_ask() {
                 return;
             }
         }

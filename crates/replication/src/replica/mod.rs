@@ -182,10 +182,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 Some(leader) => {
                     let small = asks.is_empty();
                     let requests = Message::Requests { client, below, under, asks, forwarded: true };
-                    match small {
-                        true => effects.urgently(|effects| effects.send_ahead(leader, requests)),
-                        false => effects.send_ahead(leader, requests),
-                    }
+                    effects.urgently_if(small, |effects| effects.send_ahead(leader, requests))
                 }
                 None => self.redirect(client, leader, &asks, effects),
             };

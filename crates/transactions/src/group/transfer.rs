@@ -100,12 +100,11 @@ impl<R: Rules> Server<R> {
         self.log.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
         // Ahead: what was applied is decided, whatever this replica forgets.
-        let chunk = self.offers.chunk(position, index);
-        let answer = chunk.map(|chunk| Message::Chunk { position, index, chunk });
-        match answer {
+        match self.offers.chunk(position, index) {
             // The answer to the first question may be on its way.
-            Some(answer) if again => effects.repeating(|effects| effects.send_ahead(from, answer)),
-            Some(answer) => effects.send_ahead(from, answer),
+            Some(chunk) => effects.repeating_if(again, |effects| {
+                effects.send_ahead(from, Message::Chunk { position, index, chunk });
+            }),
             None => effects.send_ahead(from, Message::Gone { position }),
         }
     }

@@ -596,10 +596,7 @@ impl<V: Ordered> Order<V> {
         }
         let names = Vec::new();
         let run = Run { epoch, at: place, batches, names, full, adopts: true, urgent: true };
-        match repeats {
-            true => effects.repeating(|effects| effects.send(from, Message::Replicate(run))),
-            false => effects.send(from, Message::Replicate(run)),
-        }
+        effects.repeating_if(repeats, |effects| effects.send(from, Message::Replicate(run)));
     }
 
     pub(super) fn on_acked(&mut self, from: ProcessId, epoch: u64, upto: Slot, effects: &mut Effects<Self>) {
@@ -748,11 +745,7 @@ impl<V: Ordered> Order<V> {
                 let repeats = at < target.shown;
                 target.shown = target.shown.max(target.next);
                 let run = Run { epoch, at, batches, names, full, adopts: false, urgent };
-                let message = Message::Replicate(run);
-                match repeats {
-                    true => effects.repeating(|effects| effects.send(to, message)),
-                    false => effects.send(to, message),
-                }
+                effects.repeating_if(repeats, |effects| effects.send(to, Message::Replicate(run)));
                 (silent, spoke) = (false, true);
             }
             if silent && news {

@@ -253,10 +253,7 @@ impl<V: Wire> Log<V> {
         }
         let report = Box::new(self.report(ballot, first, effects));
         let promised = Message::Promised { ballot, report };
-        match again {
-            true => effects.repeating(|effects| effects.send(from, promised)),
-            false => effects.send(from, promised),
-        }
+        effects.repeating_if(again, |effects| effects.send(from, promised));
     }
 
     fn report(&self, ballot: Ballot, first: Slot, effects: &Effects<Self>) -> Report<V> {
