@@ -25,6 +25,12 @@ impl LeaseTerms {
         self.length
     }
 
+    /// The same, where the granter says that it is bound for no longer than `told`: its file may say otherwise than the
+    /// holder's, above all while nodes are given another one by one.
+    pub fn at_most(self, told: Span) -> LeaseTerms {
+        LeaseTerms { length: self.length.min(told), ..self }
+    }
+
     /// Until when a holder may rely on a lease for which it asked at `asked`, by the holder's clock.
     pub fn held_until(self, asked: Instant) -> Instant {
         let margin = self.share(self.length) * 2 + TICK;
@@ -96,6 +102,9 @@ mod tests {
                 for granter in rates {
                     for waiter in rates {
                         for told in [0, 100_000_000, 499_000_000, 500_000_000] {
+                            // The holder's file may say otherwise than the granter's.
+                            let longer = LeaseTerms::new(Span::from_secs(2), drift).at_most(terms.length());
+                            assert_eq!(longer.held_until(Instant::ZERO), terms.held_until(Instant::ZERO));
                             let ends = true_time(terms.held_until(Instant::ZERO).as_nanos(), holder);
                             let left = terms.bound_until(Instant::ZERO).since(Instant::from_nanos(told));
                             let waited = true_time(terms.wait_out(left).as_nanos(), waiter);

@@ -70,7 +70,7 @@ pub use machine::{Export, Footprint, StateMachine};
 pub use mark::{Fact, Mark, Path, Phase};
 pub use once::{OnceTable, Seen};
 pub use process::{Malformed, Process, Snapshot};
-pub use protocol::{Assemble, Protocol};
+pub use protocol::{Assemble, Lasting, Protocol};
 pub use quorum::{Count, FastQuorums, Quorums, ReplicaSet, SizeError, Tally, Votes};
 pub use random::Random;
 pub use series::Series;

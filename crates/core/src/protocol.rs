@@ -1,6 +1,6 @@
 //! A protocol as a whole: its name, its guarantee, and where its processes stand.
 
-use crate::{Guarantee, Process, ProcessId, Wire};
+use crate::{Guarantee, Process, ProcessId, Span, Wire};
 use std::fmt::Debug;
 
 /// A family of processes that serve one keyspace together.
@@ -22,8 +22,24 @@ pub trait Protocol: Sized + 'static {
     /// What the keyspace promises, given its parameters.
     fn guarantee(placement: &Self::Placement) -> Guarantee;
 
+    /// What must outlive the processes of a node, and is in no log.
+    fn lasting(_: &Self::Placement) -> Lasting {
+        Lasting::default()
+    }
+
     /// Names every process of the keyspace. A node keeps its own, the simulator all.
     fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>);
+}
+
+/// What a keyspace's data and promises rest on although no log says it: who runs its processes remembers it, since the
+/// next deployment file may say otherwise.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub struct Lasting {
+    /// What must not change while the data lives, by the names and values of deployment files: under another value what is
+    /// in the logs would mean something else.
+    pub fixed: Vec<(&'static str, String)>,
+    /// How long what one of the processes granted may bind it after a restart that forgot it.
+    pub leases: Span,
 }
 
 /// What a host does with a placement; implemented once by the simulator and once by the node.

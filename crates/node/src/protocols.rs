@@ -7,7 +7,7 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{
-    Assemble, Blob, Guarantee, Identity, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
+    Assemble, Blob, Guarantee, Identity, Lasting, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -100,6 +100,8 @@ pub struct Placed {
     pub guarantee: Guarantee,
     /// Where what clients were told is.
     pub durability: gateway::Durability,
+    /// What outlives them.
+    pub lasting: Lasting,
     /// The processes of this node.
     pub seats: Vec<Placement>,
 }
@@ -125,7 +127,8 @@ impl Protocols {
             let placement = placement(deployment, keyspace)?;
             let mut seats = Seats::<F> { node, bridge, seats: Vec::new() };
             F::place(&placement, &mut seats);
-            Ok(Placed { guarantee: F::guarantee(&placement), durability, seats: seats.seats })
+            let (guarantee, lasting) = (F::guarantee(&placement), F::lasting(&placement));
+            Ok(Placed { guarantee, durability, lasting, seats: seats.seats })
         };
         let transactional = transaction.is_some();
         let row = Row { plan: Box::new(plan), transactional, administer, administered };

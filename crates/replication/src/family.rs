@@ -10,7 +10,7 @@ use crate::request::{Outcome, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{
-    Assemble, Guarantee, PartitionId, Process, Protocol, ReplicaId, Role, Span, StateMachine,
+    Assemble, Guarantee, Lasting, PartitionId, Process, Protocol, ReplicaId, Role, Span, StateMachine,
 };
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -73,6 +73,15 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply);
     /// Reads over them what depends on the number of replicas, or on how many spares there are beside them.
     fn read_sizes(&mut self, _reader: &mut ParameterReader<'_>, _replicas: usize, _spares: usize) {}
+    /// What of it must not change while the keyspace's data lives, in a group of so many replicas, as
+    /// [`Lasting::fixed`] has it.
+    fn fixed(&self, _replicas: usize) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+    /// How long its leases last.
+    fn leases(&self) -> Span {
+        Span::ZERO
+    }
     /// The bugs that can be planted.
     fn bugs() -> Vec<&'static str>;
     /// Plants the bug of this name; false where there is none.
@@ -111,6 +120,15 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
 
     fn guarantee(placement: &Self::Placement) -> Guarantee {
         F::guarantee(&placement.parameters, &placement.service)
+    }
+
+    fn lasting(placement: &Self::Placement) -> Lasting {
+        let mut fixed = placement.parameters.fixed(placement.replicas.len());
+        if F::COMMITS {
+            // What is remembered of clients is of another kind, and what was answered early may come behind what followed.
+            fixed.push(("reply", placement.service.reply.name().to_owned()));
+        }
+        Lasting { fixed, leases: placement.parameters.leases() }
     }
 
     fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>) {

@@ -101,8 +101,8 @@ pub enum Refusal {
     NoCopy,
     /// Writes are answered before they are executed; those behind a stop would be lost.
     #[error(
-        "members cannot change while writes are answered at commit: those behind the change would be lost; \
-         set reply = \"execute\" first"
+        "members cannot change where writes are answered at commit: those behind the change would be lost; \
+         only a keyspace that began with reply = \"execute\" can"
     )]
     RepliesAtCommit,
     /// The command touches keys of several partitions; the words are those of Redis Cluster.
@@ -125,8 +125,8 @@ pub enum Refusal {
     NoSuchPartition,
     /// Writes are answered before they are executed, and nobody could be told that a key has left meanwhile.
     #[error(
-        "keys cannot move while writes are answered at commit: those on their way would be lost; \
-         set reply = \"execute\" first"
+        "keys cannot move where writes are answered at commit: those on their way would be lost; \
+         only those of a keyspace that began with reply = \"execute\" can"
     )]
     MovesAtCommit,
 }

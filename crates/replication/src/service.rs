@@ -14,6 +14,18 @@ pub enum Reply {
     Commit,
 }
 
+impl Reply {
+    const ALL: [Reply; 2] = [Reply::Execute, Reply::Commit];
+
+    /// Its name in deployment files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reply::Execute => "execute",
+            Reply::Commit => "commit",
+        }
+    }
+}
+
 /// The knobs of sessions, the same for every protocol.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Service {
@@ -51,8 +63,7 @@ impl Service {
     /// of a commit before the execution.
     pub fn read_from(&mut self, reader: &mut ParameterReader<'_>, commits: bool) {
         if commits {
-            let replies = [("execute", Reply::Execute), ("commit", Reply::Commit)];
-            self.reply = reader.choice("reply", self.reply, &replies);
+            self.reply = reader.choice("reply", self.reply, &Reply::ALL.map(|reply| (reply.name(), reply)));
         }
         let routes = [("forward", true), ("redirect", false)];
         self.forward = reader.choice("route", self.forward, &routes);

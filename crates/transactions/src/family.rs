@@ -6,7 +6,7 @@ use crate::map::{Distances, Map};
 use crate::placement::Placement;
 use crate::request::{Outcome, Request};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Guarantee, PartitionId, Process, Protocol, Role, Span, Wire};
+use isochrone_core::{Assemble, Guarantee, Lasting, PartitionId, Process, Protocol, Role, Span, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -77,6 +77,8 @@ pub trait Tuning: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     fn for_rtt(rtt_max: Span) -> Self;
     /// Reads over these defaults; the caller finishes the reader.
     fn read_from(&mut self, reader: &mut ParameterReader<'_>);
+    /// Adds what of it must not change while the keyspace's data lives.
+    fn fixed(&self, _fixed: &mut Vec<(&'static str, String)>) {}
     /// What one transaction may have.
     fn bounds(&self) -> Bounds;
     /// Lets it have so much.
@@ -101,6 +103,10 @@ impl<F: Family> Protocol for Transactional<F> {
     fn guarantee(placement: &Placement<F>) -> Guarantee {
         let (updates, reads) = F::guarantees(&placement.parameters);
         updates.max(reads)
+    }
+
+    fn lasting(placement: &Placement<F>) -> Lasting {
+        Lasting { fixed: placement.fixed.clone(), leases: Span::ZERO }
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {

@@ -20,6 +20,8 @@ pub struct Placement<F: Family> {
     pub parameters: F::Parameters,
     /// How commands are tuned, where clients take them.
     pub commands: commands::Parameters,
+    /// What must not change while the data lives: which partition has which keys, and who is which replica of it.
+    pub(crate) fixed: Vec<(&'static str, String)>,
     /// Whether keys can move between partitions: then clients go by a [`directory`].
     pub movable: bool,
     /// A bug planted in that directory.
@@ -55,6 +57,7 @@ impl<F: Family> Placement<F> {
             clients,
             parameters,
             commands,
+            fixed: Vec::new(),
             movable: false,
             mutation: None,
         }
@@ -143,9 +146,9 @@ impl<F: Family> Placement<F> {
         parameters.read_from(&mut reader);
         let mut commands = commands::Parameters::for_rtt(rtt_max);
         commands.read_from(&mut reader);
-        let bounds = reader.text("bounds", "");
+        let divided = reader.text("bounds", "");
         let bounds: Vec<Blob> =
-            bounds.split(',').map(str::trim).filter(|bound| !bound.is_empty()).map(Blob::from).collect();
+            divided.split(',').map(str::trim).filter(|bound| !bound.is_empty()).map(Blob::from).collect();
         let split = match bounds.len() {
             0 => Split::Hash,
             _ => Split::Ranges(bounds.as_slice().into()),
@@ -164,8 +167,14 @@ impl<F: Family> Placement<F> {
             (client.id, Distances { rtt, local })
         });
         let groups = keyspace.groups();
+        let name = |node: &NodeId| deployment.node(*node).name.as_str();
+        let named: Vec<_> =
+            groups.iter().map(|group| group.iter().map(name).collect::<Vec<_>>().join(",")).collect();
+        let mut fixed = vec![("placement", named.join("|")), ("bounds", divided)];
+        parameters.fixed(&mut fixed);
         Ok(Placement {
             commands,
+            fixed,
             ..Placement::new(keyspace.id, split, &groups, clients.collect(), parameters)
         })
     }

@@ -37,7 +37,7 @@ use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::link::{Link, PING, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
-use isochrone_core::{Instant, NodeId, ProcessId, Random, Span};
+use isochrone_core::{Instant, Lasting, NodeId, ProcessId, Random, Span};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -164,7 +164,7 @@ impl Node {
         }
         let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
-            recover(&config, &deployment, &keyspaces.placements, &waker)?;
+            recover(&config, &deployment, &keyspaces, &waker)?;
         let journal_metrics = journal.metrics();
         let metrics = Arc::new(NodeMetrics {
             keyspaces: keyspaces.served.iter().map(|served| Arc::clone(&served.metrics)).collect(),
@@ -403,6 +403,8 @@ struct Keyspaces {
     hosts: Vec<Option<ProcessId>>,
     served: Vec<Served>,
     placements: Vec<Placement>,
+    /// What outlives their processes.
+    lasting: Vec<Lasting>,
     /// How long a transaction may be open.
     time_limits: Vec<Span>,
 }
@@ -463,6 +465,7 @@ impl Keyspaces {
         let time_limit = keyspace.parameters.read().span("time_limit", TIME_LIMIT, Span::ZERO, Span::MAX);
         self.time_limits.push(time_limit);
         self.placements.extend(placed.seats);
+        self.lasting.push(placed.lasting);
         Ok(())
     }
 }

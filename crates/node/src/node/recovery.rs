@@ -1,10 +1,9 @@
 //! Bringing the processes of a node back from its data directory.
 
-use super::{NodeConfig, StartError, layout, system_random};
+use super::{Keyspaces, NodeConfig, StartError, layout, system_random};
 use crate::births::Births;
 use crate::hosted::Hosted;
 use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, StreamId};
-use crate::protocols::Placement;
 use crate::snapshots::{SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
 use isochrone_core::{Blob, Identity};
@@ -28,7 +27,7 @@ pub(super) struct Recovered {
 pub(super) fn recover(
     config: &NodeConfig,
     deployment: &Deployment,
-    placements: &[Placement],
+    keyspaces: &Keyspaces,
     waker: &Arc<Waker>,
 ) -> Result<Recovered, StartError> {
     let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)
@@ -40,7 +39,7 @@ pub(super) fn recover(
         tracing::info!(bytes, data = %config.data.display(), "reading the journal; clients are refused meanwhile");
     }
     let mut start = Start::open(directory, options)?;
-    layout::keep(&config.data, deployment)?;
+    layout::keep(&config.data, deployment, &keyspaces.lasting)?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
     let births = Births::open(&config.data, config.node, &mut random)?;
@@ -48,7 +47,7 @@ pub(super) fn recover(
         tracing::error!("{told}");
     }
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
-    for placement in placements {
+    for placement in &keyspaces.placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
         let mut process = (placement.open)(identity, random.fork());
         let stream = StreamId(placement.id.to_u64());

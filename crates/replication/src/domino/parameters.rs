@@ -204,6 +204,14 @@ impl Tuning for Parameters {
         self.quorums = Some(reader.quorums(replicas));
     }
 
+    /// Smaller quorums do not meet those that decided before.
+    fn fixed(&self, replicas: usize) -> Vec<(&'static str, String)> {
+        let quorums = self.quorums(replicas);
+        [(FastQuorums::FAST, quorums.fast()), (FastQuorums::CLASSIC, quorums.classic())]
+            .map(|(key, size)| (key, size.to_string()))
+            .into()
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }

@@ -17,6 +17,18 @@ pub enum Form {
     Prefix,
 }
 
+impl Form {
+    const ALL: [Form; 2] = [Form::Slots, Form::Prefix];
+
+    /// Its name in deployment files.
+    fn name(self) -> &'static str {
+        match self {
+            Form::Slots => "slots",
+            Form::Prefix => "prefix",
+        }
+    }
+}
+
 /// The parameters of Multi-Paxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
@@ -93,8 +105,7 @@ impl Tuning for Parameters {
     }
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, _: Reply) {
-        let forms = [("slots", Form::Slots), ("prefix", Form::Prefix)];
-        self.form = reader.choice("form", self.form, &forms);
+        self.form = reader.choice("form", self.form, &Form::ALL.map(|form| (form.name(), form)));
         self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
         knobs::silence(reader, "election", &mut self.election, self.heartbeat);
         self.campaign = reader.span("campaign", self.campaign, LEAST, MOST);
@@ -107,6 +118,15 @@ impl Tuning for Parameters {
         knobs::window_bytes(reader, &mut self.window_bytes);
         knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
         knobs::queue(reader, &mut self.queue_commands, &mut self.queue_bytes);
+    }
+
+    /// Only the prefix form keeps which leader's log was accepted.
+    fn fixed(&self, _: usize) -> Vec<(&'static str, String)> {
+        vec![("form", self.form.name().to_owned())]
+    }
+
+    fn leases(&self) -> Span {
+        if self.lease { self.lease_length } else { Span::ZERO }
     }
 
     fn bugs() -> Vec<&'static str> {

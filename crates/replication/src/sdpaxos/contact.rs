@@ -199,7 +199,9 @@ impl<V: Ordered> Order<V> {
 
     fn sign(&self, rank: Rank, now: Instant) -> Beat {
         let last = self.contact.beats[usize::from(rank)];
-        let grants = self.grant.is_some_and(|((view, _), _)| view == self.installed && view.owner.0 == rank);
+        let grants = self.grant.is_some_and(|((view, _), _)| view == self.installed && view.owner.0 == rank)
+            && self.view == self.installed
+            && self.straggler.shunned != Some(self.installed);
         Beat {
             view: self.view,
             installed: self.installed,
@@ -210,7 +212,7 @@ impl<V: Ordered> Order<V> {
             durable: self.executed_durable,
             sent: (self.incarnation, now),
             echo: last.map(|(life, sent, came)| (life, sent, now.since(came))),
-            granted: grants && self.view == self.installed && self.straggler.shunned != Some(self.installed),
+            granted: if grants { self.parameters().lease_terms().length() } else { Span::ZERO },
             trips: (0..self.count() as Rank).map(|rank| self.contact.micros(rank)).collect(),
         }
     }
@@ -226,8 +228,8 @@ impl<V: Ordered> Order<V> {
             && sent <= now
         {
             self.contact.trips[at].least(now.since(sent).saturating_sub(held));
-            if beat.granted && beat.installed == self.installed {
-                self.leased(rank, sent);
+            if beat.installed == self.installed {
+                self.leased(rank, sent, beat.granted);
             }
         }
         self.seen = self.seen.max(beat.view);
@@ -269,8 +271,8 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    fn leased(&mut self, from: Rank, sent: Instant) {
-        let terms = self.parameters().lease_terms();
+    fn leased(&mut self, from: Rank, sent: Instant, bound: Span) {
+        let terms = self.parameters().lease_terms().at_most(bound);
         if let Some(sequencer) = &mut self.sequencer
             && sequencer.retired.is_none()
         {

@@ -190,8 +190,8 @@ pub struct Beat {
     pub sent: (u32, Instant),
     /// What the receiver's last sign of life said of its life and clock, and how long ago that arrived.
     pub echo: Option<(u32, Instant, Span)>,
-    /// From that on, it has granted the receiver a lease in the installed view.
-    pub granted: bool,
+    /// For how long it has, from that on, granted the receiver a lease in the installed view; nothing where it has not.
+    pub granted: Span,
     /// Round trips to the members by rank, microseconds; 0 where unknown.
     pub trips: Vec<u32>,
 }

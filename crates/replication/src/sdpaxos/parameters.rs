@@ -110,6 +110,10 @@ impl Tuning for Parameters {
         self.straggler_rest = reader.span("straggler_rest", self.straggler_rest, LEAST, MOST);
     }
 
+    fn leases(&self) -> Span {
+        if self.lease { self.lease_length } else { Span::ZERO }
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }

@@ -113,6 +113,11 @@ impl Tuning for Parameters {
         self.bytes_max = reader.bytes("txn_bytes", self.bytes_max as u64, 1_024, 256 << 20) as usize;
     }
 
+    /// A leader that knows no fast path does not ask what was settled by it.
+    fn fixed(&self, fixed: &mut Vec<(&'static str, String)>) {
+        fixed.push(("fast_path", self.cpc.to_string()));
+    }
+
     fn bounds(&self) -> Bounds {
         Bounds { keys: self.keys_max, bytes: self.bytes_max }
     }

@@ -37,7 +37,7 @@ use crate::request::{self, Outcome, Reason, Request};
 use crate::retry::Retry;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Blob, Guarantee, Process, Protocol, Span};
+use isochrone_core::{Assemble, Blob, Guarantee, Lasting, Process, Protocol, Span};
 use std::marker::PhantomData;
 use thiserror::Error;
 
@@ -163,6 +163,10 @@ impl<F: Family> Protocol for Served<F> {
     fn guarantee(placement: &Placement<F>) -> Guarantee {
         let (updates, reads) = F::guarantees(&served::<F>(placement));
         updates.max(reads)
+    }
+
+    fn lasting(placement: &Placement<F>) -> Lasting {
+        Lasting { fixed: placement.fixed.clone(), leases: Span::ZERO }
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {

@@ -61,6 +61,10 @@ impl Tuning for Parameters {
         self.round = reader.span("witness_round", self.round, LEAST, MOST);
     }
 
+    fn leases(&self) -> Span {
+        self.log.leases()
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }

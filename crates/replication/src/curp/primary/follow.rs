@@ -5,7 +5,7 @@ use super::Mutation;
 use super::message::{Batch, Beat, Message, Note, Record, Run};
 use super::order::Order;
 use crate::order::{Ordered, Reign};
-use isochrone_core::{Effects, ProcessId, Slot};
+use isochrone_core::{Effects, ProcessId, Slot, Span};
 
 impl<V: Ordered> Order<V> {
     /// Whether something of this master is taken; what is later than all before it is promised.
@@ -36,15 +36,15 @@ impl<V: Ordered> Order<V> {
         if !self.heeds(from, epoch, effects) {
             return;
         }
-        if self.parameters().lease {
-            // Ahead: a restart forgets the grant, and waits for as long as it may hold.
-            self.granted = self.granted.max(self.parameters().lease_terms().bound_until(effects.now()));
-        }
+        let terms = self.parameters().lease_terms();
+        let bound = if self.parameters().lease { terms.length() } else { Span::ZERO };
+        // Ahead: a restart forgets the grant, and waits for as long as it may hold.
+        self.granted = self.granted.max(effects.now() + bound);
         self.near.heard(Reign(epoch, list), reads, self.knobs.0.drift_ppm);
         let Reign(_, list) = self.near.reign();
         let (life, at) = (self.near.life(), effects.now());
         // Ahead: a lease to read that it gave up it does not have in another life either.
-        let heard = Message::Heard { epoch, sent, list, life, at };
+        let heard = Message::Heard { epoch, sent, bound, list, life, at };
         effects.urgently(|effects| effects.send_ahead(from, heard));
         if self.adopted != epoch {
             let (full, ends) = (self.book.full(), Some(self.book.end()));

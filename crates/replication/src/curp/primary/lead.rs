@@ -533,13 +533,13 @@ impl<V: Ordered> Order<V> {
         &mut self,
         from: ProcessId,
         epoch: u64,
-        sent: Instant,
+        (sent, bound): (Instant, Span),
         list: u64,
         stamp: (u32, Instant),
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
-        let until = self.parameters().lease_terms().held_until(sent);
+        let until = self.parameters().lease_terms().at_most(bound).held_until(sent);
         let reads = self.parameters().reads_nearby();
         if let Some(target) = self.target(from, epoch, now) {
             target.lease = target.lease.max(until);

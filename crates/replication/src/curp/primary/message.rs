@@ -62,6 +62,8 @@ pub enum Message<V: Wire> {
         epoch: u64,
         /// When the beat was sent.
         sent: Instant,
+        /// How long the sender is bound by its lease from that on; not at all without leases.
+        bound: Span,
         /// The version of the list that the sender goes by when it reads for clients.
         list: u64,
         /// The sender's incarnation.

@@ -458,8 +458,8 @@ impl<V: Ordered> Process for Order<V> {
             Message::Trimmed { epoch } if self.promised == epoch && self.is_server(from) => {
                 self.behind = Some(from);
             }
-            Message::Heard { epoch, sent, list, life, at } => {
-                self.on_heard(from, epoch, sent, list, (life, at), effects);
+            Message::Heard { epoch, sent, bound, list, life, at } => {
+                self.on_heard(from, epoch, (sent, bound), list, (life, at), effects);
             }
             Message::Near { reign, reads } if unified => self.on_reads(reign, reads, effects),
             Message::Near { reign, reads } if self.reads_for(from) => self.on_near(reign, reads, effects),

@@ -120,6 +120,17 @@ impl Tuning for Parameters {
         self.copies_min = reader.integer("copies_min", self.copies_min as u64, 0, most) as usize;
     }
 
+    /// Records are sent to other roles.
+    fn fixed(&self, _: usize) -> Vec<(&'static str, String)> {
+        vec![("unified", self.unified.to_string())]
+    }
+
+    /// The master's, and those of the manager that leads.
+    fn leases(&self) -> Span {
+        let masters = if self.lease { self.lease_length } else { Span::ZERO };
+        masters.max(self.managers.leases())
+    }
+
     fn bugs() -> Vec<&'static str> {
         Mutation::names()
     }

@@ -1,7 +1,7 @@
 //! Voting, and learning what the votes of others have decided.
 
 use super::{Form, Log, Message, Mutation, Record, Role, Timer, Value, Vote};
-use isochrone_core::{Ballot, Effects, Instant, Process, ProcessId, Slot, Wire};
+use isochrone_core::{Ballot, Effects, Instant, Process, ProcessId, Slot, Span, Wire};
 use std::sync::Arc;
 
 impl<V: Wire> Log<V> {
@@ -105,12 +105,13 @@ impl<V: Wire> Log<V> {
         if !self.admit(from, ballot, effects) {
             return;
         }
+        let terms = self.parameters.lease_terms();
+        let bound = if self.parameters.lease { terms.length() } else { Span::ZERO };
         if self.parameters.lease {
-            let until = self.parameters.lease_terms().bound_until(effects.now());
-            self.grant = Some((ballot.owner, until));
+            self.grant = Some((ballot.owner, terms.bound_until(effects.now())));
         }
         // Ahead: a lease lives in memory only; whoever restarts waits a whole one out instead.
-        let heard = Message::Heard { ballot, sent, decided: self.decided };
+        let heard = Message::Heard { ballot, sent, decided: self.decided, bound };
         effects.urgently(|effects| effects.send_ahead(from, heard));
         self.hear_decided(ballot, decided, from, effects);
         if self.parameters.form == Form::Prefix && self.tail != ballot {

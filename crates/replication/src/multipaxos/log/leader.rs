@@ -395,10 +395,11 @@ impl<V: Wire> Log<V> {
         ballot: Ballot,
         sent: Instant,
         decided: Slot,
+        bound: Span,
         effects: &mut Effects<Self>,
     ) {
         let Some(follower) = self.seat(from) else { return };
-        let terms = self.parameters.lease_terms();
+        let terms = self.parameters.lease_terms().at_most(bound);
         let ours = self.decided;
         let Role::Leader(reign) = &mut self.role else { return };
         if reign.ballot != ballot {

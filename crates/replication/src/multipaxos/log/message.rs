@@ -109,6 +109,8 @@ pub enum Message<V: Wire> {
         sent: Instant,
         /// What the follower knows to be decided.
         decided: Slot,
+        /// How long it is bound by its lease; not at all without leases.
+        bound: Span,
     },
     /// Tell me the values from this slot on.
     Fetch {

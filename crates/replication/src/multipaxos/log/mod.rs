@@ -521,7 +521,9 @@ impl<V: Wire> Process for Log<V> {
             Message::Heartbeat { ballot, decided, sent } => {
                 self.on_heartbeat(from, ballot, decided, sent, effects);
             }
-            Message::Heard { ballot, sent, decided } => self.on_heard(from, ballot, sent, decided, effects),
+            Message::Heard { ballot, sent, decided, bound } => {
+                self.on_heard(from, ballot, sent, decided, bound, effects);
+            }
             // What it lacks may be on its way.
             Message::Fetch { from: first } => {
                 effects.repeating(|effects| self.on_fetch(from, first, effects));
