@@ -7,7 +7,8 @@ use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{
-    Assemble, Blob, Guarantee, Identity, Lasting, NodeId, PartitionId, Process, ProcessId, Protocol, Random, Stamp,
+    Assemble, Blob, Guarantee, Identity, Lasting, NodeId, PartitionId, Process, ProcessId, Protocol, Random,
+    Stamp,
 };
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const FILE: &str = "KEYSPACES";
-const HEAD: &str = "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...";
+const HEAD: &str =
+    "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...";
 /// The head of a file that may lack the replicas, and has nothing behind them.
 const HEAD_1: &str = "isochrone keyspaces, format 1: name number protocol partitions";
 
@@ -143,7 +144,10 @@ fn read(path: &Path) -> Result<BTreeMap<String, Known>, StartError> {
     }
     let entries: Option<BTreeMap<_, _>> = lines.map(entry).collect();
     entries.ok_or_else(|| {
-        unreadable(path, &"it is damaged: a line is not `name number protocol partitions` and what follows them")
+        unreadable(
+            path,
+            &"it is damaged: a line is not `name number protocol partitions` and what follows them",
+        )
     })
 }
 
@@ -258,7 +262,10 @@ mod tests {
         fs::write(&path, written.replace(" a 2", " a 50")).unwrap();
         let before = std::time::Instant::now();
         keep(directory.path(), &deployment(&begun)).unwrap();
-        assert!(before.elapsed() >= Duration::from_millis(50), "longer leases of a former life are waited out");
+        assert!(
+            before.elapsed() >= Duration::from_millis(50),
+            "longer leases of a former life are waited out"
+        );
         assert!(holds(&fs::read_to_string(&path).unwrap()));
         fs::write(&path, written.replace(" a ", " a,b ")).unwrap();
         refused(
@@ -271,6 +278,11 @@ mod tests {
         fs::write(directory.path().join(FILE), "isochrone keyspaces, format 3\n").unwrap();
         refused(&begun, expect!["KEYSPACES: it is of another format; this version reads formats 1 and 2"]);
         fs::write(directory.path().join(FILE), format!("{HEAD}\nmain 1\n")).unwrap();
-        refused(&begun, expect!["KEYSPACES: it is damaged: a line is not `name number protocol partitions` and what follows them"]);
+        refused(
+            &begun,
+            expect![
+                "KEYSPACES: it is damaged: a line is not `name number protocol partitions` and what follows them"
+            ],
+        );
     }
 }

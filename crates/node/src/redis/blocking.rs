@@ -154,7 +154,11 @@ pub(crate) fn heard(
     let (outcome, whole) = blocked.unwrapped(outcome);
     let outcome = blocked.resolved(outcome);
     let other = matches!(&outcome, Outcome::Done(Response::Error(Refusal::WrongType)));
+    let refused = matches!(&outcome, Outcome::Refused(_));
+    // Keys that have moved apart since do not come together by waiting.
+    let apart = matches!(&outcome, Outcome::Refused(text) if text.starts_with("CROSSSLOT"));
     let empty = match (&outcome, step) {
+        _ if apart => false,
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
             blocked.ask(Step::Attempt, context, requests);
@@ -177,7 +181,7 @@ pub(crate) fn heard(
         return Heard::Ends(outcome);
     }
     match step {
-        Step::Attempt if other => hub.passes(connection),
+        Step::Attempt if other || refused => hub.passes(connection),
         Step::Attempt => hub.found_nothing(connection),
         Step::Look | Step::Nothing => {}
     }

@@ -76,6 +76,8 @@ pub(crate) struct Divided<S: StateMachine, C: Process> {
     blocked: BTreeMap<u64, u32>,
     /// Whether what is held may go on.
     stirred: bool,
+    /// When it was last asked where keys are, or told.
+    looked: Option<Instant>,
     /// What moves, by the partition it leaves.
     drives: BTreeMap<PartitionId, Drive>,
     /// Steps that are open, and whose.
@@ -330,8 +332,9 @@ where
 
     fn ask(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
         let partition = match self.route(&command) {
-            Ok(partition) => partition,
+            Ok(partition) => Some(partition),
             Err(Refusal::Whole) => return self.ask_all(ticket, command, effects),
+            Err(Refusal::Apart) if self.looks(effects) => None,
             Err(refusal) => return effects.complete_ahead(ticket, Outcome::Refused(refusal)),
         };
         if self.held.len() >= self.service.outstanding {
@@ -344,12 +347,13 @@ where
         let asked = Asked { ticket, command, since: now, sent: None, waits: None };
         self.asked.insert(number, asked);
         self.tickets.insert(ticket.0, number);
-        if waits {
-            self.block(number);
-            self.held.insert(number, now);
-            self.stirred = true;
-        } else {
-            self.send(number, partition, effects);
+        match partition {
+            Some(partition) if !waits => self.send(number, partition, effects),
+            _ => {
+                self.block(number);
+                self.held.insert(number, now);
+                self.stirred = true;
+            }
         }
     }
 
@@ -387,6 +391,7 @@ where
                     self.unblock(number);
                     self.send(number, partition, effects);
                 }
+                Err(Refusal::Apart) if self.looks(effects) => stuck.extend(places),
                 Err(refusal) => self.finish(number, Outcome::Refused(refusal), effects),
             }
         }
@@ -539,6 +544,7 @@ where
             strays: BTreeSet::new(),
             blocked: BTreeMap::new(),
             stirred: false,
+            looked: None,
             drives: BTreeMap::new(),
             steps: BTreeMap::new(),
             wholes: BTreeMap::new(),

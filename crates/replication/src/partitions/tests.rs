@@ -434,6 +434,49 @@ fn a_stale_client_is_redirected_and_keeps_the_order_on_a_key() {
     assert_eq!(bench.sent().len(), 1, "nothing waits any more");
 }
 
+/// Nobody is asked for keys that seem to lie apart, so nobody would say that one of them has moved: the partitions are
+/// asked what they serve before it is refused, once in a while.
+#[test]
+fn keys_that_seem_to_lie_apart_are_looked_for() {
+    let (key, stretch) = mine();
+    let ring = Ring { keyspace: KeyspaceId(1), partitions: 2, at: PartitionId(1) };
+    let theirs =
+        (0..).map(|n| format!("k{n}")).find(|key| ring.owner(ring.place(key.as_bytes())).0 == 1).unwrap();
+    let second = ring.stretch(PartitionId(1));
+    let mut bench = Bench::new();
+    let surveys = |bench: &mut Bench| {
+        let survey = |(ticket, asks)| match asks {
+            Asks::Step(Step::Survey { ring }) => (ring.at.0, ticket),
+            other => panic!("{other:?}"),
+        };
+        bench.asked.drain(..).map(survey).collect::<Vec<(u16, u64)>>()
+    };
+    let served = |served: &[(Stretch, u64)]| Some(Says::Told(Told::Served(served.to_vec())));
+    bench.ask(1, &[&key, &theirs]);
+    bench.ask(2, &[&key]);
+    let asked = surveys(&mut bench);
+    assert_eq!(asked.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1], "2 waits behind 1");
+    bench.tell(0, asked[0].1, served(&[]));
+    bench.tell(1, asked[1].1, served(&[(stretch, 1), (second, 0)]));
+    assert_eq!(bench.sent().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(bench.answered, []);
+
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key, &theirs]);
+    let asked = surveys(&mut bench);
+    bench.tell(0, asked[0].1, served(&[(stretch, 0)]));
+    bench.tell(1, asked[1].1, served(&[(second, 0)]));
+    bench.ask(2, &[&key, &theirs]);
+    let apart = |number| (number, Outcome::Refused(Refusal::Apart));
+    assert_eq!((surveys(&mut bench), bench.answered.as_slice()), (vec![], [apart(1), apart(2)].as_slice()));
+    // A partition that does not answer holds nobody up for long.
+    bench.pass(bench.divided.service.retry);
+    bench.ask(3, &[&key, &theirs]);
+    assert_eq!((surveys(&mut bench).len(), bench.answered.len()), (2, 2));
+    bench.pass(bench.divided.service.retry * 2);
+    assert_eq!((surveys(&mut bench), bench.answered.last()), (vec![], Some(&apart(3))));
+}
+
 /// What is not known to have been refused is not asked for elsewhere.
 #[test]
 fn a_command_in_doubt_stays_in_doubt() {

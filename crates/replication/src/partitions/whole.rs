@@ -7,6 +7,7 @@
 
 use super::{Divided, Noted, Waits};
 use crate::request::{Outcome, Refusal, Request};
+use crate::service::Reply;
 use isochrone_core::migration::{Step, Stretch, Told};
 use isochrone_core::{Effects, Fact, Instant, PartitionId, Process, StateMachine, Ticket};
 use std::collections::BTreeMap;
@@ -33,7 +34,12 @@ enum Wish<X> {
     Command(X),
     /// Where all keys are.
     Survey,
+    /// The same, for this client itself.
+    Look,
 }
+
+/// Under what a look stands among what hosts ask, whose tickets count from low numbers.
+const LOOK: Ticket = Ticket(u64::MAX);
 
 impl<X, R> Whole<X, R> {
     /// When something is to be asked again, if anything is.
@@ -64,12 +70,47 @@ where
 
     /// Asks all partitions what they serve.
     pub(super) fn survey(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
-        let stamp = effects.stamp();
-        let step = |at| S::step(Step::Survey { ring: self.routes.ring(at) }, stamp).map(|step| (at, step));
-        match self.all().map(step).collect() {
+        match self.surveys(effects) {
             Some(shares) => self.begin_whole(ticket, Wish::Survey, shares, effects),
             None => effects.complete_ahead(ticket, Outcome::Refused(Refusal::Unmovable)),
         }
+    }
+
+    /// Whether keys that seem to lie apart may lie together: a client learns where keys have gone from who no longer serves
+    /// them, and is asked of nothing while it believes them apart. So it looks, unless it did a moment ago.
+    pub(super) fn looks(&mut self, effects: &mut Effects<Self>) -> bool {
+        let now = effects.now();
+        if let Some(since) = self.looked {
+            let open = self.wholes.contains_key(&LOOK);
+            let patience = if open { self.service.retry * 2 } else { self.service.retry };
+            if now.since(since) < patience || open {
+                return open && now.since(since) < patience;
+            }
+        }
+        if self.service.reply == Reply::Commit || self.wholes.len() >= self.service.outstanding {
+            return false;
+        }
+        let Some(shares) = self.surveys(effects) else { return false };
+        self.looked = Some(now);
+        self.begin_whole(LOOK, Wish::Look, shares, effects);
+        true
+    }
+
+    fn surveys(&self, effects: &Effects<Self>) -> Option<Vec<(PartitionId, S::Command)>> {
+        let stamp = effects.stamp();
+        let step = |at| Some((at, S::step(Step::Survey { ring: self.routes.ring(at) }, stamp)?));
+        self.all().map(step).collect()
+    }
+
+    fn on_looked(&mut self, found: &BTreeMap<(PartitionId, u64), S::Reply>, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        for (stretch, at, version) in served::<S>(found).unwrap_or_default() {
+            // What never moved is where the ring has it.
+            if version > 0 {
+                self.learn(stretch, at, version, now);
+            }
+        }
+        (self.looked, self.stirred) = (Some(now), true);
     }
 
     /// The shares of all partitions in what a command has to do with these places.
@@ -137,7 +178,8 @@ where
                 }
                 let Some(Whole { wish, found, .. }) = self.wholes.remove(&ticket) else { return };
                 let outcome = match wish {
-                    Wish::Survey => served::<S>(&found),
+                    Wish::Look => return self.on_looked(&found, effects),
+                    Wish::Survey => served::<S>(&found).map(Outcome::Served),
                     Wish::Command(command) => {
                         let of = self.parts.len() as u16;
                         S::gather(&command, of, found.into_values().collect()).map(Outcome::Replied)
@@ -154,11 +196,16 @@ where
         let Some(whole) = self.wholes.get(&ticket) else { return };
         let alone = whole.open.is_empty() && whole.found.is_empty();
         let told = match &whole.wish {
-            Wish::Command(command) if alone || S::reads_only(command) => outcome,
-            Wish::Command(_) | Wish::Survey => Outcome::Unknown,
+            Wish::Command(command) if alone || S::reads_only(command) => Some(outcome),
+            Wish::Command(_) | Wish::Survey => Some(Outcome::Unknown),
+            Wish::Look => None,
         };
         self.give_up(ticket, effects);
-        effects.complete(ticket, told);
+        match told {
+            Some(told) => effects.complete(ticket, told),
+            // What waits for it goes by what is known.
+            None => self.stirred = true,
+        }
     }
 
     /// A partition does not serve all it was asked about: whoever does is asked at once, or when a move may be over.
@@ -218,12 +265,14 @@ where
 }
 
 /// Where all keys are, in the order of the ring; nothing where a partition did not tell.
-fn served<S: StateMachine>(found: &BTreeMap<(PartitionId, u64), S::Reply>) -> Option<Outcome<S::Reply>> {
+fn served<S: StateMachine>(
+    found: &BTreeMap<(PartitionId, u64), S::Reply>,
+) -> Option<Vec<(Stretch, PartitionId, u64)>> {
     let mut all = Vec::new();
     for ((at, _), reply) in found {
         let Some(Told::Served(served)) = S::told(reply) else { return None };
         all.extend(served.iter().map(|(stretch, version)| (*stretch, *at, *version)));
     }
     all.sort();
-    Some(Outcome::Served(all))
+    Some(all)
 }

@@ -118,7 +118,11 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
          ! fill a
          < 3 array hash, wrongtype
          ! fill a
-         < 3 array list, wrongtype",
+         < 3 array list, wrongtype
+         > BLPOP a b 0
+         < 4 nilarray
+         ! fill a
+         < 4 refused CROSSSLOT Keys in request don't hash to the same slot",
         expect![[r#"
             > BRPOP a 0
               ask 0 k1 LMPop { keys: ["a"], side: Right, count: 1 }
@@ -165,6 +169,16 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
               reads no further
             < 3 array list, wrongtype
               -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > BLPOP a b 0
+              ask 4 k1 LMPop { keys: ["a", "b"], side: Left, count: 1 }
+              reads no further
+            < 4 nilarray
+              reads no further
+            ! fill a
+              ask 4 k1 LMPop { keys: ["a", "b"], side: Left, count: 1 }
+              reads no further
+            < 4 refused CROSSSLOT Keys in request don't hash to the same slot
+              -CROSSSLOT Keys in request don't hash to the same slot·
         "#]],
     );
 }
