@@ -6,17 +6,21 @@
 //! is not listened to, is sent nothing, and is told so, upon which it ends: no protocol here survives a replica that comes
 //! back without its memory (`trust.md` R13; `specs/curp.md` D-2).
 
-use crate::journal::put;
+use crate::listing::Listing;
 use crate::node::StartError;
 use isochrone_core::{NodeId, Random};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "PEERS";
-const HEAD: &str = "isochrone peers, format 1: number birth";
+const PEERS: Listing = Listing {
+    name: "PEERS",
+    head: "isochrone peers, format 2: number birth",
+    older: "isochrone peers, format 1: number birth",
+    reads: "formats 1 and 2",
+    line: "`number birth`",
+};
 
 /// The births that a node knows, its own among them.
 #[derive(Debug)]
@@ -47,22 +51,24 @@ pub(crate) enum Stranger {
 }
 
 impl Births {
+    /// Its file.
+    pub(crate) const NAME: &str = PEERS.name;
+
     /// What a data directory knows. Where it has no birth it is given one.
     ///
     /// # Errors
     /// The file cannot be read or written, or is not what this version writes.
     pub fn open(data: &Path, me: NodeId, random: &mut Random) -> Result<Births, StartError> {
-        let path = data.join(FILE);
-        let unfit = |cause: String| StartError::Layout { path: path.clone(), cause };
-        let known = match fs::read_to_string(&path) {
-            Ok(text) => read(&text).map_err(unfit)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(unfit(error.to_string())),
-        };
+        let found = PEERS.read(data, entry)?;
+        let older = found.as_ref().is_some_and(|found| found.older);
+        let known: BTreeMap<_, _> =
+            found.map(|found| found.entries).unwrap_or_default().into_iter().collect();
         let own = known.get(&me).copied();
         let mut births = Births { data: data.into(), own: own.unwrap_or_else(|| random.next_u64()), known };
         if own.is_none() {
-            births.remember(me, births.own).map_err(|error| unfit(error.to_string()))?;
+            births.remember(me, births.own).map_err(|error| PEERS.unfit(data, error))?;
+        } else if older {
+            births.write().map_err(|error| PEERS.unfit(data, error))?;
         }
         Ok(births)
     }
@@ -84,7 +90,7 @@ impl Births {
             "{}: this node has met nodes that the deployment file does not have: it has {nodes}, counted from 0, and met were \
              {}. What is replicated among those as well cannot be served without them, and clients are told NOLEADER. Start \
              this node with the file that the others are started with",
-            self.data.join(FILE).display(),
+            PEERS.path(&self.data).display(),
             known.join(", ")
         ))
     }
@@ -96,7 +102,7 @@ impl Births {
             Some(_) => Err(Stranger::Reborn),
             None => self
                 .remember(node, birth)
-                .map_err(|cause| Stranger::Unwritten { path: self.data.join(FILE), cause }),
+                .map_err(|cause| Stranger::Unwritten { path: PEERS.path(&self.data), cause }),
         }
     }
 
@@ -111,23 +117,18 @@ impl Births {
     }
 
     fn write(&self) -> io::Result<()> {
-        let lines = self.known.iter().map(|(node, birth)| format!("{} {birth:016x}\n", node.0));
-        let text: String = std::iter::once(format!("{HEAD}\n")).chain(lines).collect();
-        put(&self.data, FILE, text.as_bytes())
+        PEERS.write(&self.data, self.known.iter().map(|(node, birth)| format!("{} {birth:016x}", node.0)))
+    }
+
+    /// Whether a data directory knows of any.
+    pub(crate) fn are_there(data: &Path) -> bool {
+        PEERS.path(data).exists()
     }
 }
 
-fn read(text: &str) -> Result<BTreeMap<NodeId, u64>, String> {
-    let mut lines = text.lines();
-    if lines.next() != Some(HEAD) {
-        return Err("it is of another format; this version reads format 1".into());
-    }
-    let entry = |line: &str| {
-        let (number, birth) = line.split_once(' ')?;
-        Some((NodeId(number.parse().ok()?), u64::from_str_radix(birth, 16).ok()?))
-    };
-    let entries: Option<_> = lines.map(entry).collect();
-    entries.ok_or_else(|| "it is damaged: a line is not `number birth`".into())
+fn entry(line: &str) -> Option<(NodeId, u64)> {
+    let (number, birth) = line.split_once(' ')?;
+    Some((NodeId(number.parse().ok()?), u64::from_str_radix(birth, 16).ok()?))
 }
 
 #[cfg(test)]
@@ -172,24 +173,41 @@ mod tests {
     fn who_cannot_be_written_down_is_not_known() {
         let data = tempfile::tempdir().unwrap();
         let mut births = open(data.path(), 1);
-        fs::remove_dir_all(data.path()).unwrap();
+        std::fs::remove_dir_all(data.path()).unwrap();
         let refused = births.meet(NodeId(2), 7).unwrap_err();
         assert!(matches!(refused, Stranger::Unwritten { .. }), "{refused}");
-        fs::create_dir(data.path()).unwrap();
+        std::fs::create_dir(data.path()).unwrap();
         births.meet(NodeId(2), 8).expect("nothing was known of it");
     }
 
     #[test]
     fn a_damaged_file_is_refused() {
         let data = tempfile::tempdir().unwrap();
+        let mut births = open(data.path(), 1);
+        births.meet(NodeId(2), 7).unwrap();
+        let path = PEERS.path(data.path());
+        let written = std::fs::read(&path).unwrap();
+        for (at, bit) in (0..written.len()).zip((0..8).cycle()) {
+            let mut text = written.clone();
+            text[at] ^= 1 << bit;
+            std::fs::write(&path, &text).unwrap();
+            let error = Births::open(data.path(), NodeId(1), &mut Random::seeded(1)).unwrap_err().to_string();
+            assert!(error.contains("PEERS"), "{at}: {error}");
+        }
         for (text, expected) in [
-            ("isochrone peers, format 2\n", "of another format"),
+            ("isochrone peers, format 3\n", "of another format; this version reads formats 1 and 2"),
+            ("isochrone peers, format 2: number birth\n1 7\n", "its checksum is another"),
             ("isochrone peers, format 1: number birth\n1\n", "a line is not"),
             ("isochrone peers, format 1: number birth\n1 zz\n", "a line is not"),
         ] {
-            fs::write(data.path().join(FILE), text).unwrap();
+            std::fs::write(&path, text).unwrap();
             let error = Births::open(data.path(), NodeId(1), &mut Random::seeded(1)).unwrap_err().to_string();
-            assert!(error.contains(FILE) && error.contains(expected), "{error}");
+            assert!(error.contains("PEERS") && error.contains(expected), "{error}");
         }
+        // What an earlier version wrote has its checksum from the next start on.
+        let old = format!("isochrone peers, format 1: number birth\n1 {:016x}\n2 {:016x}\n", births.own(), 7);
+        std::fs::write(&path, old).unwrap();
+        assert_eq!(open(data.path(), 2).own(), births.own());
+        assert_eq!(std::fs::read(&path).unwrap(), written);
     }
 }

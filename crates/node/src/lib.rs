@@ -20,6 +20,7 @@ pub mod hub;
 pub mod io;
 pub mod journal;
 pub mod limits;
+mod listing;
 pub mod metrics;
 pub mod node;
 pub mod outgoing;

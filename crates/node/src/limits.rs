@@ -1,6 +1,7 @@
 //! Every limit of a node: its name, its default, and why. A limit that is met is counted under its
 //! name in `isochrone_limit_reached_total{limit}`; none is met silently.
 
+use crate::http;
 use isochrone_core::Span;
 use isochrone_core::deployment::{self, Limit};
 
@@ -81,7 +82,7 @@ impl Limits {
 }
 
 /// Files that a node has open beside its clients: the journal, snapshots, peers, listeners.
-const OTHER_FILES: usize = 128;
+const OTHER_FILES: usize = 128 + http::CONNECTIONS;
 
 /// Raises this process' limit of open files as far as it may itself: shells give 1,024, of which a node has use for more. How
 /// many there may be; `None` for any number.
@@ -98,10 +99,10 @@ pub fn open_files() -> Option<u64> {
 }
 
 impl Limits {
-    /// Takes no more clients than the system allows files, and says so.
-    pub fn heed_files(&mut self, files: Option<u64>) {
+    /// Takes no more clients than the system allows files, and says so. As many may come in each of so many ways.
+    pub fn heed_files(&mut self, files: Option<u64>, ways: usize) {
         let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
-        let room = files.saturating_sub(OTHER_FILES).max(1);
+        let room = (files.saturating_sub(OTHER_FILES) / ways.max(1)).max(1);
         if room < self.clients {
             tracing::warn!(
                 clients = self.clients,
@@ -141,6 +142,7 @@ impl From<&deployment::Limits> for Limits {
             bulk_bytes: get(Limit::Bulk),
             elements: get(Limit::Elements),
             inline_bytes: 64 << 10,
+            // `deployment::Limits` has seen to it that such a command fits into a frame, beside what is under way.
             command_bytes: get(Limit::Bulk).saturating_add(1 << 20),
             output_bytes: get(Limit::Output),
             metric_series: 5_000,
@@ -154,9 +156,15 @@ mod tests {
 
     #[test]
     fn there_are_no_more_clients_than_files() {
-        for (files, clients) in [(None, 10_000), (Some(20_000), 10_000), (Some(1_024), 896), (Some(10), 1)] {
+        for (files, ways, clients) in [
+            (None, 1, 10_000),
+            (Some(20_000), 1, 10_000),
+            (Some(1_024), 1, 640),
+            (Some(1_024), 2, 320),
+            (Some(10), 0, 1),
+        ] {
             let mut limits = Limits::default();
-            limits.heed_files(files);
+            limits.heed_files(files, ways);
             assert_eq!(limits.clients, clients, "{files:?}");
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::changes::{Answered, Changes};
 use crate::family::Tuning;
-use crate::message::{Ask, Message, Note, Spans, Told};
+use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
@@ -163,8 +163,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
-            effects
-                .send(self.target, Message::Requests { client, below, under: None, asks, forwarded: false });
+            let requests = |asks| Message::Requests { client, below, under: None, asks, forwarded: false };
+            in_parts(asks, |asks| effects.send(self.target, requests(asks)));
         }
     }
 

@@ -3,9 +3,28 @@
 use crate::order::{Member, Ordered, Reign};
 use crate::request::{Change, Refusal};
 use isochrone_core::command::{Access, Touch};
-use isochrone_core::{Blob, ClientId, CommandId, Fact, Footprint, Mark, ProcessId, Span, Wire};
+use isochrone_core::{Blob, ClientId, CommandId, Fact, Footprint, Mark, ProcessId, Span, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Bytes of commands, or of answers, that go as one message, unless one alone has more: far below what a frame between
+/// nodes may have, which a turn may exceed where values are large, and all the more what is asked again at once.
+const PART: usize = 8 << 20;
+
+/// Sends a list in parts that fit a frame.
+pub(crate) fn in_parts<T: Serialize>(mut list: Vec<T>, mut send: impl FnMut(Vec<T>)) {
+    while list.len() > 1 {
+        let mut bytes = 0;
+        let over = list.iter().position(|item| {
+            bytes += wire::encoded_size(item);
+            bytes > PART
+        });
+        let Some(over) = over else { break };
+        let rest = list.split_off(over.max(1));
+        send(std::mem::replace(&mut list, rest));
+    }
+    send(list);
+}
 
 /// What replicas give their order.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]

@@ -60,7 +60,7 @@ pub use export::View;
 pub use undo::Before;
 
 use deadlines::Deadlines;
-use isochrone_core::command::{Operation, Refusal, Response, Touch};
+use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response, Touch};
 use isochrone_core::machine::Keys;
 use isochrone_core::migration::{Ring, Step, Stretch, Told};
 use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
@@ -146,7 +146,12 @@ impl Store {
     /// Answers an operation that changes nothing; `None` for all others. No key that it touches is expired.
     fn answer(&self, operation: &Operation, stamp: Stamp) -> Option<Response> {
         let answer = self.try_answer(operation, stamp)?;
-        Some(answer.unwrap_or_else(Response::Error))
+        let whole = |answer: &Response| answer.bytes() <= REPLY_MAX;
+        Some(
+            answer
+                .and_then(|answer| if whole(&answer) { Ok(answer) } else { Err(Refusal::ReplyTooLong) })
+                .unwrap_or_else(Response::Error),
+        )
     }
 
     fn try_answer(&self, operation: &Operation, stamp: Stamp) -> Option<Result<Response, Refusal>> {

@@ -1,7 +1,7 @@
 //! Lists: elements by position.
 
 use crate::sorted::positions;
-use crate::turn::{Changed, Mark, Turn};
+use crate::turn::{Changed, Mark, Turn, fits};
 use crate::value::List;
 use crate::{Store, hash};
 use isochrone_core::Blob;
@@ -27,12 +27,24 @@ fn put(list: &mut List, side: Side, value: Blob) {
     }
 }
 
-/// Up to `count` elements from one end.
-fn take_several(list: &mut List, side: Side, count: u64) -> (Vec<Response>, Changed) {
-    let count = count.min(list.len() as u64);
+/// Up to `count` elements from one end, or none where they are more than what is `left` of the answer.
+fn take_several(
+    list: &mut List,
+    side: Side,
+    count: u64,
+    left: usize,
+) -> (Result<Vec<Response>, Refusal>, Changed) {
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
+    let fit = match side {
+        Side::Left => fits(left, list.iter().take(count).map(|value| value.len())),
+        Side::Right => fits(left, list.iter().rev().take(count).map(|value| value.len())),
+    };
+    if let Err(refusal) = fit {
+        return (Err(refusal), Changed::No);
+    }
     let taken: Vec<_> = (0..count).filter_map(|_| take(list, side)).map(Response::Bulk).collect();
     let changed = Changed::from(!taken.is_empty());
-    (taken, changed)
+    (Ok(taken), changed)
 }
 
 impl Store {
@@ -110,17 +122,13 @@ impl Turn<'_> {
         side: Side,
         count: Option<u64>,
     ) -> Result<Response, Refusal> {
-        match count {
-            None => {
-                let taken =
-                    self.update_held(mark, key, |list: &mut List| (take(list, side), Changed::Yes))?;
-                Ok(taken.flatten().map_or(Response::Nil, Response::Bulk))
-            }
-            Some(count) => {
-                let taken = self.update_held(mark, key, |list: &mut List| take_several(list, side, count))?;
-                Ok(taken.map_or(Response::NilArray, Response::Array))
-            }
-        }
+        let (wanted, left) = (count.unwrap_or(1), self.left());
+        let taken = self.update_held(mark, key, |list: &mut List| take_several(list, side, wanted, left))?;
+        let taken = taken.transpose()?;
+        Ok(match count {
+            None => taken.and_then(|taken| taken.into_iter().next()).unwrap_or(Response::Nil),
+            Some(_) => taken.map_or(Response::NilArray, Response::Array),
+        })
     }
 
     pub(crate) fn lmpop(
@@ -131,8 +139,10 @@ impl Turn<'_> {
         count: u64,
     ) -> Result<Response, Refusal> {
         for key in keys {
-            let taken = self.update_held(mark, key, |list: &mut List| take_several(list, side, count))?;
-            if let Some(taken) = taken {
+            let left = self.left();
+            let taken =
+                self.update_held(mark, key, |list: &mut List| take_several(list, side, count, left))?;
+            if let Some(taken) = taken.transpose()? {
                 return Ok(Response::Array(vec![Response::Bulk(key.clone()), Response::Array(taken)]));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::key::Key;
 use crate::keys::scanned;
-use crate::turn::{Changed, Mark, Turn};
+use crate::turn::{Changed, Mark, Turn, fits};
 use crate::value::{Collection, Members};
 use crate::{Store, hash, random};
 use isochrone_core::command::{Combine, Refusal, Response};
@@ -138,17 +138,21 @@ impl Turn<'_> {
         count: Option<u64>,
         seed: u64,
     ) -> Result<Response, Refusal> {
+        let left = self.left();
         let popped = self.update_held(mark, key, |set: &mut Members| {
             let chosen = random::different(&mut Random::seeded(seed), set.len(), count.unwrap_or(1));
             let popped: Vec<Blob> =
                 chosen.into_iter().filter_map(|at| set.nth(at)).map(|(member, ())| member.blob()).collect();
+            if let Err(refusal) = fits(left, popped.iter().map(|member| member.len())) {
+                return (Err(refusal), Changed::No);
+            }
             for member in &popped {
                 set.remove(member);
             }
             let changed = Changed::from(!popped.is_empty());
-            (popped, changed)
+            (Ok(popped), changed)
         })?;
-        let mut popped = popped.unwrap_or_default().into_iter().map(Response::Bulk);
+        let mut popped = popped.transpose()?.unwrap_or_default().into_iter().map(Response::Bulk);
         Ok(match count {
             None => popped.next().unwrap_or(Response::Nil),
             Some(_) => Response::Set(popped.collect()),

@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::keys::scanned;
 use crate::sorted::SortedSet;
-use crate::turn::{Changed, Mark, Turn};
+use crate::turn::{Changed, Mark, Turn, fits};
 use crate::value::{Collection, Members};
 use crate::{Store, random};
 use isochrone_core::Blob;
@@ -401,8 +401,16 @@ impl Turn<'_> {
         end: End,
         count: u64,
     ) -> Result<Option<Vec<(Score, Key)>>, Refusal> {
-        self.update_held(mark, key, |set: &mut SortedSet| {
+        let left = self.left();
+        let popped = self.update_held(mark, key, |set: &mut SortedSet| {
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
+            let wanted = match end {
+                End::Least => 0..count,
+                End::Greatest => set.len() - count..set.len(),
+            };
+            if let Err(refusal) = fits(left, set.order().range(wanted).map(|(_, member)| member.len())) {
+                return (Err(refusal), Changed::No);
+            }
             let popped = match end {
                 End::Least => set.remove_range(0..count),
                 End::Greatest => {
@@ -412,7 +420,8 @@ impl Turn<'_> {
                 }
             };
             let changed = Changed::from(!popped.is_empty());
-            (popped, changed)
-        })
+            (Ok(popped), changed)
+        })?;
+        popped.transpose()
     }
 }

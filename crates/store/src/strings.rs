@@ -1,7 +1,7 @@
 //! Strings and counters.
 
 use crate::number;
-use crate::turn::{Mark, Turn};
+use crate::turn::{Mark, Turn, fits};
 use crate::value::Value;
 use crate::{STRING_MAX, Store};
 use isochrone_core::command::{Condition, Expiry, Refusal, Response, Score};
@@ -54,7 +54,7 @@ impl Turn<'_> {
         expiry: Expiry,
         get: bool,
     ) -> Result<Response, Refusal> {
-        let stamp = self.stamp;
+        let (stamp, left) = (self.stamp, self.left());
         self.slot(key, |slot, books| {
             let held = slot.get_mut();
             let former = match (&held, get) {
@@ -69,6 +69,9 @@ impl Turn<'_> {
             };
             if !wanted {
                 return Ok(former.unwrap_or(Response::Nil));
+            }
+            if let Some(Response::Bulk(former)) = &former {
+                fits(left, [former.len()].into_iter())?;
             }
             let deadline = match expiry {
                 Expiry::Clear => Stamp::MAX,
@@ -97,6 +100,9 @@ impl Turn<'_> {
 
     pub(crate) fn getdel(&mut self, key: &Blob) -> Result<Response, Refusal> {
         let answer = self.store().get(key)?;
+        if let Response::Bulk(value) = &answer {
+            self.answers([value.len()].into_iter())?;
+        }
         self.delete(key);
         Ok(answer)
     }

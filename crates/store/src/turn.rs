@@ -7,14 +7,16 @@ use crate::key::Name;
 use crate::ranges::Index;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
-use isochrone_core::command::{Operation, Refusal, Response, Touch};
-use isochrone_core::{Blob, Stamp};
+use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response, Touch};
+use isochrone_core::{Blob, Stamp, wire};
 
 /// The execution of one command. Every change of a key goes through [`Books`], so that versions, digest and
 /// deadlines follow.
 pub(crate) struct Turn<'a> {
     store: &'a mut Store,
     pub stamp: Stamp,
+    /// Bytes that are left of what an answer may have.
+    left: usize,
 }
 
 /// What one operation adds to the version of a key that it changes, made when first needed: a hash of the
@@ -58,9 +60,34 @@ impl From<bool> for Changed {
     }
 }
 
+/// Whether these elements fit an answer of which so much is left.
+pub(crate) fn fits(left: usize, lengths: impl Iterator<Item = usize>) -> Result<(), Refusal> {
+    let (mut count, mut bytes) = (0_usize, 0_usize);
+    for length in lengths {
+        (count, bytes) = (count + 1, bytes.saturating_add(length + ELEMENT));
+        if bytes > left && (count > 1 || left < REPLY_MAX) {
+            return Err(Refusal::ReplyTooLong);
+        }
+    }
+    Ok(())
+}
+
+/// What an element takes in an answer beside its bytes, at most: a score, and lengths.
+const ELEMENT: usize = 24;
+
 impl<'a> Turn<'a> {
     pub fn new(store: &'a mut Store, stamp: Stamp) -> Turn<'a> {
-        Turn { store, stamp }
+        Turn { store, stamp, left: REPLY_MAX }
+    }
+
+    /// Refuses to take these elements out, before any is: whoever asks could not be given them. One alone always can.
+    pub fn answers(&self, lengths: impl Iterator<Item = usize>) -> Result<(), Refusal> {
+        fits(self.left, lengths)
+    }
+
+    /// What is left of the answer.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// Deletes what the stamp expires among what the operation touches, then executes it.
@@ -95,7 +122,16 @@ impl<'a> Turn<'a> {
             }
             let answers = operations.iter().map(|operation| match operation {
                 operation if !crate::may_be_inside(operation) => Refusal::NestedTransaction.into(),
-                operation => self.execute(operation),
+                operation => {
+                    let answer = self.execute(operation);
+                    let bytes = wire::encoded_size(&answer);
+                    match self.left.checked_sub(bytes) {
+                        Some(left) => self.left = left,
+                        None if self.left < REPLY_MAX => return Refusal::ReplyTooLong.into(),
+                        None => self.left = 0,
+                    }
+                    answer
+                }
             });
             return Response::Array(answers.collect());
         }

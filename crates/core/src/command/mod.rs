@@ -26,7 +26,7 @@ pub use operation::{
     End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,
     Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
-pub use response::{Kind, Refusal, Response};
+pub use response::{Kind, REPLY_MAX, Refusal, Response};
 pub use score::{NotANumber, Score};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
 pub use share::{Share, Shared};

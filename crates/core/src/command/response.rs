@@ -3,6 +3,7 @@
 use super::{Content, Score, Shared};
 use crate::Blob;
 use crate::migration::Told;
+use crate::wire;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -51,6 +52,10 @@ pub enum Response {
     Content(Box<Content>),
 }
 
+/// The longest answer of several elements, in bytes: it must fit a frame between nodes, which has 128 MiB at least. One element
+/// always fits, since a frame has room for the longest argument.
+pub const REPLY_MAX: usize = 120 << 20;
+
 impl Response {
     /// Bytes, copied once.
     pub fn bulk(bytes: &[u8]) -> Response {
@@ -66,6 +71,25 @@ impl Response {
     pub fn count(count: usize) -> Response {
         // No collection in memory has more than i64::MAX entries.
         Response::Integer(count as i64)
+    }
+
+    /// Bytes of an answer of several parts, about; those of any other are bounded by what one argument may have, and not
+    /// counted here.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Response::Array(parts) | Response::Set(parts) if parts.len() < 2 => {
+                parts.first().map_or(0, Response::bytes)
+            }
+            Response::Pairs(parts) | Response::Map(parts) if parts.len() < 2 => 0,
+            Response::Content(content) if matches!(**content, Content::String(_)) => 0,
+            Response::Array(_)
+            | Response::Pairs(_)
+            | Response::Map(_)
+            | Response::Set(_)
+            | Response::Scan { .. }
+            | Response::Content(_) => wire::encoded_size(self),
+            _ => 0,
+        }
     }
 
     /// Whether this is a refusal.
@@ -211,4 +235,7 @@ pub enum Refusal {
     /// What was to be sorted as numbers has an element that is none.
     #[error("ERR One or more scores can't be converted into double")]
     NotSortable,
+    /// There is more to tell than nodes send one another.
+    #[error("ERR the reply would be longer than 120 MiB; ask for fewer elements at once")]
+    ReplyTooLong,
 }

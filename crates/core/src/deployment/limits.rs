@@ -27,6 +27,9 @@ macro_rules! limits {
     };
 }
 
+/// What must have room in a frame between nodes beside the longest argument of a command.
+const BESIDE_BULK: u64 = 64 * MIB;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -56,8 +59,8 @@ limits! {
     InFlight = "in_flight", Count, 65_536, 1, 16_000_000;
     /// Bytes that may wait for one peer; what comes then is dropped, as a network might.
     PeerQueue = "peer_queue", Bytes, 64 * MIB, 64 * KIB, 4 * GIB;
-    /// The longest frame between nodes; it holds a batch of commands.
-    PeerFrame = "peer_frame", Bytes, 128 * MIB, 64 * KIB, GIB;
+    /// The longest frame between nodes; it holds a batch of commands. At least 64 MiB above `bulk`, and that much by itself.
+    PeerFrame = "peer_frame", Bytes, 128 * MIB, 128 * MIB, GIB;
     /// Bytes of the journal that may wait to be synced; the node then stops reading from clients.
     JournalQueue = "journal_queue", Bytes, 256 * MIB, MIB, 4 * GIB;
 }
@@ -136,6 +139,7 @@ impl Limits {
     pub(super) fn parse(section: Option<Section<'_>>, mistakes: &mut Mistakes) -> Self {
         let mut limits = Self::default();
         let Some(mut section) = section else { return limits };
+        let mut frame = None;
         for rule in LIMITS {
             let found = section.read(rule.name, mistakes, |value| {
                 let amount = match rule.unit {
@@ -151,6 +155,23 @@ impl Limits {
             });
             if let Some(found) = found {
                 limits.values[rule.limit as usize] = found.value;
+                if rule.limit == Limit::PeerFrame {
+                    frame = Some(found);
+                }
+            }
+        }
+        // A new leader may be told the longest command together with a whole window of others.
+        let least = limits.get(Limit::Bulk) + BESIDE_BULK;
+        match frame {
+            Some(frame) if frame.value < least => {
+                let (is, least) = (Unit::Bytes.show(frame.value), Unit::Bytes.show(least));
+                let wrong = format!("peer_frame = {is:?} has no room for bulk, and 64MiB beside it");
+                section.refuse(mistakes, frame.line, wrong, format!("use {least:?} or more"));
+            }
+            Some(_) => {}
+            None => {
+                let frame = &mut limits.values[Limit::PeerFrame as usize];
+                *frame = least.max(*frame);
             }
         }
         section.finish(mistakes);

@@ -3,7 +3,10 @@
 //! Reading is open to whoever reaches the port. Changing anything needs the node's token, comes from
 //! loopback only, and never from a page of another origin (`trust.md` S17).
 
+mod door;
 mod page;
+
+pub(crate) use door::CONNECTIONS;
 
 use crate::background::Background;
 use crate::limits::Limits;
@@ -16,6 +19,7 @@ use axum::extract::{ConnectInfo, Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use door::{Caller, Door};
 use isochrone_core::migration::Stretch;
 use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, key_hash, key_tag};
 use serde::Deserialize;
@@ -61,10 +65,10 @@ pub(crate) fn start(socket: std::net::TcpListener) -> std::io::Result<Server> {
         .route("/healthz", get(async || "ok\n"))
         .fallback(serve_or_wait)
         .with_state(Arc::clone(&served))
-        .into_make_service_with_connect_info::<SocketAddr>();
+        .into_make_service_with_connect_info::<Caller>();
     let _thread = Background::start("http", socket, async |listener, stopped| {
         tokio::select! {
-            outcome = axum::serve(listener, router) => {
+            outcome = axum::serve(Door::new(listener), router) => {
                 if let Err(error) = outcome {
                     tracing::error!(%error, "the HTTP server has stopped");
                 }
@@ -169,11 +173,11 @@ struct Which {
     process: ProcessId,
 }
 
-type Call = (Shared<Arc<State>>, ConnectInfo<SocketAddr>, HeaderMap, Bytes);
+type Call = (Shared<Arc<State>>, ConnectInfo<Caller>, HeaderMap, Bytes);
 
 async fn move_leader(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -182,7 +186,7 @@ async fn move_leader(
 
 async fn add_replica(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -191,7 +195,7 @@ async fn add_replica(
 
 async fn remove_replica(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -227,11 +231,11 @@ const RANGE_FORM: &str = "send {\"keyspace\": \"...\", \"from\": 0, \"to\": 1}, 
 
 async fn move_range(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let state = match allowed(&shared.0, &from.0, &headers) {
+    let state = match allowed(&shared.0, &from.0.0, &headers) {
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
     };
@@ -286,11 +290,11 @@ struct OfKeyspace {
 
 async fn ranges(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     query: axum::extract::Query<OfKeyspace>,
 ) -> Response {
-    let state = match allowed(&shared.0, &from.0, &headers) {
+    let state = match allowed(&shared.0, &from.0.0, &headers) {
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
     };
@@ -303,11 +307,11 @@ async fn ranges(
 
 async fn stop_process(
     shared: Shared<Arc<State>>,
-    from: ConnectInfo<SocketAddr>,
+    from: ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let state = match allowed(&shared.0, &from.0, &headers) {
+    let state = match allowed(&shared.0, &from.0.0, &headers) {
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
     };
@@ -317,8 +321,8 @@ async fn stop_process(
     }
 }
 
-async fn stop(shared: Shared<Arc<State>>, from: ConnectInfo<SocketAddr>, headers: HeaderMap) -> Response {
-    let outcome = allowed(&shared.0, &from.0, &headers).map(|state| state.orders.send(Control::Stop));
+async fn stop(shared: Shared<Arc<State>>, from: ConnectInfo<Caller>, headers: HeaderMap) -> Response {
+    let outcome = allowed(&shared.0, &from.0.0, &headers).map(|state| state.orders.send(Control::Stop));
     match outcome {
         Ok(Ok(())) => (StatusCode::ACCEPTED, "stopping\n").into_response(),
         Ok(Err(error)) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
@@ -327,7 +331,7 @@ async fn stop(shared: Shared<Arc<State>>, from: ConnectInfo<SocketAddr>, headers
 }
 
 async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administration) -> Response {
-    let state = match allowed(&shared.0, &from.0, &headers) {
+    let state = match allowed(&shared.0, &from.0.0, &headers) {
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
     };

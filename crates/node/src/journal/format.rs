@@ -22,9 +22,8 @@ pub const FORMAT: u32 = 1;
 pub const ENTRY_HEADER: usize = 20;
 /// Bytes before a frame's first entry.
 pub const FRAME_HEADER: usize = 72;
-/// The largest payload of one entry, in bytes. A Redis value may have 512 MB; a record with one that large is
-/// refused by the gateway long before, so this only keeps lengths far from overflow.
-pub const PAYLOAD_MAX: usize = 256 << 20;
+/// The largest payload of one entry, in bytes: the longest argument that `bulk` allows, and a batch of others beside it.
+pub const PAYLOAD_MAX: usize = 640 << 20;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"ISOCHJNL";
 const IDENTITY_MAGIC: [u8; 8] = *b"ISOCHDIR";

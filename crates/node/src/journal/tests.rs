@@ -386,7 +386,7 @@ fn a_record_above_the_limit_stops_the_journal() {
     let mut large = Batch::default();
     large.record_with(A, |out| out.resize(out.len() + format::PAYLOAD_MAX + 1, 0));
     let golden = expect![[r#"
-        a record of 268435457 bytes is larger than the journal's limit of 268435456 bytes: lower `bulk` under [limits] of the deployment file
+        a record of 671088641 bytes is larger than the journal's limit of 671088640 bytes: lower `bulk` under [limits] of the deployment file
     "#]];
     check(golden, &journal.append_sync(&[large]).unwrap_err().to_string());
 }

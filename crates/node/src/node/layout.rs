@@ -5,20 +5,23 @@
 //! rests on ([`Lasting`]).
 
 use super::StartError;
-use crate::journal::put;
+use crate::listing::Listing;
 use isochrone_core::deployment::{Deployment, Keyspace};
 use isochrone_core::{Lasting, Span};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-const FILE: &str = "KEYSPACES";
-const HEAD: &str =
-    "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...";
-/// The head of a file that may lack the replicas, and has nothing behind them.
-const HEAD_1: &str = "isochrone keyspaces, format 1: name number protocol partitions";
+const KEYSPACES: Listing = Listing {
+    name: "KEYSPACES",
+    head: "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...",
+    older: "isochrone keyspaces, format 1: name number protocol partitions",
+    reads: "formats 1 and 2",
+    line: "`name number protocol partitions` and what follows them",
+};
+
+/// Its file.
+pub(super) const NAME: &str = KEYSPACES.name;
 
 /// What must not change of a keyspace.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -54,14 +57,19 @@ fn word(value: &str) -> String {
 /// the file with what lasts of each. Keyspaces that the file no longer names are remembered on: their data is kept.
 ///
 /// Where leases are shorter than they were, those are waited out that a former life of this node may have granted.
-pub(super) fn keep(data: &Path, deployment: &Deployment, lasting: &[Lasting]) -> Result<(), StartError> {
-    let path = data.join(FILE);
-    let before = read(&path)?;
+pub(super) fn examine(
+    data: &Path,
+    deployment: &Deployment,
+    lasting: &[Lasting],
+) -> Result<Layout, StartError> {
+    let found = KEYSPACES.read(data, entry)?;
+    let (new, older) = (found.is_none(), found.as_ref().is_some_and(|found| found.older));
+    let before: BTreeMap<_, _> = found.map(|found| found.entries).unwrap_or_default().into_iter().collect();
     let mut known = before.clone();
     let mut wait = Span::ZERO;
     for (keyspace, lasting) in deployment.keyspaces().iter().zip(lasting) {
         let (name, now) = (&keyspace.name, Known::of(deployment, keyspace, lasting));
-        let refuse = |cause: String| Err(StartError::Layout { path: path.clone(), cause });
+        let refuse = |cause: String| Err(KEYSPACES.unfit(data, cause));
         let changed = |what: &str, was: &str, is: &str| {
             refuse(format!(
                 "keyspace {name:?} has {what} = {was} here and {is} in the deployment file; write it as it was, \
@@ -108,14 +116,30 @@ pub(super) fn keep(data: &Path, deployment: &Deployment, lasting: &[Lasting]) ->
         }
         known.insert(name.clone(), now);
     }
-    if known == before {
-        return Ok(());
+    let changed = older || known != before;
+    Ok(Layout { new, known: changed.then_some(known), wait })
+}
+
+/// What a data directory is to remember.
+pub(super) struct Layout {
+    /// Whether it has remembered nothing.
+    pub(super) new: bool,
+    /// Where it is anything new.
+    known: Option<BTreeMap<String, Known>>,
+    /// How long to wait before.
+    wait: Span,
+}
+
+impl Layout {
+    /// Remembers it, before anything is promised.
+    pub(super) fn keep(self, data: &Path) -> Result<(), StartError> {
+        let Layout { known: Some(known), wait, .. } = self else { return Ok(()) };
+        if wait > Span::ZERO {
+            tracing::info!(%wait, "leases are shorter than they were: those that were granted are waited out");
+            std::thread::sleep(Duration::from_nanos(wait.as_nanos()));
+        }
+        KEYSPACES.write(data, known.iter().map(line)).map_err(|error| KEYSPACES.unfit(data, error))
     }
-    if wait > Span::ZERO {
-        tracing::info!(%wait, "leases are shorter than they were: those that were granted are waited out");
-        std::thread::sleep(Duration::from_nanos(wait.as_nanos()));
-    }
-    write(data, &known).map_err(|error| unreadable(&path, &error))
 }
 
 /// The names of the keyspaces whose data a directory holds, in the order of their numbers; none where no node has run in it.
@@ -123,32 +147,9 @@ pub(super) fn keep(data: &Path, deployment: &Deployment, lasting: &[Lasting]) ->
 /// # Errors
 /// What says so cannot be read.
 pub fn keyspaces(data: &Path) -> Result<Vec<String>, StartError> {
-    let mut known: Vec<_> = read(&data.join(FILE))?.into_iter().collect();
+    let mut known = KEYSPACES.read(data, entry)?.map(|found| found.entries).unwrap_or_default();
     known.sort_by_key(|(_, known)| known.number);
     Ok(known.into_iter().map(|(name, _)| name).collect())
-}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StartError {
-    StartError::Layout { path: PathBuf::from(path), cause: error.to_string() }
-}
-
-fn read(path: &Path) -> Result<BTreeMap<String, Known>, StartError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(unreadable(path, &error)),
-    };
-    let mut lines = text.lines();
-    if !lines.next().is_some_and(|head| [HEAD, HEAD_1].contains(&head)) {
-        return Err(unreadable(path, &"it is of another format; this version reads formats 1 and 2"));
-    }
-    let entries: Option<BTreeMap<_, _>> = lines.map(entry).collect();
-    entries.ok_or_else(|| {
-        unreadable(
-            path,
-            &"it is damaged: a line is not `name number protocol partitions` and what follows them",
-        )
-    })
 }
 
 /// One line.
@@ -166,24 +167,22 @@ fn entry(line: &str) -> Option<(String, Known)> {
 }
 
 /// Names have no spaces.
-fn write(data: &Path, known: &BTreeMap<String, Known>) -> io::Result<()> {
-    let mut text = format!("{HEAD}\n");
-    for (name, Known { number, protocol, partitions, replicas, leases, fixed }) in known {
-        text += &format!("{name} {number} {protocol} {partitions}");
-        // Those of a keyspace that is not in the file may not be known.
-        if let Some(replicas) = replicas {
-            text += &format!(" {replicas} {}", leases.as_nanos().div_ceil(1_000_000));
-            text.extend(fixed.iter().map(|(key, value)| format!(" {key}={value}")));
-        }
-        text.push('\n');
+fn line((name, known): (&String, &Known)) -> String {
+    let Known { number, protocol, partitions, replicas, leases, fixed } = known;
+    let mut line = format!("{name} {number} {protocol} {partitions}");
+    // Those of a keyspace that is not in the file may not be known.
+    if let Some(replicas) = replicas {
+        line += &format!(" {replicas} {}", leases.as_nanos().div_ceil(1_000_000));
+        line.extend(fixed.iter().map(|(key, value)| format!(" {key}={value}")));
     }
-    put(data, FILE, text.as_bytes())
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use expect_test::{Expect, expect};
+    use std::fs;
 
     fn deployment(keyspaces: &[(&str, &str, u16)]) -> Deployment {
         let mut text = "cluster = \"t\"\n[[region]]\nname = \"here\"\n[[node]]\nname = \"a\"\nregion = \"here\"\nlisten = \"127.0.0.1:7000\"\n".to_owned();
@@ -204,7 +203,7 @@ mod tests {
         let lasting = Lasting { fixed, leases: Span::from_micros(1_500) };
         let lasting = |keyspaces: usize| vec![lasting.clone(); keyspaces];
         let keep = |path: &Path, deployment: &Deployment| {
-            super::keep(path, deployment, &lasting(deployment.keyspaces().len()))
+            examine(path, deployment, &lasting(deployment.keyspaces().len()))?.keep(path)
         };
         keep(directory.path(), &deployment(&begun)).unwrap();
         keep(directory.path(), &deployment(&begun)).unwrap();
@@ -240,26 +239,31 @@ mod tests {
             ]],
         );
         // Of an earlier version, which did not remember the replicas.
-        let path = directory.path().join(FILE);
+        let path = KEYSPACES.path(directory.path());
         let written = fs::read_to_string(&path).unwrap();
+        let put = |text: String| {
+            let lines =
+                text.lines().filter(|line| !line.starts_with("isochrone") && !line.starts_with("checksum"));
+            KEYSPACES.write(directory.path(), lines.map(str::to_owned)).unwrap();
+        };
         let known = [r"main 1 multipaxos 3 a 2 bounds=m,\x20n", r"log 2 epaxos 1 a 2 bounds=m,\x20n"];
         let holds = |text: &str| known.iter().all(|line| text.lines().any(|found| found == *line));
         assert!(holds(&written), "{written}");
         for tail in ["", " a"] {
             let lines = ["main 1 multipaxos 3", "log 2 epaxos 1"].map(|line| format!("{line}{tail}\n"));
-            fs::write(&path, format!("{HEAD_1}\n{}", lines.concat())).unwrap();
+            fs::write(&path, format!("{}\n{}", KEYSPACES.older, lines.concat())).unwrap();
             keep(directory.path(), &deployment(&begun)).unwrap();
             let again = fs::read_to_string(&path).unwrap();
             assert!(holds(&again), "{again}");
         }
-        fs::write(&path, written.replace("m,", "k,")).unwrap();
+        put(written.replace("m,", "k,"));
         refused(
             &begun,
             expect![[
                 r#"KEYSPACES: keyspace "main" has bounds = k,\x20n here and m,\x20n in the deployment file; write it as it was, or move its data to a keyspace of another name"#
             ]],
         );
-        fs::write(&path, written.replace(" a 2", " a 50")).unwrap();
+        put(written.replace(" a 2", " a 50"));
         let before = std::time::Instant::now();
         keep(directory.path(), &deployment(&begun)).unwrap();
         assert!(
@@ -267,22 +271,23 @@ mod tests {
             "longer leases of a former life are waited out"
         );
         assert!(holds(&fs::read_to_string(&path).unwrap()));
-        fs::write(&path, written.replace(" a ", " a,b ")).unwrap();
+        put(written.replace(" a ", " a,b "));
         refused(
             &begun,
             expect![[
                 r#"KEYSPACES: keyspace "main" began with replicas = a,b and the deployment file says a; write them as they were, one by one, and name nodes that are added in `spares`"#
             ]],
         );
-        fs::write(&path, &written).unwrap();
-        fs::write(directory.path().join(FILE), "isochrone keyspaces, format 3\n").unwrap();
+        fs::write(&path, "isochrone keyspaces, format 3\n").unwrap();
         refused(&begun, expect!["KEYSPACES: it is of another format; this version reads formats 1 and 2"]);
-        fs::write(directory.path().join(FILE), format!("{HEAD}\nmain 1\n")).unwrap();
-        refused(
-            &begun,
-            expect![
-                "KEYSPACES: it is damaged: a line is not `name number protocol partitions` and what follows them"
-            ],
-        );
+        let told = r#"Put it back as it was, or put a node of another name in the place of this one (docs/operations.md, "A node that has lost its disk, or whose journal is damaged")"#;
+        for (text, what) in [
+            (format!("{}\nmain 1\n", KEYSPACES.older), format!("a line is not {}", KEYSPACES.line)),
+            (written.replace("multipaxos", "multipaxoz"), "its checksum is another".to_owned()),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = keep(directory.path(), &deployment(&begun)).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("KEYSPACES: it is damaged: {what}. {told}")), "{error}");
+        }
     }
 }

@@ -151,7 +151,8 @@ impl Node {
         let waker = poller.waker();
         let clock = Clock::start();
         let mut limits = Limits::from(deployment.limits());
-        limits.heed_files(open_files());
+        let ways = usize::from(!config.sockets.redis.is_empty()) + usize::from(config.sockets.grpc.is_some());
+        limits.heed_files(open_files(), ways);
         let region = deployment.region(me.region).name.clone();
         let http_address = config.sockets.http.as_ref().map(TcpListener::local_addr).transpose()?;
         let grpc_address = config.sockets.grpc.as_ref().map(TcpListener::local_addr).transpose()?;

@@ -39,19 +39,17 @@ pub(super) fn recover(
         tracing::info!(bytes, data = %config.data.display(), "reading the journal; clients are refused meanwhile");
     }
     let mut start = Start::open(directory, options)?;
-    layout::keep(&config.data, deployment, &keyspaces.lasting)?;
+    let layout = layout::examine(&config.data, deployment, &keyspaces.lasting)?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
-    let births = Births::open(&config.data, config.node, &mut random)?;
-    if let Some(told) = births.unlisted(deployment.nodes().len()) {
-        tracing::error!("{told}");
-    }
+    let mut used = false;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
     for placement in &keyspaces.placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
         let mut process = (placement.open)(identity, random.fork());
         let stream = StreamId(placement.id.to_u64());
         if let Some(found) = start.snapshot(stream)? {
+            used = true;
             for chunk in found.chunks {
                 let chunk: Blob = chunk?;
                 process.restore(chunk).map_err(|error| StartError::Recovery {
@@ -63,21 +61,36 @@ pub(super) fn recover(
         processes.insert(stream, process);
     }
     let (mut failed, mut orphans) = (None, 0u64);
-    start.replay(|stream, record| match processes.get_mut(&stream) {
-        Some(process) => {
-            if let Err(error) = process.replay(record) {
-                failed.get_or_insert((process.identity().process, error.to_string()));
+    start.replay(|stream, record| {
+        used = true;
+        match processes.get_mut(&stream) {
+            Some(process) => {
+                if let Err(error) = process.replay(record) {
+                    failed.get_or_insert((process.identity().process, error.to_string()));
+                }
             }
+            None => orphans += 1,
         }
-        None => orphans += 1,
     })?;
     if let Some((process, cause)) = failed {
         return Err(StartError::Recovery { process, cause });
     }
+    if used && (layout.new || !Births::are_there(&config.data)) {
+        let path = config.data.join(if layout.new { layout::NAME } else { Births::NAME });
+        let cause = "it is missing, though there is data beside it. Put it back, or put a node of another name in the place of \
+                     this one (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")";
+        return Err(StartError::Layout { path, cause: cause.to_owned() });
+    }
+    layout.keep(&config.data)?;
+    let births = Births::open(&config.data, config.node, &mut random)?;
+    if let Some(told) = births.unlisted(deployment.nodes().len()) {
+        tracing::error!("{told}");
+    }
     if orphans > 0 {
-        tracing::info!(
+        tracing::warn!(
             records = orphans,
-            "records of processes that the deployment no longer places here are kept"
+            "records of a keyspace that the deployment file no longer has are kept, and so is all of the journal behind them: it \
+             grows until the keyspace is in the file again (docs/operations.md, \"Taking a keyspace out\")"
         );
     }
     tracing::info!(incarnation, processes = processes.len(), data = %config.data.display(), "recovered");

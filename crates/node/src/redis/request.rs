@@ -41,6 +41,11 @@ impl<'a> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(first..).unwrap_or(&[]) }
     }
 
+    /// Bytes of all of them.
+    pub fn bytes(self) -> usize {
+        self.spans.iter().map(|place| place.length as usize).sum()
+    }
+
     /// All strings in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         (0..self.len()).map(move |index| self.at(index))

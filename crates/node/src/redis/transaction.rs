@@ -146,7 +146,8 @@ pub(crate) fn enqueue(
     let Some(queue) = &mut state.queue else { return };
     let complaint = if spec.is(flag::NO_MULTI) {
         Some(Complaint::text("ERR Command not allowed inside a transaction"))
-    } else if queue.kept.len() >= context.limits.elements || queue.kept.bytes() > context.limits.command_bytes
+    } else if queue.kept.len() >= context.limits.elements
+        || queue.kept.bytes() + args.bytes() > context.limits.command_bytes
     {
         *context.counters.limited.entry("command").or_default() += 1;
         Some(Complaint::text("ERR the transaction is too large"))

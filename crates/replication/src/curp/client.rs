@@ -18,7 +18,7 @@ use super::{Bug, Distant, FastPath, Heard, Kept, Recording, Records, Verdicts, V
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::Tuning as _;
-use crate::message::{Ask, Message, Note, Spans, Told};
+use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Reign;
 use crate::request::{Change, Outcome, Refusal, Request};
 use isochrone_core::command::{Access, Touch};
@@ -368,7 +368,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let (client, below) = (self.me, self.below());
         let requests = |asks| Message::Requests { client, below, under: reign, asks, forwarded: false };
         if !repeats.is_empty() {
-            effects.repeating(|effects| effects.send(self.target, requests(repeats)));
+            effects.repeating(|effects| {
+                in_parts(repeats, |asks| effects.send(self.target, requests(asks)));
+            });
         }
         if asks.is_empty() {
             return;
@@ -379,12 +381,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         {
             let reign = view.reign;
             for witness in view.witnesses.iter() {
-                let message = W::records(Records { reign, client, below, kept: kept.clone() });
-                effects.send(*witness, Message::Order { epoch: 0, message });
+                in_parts(kept.clone(), |kept| {
+                    let message = W::records(Records { reign, client, below, kept });
+                    effects.send(*witness, Message::Order { epoch: 0, message });
+                });
             }
             self.watch(effects);
         }
-        effects.send(self.target, requests(asks));
+        in_parts(asks, |asks| effects.send(self.target, requests(asks)));
     }
 
     /// Asks for the safe answers of these, each once and not among `asks`, which is in order.

@@ -9,7 +9,7 @@ use super::message::Message as Said;
 use super::{Mutation, Parameters};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
-use crate::message::{Ask, Entry, Message, Note, Spans, Told};
+use crate::message::{Ask, Entry, Message, Note, Spans, Told, in_parts};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
@@ -159,9 +159,8 @@ impl<S: StateMachine> Client<S> {
         let (client, below) = (self.me, self.below());
         for replica in &self.replicas {
             // Not sent on: the others have it as well.
-            let requests =
-                Message::Requests { client, below, under: None, asks: asks.clone(), forwarded: true };
-            effects.send(*replica, requests);
+            let requests = |asks| Message::Requests { client, below, under: None, asks, forwarded: true };
+            in_parts(asks.clone(), |asks| effects.send(*replica, requests(asks)));
         }
     }
 

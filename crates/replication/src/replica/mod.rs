@@ -14,7 +14,7 @@ mod speculation;
 pub(crate) mod tests;
 mod transfer;
 
-use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told};
+use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told, in_parts};
 use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
@@ -307,23 +307,23 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn send_answers(&mut self, effects: &mut Effects<Self>) {
         while let Some(((client, reign), Outgoing { spans, answers })) = self.outbox.pop_first() {
             let incarnation = client.incarnation;
+            let to = client.process;
             let replies = |answers| Message::Replies { incarnation, reign, spans, answers };
             if O::AHEAD {
-                effects.send_ahead(client.process, replies(answers));
-                continue;
-            }
-            if !answers.iter().any(|(_, told)| matches!(told, Told::Speculative(_))) {
-                effects.send(client.process, replies(answers));
+                in_parts(answers, |answers| effects.send_ahead(to, replies(answers)));
                 continue;
             }
             // What is speculative rests on no record, and must not wait for any.
-            let (ahead, held): (Vec<_>, Vec<_>) =
-                answers.into_iter().partition(|(_, told)| matches!(told, Told::Speculative(_)));
+            let speculative = |(_, told): &(u64, Told<S::Reply>)| matches!(told, Told::Speculative(_));
+            let (ahead, held) = match answers.iter().any(speculative) {
+                true => answers.into_iter().partition(speculative),
+                false => (Vec::new(), answers),
+            };
             if !ahead.is_empty() {
-                effects.send_ahead(client.process, replies(ahead));
+                in_parts(ahead, |answers| effects.send_ahead(to, replies(answers)));
             }
             if !held.is_empty() {
-                effects.send(client.process, replies(held));
+                in_parts(held, |answers| effects.send(to, replies(answers)));
             }
         }
     }

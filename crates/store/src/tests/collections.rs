@@ -1,6 +1,8 @@
 use super::*;
+use crate::turn::fits;
 use isochrone_core::command::{
-    Aggregate, Combine, End, LexBound, Limit, ScoreBound, ScoreCondition, Slice, WeightedInputs, ZAddFlags,
+    Aggregate, Combine, End, LexBound, Limit, REPLY_MAX, ScoreBound, ScoreCondition, Slice, WeightedInputs,
+    ZAddFlags,
 };
 use std::sync::Arc;
 
@@ -441,4 +443,43 @@ fn sorted_sets_are_combined() {
     assert_eq!(items, vec![b("b"), b("10")]);
     assert_eq!(store.run(Operation::ZRem { key: b("y"), members: names("b c d x") }), Response::Integer(3));
     assert_eq!(store.run(Operation::ZScore { key: b("y"), member: b("b") }), Response::Nil);
+}
+
+/// What could not be sent between nodes is not taken out, and one element always can.
+#[test]
+fn a_reply_is_bounded_and_nothing_is_popped_in_vain() {
+    let mut store = Store::default();
+    let value = Blob::from(vec![b'v'; 30 << 20]);
+    let key = || b("list");
+    let values = vec![value.clone(); 5];
+    store.run(Operation::Push {
+        key: key(),
+        values: values.into(),
+        side: Side::Right,
+        only_if_exists: false,
+    });
+    let pop = |count| Operation::Pop { key: key(), side: Side::Left, count: Some(count) };
+    let many = Operation::LMPop { keys: names("none list"), side: Side::Right, count: 5 };
+    let too_long = Response::Error(Refusal::ReplyTooLong);
+    for operation in [lrange("list"), pop(5), many] {
+        assert_eq!(store.run(operation.clone()), too_long, "{operation:?}");
+    }
+    assert_eq!(store.run(Operation::LLen { key: key() }), Response::Integer(5));
+    let ones = |count| Response::Array(vec![Response::Bulk(value.clone()); count]);
+    let one = Operation::Pop { key: key(), side: Side::Left, count: None };
+    let transaction = |operations: Vec<Operation>| Operation::Transaction {
+        watched: [].into(),
+        operations: operations.into(),
+    };
+    let [first, second] = [pop(3), pop(2)];
+    let length = Operation::LLen { key: key() };
+    // A fourth element of 30 MiB would be too much, lengths counted in.
+    let answers = Response::Array(vec![ones(3), too_long.clone(), too_long, Response::Integer(2)]);
+    assert_eq!(store.run(transaction(vec![first, second, one, length])), answers);
+    assert_eq!(store.run(pop(2)), ones(2));
+    let (most, above) = (REPLY_MAX - 24, REPLY_MAX);
+    assert_eq!(fits(REPLY_MAX, [most].into_iter()), Ok(()));
+    assert_eq!(fits(REPLY_MAX, [above].into_iter()), Ok(()), "one alone");
+    assert_eq!(fits(REPLY_MAX, [most, 0].into_iter()), Err(Refusal::ReplyTooLong));
+    assert_eq!(fits(REPLY_MAX - 1, [most].into_iter()), Err(Refusal::ReplyTooLong));
 }

@@ -1,0 +1,114 @@
+//! The connections of whoever asks over HTTP: so many, and none for ever.
+
+use super::{MOVE_TIME, ORDER_TIME};
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+
+/// Connections at once; more are closed. Each is a file that a journal or a client cannot have, and nobody who
+/// watches a node or gives it orders needs many.
+pub(crate) const CONNECTIONS: usize = 256;
+/// How long one may say nothing at first.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long one may say nothing later: an answer may take that long.
+const IDLE: Duration = MOVE_TIME.saturating_add(ORDER_TIME);
+/// How long nobody is taken in after that went wrong: there may be no file left.
+const REST: Duration = Duration::from_millis(100);
+
+/// Takes connections in.
+pub(super) struct Door {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
+
+impl Door {
+    pub(super) fn new(listener: TcpListener) -> Door {
+        Door { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) }
+    }
+}
+
+impl Listener for Door {
+    type Io = Seat;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Seat, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+                        let silence = Box::pin(tokio::time::sleep(GRACE));
+                        return (Seat { stream, silence, _permit: permit }, address);
+                    }
+                    tracing::debug!(%address, most = CONNECTIONS, "an HTTP client is one too many");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "an HTTP client could not be accepted");
+                    tokio::time::sleep(REST).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// One connection, which ends where it says nothing for long.
+pub(super) struct Seat {
+    stream: TcpStream,
+    silence: Pin<Box<Sleep>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for Seat {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let seat = self.get_mut();
+        match Pin::new(&mut seat.stream).poll_read(context, into) {
+            Poll::Ready(read) => {
+                seat.silence.as_mut().reset(Instant::now() + IDLE);
+                Poll::Ready(read)
+            }
+            Poll::Pending => {
+                seat.silence.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Seat {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+/// Who asks.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Caller(pub(super) SocketAddr);
+
+impl Connected<IncomingStream<'_, Door>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Caller {
+        Caller(*stream.remote_addr())
+    }
+}

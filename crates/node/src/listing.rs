@@ -1,0 +1,99 @@
+//! Small files of a data directory that must not be taken for something else: lines under a head, written whole and read whole,
+//! with a checksum. A bit of them that a disk has turned would disown a node, or show other data under the same name.
+
+use crate::journal::put;
+use crate::node::StartError;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Such a file.
+pub(crate) struct Listing {
+    pub(crate) name: &'static str,
+    /// Its first line.
+    pub(crate) head: &'static str,
+    /// The first line of what an earlier version wrote, which has no checksum.
+    pub(crate) older: &'static str,
+    /// What the formats are called that are read.
+    pub(crate) reads: &'static str,
+    /// What a line is.
+    pub(crate) line: &'static str,
+}
+
+const SUM: &str = "checksum ";
+
+/// What such a file says.
+pub(crate) struct Found<T> {
+    /// A value a line.
+    pub(crate) entries: Vec<T>,
+    /// Whether an earlier version wrote it.
+    pub(crate) older: bool,
+}
+
+impl Listing {
+    pub(crate) fn path(&self, data: &Path) -> PathBuf {
+        data.join(self.name)
+    }
+
+    /// What keeps a node with such a file from starting.
+    pub(crate) fn unfit(&self, data: &Path, cause: impl ToString) -> StartError {
+        StartError::Layout { path: self.path(data), cause: cause.to_string() }
+    }
+
+    /// The lines as this makes something of them; nothing where there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read, is of another format, or is damaged.
+    pub(crate) fn read<T>(
+        &self,
+        data: &Path,
+        entry: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<Found<T>>, StartError> {
+        let text = match fs::read_to_string(self.path(data)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.unfit(data, error)),
+        };
+        let damaged = |what: &str| {
+            self.unfit(
+                data,
+                format!(
+                    "it is damaged: {what}. Put it back as it was, or put a node of another name in the place of this one \
+                     (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")"
+                ),
+            )
+        };
+        let older = text.lines().next() == Some(self.older);
+        let body = match text.lines().next() {
+            Some(_) if older => text.as_str(),
+            Some(head) if head == self.head => {
+                let end = text.trim_end_matches('\n').rfind('\n').map_or(0, |end| end + 1);
+                let (body, sum) = text.split_at(end);
+                if sum.trim_end() != format!("{SUM}{:08x}", crc32c::crc32c(body.as_bytes())) {
+                    return Err(damaged("its checksum is another"));
+                }
+                body
+            }
+            _ => {
+                let reads = self.reads;
+                return Err(self.unfit(data, format!("it is of another format; this version reads {reads}")));
+            }
+        };
+        let entries: Option<Vec<T>> = body.lines().skip(1).map(entry).collect();
+        match entries {
+            Some(entries) => Ok(Some(Found { entries, older })),
+            None => Err(damaged(&format!("a line is not {}", self.line))),
+        }
+    }
+
+    /// Writes these lines, durably or not at all.
+    pub(crate) fn write(&self, data: &Path, lines: impl Iterator<Item = String>) -> io::Result<()> {
+        let mut text = format!("{}\n", self.head);
+        for line in lines {
+            text += &line;
+            text.push('\n');
+        }
+        text += &format!("{SUM}{:08x}\n", crc32c::crc32c(text.as_bytes()));
+        put(data, self.name, text.as_bytes())
+    }
+}
