@@ -266,6 +266,19 @@ fn limits_stand_in_the_order_of_their_enum() {
     }
 }
 
+/// A command of the longest argument must reach the other nodes.
+#[test]
+fn a_frame_has_room_for_the_longest_argument() {
+    let with = |limits: &str| parse(&GOOD.replace("bulk = \"1MiB\"\n", limits), "good.toml");
+    let frame = |limits: &str| with(limits).unwrap().limits().get(Limit::PeerFrame) >> 20;
+    assert_eq!(frame("bulk = \"64MiB\"\n"), 128);
+    assert_eq!(frame("bulk = \"100MiB\"\n"), 164);
+    assert_eq!(frame("bulk = \"100MiB\"\npeer_frame = \"200MiB\"\n"), 200);
+    let refused = with("bulk = \"100MiB\"\npeer_frame = \"163MiB\"\n").err().unwrap().to_string();
+    let expected = "[limits]: peer_frame = \"163MiB\" has no room for bulk, and 64MiB beside it\n  use \"164MiB\" or more";
+    assert!(refused.contains(expected), "{refused}");
+}
+
 #[test]
 fn numbers_are_read_exactly() {
     let span = |text: &str| parse_span(text).map(Span::as_nanos);

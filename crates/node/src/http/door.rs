@@ -112,3 +112,31 @@ impl Connected<IncomingStream<'_, Door>> for Caller {
         Caller(*stream.remote_addr())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt as _;
+
+    #[test]
+    fn one_too_many_is_closed_until_another_has_left() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut door = Door::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let address = door.local_addr().unwrap();
+            let (mut clients, mut seats) = (Vec::new(), Vec::new());
+            for _ in 0..CONNECTIONS {
+                clients.push(TcpStream::connect(address).await.unwrap());
+                seats.push(door.accept().await.0);
+            }
+            let mut late = TcpStream::connect(address).await.unwrap();
+            tokio::select! {
+                _ = door.accept() => panic!("it was taken in"),
+                read = late.read_u8() => assert!(read.is_err(), "it is closed"),
+            }
+            seats.pop();
+            let _next = TcpStream::connect(address).await.unwrap();
+            door.accept().await;
+        });
+    }
+}

@@ -278,13 +278,13 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
     let mut world = World::with_limits(Login::Open, limits);
     let set = encode(&[b"SET", b"k", &[b'v'; 40]]);
     world.receive(&encode_line("MULTI"));
-    for _ in 0..4 {
+    for _ in 0..3 {
         world.receive(&set);
     }
     world.receive(&encode_line("EXEC"));
     expect![[r#"
         then
-          +OK·+QUEUED·+QUEUED·+QUEUED·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
+          +OK·+QUEUED·+QUEUED·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
 }
 
