@@ -170,7 +170,7 @@ impl<V: Ordered> Order<V> {
             let told = self.told.entry(id.client).or_default();
             match result {
                 Ok(fresh) => {
-                    told.voted.push((at, id.sequence));
+                    told.voted.entry(self.acceptor.epoch).or_default().push((at, id.sequence));
                     if fresh {
                         self.assert_may_vote(at);
                         self.acceptor.vote(at, value.clone());
@@ -252,7 +252,7 @@ impl<V: Ordered> Order<V> {
             if let Some(end) = round.ranges.iter().map(|(_, until)| *until).max() {
                 self.clock.raise(end);
             }
-            self.journal.push(Record::Recovered(round.clone()));
+            self.write(Record::Recovered(round.clone()));
             self.rounds.insert(number, round);
         }
         self.say(from, Item::Recovered { epoch, number });

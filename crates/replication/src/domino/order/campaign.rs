@@ -71,8 +71,8 @@ impl<V: Ordered> Order<V> {
         self.moved.0 = effects.now();
         // The own promise is durable before anyone hears of the epoch, so no later life uses it again.
         let clock = self.now(effects);
+        self.write(Record::Promised { epoch, clock });
         self.acceptor.promise(epoch, clock);
-        self.journal.push(Record::Promised { epoch, clock });
         self.end_reign(effects);
         let from = self.tracks[0].frontier();
         self.campaign =
@@ -96,8 +96,8 @@ impl<V: Ordered> Order<V> {
             return;
         }
         if fresh {
+            self.write(Record::Promised { epoch, clock });
             self.acceptor.promise(epoch, clock);
-            self.journal.push(Record::Promised { epoch, clock });
             self.end_reign(effects);
             self.campaign.take_if(|campaign| campaign.epoch < epoch);
             self.moved.0 = effects.now();
@@ -230,17 +230,17 @@ impl<V: Ordered> Order<V> {
         if !known {
             if epoch > self.acceptor.epoch {
                 let clock = self.now(effects);
+                self.write(Record::Promised { epoch, clock });
                 self.acceptor.promise(epoch, clock);
-                self.journal.push(Record::Promised { epoch, clock });
                 self.end_reign(effects);
                 self.campaign.take_if(|campaign| campaign.epoch < epoch);
             }
             if from != self.me {
                 self.rounds.clear();
             }
+            self.write(Record::Opened(opening.clone()));
             self.acceptor.open(&opening);
             self.clock.raise(opening.high);
-            self.journal.push(Record::Opened(opening.clone()));
             self.rounds.insert(0, Arc::new(opening.round.clone()));
             self.moved.0 = effects.now();
             let votes = self.acceptor.fast_votes(opening.high);

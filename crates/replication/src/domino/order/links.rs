@@ -305,6 +305,8 @@ impl<V: Ordered> Order<V> {
                     !first.iter().any(|item| matches!(item, Item::Tick { .. })),
                     "I5: a clock first"
                 );
+                // Votes of this turn are among those, or of an epoch before the one that they would be counted in.
+                items.retain(|item| !matches!(item, Item::Cover { .. } | Item::Vote { .. }));
                 first.append(&mut items);
                 items = first;
             }
@@ -322,11 +324,10 @@ impl<V: Ordered> Order<V> {
             if early { effects.send_ahead(to, flow) } else { effects.send(to, flow) }
         }
         for (client, told) in std::mem::take(&mut self.told) {
-            let epoch = self.acceptor.epoch;
             let Told { voted, rejected, committed } = told;
             let ClientId { process: client, incarnation } = client;
-            if !voted.is_empty() {
-                let voted = Message::Voted { incarnation, epoch, votes: voted };
+            for (epoch, votes) in voted {
+                let voted = Message::Voted { incarnation, epoch, votes };
                 effects.urgently(|effects| match early {
                     true => effects.send_ahead(client, voted),
                     false => effects.send(client, voted),
@@ -342,6 +343,14 @@ impl<V: Ordered> Order<V> {
                 effects.urgently(|effects| effects.send_ahead(client, committed));
             }
         }
+    }
+
+    /// Writes a record, behind the votes of this turn so far: a restart does everything again in the order of the records,
+    /// and a vote belongs to the epoch, and lies under the rounds and blocks, that came after it. Whatever changes the epoch
+    /// is written before it is done, so that those votes are told to the learners of theirs.
+    pub(super) fn write(&mut self, record: Record<V>) {
+        self.flush_votes();
+        self.journal.push(record);
     }
 
     /// What was gathered goes to the journal.

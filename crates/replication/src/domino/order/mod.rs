@@ -50,7 +50,8 @@ use std::sync::Arc;
 /// What is told to a client at the end of a turn.
 #[derive(Clone, Hash, Debug, Default)]
 struct Told {
-    voted: Vec<(u64, u64)>,
+    /// By epoch: a turn may begin in one and end in another.
+    voted: BTreeMap<u32, Vec<(u64, u64)>>,
     rejected: Vec<(u64, u64, Reject)>,
     committed: Vec<(u64, u64)>,
 }

@@ -228,7 +228,7 @@ impl<V: Ordered> Order<V> {
             self.tell_others(&Item::Accept { values });
         }
         self.say(self.me, Item::Accepted { stamps });
-        self.journal.push(Record::Accepted { lane: self.me as u8, values });
+        self.write(Record::Accepted { lane: self.me as u8, values });
     }
 
     /// A replica whose clock is far ahead of the others', or whose lane has given a stamp far ahead, would make

@@ -87,7 +87,7 @@ impl<V: Ordered> Order<V> {
         // The own promise is durable before anyone hears of the ballot, so no later life uses it again.
         known.promise(ballot, until);
         let sealed = known.sealed;
-        self.journal.push(Record::Revoked { lane, ballot, sealed });
+        self.write(Record::Revoked { lane, ballot, sealed });
         let revocation = Revocation { ballot, from, until, promises: BTreeMap::new(), seal: None, sent: now };
         self.revocations.insert(lane, revocation);
         self.tell_all(&Item::Revoke { lane, ballot, from, until });
@@ -118,7 +118,7 @@ impl<V: Ordered> Order<V> {
         if fresh {
             self.lanes[seat].promise(ballot, until);
             let sealed = self.lanes[seat].sealed;
-            self.journal.push(Record::Revoked { lane, ballot, sealed });
+            self.write(Record::Revoked { lane, ballot, sealed });
         }
         let frontier = self.tracks[seat + 1].frontier();
         let decided = self.decided_between(lane + 1, first, frontier, usize::MAX).map(|(values, _)| values);
@@ -215,7 +215,7 @@ impl<V: Ordered> Order<V> {
             return self.say(from, Item::Outbid { lane, ballot });
         }
         self.lanes[seat].seal(ballot, seal.from, until, &seal.values);
-        self.journal.push(Record::Sealed(seal));
+        self.write(Record::Sealed(seal));
         self.say(from, Item::SealAccepted { lane, ballot, until });
     }
 

@@ -169,6 +169,46 @@ impl World {
         true
     }
 
+    /// Delivers what goes along these ways, from and to; the rest stays on its way.
+    fn carry(&mut self, ways: &[(usize, usize)]) {
+        let along = |to: usize, from: &ProcessId| ways.contains(&(usize::from(from.node.0), to));
+        while let Some(next) = self.network.iter().position(|(to, from, _)| along(*to, from)) {
+            let Some((to, from, message)) = self.network.remove(next) else { return };
+            self.act(to, |order, effects| order.receive(from, message, effects));
+        }
+    }
+
+    /// One takes in a request, if there is one, and all that is on its way from these, one after another, in one turn.
+    fn at_once(&mut self, to: usize, request: Option<(u64, u64)>, senders: &[usize]) {
+        let mut inputs: Vec<(ProcessId, Message<Word>)> = Vec::new();
+        inputs.extend(
+            request.map(|(at, word)| (process(9), Message::Propose { values: vec![(at, Word(word))] })),
+        );
+        for sender in senders {
+            let (comes, stays) = std::mem::take(&mut self.network)
+                .into_iter()
+                .partition(|(node, from, _)| *node == to && *from == process(*sender as u16));
+            self.network = stays;
+            let comes: VecDeque<(usize, ProcessId, Message<Word>)> = comes;
+            inputs.extend(comes.into_iter().map(|(_, from, message)| (from, message)));
+        }
+        self.act(to, |order, effects| {
+            inputs.into_iter().for_each(|(from, message)| order.receive(from, message, effects));
+        });
+    }
+
+    /// Nothing goes from these to those, and the other way round.
+    fn sever(
+        &mut self,
+        these: impl IntoIterator<Item = usize>,
+        those: impl IntoIterator<Item = usize> + Clone,
+    ) {
+        for one in these {
+            let others = those.clone().into_iter().filter(|other| *other != one);
+            self.lost.extend(others.flat_map(|other| [(one, other), (other, one)]));
+        }
+    }
+
     /// Heartbeats of all, so long.
     fn pass(&mut self, ms: u64) {
         let heartbeat = self.setup.parameters.heartbeat.as_nanos() / MS;

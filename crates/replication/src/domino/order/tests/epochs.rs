@@ -64,3 +64,24 @@ fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
     let places = [&wrong.executed[0], &wrong.executed[1], &wrong.executed[2]];
     assert!(places[1] != places[2], "the second has a no-op where the others have the request: {places:?}");
 }
+
+/// In one turn, with a new session or without, one votes for a request and hears that an epoch has opened.
+#[test]
+fn what_was_voted_for_before_an_epoch_opened_is_told_as_no_vote_of_it() {
+    for fresh in [false, true] {
+        let mut world = World::new(3, |_| {});
+        world.pass(1_000);
+        let at = world.wall() + 500 * MS;
+        world.act(1, |order, effects| order.campaign(effects));
+        world.carry(&[(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(world.orders[0].epoch(), (1, true));
+        if fresh {
+            world.orders[2].links.iter_mut().for_each(Link::begin);
+        }
+        world.at_once(2, Some((at, 7)), &[1]);
+        assert_eq!((world.orders[2].epoch(), &world.voted[..]), ((1, true), &[(2, 7)][..]));
+        world.carry(&[(2, 0)]);
+        let known = world.orders[0].learner.known(at);
+        assert!(known.values.iter().all(|(value, _)| value.is_none()), "{known:?}");
+    }
+}

@@ -121,3 +121,125 @@ fn no_clock_overtakes_a_vote_that_was_lost_on_its_way() {
         unheard(learners, |world| world.cut = Some(0));
     }
 }
+
+/// A turn is that of one whose clock is so far behind.
+fn late(world: &mut World, ms: u64, turn: impl FnOnce(&mut World)) {
+    world.time -= ms;
+    turn(world);
+    world.time += ms;
+}
+
+/// The fifth of five is behind: in one turn it votes for a request and promises an epoch that never opens, and restarts.
+/// The others have chosen a no-op there, and two of them know it. Then one coordinates that hears two no-ops and the vote.
+#[test]
+fn a_vote_is_one_of_the_epoch_that_it_was_given_in_after_a_restart() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let at = world.wall() + 5 * MS;
+    world.down = Some(4);
+    world.lost = (0..5).flat_map(|from| [(from, 2), (from, 3)]).filter(|(from, to)| from != to).collect();
+    world.pass(60);
+    let passed: Vec<bool> = world.orders.iter().map(|order| order.frontiers()[0] > at).collect();
+    assert_eq!(passed, [true, true, false, false, false]);
+    world.lost.clear();
+    world.down = None;
+    world.sever([0, 1, 4], 0..5);
+    late(&mut world, 60, |world| {
+        world.act(4, |order, effects| {
+            let request = Message::Propose { values: vec![(at, Word(7))] };
+            order.receive(process(9), request, effects);
+            order.handle(1, Item::Prepare { epoch: 1, from: 0 }, effects);
+        });
+    });
+    assert_eq!((world.orders[4].epoch(), &world.voted[..]), ((1, false), &[(4, 7)][..]));
+    world.restart_one(4);
+    world.lost.clear();
+    world.sever([0, 1], 0..5);
+    world.act(2, |order, effects| order.campaign(effects));
+    while world.orders[2].epoch() != (2, true) {
+        assert!(world.time < 10_000, "the third coordinates");
+        world.pass(10);
+    }
+    world.lost.clear();
+    world.pass(5_000);
+    world.agrees(&[7]);
+    assert_eq!(world.places.get(&world.position(at, 0)), None, "the request has another place");
+}
+
+/// The third of three is behind: in one turn it votes for a request and for a round of no-ops over it, by which these are
+/// decided, and restarts. Then the second coordinates, which has not heard of the round.
+#[test]
+fn a_vote_lies_under_the_round_that_came_after_it_after_a_restart() {
+    let mut world = World::new(3, |_| {});
+    world.pass(1_000);
+    world.down = Some(2);
+    world.pass(600);
+    assert!(world.orders[0].suspected(2), "two of three: the coordinator goes on by rounds");
+    let at = world.wall() + 5 * MS;
+    world.lost = vec![(0, 1)];
+    world.pass(60);
+    let rounds = world.records[0].iter().filter_map(|record| match record {
+        Record::Recovered(round) if world.orders[0].frontiers()[0] <= round.ranges[0].1 => {
+            Some(round.clone())
+        }
+        _ => None,
+    });
+    let rounds: Vec<_> = rounds.collect();
+    assert!(rounds.iter().any(|round| proposes(round, at)), "one of them passes the stamp");
+    world.down = None;
+    late(&mut world, 660, |world| {
+        world.act(2, |order, effects| {
+            let request = Message::Propose { values: vec![(at, Word(7))] };
+            order.receive(process(9), request, effects);
+            rounds.into_iter().for_each(|round| order.handle(0, Item::Recover(round), effects));
+        });
+    });
+    world.carry(&[(2, 0)]);
+    assert!(world.orders[0].frontiers()[0] > at, "decided");
+    world.sever([0], 0..3);
+    world.restart_one(2);
+    world.act(1, |order, effects| order.campaign(effects));
+    while world.orders[1].epoch() != (1, true) {
+        assert!(world.time < 10_000, "the second coordinates");
+        world.pass(10);
+    }
+    world.lost.clear();
+    world.pass(5_000);
+    world.agrees(&[]);
+    assert_eq!((world.voted.len(), &world.executed[0]), (1, &vec![]), "the no-op stays");
+}
+
+/// A proposal of the fifth comes late to two, in one turn with the revoker's question and block, by which it is decided; they
+/// restart. Then one revokes that hears of nobody else who has voted for the block.
+#[test]
+fn a_vote_lies_under_the_block_that_came_after_it_after_a_restart() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let (until, now) = (world.wall() + 800 * MS, Instant::from_nanos(world.time * MS));
+    world.lead(4, 7);
+    world.carry(&[(4, 4), (4, 0)]);
+    world.act(1, |order, _| order.revoke(4, until, now));
+    for ways in [&[(1, 1)][..], &[(1, 0), (1, 4)], &[(0, 1), (4, 1)], &[(1, 1)]] {
+        world.carry(ways);
+    }
+    for node in [2, 3] {
+        world.at_once(node, None, &[4, 1]);
+    }
+    world.carry(&[(2, 1), (3, 1)]);
+    let at = world.orders[1].tracks[5].commands.first_key_value().map(|(at, _)| *at);
+    let at = at.expect("the second has decided the proposal");
+    world.network.clear();
+    world.sever([1, 4], 0..5);
+    world.restart_one(2);
+    world.restart_one(3);
+    let now = Instant::from_nanos(world.time * MS);
+    world.act(2, |order, _| order.revoke(4, until, now));
+    while world.orders[2].frontiers()[5] <= at {
+        assert!(world.time < 10_000, "the third revokes");
+        world.pass(10);
+    }
+    world.lost.clear();
+    world.pass(5_000);
+    world.agrees(&[7]);
+    assert_eq!(world.places.get(&world.position(at, 5)), Some(&7), "where it was decided");
+}
