@@ -161,14 +161,15 @@ impl<V: Ordered> Order<V> {
                 positions.entry(*at).or_default().push((*turn, value.as_ref()));
             }
         }
-        // Whoever has voted for no single value there may have voted no-op in a range.
+        // Whoever has voted for no single value there may have voted no-op in a range, and so may who has voted for one in
+        // an earlier epoch: the clock of a later one has passed it.
         for (at, reported) in &mut positions {
             for promise in &promises {
-                let single = promise.votes.iter().any(|(stamp, ..)| stamp == at);
+                let single = promise.votes.iter().find(|(stamp, ..)| stamp == at).map(|(_, turn, _)| *turn);
                 let run = promise.noops.iter().find(|(start, end, _)| (*start..*end).contains(at));
-                if let (false, Some((_, _, turn))) = (single, run) {
-                    reported.push((*turn, None));
-                }
+                let run =
+                    run.map(|(_, _, turn)| *turn).filter(|turn| single.is_none_or(|single| single < *turn));
+                reported.extend(run.map(|turn| (turn, None)));
             }
         }
         let threshold = self.quorums().recovery(promises.len());

@@ -65,6 +65,42 @@ fn a_new_coordinator_takes_the_value_of_the_highest_ballot() {
     assert!(places[1] != places[2], "the second has a no-op where the others have the request: {places:?}");
 }
 
+/// A request far ahead reaches the fourth in epoch 0 and the fifth in epoch 1, which begins before its stamp and without
+/// their votes. The clock of the fourth passes the stamp, so the first hears of four no-ops. Then one coordinates that
+/// hears of one of these, the vote of the fifth, and the fourth, which has both a vote and the no-op of a later epoch.
+#[test]
+fn a_vote_of_an_earlier_epoch_hides_no_noop_of_a_later_one() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let at = world.wall() + 300 * MS;
+    world.sever([3, 4], 0..5);
+    world.propose_to([3], at, 7);
+    world.act(1, |order, effects| order.campaign(effects));
+    world.deliver();
+    world.lost.clear();
+    while world.wall() + 20 * MS < at {
+        world.pass(10);
+    }
+    assert!(world.orders.iter().all(|order| order.epoch() == (1, true)), "before its stamp");
+    world.lost =
+        (0..5).flat_map(|from| (1..5).filter(move |to| *to != from).map(move |to| (from, to))).collect();
+    world.propose_to([4], at, 7);
+    world.pass(60);
+    let passed: Vec<bool> = world.orders.iter().map(|order| order.frontiers()[0] > at).collect();
+    assert_eq!(passed, [true, false, false, false, false], "the first has decided a no-op, and nobody knows");
+    world.lost.clear();
+    world.sever([0, 1], 0..5);
+    world.act(2, |order, effects| order.campaign(effects));
+    while world.orders[2].epoch() != (2, true) {
+        assert!(world.time < 10_000, "the third coordinates");
+        world.pass(10);
+    }
+    world.lost.clear();
+    world.pass(5_000);
+    world.agrees(&[7]);
+    assert_eq!(world.places.get(&world.position(at, 0)), None, "the request has another place");
+}
+
 /// In one turn, with a new session or without, one votes for a request and hears that an epoch has opened.
 #[test]
 fn what_was_voted_for_before_an_epoch_opened_is_told_as_no_vote_of_it() {
