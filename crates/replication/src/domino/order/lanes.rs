@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub(super) struct Lane<V> {
     /// The ballot promised for everything below `sealed`; ballot 0 is the owner's.
     pub(super) ballot: Ballot,
+    /// The highest ballot that this replica was outbid by as a revoker. It is not promised: nothing is written of it.
+    pub(super) outbid: Ballot,
     /// At ballot 0 it votes only from here on.
     pub(super) sealed: u64,
     /// Votes for single positions. One that a revoker's no-op lies over stays as such: something was proposed
@@ -30,6 +32,7 @@ impl<V> Default for Lane<V> {
     fn default() -> Lane<V> {
         Lane {
             ballot: Ballot::ZERO,
+            outbid: Ballot::ZERO,
             sealed: 0,
             votes: BTreeMap::new(),
             noops: IntervalMap::default(),

@@ -83,7 +83,7 @@ impl<V: Ordered> Order<V> {
         let seat = usize::from(lane);
         let from = self.tracks[seat + 1].frontier();
         let known = &mut self.lanes[seat];
-        let ballot = known.ballot.next(ReplicaId(self.me as u8));
+        let ballot = known.ballot.max(known.outbid).next(ReplicaId(self.me as u8));
         // The own promise is durable before anyone hears of the ballot, so no later life uses it again.
         known.promise(ballot, until);
         let sealed = known.sealed;
@@ -249,10 +249,10 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn on_outbid(&mut self, lane: u8, ballot: Ballot) {
         if let Some(known) = self.lanes.get_mut(usize::from(lane)) {
-            // Not a promise: the next attempt is to be above it.
+            // The next attempt is to be above it.
             if self.revocations.get(&lane).is_some_and(|revocation| revocation.ballot < ballot) {
                 self.revocations.remove(&lane);
-                known.ballot = known.ballot.max(ballot);
+                known.outbid = known.outbid.max(ballot);
             }
         }
     }

@@ -111,3 +111,33 @@ fn a_successor_that_stops_halfway_holds_up_nobody() {
         assert!(stops > 4, "{stops} steps");
     }
 }
+
+/// Three revoke the third's lane, in which it has proposed something that only the fourth hears of. The first hears from
+/// the third that the fourth outbids it, promises the fourth, and restarts; then the second asks it.
+#[test]
+fn a_ballot_that_was_only_heard_of_is_promised_like_any_other() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    let (until, now) = (world.wall() + 800 * MS, Instant::from_nanos(world.time * MS));
+    let revokes = |world: &mut World, node: usize| world.act(node, |order, _| order.revoke(2, until, now));
+    revokes(&mut world, 0);
+    world.carry(&[(0, 0)]);
+    world.lead(2, 7);
+    world.carry(&[(2, 2)]);
+    revokes(&mut world, 3);
+    for way in [(3, 3), (3, 2), (2, 3), (0, 2), (2, 0)] {
+        world.carry(&[way]);
+    }
+    assert!(world.orders[0].revocations.is_empty(), "outbid");
+    for way in [(3, 0), (0, 3), (3, 3)] {
+        world.carry(&[way]);
+    }
+    world.reopen(0);
+    world.act(0, |order, effects| order.start(effects));
+    revokes(&mut world, 1);
+    world.carry(&[(0, 0), (0, 1), (1, 0), (1, 1), (1, 4), (4, 1), (4, 4)]);
+    world.carry(&[(0, 0), (0, 3), (3, 0), (3, 3), (3, 2), (2, 3)]);
+    world.deliver();
+    world.pass(5_000);
+    world.agrees(&[7]);
+}
