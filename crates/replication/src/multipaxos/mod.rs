@@ -53,7 +53,7 @@
 //!
 //! **Reads.** A leader whose lease holds answers a reading command from its own state, once all that it
 //! adopted is decided and executed. A lease ends `2 drift` early at its holder; a follower tells every later
-//! candidate how long its grant may still hold, and after a restart, which forgets grants, says a whole
+//! candidate how long its grants may still hold, and after a restart, which forgets grants, says a whole
 //! lease; a new leader shows nothing until the longest of these has run out, except those whose holder has
 //! promised it its ballot. Everything else goes through the log.
 //!

@@ -108,7 +108,12 @@ impl<V: Wire> Log<V> {
         let terms = self.parameters.lease_terms();
         let bound = if self.parameters.lease { terms.length() } else { Span::ZERO };
         if self.parameters.lease {
-            self.grant = Some((ballot.owner, terms.bound_until(effects.now())));
+            let grant = (ballot.owner, terms.bound_until(effects.now()));
+            if let Some((holder, until)) = self.grant.replace(grant)
+                && holder != ballot.owner
+            {
+                self.granted_before = self.granted_before.max(until);
+            }
         }
         // Ahead: a lease lives in memory only; whoever restarts waits a whole one out instead.
         let heard = Message::Heard { ballot, sent, decided: self.decided, bound };

@@ -261,13 +261,14 @@ impl<V: Wire> Log<V> {
         let terms = self.parameters.lease_terms();
         let lease = self.grant.map(|(holder, until)| (holder, until.since(now)));
         let restarted = self.incarnation > 1 && self.parameters.lease;
+        let former = if restarted { terms.bound_until(self.started).since(now) } else { Span::ZERO };
         Report {
             decided: self.decided,
             tail: self.tail,
             end: self.votes.end(),
             accepted: self.votes.range(first).map(|(s, v)| (s, v.ballot, v.value.clone())).collect(),
             lease: lease.filter(|(holder, left)| *holder != ballot.owner && *left > Span::ZERO),
-            lease_forgotten: if restarted { terms.bound_until(self.started).since(now) } else { Span::ZERO },
+            lease_forgotten: former.max(self.granted_before.since(now)),
         }
     }
 

@@ -159,7 +159,7 @@ pub struct Report<V: Wire> {
     pub accepted: Vec<(Slot, Ballot, Value<V>)>,
     /// To whom it has granted a lease, and for how much longer by its clock.
     pub lease: Option<(ReplicaId, Span)>,
-    /// For how much longer a lease may hold that it granted in a former life and has forgotten.
+    /// For how much longer others may hold: granted before that one to somebody else, or in a former life and forgotten.
     pub lease_forgotten: Span,
 }
 

@@ -136,6 +136,8 @@ pub struct Log<V: Wire> {
     losses: Losses,
     /// The lease granted last.
     grant: Option<(ReplicaId, Instant)>,
+    /// Until when those may hold that others were granted before it: who was cut off does not know that it leads no more.
+    granted_before: Instant,
 
     /// Someone knows everything before it to be decided.
     known: Slot,
@@ -437,6 +439,7 @@ impl<V: Wire> Process for Log<V> {
             failures: 0,
             losses: Losses::default(),
             grant: None,
+            granted_before: Instant::ZERO,
             known: Slot::ZERO,
             teller: None,
             repairing: false,

@@ -4,10 +4,11 @@ use super::{Log, Member, Message, Record, Report, Role as Part, Setup, Timer, Va
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
 use crate::order::Ordered;
+use crate::request::Change;
 use isochrone_core::command::Touch;
 use isochrone_core::{
     Ballot, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process,
-    ProcessId, Random, ReplicaId, Role, Slot, Span, Stamp,
+    ProcessId, Random, ReplicaId, Role, Slot, Span, Stamp, Ticket,
 };
 use std::sync::Arc;
 
@@ -29,11 +30,13 @@ impl Ordered for u8 {
     }
 }
 
-/// The replica on node 1 of three, and what it has recorded.
+/// The replica on node 1 of three, or on another, and what it has recorded.
 struct Follower {
     log: Log<u8>,
     outbox: Outbox<Log<u8>>,
     records: Vec<Record<u8>>,
+    /// What it has sent and nobody has got.
+    sent: Vec<(ProcessId, Message<u8>)>,
     now: Instant,
 }
 
@@ -46,11 +49,15 @@ fn setup(form: Form) -> Setup<Parameters> {
 
 impl Follower {
     fn new(form: Form) -> Follower {
-        let log = Log::open(Identity { process: process(1), incarnation: 1 }, &setup(form));
+        Follower::on(1, form)
+    }
+
+    fn on(node: u16, form: Form) -> Follower {
         Follower {
-            log,
-            outbox: Outbox::new(process(1), Random::seeded(1)),
+            log: Log::open(Identity { process: process(node), incarnation: 1 }, &setup(form)),
+            outbox: Outbox::new(process(node), Random::seeded(1)),
             records: Vec::new(),
+            sent: Vec::new(),
             now: Instant::from_nanos(1),
         }
     }
@@ -66,7 +73,10 @@ impl Follower {
         for effect in self.outbox.drain() {
             match effect {
                 Effect::Record { record, .. } => self.records.push(record),
-                Effect::Send { message, .. } => said.push(message),
+                Effect::Send { to, message, .. } => {
+                    self.sent.push((to, message.clone()));
+                    said.push(message);
+                }
                 _ => {}
             }
         }
@@ -206,4 +216,56 @@ fn a_promise_that_takes_long_is_waited_for() {
     let promised = Message::Promised { ballot: own, report: report() };
     candidate.run(|log, effects| log.receive(process(1), promised, effects));
     assert!(matches!(candidate.log.role, Part::Leader(_)));
+}
+
+/// Hands on what these nodes say to each other, and nobody else, until they are silent. The rest is lost.
+fn talk(group: &mut [Follower; 3], together: &[usize]) {
+    while group.iter().any(|one| !one.sent.is_empty()) {
+        for from in 0..3 {
+            for (to, message) in std::mem::take(&mut group[from].sent) {
+                let to = usize::from(to.node.0);
+                if together.contains(&from) && together.contains(&to) {
+                    let sender = process(from as u16);
+                    group[to].run(|log, effects| log.receive(sender, message, effects));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_another_has_followed_is_waited_for_where_the_leader_hands_over() {
+    let (a, b, c) = (0, 1, 2);
+    for form in [Form::Slots, Form::Prefix] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, form));
+        let lease = setup(form).parameters.lease_length;
+        let later =
+            |group: &mut [Follower; 3], span| group.iter_mut().for_each(|one| one.now = one.now + span);
+        group[a].run(Log::campaign);
+        talk(&mut group, &[a, b, c]);
+        // The last that only C hears of A lets A read until long after what B has granted it is over.
+        later(&mut group, lease * 3 / 4);
+        group[a].run(Log::beat);
+        talk(&mut group, &[a, c]);
+        later(&mut group, lease / 4);
+        group[b].run(Log::campaign);
+        talk(&mut group, &[b, c]);
+        assert!(group[b].log.leads() && !group[b].log.caught_up(), "it waits for A's lease");
+        // C has granted B a lease, which B knows to be over when it lets C lead.
+        let ticket = Ticket(1);
+        group[b].run(|log, effects| log.on_change(ticket, Change::Lead(NodeId(2)), effects));
+        talk(&mut group, &[b, c]);
+        assert!(group[c].log.leads());
+        let now = group[c].now;
+        assert!(group[a].log.may_read(now), "what it holds is not over");
+        group[c].run(|log, effects| {
+            assert!(log.enqueue(1, 1, now).is_ok());
+            log.settle(effects);
+        });
+        talk(&mut group, &[b, c]);
+        assert_eq!(group[c].log.decided(), Slot(1));
+        assert_eq!(group[c].log.delivered, Slot(0), "{form:?}: A reads what was before");
+        group[c].run(|log, effects| log.expire(Timer::Wait, effects));
+        assert_eq!(group[c].log.delivered, Slot(1));
+    }
 }
