@@ -1,6 +1,6 @@
 //! When members come forward to lead, where one of them does.
 
-use isochrone_core::{Instant, Random, Span};
+use isochrone_core::{Ballot, Instant, Random, ReplicaId, Span};
 
 /// How long the member at place `own` hears nobody lead before it asks whether others hear as little: at least
 /// `silence`, later by turns. Members come in the order of their places behind the leader's, each within a
@@ -56,6 +56,128 @@ impl Losses {
     /// The silence that is borne, where it is `silence` as a rule.
     pub(crate) fn bears(&self, silence: Span) -> Span {
         silence * (1 << self.doubled)
+    }
+}
+
+/// Whom a member of a group that is led follows, and for how long it bears that nobody is heard to lead.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Watch {
+    /// The silence that is borne as a rule.
+    rule: Span,
+    /// The ballot of the leader that is followed.
+    pub(crate) leader: Option<Ballot>,
+    /// The ballot of the candidate that was heard last.
+    candidate: Option<Ballot>,
+    /// When one of them was, or this member gave an attempt of its own up.
+    pub(crate) heard: Instant,
+    /// How long to hear nothing before polling.
+    pub(crate) patience: Span,
+    /// Polls and campaigns that failed since a leader was heard.
+    pub(crate) failures: u32,
+    losses: Losses,
+}
+
+impl Watch {
+    /// Of a member that follows nobody.
+    pub(crate) fn new(rule: Span) -> Watch {
+        Watch {
+            rule,
+            leader: None,
+            candidate: None,
+            heard: Instant::ZERO,
+            patience: rule,
+            failures: 0,
+            losses: Losses::default(),
+        }
+    }
+
+    /// For how long a leader that is followed, or a candidate, may say nothing.
+    fn silence(&self) -> Span {
+        self.losses.bears(self.rule)
+    }
+
+    /// Draws how long this member is patient. Seats come in the order of `places`.
+    pub(crate) fn draw(
+        &mut self,
+        me: ReplicaId,
+        places: impl Iterator<Item = ReplicaId>,
+        random: &mut Random,
+    ) {
+        let leader = self.leader.or(self.candidate).map(|ballot| ballot.owner);
+        let (mut own, mut followed, mut count) = (0, 0, 0);
+        for (at, seat) in places.enumerate() {
+            count += 1;
+            own = if seat == me { at } else { own };
+            followed = if Some(seat) == leader { at } else { followed };
+        }
+        self.patience = patience(self.silence(), own, followed, count, random);
+    }
+
+    /// Losses of long ago count no more. Returns whether less silence is borne for it.
+    pub(crate) fn forget(&mut self, now: Instant) -> bool {
+        self.losses.forget(self.rule, now)
+    }
+
+    /// How much of the patience is left.
+    pub(crate) fn left(&self, now: Instant) -> Span {
+        self.patience.saturating_sub(now.since(self.heard))
+    }
+
+    /// The leader that was followed, if any, or the candidate, has been silent for as long as is borne.
+    pub(crate) fn lose(&mut self, promised: Ballot, now: Instant) {
+        let candidate = self.candidate.take() == Some(promised);
+        if self.leader.take().is_some() || candidate {
+            self.losses.lost(self.rule, now);
+        }
+    }
+
+    /// A candidate was promised this ballot.
+    pub(crate) fn promised(&mut self, ballot: Ballot, now: Instant) {
+        if now.since(self.heard) >= self.silence() {
+            self.lose(ballot, now);
+        }
+        self.candidate = Some(ballot);
+    }
+
+    /// Whether somebody else than `rival` leads, as far as is heard, or is a candidate, which may have to wait for the promises of
+    /// some. A candidate that polls itself is none any more.
+    pub(crate) fn hears(&self, rival: ReplicaId, promised: Ballot, now: Instant) -> bool {
+        let candidate = self.candidate.filter(|candidate| *candidate == promised);
+        let follows = self.leader.or(candidate).is_some_and(|followed| followed.owner != rival);
+        follows && now.since(self.heard) < self.silence()
+    }
+
+    /// A poll or campaign has not come through: the next one comes sooner than a leader would be given up.
+    pub(crate) fn fail(&mut self, now: Instant, random: &mut Random) {
+        self.failures += 1;
+        self.patience = recess(self.rule, self.failures, random);
+        self.heard = now;
+    }
+}
+
+/// How long a candidate waits for promises. They say what was accepted, which may be large and take long: whoever is asked again
+/// and says that its promise is on its way is waited for.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Gathering {
+    wait: Span,
+    until: Instant,
+}
+
+impl Gathering {
+    /// Begins to wait, where the first attempt takes `wait`.
+    pub(crate) fn begin(wait: Span, failures: u32, now: Instant) -> Gathering {
+        let wait = campaign(wait, failures);
+        Gathering { wait, until: now + wait }
+    }
+
+    /// Somebody's promise is on its way.
+    pub(crate) fn goes_on(&mut self, now: Instant) {
+        self.until = now + self.wait;
+    }
+
+    /// Whether it has been waited for long enough.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        now >= self.until
     }
 }
 

@@ -262,12 +262,12 @@ impl<V: Ordered> Order<V> {
         if reign.owner == self.me {
             return true;
         }
-        self.heard = effects.now();
-        if self.coordinator != Some(reign) || !matches!(self.role, Role::Follower) {
+        self.watch.heard = effects.now();
+        if self.watch.leader != Some(reign) || !matches!(self.role, Role::Follower) {
             self.step_down(effects);
-            self.coordinator = Some(reign);
-            self.failures = 0;
-            self.patience = self.draw_patience(effects);
+            self.watch.leader = Some(reign);
+            self.watch.failures = 0;
+            self.draw_patience(effects);
             self.task_done(reign.owner, effects);
         }
         true

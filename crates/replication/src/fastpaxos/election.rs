@@ -6,11 +6,11 @@ use super::coordinator::Reign;
 use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote};
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
-use crate::election;
+use crate::election::Gathering;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Admit, Ballot, CommandId, Count, Effects, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
+    Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ pub(super) struct Campaign<V: Ordered> {
     /// Everything before it is decided, and known here.
     from: Slot,
     reports: Vec<(ReplicaId, Promised<V>)>,
+    gathering: Gathering,
     /// The value that the order is to end with.
     end: Option<V>,
 }
@@ -38,6 +39,10 @@ pub(super) struct Adopted<V: Ordered> {
 }
 
 impl<V: Ordered> Campaign<V> {
+    fn has_promised(&self, voter: ReplicaId) -> bool {
+        self.reports.iter().any(|(seat, _)| *seat == voter)
+    }
+
     /// What to propose at each index, given what is decided here anyway and what waits here.
     fn adopt(
         &self,
@@ -137,11 +142,15 @@ impl<V: Ordered> Order<V> {
         if !matches!(self.role, Role::Follower) {
             return;
         }
-        let silent = effects.now().since(self.heard);
-        if silent < self.patience {
-            return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
+        let now = effects.now();
+        if self.watch.forget(now) {
+            self.draw_patience(effects);
         }
-        self.coordinator = None;
+        let left = self.watch.left(now);
+        if left > Span::ZERO {
+            return effects.arm(Timer::Watch, left);
+        }
+        self.watch.lose(self.promise.ballot(), now);
         let reign = self.seen.max(self.promise.ballot()).next(self.me);
         let mut tally = Tally::new(self.majority());
         let alone = tally.add(self.me) == Count::Reached;
@@ -156,14 +165,34 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// The timer of campaigns. Who has not promised is asked often, so that none of them thinks the candidate dead.
+    pub(super) fn press(&mut self, effects: &mut Effects<Self>) {
+        let Role::Candidate(campaign) = &self.role else { return self.give_up_campaign(effects) };
+        if campaign.gathering.is_over(effects.now()) {
+            return self.give_up_campaign(effects);
+        }
+        let (reign, from) = (campaign.reign, campaign.from);
+        for member in self.members.iter().filter(|member| !campaign.has_promised(member.replica)) {
+            effects.urgently(|effects| effects.send(member.process, Message::Prepare { reign, from }));
+        }
+        effects.arm(Timer::Campaign, self.parameters.suspect / 2);
+    }
+
+    pub(super) fn on_promising(&mut self, from: ProcessId, reign: Ballot, now: Instant) {
+        if self.seat(from).is_some()
+            && let Role::Candidate(campaign) = &mut self.role
+            && campaign.reign == reign
+        {
+            campaign.gathering.goes_on(now);
+        }
+    }
+
     /// A poll or campaign has not come through.
     pub(super) fn give_up_campaign(&mut self, effects: &mut Effects<Self>) {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
-            self.failures += 1;
             self.step_down(effects);
-            self.patience = election::recess(self.parameters.suspect, self.failures, effects.random());
-            self.heard = effects.now();
-            effects.arm(Timer::Watch, self.patience);
+            self.watch.fail(effects.now(), effects.random());
+            effects.arm(Timer::Watch, self.watch.patience);
         }
     }
 
@@ -177,7 +206,7 @@ impl<V: Ordered> Order<V> {
     ) {
         let promised = self.seen.max(self.promise.ballot());
         let hears = matches!(self.role, Role::Coordinator(_))
-            || (self.coordinator.is_some() && effects.now().since(self.heard) < self.parameters.suspect);
+            || self.watch.hears(reign.owner, self.promise.ballot(), effects.now());
         let granted = !hears && reign > promised && decided >= self.decided;
         let polled = Message::Polled { reign, granted, promised, decided: self.decided };
         effects.urgently(|effects| effects.send_ahead(from, polled));
@@ -214,14 +243,15 @@ impl<V: Ordered> Order<V> {
         let reign = self.seen.max(self.promise.ballot()).next(self.me);
         self.seen = reign;
         self.promise.admit(reign);
-        self.coordinator = None;
+        self.watch.leader = None;
         let from = self.decided;
         effects.record(Record::Promised { reign });
         for member in self.members.iter() {
             effects.urgently(|effects| effects.send(member.process, Message::Prepare { reign, from }));
         }
-        self.role = Role::Candidate(Campaign { reign, from, reports: Vec::new(), end });
-        effects.arm(Timer::Campaign, election::campaign(self.parameters.campaign, self.failures));
+        let gathering = Gathering::begin(self.parameters.campaign, self.watch.failures, effects.now());
+        self.role = Role::Candidate(Campaign { reign, from, reports: Vec::new(), gathering, end });
+        effects.arm(Timer::Campaign, self.parameters.suspect / 2);
     }
 
     pub(super) fn on_prepare(
@@ -238,15 +268,26 @@ impl<V: Ordered> Order<V> {
             let rejected = Message::Rejected { promised, decided };
             return effects.urgently(|effects| effects.send_ahead(from, rejected));
         }
-        if self.promise.admit(reign) == Admit::Fresh {
-            effects.record(Record::Promised { reign });
-            self.step_down(effects);
-            self.heard = effects.now();
+        let again = match self.promise.admit(reign) {
+            Admit::Fresh => {
+                effects.record(Record::Promised { reign });
+                self.watch.promised(reign, effects.now());
+                self.draw_patience(effects);
+                self.step_down(effects);
+                false
+            }
+            // The own promise stands before it is asked for.
+            Admit::Same | Admit::Stale => from != self.process,
+        };
+        self.watch.heard = effects.now();
+        if again {
+            effects.urgently(|effects| effects.send(from, Message::Promising { reign }));
         }
         let votes = self.cells.range(first);
         let votes = votes.filter_map(|(slot, cell)| Some((slot, cell.vote.clone()?))).collect();
         let report = Box::new(Promised { next: self.next, votes });
-        effects.send(from, Message::Promised { reign, report });
+        let promised = Message::Promised { reign, report };
+        effects.repeating_if(again, |effects| effects.send(from, promised));
     }
 
     pub(super) fn on_promised(
@@ -259,7 +300,7 @@ impl<V: Ordered> Order<V> {
         let Some(voter) = self.seat(from) else { return };
         let majority = self.majority();
         let Role::Candidate(campaign) = &mut self.role else { return };
-        if campaign.reign != reign || campaign.reports.iter().any(|(seat, _)| *seat == voter) {
+        if campaign.reign != reign || campaign.has_promised(voter) {
             return;
         }
         campaign.reports.push((voter, report));
@@ -300,8 +341,8 @@ impl<V: Ordered> Order<V> {
             reign.fly(*slot, values.clone(), self.majority(), now);
         }
         self.role = Role::Coordinator(Box::new(reign));
-        self.coordinator = Some(ballot);
-        self.failures = 0;
+        self.watch.leader = Some(ballot);
+        self.watch.failures = 0;
         for peer in self.peers() {
             self.send_open(peer, effects);
         }
@@ -334,34 +375,26 @@ impl<V: Ordered> Order<V> {
     /// No longer polls, campaigns or coordinates.
     pub(super) fn step_down(&mut self, effects: &mut Effects<Self>) {
         let role = std::mem::replace(&mut self.role, Role::Follower);
-        self.coordinator = None;
+        self.watch.leader = None;
         match role {
             Role::Follower => return,
             Role::Poll { .. } | Role::Candidate(_) => effects.disarm(Timer::Campaign),
             Role::Coordinator(_) => {
                 effects.disarm(Timer::Heartbeat);
                 effects.mark(Note::Follows);
-                self.heard = effects.now();
+                self.watch.heard = effects.now();
             }
         }
-        effects.arm(Timer::Watch, self.patience);
+        effects.arm(Timer::Watch, self.watch.patience);
     }
 
-    pub(super) fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
-        let at = |seat| self.members.iter().position(|member| member.replica == seat).unwrap_or(0);
-        let coordinator = self.coordinator.map_or(0, |ballot| at(ballot.owner));
-        election::patience(
-            self.parameters.suspect,
-            at(self.me),
-            coordinator,
-            self.members.len(),
-            effects.random(),
-        )
+    pub(super) fn draw_patience(&mut self, effects: &mut Effects<Self>) {
+        self.watch.draw(self.me, self.members.iter().map(|member| member.replica), effects.random());
     }
 
     /// Lets another replica coordinate.
     pub(super) fn hand_over(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let now_owner = self.coordinator.map(|ballot| ballot.owner);
+        let now_owner = self.watch.leader.map(|ballot| ballot.owner);
         let heir = match change {
             Change::Lead(node) => self.members.iter().find(|member| member.process.node == node),
             // The next in line behind the one that resigns.

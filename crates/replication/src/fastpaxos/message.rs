@@ -191,6 +191,11 @@ pub enum Message<V: Wire> {
     },
     /// The receiver is to coordinate, at once.
     Handover,
+    /// To a candidate that asks again: the promise, with all that was voted for, is on its way.
+    Promising {
+        /// The candidate's reign.
+        reign: Ballot,
+    },
 }
 
 /// What an index has decided.
@@ -278,7 +283,7 @@ pub enum Record<V: Wire> {
 pub enum Timer {
     /// A replica has heard no coordinator for as long as it is patient: it polls.
     Watch,
-    /// A poll or a campaign has taken too long: it is given up and tried again later.
+    /// Who has not promised is asked again. A poll or a campaign that takes too long is given up and tried again later.
     Campaign,
     /// The coordinator speaks, asks for votes that are late, and looks who lives.
     Heartbeat,

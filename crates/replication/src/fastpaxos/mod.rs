@@ -32,7 +32,8 @@
 //! | `Submit` | replica | coordinator | commands that found no place |
 //! | `Heartbeat`, `Heard` | coordinator, replica | replica, coordinator | who lives, what is decided |
 //! | `Poll`, `Polled` | replica | replica | pre-vote |
-//! | `Prepare`, `Promised`, `Open` | candidate | replica, candidate, replica | a new reign |
+//! | `Prepare`, `Promised`, `Open` | candidate, replica, coordinator | replica, candidate, replica | a new reign |
+//! | `Promising` | replica | candidate | phase 1, where a promise takes long |
 //! | `Rejected` | anyone | one with an old reign | both ballots, phase 1 |
 //! | `Fetch`, `Learned`, `Trimmed` | one who lacks, anyone | anyone, one who lacks | repair |
 //! | `Hello`, `Ended` | client, replica | replica, client | who the members are |

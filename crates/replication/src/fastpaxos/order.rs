@@ -22,11 +22,11 @@ use super::coordinator::Reign;
 use super::election::Campaign;
 use super::message::{Name, Record, Values, Vote};
 use super::{Learners, Mutation, Parameters};
+use crate::election::Watch;
 use crate::keep::Keep;
 use crate::order::{Member, Ordered};
 use isochrone_core::{
-    Ballot, CommandId, Effects, Instant, ProcessId, Promise, Quorums, ReplicaId, Slot, SlotLog, Span, Tally,
-    Ticket,
+    Ballot, CommandId, Effects, Instant, ProcessId, Promise, Quorums, ReplicaId, Slot, SlotLog, Tally, Ticket,
 };
 use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -141,13 +141,8 @@ pub struct Order<V: Ordered> {
     pub(super) role: Role<V>,
     /// The highest reign heard of, promised or not.
     pub(super) seen: Ballot,
-    /// The reign of the coordinator that is being followed.
-    pub(super) coordinator: Option<Ballot>,
-    pub(super) heard: Instant,
-    /// How long to hear nothing before polling.
-    pub(super) patience: Span,
-    /// Campaigns that failed since a coordinator was heard.
-    pub(super) failures: u32,
+    /// Which coordinator is followed.
+    pub(super) watch: Watch,
     pub(super) task: Option<Task>,
 
     /// Someone knows everything before it to be decided.
@@ -206,7 +201,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn coordinator_process(&self) -> Option<ProcessId> {
         match &self.role {
             Role::Coordinator(_) => Some(self.process),
-            _ => self.process_of(self.coordinator?.owner),
+            _ => self.process_of(self.watch.leader?.owner),
         }
     }
 

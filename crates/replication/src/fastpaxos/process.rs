@@ -3,6 +3,7 @@
 use super::message::{Message, NO_SEAT, Note, Record, Timer};
 use super::order::{Order, Pending, Role, digest};
 use super::{Mutation, Parameters};
+use crate::election::Watch;
 use crate::order::{Decided, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
@@ -52,10 +53,7 @@ impl<V: Ordered> Process for Order<V> {
             submitting: false,
             role: Role::Follower,
             seen: first,
-            coordinator: Some(first),
-            heard: Instant::ZERO,
-            patience: setup.parameters.suspect,
-            failures: 0,
+            watch: Watch::new(setup.parameters.suspect),
             task: None,
             known: Slot::ZERO,
             teller: None,
@@ -73,12 +71,12 @@ impl<V: Ordered> Process for Order<V> {
     }
 
     fn start(&mut self, effects: &mut Effects<Self>) {
-        self.heard = effects.now();
+        self.watch.heard = effects.now();
         self.seen = self.seen.max(self.promise.ballot());
-        self.coordinator = Some(self.promise.ballot());
-        self.patience = self.draw_patience(effects);
+        self.watch.leader = Some(self.promise.ballot());
+        self.draw_patience(effects);
         if self.promise.ballot().owner != self.me {
-            effects.arm(Timer::Watch, self.patience);
+            effects.arm(Timer::Watch, self.watch.patience);
         } else if self.incarnation == 1 || self.parameters.mutated(Mutation::ReignOn) {
             self.begin(effects);
         } else {
@@ -100,7 +98,7 @@ impl<V: Ordered> Process for Order<V> {
     fn expire(&mut self, timer: Timer, effects: &mut Effects<Self>) {
         match timer {
             Timer::Watch => self.watch(effects),
-            Timer::Campaign => self.give_up_campaign(effects),
+            Timer::Campaign => self.press(effects),
             Timer::Heartbeat => self.beat(effects),
             Timer::Repair => self.repair(effects),
             Timer::Submit => self.submit_late(effects),
@@ -273,6 +271,7 @@ impl<V: Ordered> Order<V> {
             }
             Message::Prepare { reign, from: first } => self.on_prepare(from, reign, first, effects),
             Message::Promised { reign, report } => self.on_promised(from, reign, *report, effects),
+            Message::Promising { reign } => self.on_promising(from, reign, effects.now()),
             Message::Open { reign, floor, closed, entries, decided } => {
                 let entries = (floor, closed, &*entries);
                 self.on_open(from, reign, entries, decided, effects);

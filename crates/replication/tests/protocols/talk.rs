@@ -40,6 +40,15 @@ pub struct Talk<F: Family> {
 
 impl<F: Family> Talk<F> {
     pub fn new(spares: u16, tune: impl FnOnce(&mut Placement<Machine, F>)) -> Talk<F> {
+        Talk::over(None, spares, tune)
+    }
+
+    /// Over lines of so many bytes a second.
+    pub fn over(
+        bandwidth: Option<u64>,
+        spares: u16,
+        tune: impl FnOnce(&mut Placement<Machine, F>),
+    ) -> Talk<F> {
         let nodes = 3 + spares;
         let names = ["A", "B", "C", "D"];
         let delays = (0..nodes).map(|from| {
@@ -47,7 +56,7 @@ impl<F: Family> Talk<F> {
             (0..nodes).map(way).collect()
         });
         let mut config = Config::new(1, &names[..usize::from(nodes)], delays.collect());
-        config.record = Record::Flow;
+        (config.record, config.bandwidth) = (Record::Flow, bandwidth);
         config.sync = Span::from_millis(1);
         config.sessions = 0;
         let mut placement = placement(nodes, 3, spares, Span::from_millis(20));

@@ -226,7 +226,7 @@ impl<V: Wire> Log<V> {
     pub(super) fn lacks(&self) -> bool {
         let unadopted = self.parameters.form == Form::Prefix
             && matches!(self.role, Role::Follower)
-            && self.leader.is_some_and(|ballot| self.tail != ballot);
+            && self.watch.leader.is_some_and(|ballot| self.tail != ballot);
         self.decided < self.known || unadopted
     }
 }

@@ -1,7 +1,7 @@
 //! Polls, campaigns, promises: how a replica comes to lead.
 
 use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, Timer, Value};
-use crate::election;
+use crate::election::Gathering;
 use isochrone_core::{
     Admit, Ballot, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
 };
@@ -17,8 +17,7 @@ pub(super) struct Campaign<V: Wire> {
     pub(super) reports: Vec<(ReplicaId, Report<V>)>,
     /// Who was asked.
     asked: ReplicaSet,
-    /// How long it is gone on with, unless somebody says that its promise is on its way.
-    until: Instant,
+    gathering: Gathering,
 }
 
 impl<V: Wire> Campaign<V> {
@@ -73,16 +72,16 @@ impl<V: Wire> Log<V> {
             return;
         }
         let now = effects.now();
-        if self.losses.forget(self.parameters.election, now) {
-            self.patience = self.draw_patience(effects);
+        if self.watch.forget(now) {
+            self.draw_patience(effects);
         }
-        let silent = now.since(self.heard);
-        if silent < self.patience {
-            return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
+        let left = self.watch.left(now);
+        if left > Span::ZERO {
+            return effects.arm(Timer::Watch, left);
         }
-        self.lose_leader(now);
+        self.watch.lose(self.promise.ballot(), now);
         if !self.is_member() {
-            return effects.arm(Timer::Watch, self.patience);
+            return effects.arm(Timer::Watch, self.watch.patience);
         }
         let ballot = self.seen.max(self.promise.ballot()).next(self.me);
         let mut tally = Tally::new(self.configuration.majority());
@@ -100,19 +99,10 @@ impl<V: Wire> Log<V> {
         }
     }
 
-    /// The leader that was followed, if any, or the candidate, has been silent for as long as is borne.
-    fn lose_leader(&mut self, now: Instant) {
-        let candidate = self.candidate.take() == Some(self.promise.ballot());
-        if self.leader.take().is_some() || candidate {
-            self.losses.lost(self.parameters.election, now);
-        }
-    }
-
-    /// The timer of campaigns. Promises say what was accepted, which may be large and take long: whoever is asked again and says
-    /// that its promise is on its way is waited for. They are asked often, so that none of them thinks the candidate dead.
+    /// The timer of campaigns. Who has not promised is asked often, so that none of them thinks the candidate dead.
     pub(super) fn press(&mut self, effects: &mut Effects<Self>) {
         let Role::Candidate(campaign) = &self.role else { return self.give_up(effects) };
-        if effects.now() >= campaign.until {
+        if campaign.gathering.is_over(effects.now()) {
             return self.give_up(effects);
         }
         let (ballot, from) = (campaign.ballot, campaign.from);
@@ -125,23 +115,20 @@ impl<V: Wire> Log<V> {
 
     pub(super) fn on_promising(&mut self, from: ProcessId, ballot: Ballot, now: Instant) {
         let voter = self.seat(from);
-        let wait = election::campaign(self.parameters.campaign, self.failures);
         if let Role::Candidate(campaign) = &mut self.role
             && campaign.ballot == ballot
             && voter.is_some_and(|voter| campaign.asked.contains(voter))
         {
-            campaign.until = now + wait;
+            campaign.gathering.goes_on(now);
         }
     }
 
     /// A poll or campaign has not come through.
     pub(super) fn give_up(&mut self, effects: &mut Effects<Self>) {
         if matches!(self.role, Role::Poll { .. } | Role::Candidate(_)) {
-            self.failures += 1;
             self.step_down(effects);
-            self.patience = election::recess(self.parameters.election, self.failures, effects.random());
-            self.heard = effects.now();
-            effects.arm(Timer::Watch, self.patience);
+            self.watch.fail(effects.now(), effects.random());
+            effects.arm(Timer::Watch, self.watch.patience);
         }
     }
 
@@ -154,10 +141,7 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         let promised = self.seen.max(self.promise.ballot());
-        // Or a candidate, which may have to wait for the promises of some. One that polls itself is neither any more.
-        let candidate = self.candidate.filter(|candidate| *candidate == self.promise.ballot());
-        let follows = self.leader.or(candidate).is_some_and(|followed| followed.owner != ballot.owner);
-        let hears = self.leads() || (follows && effects.now().since(self.heard) < self.silence());
+        let hears = self.leads() || self.watch.hears(ballot.owner, self.promise.ballot(), effects.now());
         let known = self.configuration.contains(ballot.owner);
         let granted = !hears && known && ballot > promised && decided >= self.decided;
         let answer = Message::Polled { ballot, granted, promised, decided: self.decided };
@@ -200,7 +184,7 @@ impl<V: Wire> Log<V> {
         let ballot = self.seen.max(self.promise.ballot()).next(self.me);
         self.seen = ballot;
         self.promise.admit(ballot);
-        self.leader = None;
+        self.watch.leader = None;
         let from = self.decided;
         if self.parameters.mutated(Mutation::PrepareAhead) {
             for peer in self.configuration.members() {
@@ -213,8 +197,8 @@ impl<V: Wire> Log<V> {
             asked.insert(peer.replica);
             effects.urgently(|effects| effects.send(peer.process, Message::Prepare { ballot, from }));
         }
-        let until = effects.now() + election::campaign(self.parameters.campaign, self.failures);
-        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked, until });
+        let gathering = Gathering::begin(self.parameters.campaign, self.watch.failures, effects.now());
+        self.role = Role::Candidate(Campaign { ballot, from, reports: Vec::new(), asked, gathering });
         effects.arm(Timer::Campaign, self.parameters.election / 2);
     }
 
@@ -236,18 +220,15 @@ impl<V: Wire> Log<V> {
         let again = match self.promise.admit(ballot) {
             Admit::Fresh => {
                 effects.record(Record::Promised { ballot });
-                if effects.now().since(self.heard) >= self.silence() {
-                    self.lose_leader(effects.now());
-                }
-                self.candidate = Some(ballot);
-                self.patience = self.draw_patience(effects);
+                self.watch.promised(ballot, effects.now());
+                self.draw_patience(effects);
                 self.step_down(effects);
                 false
             }
             // The own promise stands before it is asked for.
             Admit::Same | Admit::Stale => from != self.process,
         };
-        self.heard = effects.now();
+        self.watch.heard = effects.now();
         if again {
             effects.urgently(|effects| effects.send(from, Message::Promising { ballot }));
         }

@@ -169,8 +169,8 @@ impl<V: Wire> Log<V> {
             learner: None,
             task: None,
         }));
-        self.leader = Some(ballot);
-        self.failures = 0;
+        self.watch.leader = Some(ballot);
+        self.watch.failures = 0;
         self.queue = Queue { values: VecDeque::new(), bytes: 0, since: now };
         self.refresh_peers();
         for peer in self.peers.clone() {

@@ -46,14 +46,14 @@ pub use message::{Answer, Message, Note, Record, Report, Timer, Value};
 
 use super::{Form, Mutation, Parameters};
 use crate::chunks::chunked;
-use crate::election::{Losses, patience};
+use crate::election::Watch;
 use crate::keep::Keep;
 use crate::order::{Decided, Membership, Order, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use election::Campaign;
 use isochrone_core::{
     Admit, Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaId, Slot,
-    SlotLog, Snapshot, Span, Tally, Ticket, Wire, wire,
+    SlotLog, Snapshot, Tally, Ticket, Wire, wire,
 };
 use leader::Reign;
 use serde::{Deserialize, Serialize};
@@ -123,17 +123,9 @@ pub struct Log<V: Wire> {
     queue: Queue<V>,
     /// The highest ballot heard of, promised or not.
     seen: Ballot,
-    /// The ballot of the leader that is being followed.
-    leader: Option<Ballot>,
-    heard: Instant,
-    /// The ballot of the candidate that was heard last.
-    candidate: Option<Ballot>,
+    /// Who is followed.
+    watch: Watch,
     started: Instant,
-    /// How long to hear nothing before polling.
-    patience: Span,
-    /// Campaigns that failed since a leader was heard.
-    failures: u32,
-    losses: Losses,
     /// The lease granted last.
     grant: Option<(ReplicaId, Instant)>,
     /// Until when those may hold that others were granted before it: who was cut off does not know that it leads no more.
@@ -175,7 +167,7 @@ impl<V: Wire> Log<V> {
         if self.leads() {
             return Some(self.process);
         }
-        let owner = self.leader?.owner;
+        let owner = self.watch.leader?.owner;
         self.peers.iter().find(|peer| peer.replica == owner).map(|peer| peer.process)
     }
 
@@ -431,13 +423,8 @@ impl<V: Wire> Process for Log<V> {
             role: Role::Follower,
             queue: Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO },
             seen: Ballot::ZERO,
-            leader: None,
-            heard: Instant::ZERO,
-            candidate: None,
+            watch: Watch::new(setup.parameters.election),
             started: Instant::ZERO,
-            patience: setup.parameters.election,
-            failures: 0,
-            losses: Losses::default(),
             grant: None,
             granted_before: Instant::ZERO,
             known: Slot::ZERO,
@@ -493,15 +480,15 @@ impl<V: Wire> Process for Log<V> {
     }
 
     fn start(&mut self, effects: &mut Effects<Self>) {
-        (self.started, self.heard) = (effects.now(), effects.now());
+        (self.started, self.watch.heard) = (effects.now(), effects.now());
         self.seen = self.promise.ballot();
         self.refresh_peers();
-        self.patience = self.draw_patience(effects);
+        self.draw_patience(effects);
         let first = self.incarnation == 1 || self.parameters.mutated(Mutation::PrepareAhead);
         if first && self.preferred == Some(self.me) && self.is_member() {
             self.campaign(effects);
         } else {
-            effects.arm(Timer::Watch, self.patience);
+            effects.arm(Timer::Watch, self.watch.patience);
         }
     }
 
@@ -612,12 +599,12 @@ impl<V: Wire> Log<V> {
             Admit::Fresh => effects.record(Record::Promised { ballot }),
             Admit::Same => {}
         }
-        self.heard = effects.now();
-        if self.leader != Some(ballot) {
+        self.watch.heard = effects.now();
+        if self.watch.leader != Some(ballot) {
             self.step_down(effects);
-            self.leader = Some(ballot);
-            self.failures = 0;
-            self.patience = self.draw_patience(effects);
+            self.watch.leader = Some(ballot);
+            self.watch.failures = 0;
+            self.draw_patience(effects);
         }
         true
     }
@@ -625,7 +612,7 @@ impl<V: Wire> Log<V> {
     /// No longer polls, campaigns or leads.
     fn step_down(&mut self, effects: &mut Effects<Self>) {
         let role = std::mem::replace(&mut self.role, Role::Follower);
-        self.leader = None;
+        self.watch.leader = None;
         match role {
             Role::Follower => return,
             Role::Poll { .. } | Role::Candidate(_) => effects.disarm(Timer::Campaign),
@@ -643,18 +630,11 @@ impl<V: Wire> Log<V> {
                 self.refresh_peers();
             }
         }
-        effects.arm(Timer::Watch, self.patience);
+        effects.arm(Timer::Watch, self.watch.patience);
     }
 
-    fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
-        let members = self.configuration.members();
-        let at = |seat| members.iter().position(|member| member.replica == seat).unwrap_or(0);
-        let leader = self.leader.or(self.candidate).map_or(0, |ballot| at(ballot.owner));
-        patience(self.silence(), at(self.me), leader, members.len(), effects.random())
-    }
-
-    /// For how long a leader that is followed, or a candidate, may say nothing.
-    fn silence(&self) -> Span {
-        self.losses.bears(self.parameters.election)
+    fn draw_patience(&mut self, effects: &mut Effects<Self>) {
+        let places = self.configuration.members().iter().map(|member| member.replica);
+        self.watch.draw(self.me, places, effects.random());
     }
 }
