@@ -24,7 +24,7 @@ impl<V: Ordered> Order<V> {
     }
 
     /// C-PREPARE for all that a member has in flight.
-    fn prepare(&mut self, owner: Rank, now: Instant) {
+    pub(super) fn prepare(&mut self, owner: Rank, now: Instant) {
         let me = self.me;
         let from = self.counts[usize::from(owner)] + 1;
         let space = &mut self.spaces[usize::from(owner)];
@@ -171,9 +171,13 @@ impl<V: Ordered> Order<V> {
         if !leads && !takes {
             return;
         }
-        // The next ballot of this replica is above what refused it.
-        space.promised = space.promised.max(promised);
+        // The next ballot of this replica is above what refused it. Whoever asks in that one is answered as by one who has
+        // promised it, so it is promised from here on, after a crash too.
         space.depose(promised);
+        if promised > space.promised {
+            space.promised = promised;
+            self.write(Entry::Promised(owner, promised));
+        }
         if owner == self.me && leads {
             self.take_back(now);
         }

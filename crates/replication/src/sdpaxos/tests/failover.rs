@@ -198,3 +198,77 @@ fn the_log_of_a_view_before_that_of_the_state_is_not_installed() {
     group.pass_millis(1_000);
     group.agree(5);
 }
+
+/// Something of the instances of R0, or what is executed.
+fn concerns_r0(message: &Said) -> bool {
+    let of = |part: &Part<Letter>| match part {
+        Part::Accept { owner, .. }
+        | Part::Accepted { owner, .. }
+        | Part::Refused { owner, .. }
+        | Part::Commit { owner, .. }
+        | Part::Decided { owner, .. }
+        | Part::Prepare { owner, .. }
+        | Part::Promised { owner, .. } => *owner == 0,
+        _ => false,
+    };
+    matches!(message, Message::Learned { .. }) || parts(message).iter().any(of)
+}
+
+/// Of what was kept, the last such part arrives, for the first time or again; the answers are kept too.
+fn arrives(group: &mut Group, from: usize, to: usize, what: fn(&Part<Letter>) -> bool) {
+    let is = |kept: &&(usize, usize, Said)| {
+        (kept.0, kept.1) == (from, to) && concerns_r0(&kept.2) && parts(&kept.2).iter().any(what)
+    };
+    let (_, _, message) = group.kept.iter().rev().find(is).cloned().expect("it was sent");
+    group.act(to, |order, effects| order.receive(process(from), message, effects));
+    group.deliver();
+}
+
+/// R1 prepares in R0's instances and is refused for R2's sake; then it answers R2 as one who has promised, and dies. R0,
+/// which comes back, has a ballot below that.
+#[test]
+fn what_was_answered_as_promised_outlives_a_crash() {
+    let accept: fn(&Part<Letter>) -> bool = |part| matches!(part, Part::Accept { .. });
+    let accepted: fn(&Part<Letter>) -> bool = |part| matches!(part, Part::Accepted { .. });
+    let prepare: fn(&Part<Letter>) -> bool = |part| matches!(part, Part::Prepare { .. });
+    let promised: fn(&Part<Letter>) -> bool = |part| matches!(part, Part::Promised { .. });
+    let refused: fn(&Part<Letter>) -> bool = |part| matches!(part, Part::Refused { .. });
+    let mut group = Group::new(3, None);
+    group.propose(0, 9);
+    group.pass_millis(500);
+    group.keeps = true;
+    group.passes = |_, _, message| !concerns_r0(message);
+    group.propose(0, 5);
+    group.pass_millis(100);
+    assert_eq!(group.owners(2), [0, 0], "R0 has a slot whose command nobody else knows");
+    let now = group.now;
+    group.act(1, |order, _| order.prepare(0, now));
+    group.deliver();
+    arrives(&mut group, 1, 2, prepare);
+    group.act(2, |order, _| order.prepare(0, now));
+    group.deliver();
+    arrives(&mut group, 1, 2, prepare);
+    arrives(&mut group, 2, 1, refused);
+    arrives(&mut group, 2, 1, prepare);
+    // The last answer to a question of R2.
+    group.kept.retain(|(from, to, message)| {
+        (*from, *to) != (1, 2) || parts(message).iter().any(|part| matches!(part, Part::Promised { .. }))
+    });
+    arrives(&mut group, 1, 2, promised);
+    group.crash(&[1]);
+    group.restart(1);
+    arrives(&mut group, 0, 1, accept);
+    arrives(&mut group, 1, 0, refused);
+    arrives(&mut group, 0, 1, prepare);
+    arrives(&mut group, 1, 0, promised);
+    arrives(&mut group, 0, 1, accept);
+    arrives(&mut group, 1, 0, accepted);
+    assert_eq!(group.ready[0], [9, 5], "answered");
+    arrives(&mut group, 2, 1, accept);
+    let answers: Vec<_> = group.kept.iter().filter(|(from, to, _)| (*from, *to) == (1, 2)).cloned().collect();
+    (group.passes, group.keeps) = (all, false);
+    group.network.extend(answers);
+    group.deliver();
+    group.pass_millis(2_000);
+    group.agree(2);
+}
