@@ -199,7 +199,12 @@ impl<V: Ordered> Order<V> {
 
     fn sign(&self, rank: Rank, now: Instant) -> Beat {
         let last = self.contact.beats[usize::from(rank)];
-        let grants = self.grant.is_some_and(|((view, _), _)| view == self.installed && view.owner.0 == rank)
+        // The lease is told with the sign of life that it was given for, and with no later one, which may have been given none.
+        let granted = last.is_some_and(|(life, _, came)| {
+            self.grant == Some(((self.installed, life), self.parameters().lease_terms().bound_until(came)))
+        });
+        let grants = granted
+            && rank == self.head()
             && self.view == self.installed
             && self.straggler.shunned != Some(self.installed);
         Beat {

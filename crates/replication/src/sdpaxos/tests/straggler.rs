@@ -58,3 +58,33 @@ fn under_uniform_overload_sequencers_are_replaced_no_more_often_than_the_rest_al
         assert!(apart >= least && apart <= least + Span::from_secs(3), "change {at}: {apart}, not {least}");
     }
 }
+
+/// R1 and R2 think R0 slow, and R1 is asked only once: it thinks so no longer, and says that it lives, before R0 is heard
+/// again. Then R2 asks again and follows R0, whose input is late.
+#[test]
+fn a_lease_is_not_told_before_it_is_given() {
+    let mut group = Group::new(3, None);
+    group.propose(0, 1);
+    group.pass_millis(500);
+    let asks = |group: &mut Group, from: usize, to: usize| {
+        group.act(to, |order, effects| order.on_slow_query(process(from), view(1, 0), effects));
+    };
+    asks(&mut group, 2, 1);
+    asks(&mut group, 1, 2);
+    group.pass_millis(600);
+    asks(&mut group, 1, 2);
+    let bound = group.orders[1].bound_until(None, group.now);
+    assert_eq!(bound, None, "what it granted before it thought R0 slow is over");
+    while group.orders[1].straggler.shunned.is_some() {
+        assert!(group.pass_one(group.now + Span::from_secs(1)), "nobody has taken its place");
+    }
+    assert!(group.orders[2].straggler.shunned.is_some());
+    asks(&mut group, 2, 1);
+    group.passes = |_, to, _| to != 0;
+    group.act(2, |order, effects| order.elect(None, effects));
+    group.deliver();
+    group.propose(2, 2);
+    assert_eq!(group.ready[2], [2], "no lease is waited for");
+    group.ask(0, 8);
+    assert_eq!(group.read[0], [] as [u8; 0], "a write that was answered is overlooked");
+}
