@@ -1,5 +1,9 @@
 //! The client role of protocols whose clients ask a replica: it numbers commands, finds the leader or the
 //! nearest replica that answers, asks again, and gives up in time.
+//!
+//! A command that is answered at its commit stays outstanding, without a ticket, until a replica says that it was executed:
+//! else a later one, which may be executed first, would tell the replicas that this one's answer is known, and it would be
+//! passed over as an old one.
 
 use crate::changes::{Answered, Changes};
 use crate::family::Tuning;
@@ -65,11 +69,13 @@ pub struct Client<C, R, M, P> {
     spoken: PhantomData<Spoken<R, M, P>>,
 }
 
-/// Something that was asked and not answered.
+/// Something that was asked and is not known to be executed.
 #[derive(Clone, Hash, Debug)]
 struct Asked<T> {
-    /// None once the host has lost interest.
+    /// None once the host has lost interest, or has its answer.
     ticket: Option<Ticket>,
+    /// It has its place, and its host has the answer.
+    placed: bool,
     what: T,
     at: Instant,
     /// When it is asked for again.
@@ -103,7 +109,7 @@ impl Mark for Nothing {
 pub(crate) const SWEEPS: u64 = 16;
 
 impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
-    /// The first command that is not finished: the replicas may forget those before it.
+    /// The first command that is not known to be executed: the replicas may forget those before it.
     fn below(&self) -> u64 {
         self.outstanding.first().map_or(self.next, |(sequence, _)| sequence)
     }
@@ -122,7 +128,15 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let due = now + self.service.retry;
         self.outstanding.insert(
             sequence,
-            Asked { ticket: Some(ticket), what: command, at: now, due, attempts: 0, touching: false },
+            Asked {
+                ticket: Some(ticket),
+                placed: false,
+                what: command,
+                at: now,
+                due,
+                attempts: 0,
+                touching: false,
+            },
         );
         self.tickets.insert(ticket.0, sequence);
         self.fresh.push(sequence);
@@ -157,7 +171,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         sequences.dedup();
         let outstanding = &self.outstanding;
         let ask = |sequence: u64| {
-            let asked = outstanding.get(sequence)?;
+            let asked = outstanding.get(sequence).filter(|asked| !asked.placed)?;
             Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching, synced: false })
         };
         let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
@@ -180,6 +194,33 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             effects.complete(ticket, outcome);
         }
         Some(asked)
+    }
+
+    /// The host has its answer, and the command is still outstanding.
+    fn place(&mut self, sequence: u64, reply: R, spans: Option<Spans>, effects: &mut Effects<Self>) {
+        let Some(asked) = self.outstanding.get_mut(sequence) else { return };
+        if std::mem::replace(&mut asked.placed, true) {
+            return;
+        }
+        if let Some(ticket) = asked.ticket.take() {
+            self.tickets.remove(ticket.0);
+            effects.complete(ticket, Outcome::Replied(reply));
+        }
+        let (at, first) = (asked.at, asked.attempts == 0);
+        self.mark_committed(sequence, Path::Leader, at, spans.filter(|_| first), effects);
+    }
+
+    fn mark_committed(
+        &self,
+        sequence: u64,
+        path: Path,
+        at: Instant,
+        spans: Option<Spans>,
+        effects: &mut Effects<Self>,
+    ) {
+        let total = effects.now().since(at);
+        let id = CommandId { client: self.me, sequence };
+        effects.mark(Note::Fact(Fact::Committed { id, path, total, phases: phases(total, spans) }));
     }
 
     fn on_replies(
@@ -206,6 +247,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 }
                 Told::Done(reply) | Told::Looked(reply) => (Outcome::Replied(reply), Some(Path::Leader)),
                 Told::Read(reply) => (Outcome::Replied(reply), Some(Path::Lease)),
+                Told::Placed(reply) => {
+                    self.place(sequence, reply, spans, effects);
+                    continue;
+                }
                 Told::Forgotten => (Outcome::Unknown, None),
                 // This client has no witnesses; the safe answer follows when it asks again.
                 Told::Speculative(_) | Told::Near(_) => continue,
@@ -228,11 +273,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 }
             };
             let Some(asked) = self.finish(sequence, outcome, effects) else { continue };
-            if let Some(path) = path {
-                let total = now.since(asked.at);
-                let id = CommandId { client: self.me, sequence };
-                let phases = phases(total, spans.filter(|_| path == Path::Leader && asked.attempts == 0));
-                effects.mark(Note::Fact(Fact::Committed { id, path, total, phases }));
+            if let Some(path) = path.filter(|_| !asked.placed) {
+                let spans = spans.filter(|_| path == Path::Leader && asked.attempts == 0);
+                self.mark_committed(sequence, path, asked.at, spans, effects);
             }
         }
     }
@@ -283,6 +326,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             .outstanding
             .iter()
             .take_while(|(_, asked)| old(asked.at))
+            .filter(|(_, asked)| !asked.placed)
             .map(|(sequence, _)| sequence)
             .collect();
         for sequence in over {
@@ -310,12 +354,22 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             effects.urgently(|effects| effects.send(self.target, question));
         }
         let renewed = parked || self.target != target;
+        let mut placed = Vec::new();
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 asked.attempts += 1;
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
-                if renewed { &mut self.fresh } else { &mut self.repeats }.push(sequence);
+                match asked.placed {
+                    true => placed.push(sequence),
+                    false if renewed => self.fresh.push(sequence),
+                    false => self.repeats.push(sequence),
+                }
             }
+        }
+        if !placed.is_empty() {
+            // They are executed wherever they were asked for, and need not be said again.
+            let status = Message::Status { client: self.me, sequences: placed };
+            effects.urgently(|effects| effects.send(self.target, status));
         }
         for (number, change) in self.changes.due(now, &self.service) {
             effects.send(self.target, Message::Administer { number, change });
@@ -549,6 +603,77 @@ mod tests {
             _ => None,
         });
         assert_eq!(answers.collect::<Vec<_>>(), [Outcome::Replied(6)]);
+    }
+
+    /// What has its place is asked after and not said again, and no later command passes it by before it is executed.
+    #[test]
+    fn what_is_answered_at_its_commit_is_outstanding_until_it_is_executed() {
+        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
+        type Said = Message<u64, u64, u64>;
+        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
+        let rtt = Span::from_millis(1);
+        let service = Service::for_rtt(rtt);
+        let setup = Setup {
+            replicas: Arc::from([process(1)]),
+            members: Arc::from([]),
+            leader: None,
+            proxy: None,
+            service,
+            parameters: multipaxos::Parameters::for_rtt(rtt),
+        };
+        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(0), Random::seeded(1));
+        let mut now = Instant::ZERO;
+        let mut act = |now: Instant, input: &mut dyn FnMut(&mut Asking, &mut Effects<Asking>)| {
+            let effects = outbox.input(now, Stamp::ZERO);
+            input(&mut client, effects);
+            client.settle(effects);
+            client.check();
+            let (mut said, mut told) = (Vec::new(), Vec::new());
+            for effect in outbox.drain() {
+                match effect {
+                    Effect::Send { message, .. } => said.push(message),
+                    Effect::Complete { outcome, .. } => told.push(outcome),
+                    _ => {}
+                }
+            }
+            (said, told)
+        };
+        let tell = |sequence: u64, told: Told<u64>| Said::Replies {
+            incarnation: 1,
+            reign: Reign::default(),
+            spans: None,
+            answers: vec![(sequence, told)],
+        };
+        let below = |said: &[Said]| match said {
+            [Said::Requests { below, asks, .. }] if asks.len() == 1 => *below,
+            said => panic!("{said:?}"),
+        };
+        let ask = |ticket: u64| {
+            move |client: &mut Asking, effects: &mut Effects<Asking>| {
+                client.request(Ticket(ticket), Request::Command(7), effects);
+            }
+        };
+        assert_eq!(below(&act(now, &mut ask(1)).0), 1);
+        for outcomes in [vec![Outcome::Replied(5)], vec![]] {
+            let (_, told) = act(now, &mut |client, effects| {
+                client.receive(process(1), tell(1, Told::Placed(5)), effects);
+            });
+            assert_eq!(told, outcomes, "answered, once");
+        }
+        assert_eq!(below(&act(now, &mut ask(2)).0), 1);
+        now = now + service.limit;
+        let (said, told) = act(now, &mut |client, effects| client.expire(Timer::Sweep, effects));
+        assert_eq!(told, [Outcome::Unknown], "the second is given up");
+        let status = Said::Status {
+            client: Identity { process: process(0), incarnation: 1 }.into(),
+            sequences: vec![1],
+        };
+        assert_eq!(said, [status]);
+        let (_, told) =
+            act(now, &mut |client, effects| client.receive(process(1), tell(1, Told::Done(5)), effects));
+        assert_eq!(told, []);
+        assert_eq!(below(&act(now, &mut ask(3)).0), 3);
     }
 
     #[test]

@@ -143,6 +143,9 @@ pub enum Told<R> {
     Overloaded,
     /// It was read from the state of a copy that does not lead.
     Near(R),
+    /// It has a place that it cannot lose, and its reply depends on nothing in the state. It is not known to be executed, and
+    /// is told again once it is.
+    Placed(R),
 }
 
 /// Where the time of a slot went at the leader, microseconds: waiting for its slot, own vote, quorum,
@@ -241,7 +244,8 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         /// The position asked for.
         position: u64,
     },
-    /// What became of these? From a client that has sent them and has no answer; the commands are not in it.
+    /// What became of these? From a client that has sent them and has no answer, or does not know that they are executed; the
+    /// commands are not in it.
     Status {
         /// Whose they are.
         client: ClientId,

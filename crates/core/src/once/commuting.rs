@@ -10,8 +10,8 @@ use std::hash::{Hash, Hasher};
 /// The sessions behind a partial order.
 ///
 /// There, a client's mark "I have all answers below this" travels with a command that may be executed here
-/// before commands below the mark are: they were executed where they were answered, and commute with what
-/// carries the mark. Refusing them here would lose them at this replica alone. So a command is refused only if
+/// before commands below the mark are: they were executed where they were answered (a client that is answered
+/// before that moves its mark when it knows them to be), and commute with what carries the mark. Refusing them here would lose them at this replica alone. So a command is refused only if
 /// that very command was executed. What was executed is kept as runs of numbers; an acknowledgement drops
 /// answers and nothing else.
 ///

@@ -636,6 +636,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                         self.fresh.push(sequence);
                     }
                 }
+                // Nothing is answered at its commit here.
+                Told::Placed(_) => {}
                 Told::Overloaded => {
                     // Not a refusal to the host: a witness may keep the command.
                     asked.attempts += 1;

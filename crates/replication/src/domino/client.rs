@@ -363,6 +363,10 @@ impl<S: StateMachine> Client<S> {
                 // The same read is on its way with its effect, and is answered with that.
                 Told::Read(_) | Told::Looked(_) if asked.touching => continue,
                 Told::Done(reply) | Told::Read(reply) | Told::Looked(reply) => Outcome::Replied(reply),
+                Told::Placed(_) => {
+                    self.commit(sequence, 0, Path::Leader, effects);
+                    continue;
+                }
                 Told::Forgotten => Outcome::Unknown,
                 // Nothing is speculative here.
                 Told::Speculative(_) | Told::Near(_) => continue,

@@ -223,8 +223,9 @@ impl<S: StateMachine> Client<S> {
                     }
                     continue;
                 }
-                // One replica's queue is full; the others may have taken it. Nothing is speculative here, and only who leads reads.
-                Told::Overloaded | Told::Speculative(_) | Told::Near(_) => continue,
+                // One replica's queue is full; the others may have taken it. Nothing is speculative here, only who leads reads, and of
+                // places the order tells.
+                Told::Overloaded | Told::Speculative(_) | Told::Near(_) | Told::Placed(_) => continue,
             };
             self.answer(sequence, outcome, path, spans, effects);
             self.outstanding.remove(sequence);

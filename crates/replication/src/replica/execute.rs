@@ -218,12 +218,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    /// Tells of a blind write that it is done: its place is certain, and so is its reply.
+    /// Tells of a blind write that its place is certain, and so is its reply.
     fn answer_committed(&mut self, entry: &Entry<S::Command>, spans: Option<[Span; 4]>) {
         if let Entry::Command { id, command, .. } = entry
             && let Some(reply) = S::blind(command)
         {
-            self.answer(id.client, spans.map(measured), id.sequence, Told::Done(reply));
+            self.answer(id.client, spans.map(measured), id.sequence, Told::Placed(reply));
         }
     }
 

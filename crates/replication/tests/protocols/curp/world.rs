@@ -467,7 +467,7 @@ impl World {
                             self.near += 1;
                             return self.finish(index, count, false);
                         }
-                        Told::Touches | Told::Overloaded => {}
+                        Told::Touches | Told::Overloaded | Told::Placed(_) => {}
                     }
                 }
             }

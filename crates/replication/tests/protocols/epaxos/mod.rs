@@ -1,5 +1,6 @@
 //! EPaxos.
 
+mod commit;
 mod latency;
 mod mutations;
 mod safety;
