@@ -15,8 +15,8 @@ const TICK_MAX: usize = 512;
 const RECOVERIES_MAX: usize = 256;
 /// Questions to others until a recovery is begun, though nobody is suspected.
 const TRIES_MAX: u32 = 3;
-/// Questions to a delegate until it is given up, though it answers others.
-const DELEGATE_TRIES: u32 = 64;
+/// Questions to one that is heard, to which large values may be on their way, until it is given up.
+const PATIENT_TRIES: u32 = 64;
 /// The end of what is forgotten before all have executed it is a multiple of this, so that most replicas stand
 /// at the same one and agree on attributes.
 const FORGET: u64 = 1_024;
@@ -187,6 +187,7 @@ impl<V: Ordered> Order<V> {
         self.postpone(id, effects.now() + self.parameters.resend);
         let all: ReplicaSet = self.peers().map(replica).collect();
         let (now, patience, answered) = (effects.now(), self.parameters.patience, self.answered);
+        let suspects = self.suspects;
         let Some(drive) = self.drives.get_mut(&id) else { return };
         drive.tries += 1;
         let (ballot, tries) = (drive.ballot, drive.tries);
@@ -195,7 +196,7 @@ impl<V: Ordered> Order<V> {
                 let asked = *asked;
                 // One that hears from this replica may have large values on their way to it.
                 let deaf = answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
-                if tries > if deaf { 1 } else { DELEGATE_TRIES } {
+                if tries > if deaf { 1 } else { PATIENT_TRIES } {
                     self.recover(id, effects);
                 } else {
                     self.send_pre_accept(id, asked, effects);
@@ -218,17 +219,22 @@ impl<V: Ordered> Order<V> {
                 }
             }
             stage @ Stage::Validate(_) => {
-                if tries > 1 {
-                    // Someone who promised is gone: others must.
+                let (missing, question) = (stage.unanswered(), stage.question());
+                let gone = missing.iter().any(|seat| suspects.contains(seat));
+                if tries > if gone { 1 } else { PATIENT_TRIES } {
+                    // Someone who promised is gone: others must. In a higher ballot what is on its way to those that are not
+                    // would be in vain.
                     return self.recover(id, effects);
                 }
-                let (missing, question) = (stage.unanswered(), stage.question());
                 if let Some((batch, attributes)) = question {
                     for seat in missing.iter().map(|seat| usize::from(seat.0)).filter(|seat| *seat != self.me)
                     {
                         let batch = batch.clone();
                         let validate = Message::Validate { id, ballot, batch, attributes };
                         effects.send(self.process_of(seat), validate);
+                    }
+                    if missing.contains(replica(self.me)) {
+                        self.take_own_validation(id, &attributes, effects);
                     }
                 }
             }

@@ -272,7 +272,16 @@ impl<V: Ordered> Order<V> {
             let batch = batch.clone();
             effects.send(self.process_of(seat), Message::Validate { id, ballot, batch, attributes });
         }
-        if let Some(conflicts) = self.conflicts(id, &attributes) {
+        self.take_own_validation(id, &attributes, effects);
+    }
+
+    pub(super) fn take_own_validation(
+        &mut self,
+        id: InstanceId,
+        attributes: &Attributes,
+        effects: &mut Effects<Self>,
+    ) {
+        if let Some(conflicts) = self.conflicts(id, attributes) {
             self.take_validation(self.me, id, conflicts, effects);
         }
     }

@@ -1,14 +1,16 @@
 //! What one replica holds, as others tell it what is committed.
 
 use super::super::Parameters;
-use super::super::message::{Attributes, Committed, Content, InstanceId, Message, Timer};
+use super::super::message::{
+    self, Attributes, Committed, Content, InstanceId, Message, Phase, Report, SEATS, Timer,
+};
 use super::Order;
 use crate::family::Tuning as _;
 use crate::order::{Member, Order as _, Ordered, Setup};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
-    Blob, CommandId, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId, Random,
-    ReplicaId, Role, Span, Stamp,
+    Ballot, Blob, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
+    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp,
 };
 use std::sync::Arc;
 
@@ -67,4 +69,96 @@ fn what_a_dead_replica_would_need_is_bounded_by_its_keys() {
     assert!((512..3 * 1_024).contains(&held(&bounded)), "{} held", held(&bounded));
     let keys: u64 = bounded.spaces[1].from(0).map(|(_, instance)| instance.keys() as u64).sum();
     assert!(bounded.touched[1].1.abs_diff(keys) <= 64 * 100, "{} counted of {keys}", bounded.touched[1].1);
+}
+
+/// The first replica of five, and what it says. The second leads an instance and falls silent.
+struct Recoverer {
+    order: Order<Blob>,
+    outbox: Outbox<Order<Blob>>,
+    now: Instant,
+    said: Vec<Message<Blob>>,
+}
+
+impl Recoverer {
+    fn new() -> Recoverer {
+        let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let parameters = Parameters::for_rtt(Span::from_millis(10));
+        let setup = Setup { members: (0..5).map(member).collect(), preferred: None, parameters };
+        let order = Order::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let outbox = Outbox::new(process(0), Random::seeded(1));
+        let mut recoverer = Recoverer { order, outbox, now: Instant::from_nanos(1), said: Vec::new() };
+        recoverer.act(|order, effects| order.start(effects));
+        recoverer
+    }
+
+    fn act(&mut self, input: impl FnOnce(&mut Order<Blob>, &mut Effects<Order<Blob>>)) {
+        let effects = self.outbox.input(self.now, Stamp::ZERO);
+        input(&mut self.order, effects);
+        self.order.settle(effects);
+        self.order.check();
+        self.said.extend(self.outbox.drain().filter_map(|effect| match effect {
+            Effect::Send { message, .. } => Some(message),
+            _ => None,
+        }));
+    }
+
+    fn hear(&mut self, from: u16, message: Message<Blob>) {
+        self.act(|order, effects| order.receive(process(from), message, effects));
+    }
+
+    /// Time passes, in which only these say that they live.
+    fn pass(&mut self, beats: usize, live: &[u16]) {
+        for _ in 0..beats {
+            self.now = self.now + Span::from_millis(100);
+            let sent = self.now;
+            live.iter().for_each(|from| {
+                self.hear(*from, Message::Heartbeat { last: 0, executed: [0; SEATS], sent });
+            });
+            self.act(|order, effects| order.expire(Timer::Heartbeat, effects));
+            self.act(|order, effects| order.expire(Timer::Tick, effects));
+        }
+    }
+
+    /// The ballots in which it has asked for promises, one after another.
+    fn ballots(&self) -> Vec<Ballot> {
+        let mut ballots: Vec<Ballot> = Vec::new();
+        for message in &self.said {
+            if let Message::Recover { ballot, .. } = message
+                && ballots.last() != Some(ballot)
+            {
+                ballots.push(*ballot);
+            }
+        }
+        ballots
+    }
+}
+
+/// What a validation says may be long on its way. In a higher ballot it would be said anew, behind the first, and in vain.
+#[test]
+fn a_validation_waits_for_whoever_is_heard() {
+    let mut recoverer = Recoverer::new();
+    let (id, batch) = (InstanceId::at(1, 1), Arc::from([Blob::from(vec![7])]));
+    let attributes = Attributes { seq: 1, ..Attributes::default() };
+    let role = message::Role::Acceptor;
+    recoverer.hear(1, Message::PreAccept { id, batch: Arc::clone(&batch), bytes: 1, attributes, role });
+    recoverer.pass(20, &[2, 3, 4]);
+    let [ballot] = recoverer.ballots()[..] else { panic!("{:?}", recoverer.ballots()) };
+    let report = |phase, content, initial| {
+        let accepted = Ballot::ZERO;
+        Box::new(Report { phase, accepted, content, attributes, initial })
+    };
+    let knows = report(Phase::PreAccepted, Some(Content::Batch(batch)), Some(attributes));
+    recoverer.hear(2, Message::Recovered { id, ballot, report: knows });
+    for from in [3, 4] {
+        let report = report(Phase::Initial, None, None);
+        recoverer.hear(from, Message::Recovered { id, ballot, report });
+    }
+    let validations =
+        |said: &[Message<Blob>]| said.iter().filter(|said| matches!(said, Message::Validate { .. })).count();
+    assert_eq!(validations(&recoverer.said), 3);
+    recoverer.pass(40, &[2, 3, 4]);
+    assert_eq!(recoverer.ballots(), [ballot], "who is heard is waited for");
+    assert!(validations(&recoverer.said) > 6, "asked again");
+    recoverer.pass(20, &[2, 3]);
+    assert!(recoverer.ballots().len() > 1, "others must promise in the place of one who is gone");
 }
