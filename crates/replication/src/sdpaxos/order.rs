@@ -13,7 +13,7 @@ use super::space::{Announcement, Proposal, Space};
 use super::straggler::Straggler;
 use super::view::{Campaign, Poll, Stashed, Task};
 use super::{Mutation, Parameters};
-use crate::election::patience;
+use crate::election::{Losses, patience};
 use crate::order::{Knobs, Member, Ordered, Setup, Step};
 use crate::reserve::Reserve;
 use isochrone_core::{
@@ -124,6 +124,9 @@ pub struct Order<V: Ordered> {
     /// Since when the view has been what it is, or the next election was put off.
     pub(super) since: Instant,
     pub(super) patience: Span,
+    pub(super) losses: Losses,
+    /// The view whose sequencer or candidate was counted among them last.
+    pub(super) lost: Ballot,
     /// Turns of a view that is not installed yet.
     pub(super) early: Vec<(ProcessId, Message<V>)>,
     pub(super) task: Option<Task>,
@@ -439,7 +442,7 @@ impl<V: Ordered> Order<V> {
     pub(super) fn draw_patience(&self, effects: &mut Effects<Self>) -> Span {
         let count = self.count().max(1);
         let head = usize::from(self.installed.owner.0) % count;
-        patience(self.parameters().election, usize::from(self.me), head, count, effects.random())
+        patience(self.silence(), usize::from(self.me), head, count, effects.random())
     }
 }
 
@@ -480,6 +483,8 @@ impl<V: Ordered> Process for Order<V> {
             failures: 0,
             since: Instant::ZERO,
             patience: setup.parameters.election,
+            losses: Losses::default(),
+            lost: Ballot::ZERO,
             early: Vec::new(),
             task: None,
             log: Assignment::new(count),

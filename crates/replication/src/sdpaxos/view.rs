@@ -72,11 +72,14 @@ impl<V: Ordered> Order<V> {
         if follows && self.sequencer.is_some() {
             return effects.arm(Timer::Watch, self.patience);
         }
-        let heard = if follows { self.head_heard.max(self.since) } else { self.since };
-        let silent = now.since(heard);
+        if self.losses.forget(self.parameters().election, now) {
+            self.patience = self.draw_patience(effects);
+        }
+        let silent = self.unheard(now);
         if silent < self.patience {
             return effects.arm(Timer::Watch, self.patience.saturating_sub(silent));
         }
+        self.lose(now);
         let view = self.next_view();
         self.poll = Some(Poll { view, welcome: ReplicaSet::from_iter([ReplicaId(self.me)]) });
         let patience = self.parameters().campaign;
@@ -89,6 +92,26 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// For how long the sequencer that is followed, or the candidate voted for, has not been heard.
+    fn unheard(&self, now: Instant) -> Span {
+        let follows = self.view == self.installed;
+        now.since(if follows { self.head_heard.max(self.since) } else { self.since })
+    }
+
+    /// For how long it may say nothing.
+    pub(super) fn silence(&self) -> Span {
+        self.losses.bears(self.parameters().election)
+    }
+
+    /// It has been silent for as long as is borne: a loss, of each view one.
+    fn lose(&mut self, now: Instant) {
+        if self.view > self.lost && self.view.owner.0 != self.me {
+            self.lost = self.view;
+            let election = self.parameters().election;
+            self.losses.lost(election, now);
+        }
+    }
+
     fn next_view(&self) -> Ballot {
         self.seen.max(self.view).next(ReplicaId(self.me))
     }
@@ -96,9 +119,8 @@ impl<V: Ordered> Order<V> {
     pub(super) fn on_poll(&mut self, from: ProcessId, view: Ballot, effects: &mut Effects<Self>) {
         let now = effects.now();
         let leads = self.sequencer.is_some() && self.view == self.installed;
-        let hears = leads
-            || (self.view == self.installed && now.since(self.head_heard) < self.parameters().election)
-            || (self.view != self.installed && now.since(self.since) < self.parameters().election);
+        let heard = if self.view == self.installed { self.head_heard } else { self.since };
+        let hears = leads || now.since(heard) < self.silence();
         let granted = !hears && view > self.view;
         effects.urgently(|effects| {
             effects.send_ahead(from, Message::Polled { view, granted, seen: self.seen.max(self.view) })
@@ -197,14 +219,18 @@ impl<V: Ordered> Order<V> {
                 return effects.arm(Timer::Lease, until.since(now));
             }
             self.poll = None;
+            if self.unheard(now) >= self.silence() {
+                self.lose(now);
+            }
             self.vote(view, effects);
             self.finish(effects);
             self.patience = self.draw_patience(effects);
             effects.arm(Timer::Watch, self.patience);
         }
-        // For this one already: the same vote again.
+        // For this one already: the same vote again, and the candidate lives.
+        self.since = now;
         let report = Box::new(self.report());
-        effects.send(from, Message::Vote { view, report });
+        effects.urgently(|effects| effects.send(from, Message::Vote { view, report }));
     }
 
     /// The timer of leases.
@@ -251,7 +277,9 @@ impl<V: Ordered> Order<V> {
         self.install(view, begin, &log, effects);
         for rank in self.peers() {
             let (active, log) = (false, log.clone());
-            effects.send(self.process_of(rank), Message::NewView { view, active, begin, log });
+            effects.urgently(|effects| {
+                effects.send(self.process_of(rank), Message::NewView { view, active, begin, log });
+            });
         }
         self.settled(effects);
     }

@@ -272,3 +272,40 @@ fn what_was_answered_as_promised_outlives_a_crash() {
     group.pass_millis(2_000);
     group.agree(2);
 }
+
+/// Whoever leads is busy for a while with what the last one left; it is heard again as soon as another leads.
+#[test]
+fn sequencers_that_fall_silent_one_after_another_are_borne_longer_each_time() {
+    for count in [3, 5] {
+        let mut group = Group::new(count, None);
+        group.pass_millis(500);
+        let election = group.setup.parameters.election;
+        let mut waited = Vec::new();
+        for _ in 0..10 {
+            let (head, silent) = (group.sequencer().expect("somebody leads"), group.now);
+            group.crash(&[head]);
+            group.pass_until_led(group.orders[head].view);
+            waited.push(group.now.since(silent));
+            group.down[head] = false;
+            group.pass_millis(300);
+        }
+        assert!(waited[0] < election * 2 && waited[9] > election * 4, "{count}: {waited:?}");
+    }
+}
+
+/// A voter that is asked again and again for its vote knows that the candidate lives.
+#[test]
+fn whoever_is_asked_again_for_its_vote_rivals_nobody() {
+    let mut group = Group::new(3, None);
+    group.pass_millis(500);
+    group.crash(&[0]);
+    // Neither gives up before the silence that is borne is over.
+    (1..3).for_each(|node| group.orders[node].failures = 3);
+    group.passes = |_, _, message| !matches!(message, Message::Vote { .. });
+    while group.orders[2].view == view(1, 0) || group.orders[1].view == view(1, 0) {
+        assert!(group.pass_one(group.now + Span::from_secs(1)), "somebody asks for votes");
+    }
+    let voted = group.orders[1].view;
+    group.pass(group.setup.parameters.election * 5);
+    assert_eq!((group.orders[1].view, group.orders[2].view), (voted, voted));
+}
