@@ -1,13 +1,14 @@
 """The native half, made by crates/python."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
 
+@final
 class Plan:
     @staticmethod
     def of(rows: tuple[Any, ...], threads: int) -> Plan: ...
@@ -31,9 +32,10 @@ class Plan:
 
 _Handed = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any], int, NDArray[np.float64], NDArray[np.float64] | None]
 
+@final
 class Reader:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         path: str,
         format: str,
         zero_based: bool | None,
@@ -41,15 +43,16 @@ class Reader:
         double: bool,
         skip_errors: int,
         bits: int,
-    ) -> None: ...
+    ) -> Reader: ...
     def batch(self, rows: int) -> _Handed | None: ...
     def all(self) -> _Handed: ...
     def all_planned(self) -> tuple[_Handed, Plan]: ...
     def skipped(self) -> tuple[int, list[str]]: ...
 
+@final
 class Collector:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         source: int,
         settings: dict[str, Any],
         features: int,
@@ -57,7 +60,7 @@ class Collector:
         batch_time: float,
         seq: int,
         sample: int,
-    ) -> None: ...
+    ) -> Collector: ...
     def push(
         self,
         rows: tuple[Any, ...],
@@ -67,16 +70,17 @@ class Collector:
     ) -> list[tuple[bytes, tuple[int, int]]]: ...
     def flush(self) -> tuple[bytes, tuple[int, int]] | None: ...
 
+@final
 class Center:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         folder: str,
         settings: dict[str, Any],
         features: int,
         checkpoint_every: int,
         classes: list[tuple[float, float, float]] | None = None,
         labels: str = "",
-    ) -> None: ...
+    ) -> Center: ...
     def ingest(self, batch: bytes) -> tuple[str, int, int]: ...
     def work(self) -> int: ...
     def models(self) -> tuple[NDArray[np.float64], list[float]]: ...

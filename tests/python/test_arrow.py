@@ -87,6 +87,14 @@ def test_labels_of_every_kind(kind):
     lists = arrow.array([[0], [1], [], [2], [0, 3]])
     labels = load_arrow(arrow.table({"y": arrow.array(words).cast(kind), "u": lists}), label="y", indices="u")[1]
     assert labels.tolist() == words
+    if arrow.types.is_dictionary(kind):
+        # A word that is null matters where a row has it.
+        numbers, words_and_none = [1, 1, 0, 1, 1], arrow.array(["up", "down", None])
+        table = arrow.table({"y": arrow.DictionaryArray.from_arrays(numbers, words_and_none), "u": lists})
+        assert load_arrow(table, label="y", indices="u")[1].tolist() == ["down", "down", "up", "down", "down"]
+        table = table.set_column(0, "y", arrow.DictionaryArray.from_arrays([1, 0, 0, 2, 1], words_and_none))
+        with pytest.raises(ValueError, match="column 'y' has 1 nulls, the first in row 3: fill or drop those rows"):
+            load_arrow(table, label="y", indices="u")
     sliced = arrow.table({"y": arrow.array(["x", *words]).cast(kind)[1:], "u": lists})
     assert load_arrow(sliced, label="y", indices="u")[1].tolist() == words
 
@@ -108,6 +116,9 @@ def test_lists_of_a_dictionary_have_what_it_says():
         X, _ = load_arrow(data, **COLUMNS)
         assert [X.indices[start:end].tolist() for start, end in zip(X.indptr, X.indptr[1:])] == rows
         assert X.data.tolist() == [0.5, 4.0, 4.0, 4.0, 0.5][5 - X.nnz:]
+    unsaid = arrow.ListArray.from_arrays([0, 2, 3], arrow.DictionaryArray.from_arrays([0, 0, 1], arrow.array([7, None])))
+    with pytest.raises(ValueError, match="column 'u' has nulls within its lists, the first in row 1"):
+        load_arrow(arrow.table({"y": [1, 2], "u": unsaid}), label="y", indices="u")
     words = arrow.ListArray.from_arrays([0, 1], arrow.array(["a"]).dictionary_encode())
     with pytest.raises(ValueError, match="column 'u' has lists of strings: lists of integers are wanted"):
         load_arrow(arrow.table({"y": [1], "u": words}), label="y", indices="u")
@@ -122,6 +133,7 @@ def test_rows_that_are_null_are_refused():
 
 @pytest.mark.parametrize("told, wrong", [
     ("has no column 'x': it has y, u, z, age", dict(label="x", indices="u")),
+    ("has no column '': it has y, u, z, age", dict(label="y", indices="u", values="")),
     ("column 'age' is of int64: lists are wanted", dict(label="y", indices="age")),
     ("column 'z' has lists of float64: lists of integers are wanted", dict(label="y", indices="z")),
     (r"column 'u' has the feature 399 in row \d+, n_features is 10", dict(label="y", indices="u", n_features=10)),

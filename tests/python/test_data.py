@@ -160,6 +160,9 @@ def test_classes_that_are_none():
         CopClassifier().fit(X, np.where(scores > 0, b"up", b"down"))
     with pytest.raises(ValueError, match="the first call of partial_fit needs classes="):
         CopClassifier().partial_fit(X, scores > 0)
+    for classes, told in [([0, None], "classes mixes labels of the types NoneType, int"), ([0, 1, np.nan], "NaN is no label")]:
+        with pytest.raises(ValueError, match=told):
+            CopClassifier().partial_fit(X, scores > 0, classes=classes)
     model = CopClassifier().partial_fit(X, np.where(scores > 0, "up", "down"), classes=["up", "down"])
     with pytest.raises(ValueError, match="y has the class left, which is not among"):
         model.partial_fit(X, np.repeat(["up", "left"], 20))

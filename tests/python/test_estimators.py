@@ -14,6 +14,7 @@ from conftest import sparse_samples
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
@@ -191,6 +192,14 @@ def test_warm_start_goes_on(samples):
     in_two = CopClassifier(max_iter=3, warm_start=True, **settings)
     in_two.fit(X, y).fit(X, y)
     assert np.array_equal(at_once.coef_, in_two.coef_)
+    # Its steps begin anew, as those of scikit-learn do.
+    settings = dict(alpha=1e-3, fit_intercept=False, max_iter=3, tol=None, shuffle=False, warm_start=True)
+    here, there = (kind(**settings).fit(X, y).fit(X, y) for kind in (CopClassifier, SGDClassifier))
+    np.testing.assert_allclose(here.coef_, there.coef_, rtol=1e-6, atol=1e-9)
+    assert here.t_ == there.t_ - 1 == 3 * X.shape[0]
+    here.intercept_ = np.zeros(2)
+    with pytest.raises(ValueError, match="intercept_ has 2 numbers, where coef_ goes with 1: set as many"):
+        here.partial_fit(X, y)
 
 
 @pytest.mark.parametrize("kind", [CopClassifier, CopRegressor])

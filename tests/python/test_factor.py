@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pandas
+import pyarrow as arrow
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -66,7 +67,8 @@ def test_names_of_any_kind(cells):
     model = CopFactorizer(**settings).fit(named, y)
     assert same(model, plain) and model.rows_[0] == "person 000" and model.columns_.dtype == X.dtype
     objects = CopFactorizer(**settings).fit(named.to_numpy(), y)
-    assert same(objects, plain)
+    listed = CopFactorizer(**settings).fit(named.to_numpy().tolist(), y)
+    assert same(objects, plain) and same(listed, plain) and listed.columns_.dtype == X.dtype
     unknown = model.predict(pandas.DataFrame({"who": ["nobody", "person 001"], "what": [0, 10**6]}))
     assert unknown.tolist() == [model.intercept_] * 2
 
@@ -80,7 +82,9 @@ def test_names_beyond_what_a_float_holds_are_told_apart():
     # Of another type: signed, and as numbers with and without a fraction.
     assert np.array_equal(model.predict(X.astype(np.int64)), model.predict(X))
     assert (model.predict([[float(large), 0], [0.5, 0]]) == model.intercept_).tolist() == [False, True]
-    assert CopFactorizer(max_iter=1, tol=None).fit([[large, 0.5], [large + 1, 0.5]], [1.0, 2.0]).rows_.tolist() == [large, large + 1]
+    table = arrow.table({"who": [large, large + 1], "what": [0.5, 0.5]})
+    for cells in ([[large, 0.5], [large + 1, 0.5]], table, table.to_pandas()):
+        assert CopFactorizer(max_iter=1, tol=None).fit(cells, [1.0, 2.0]).rows_.tolist() == [large, large + 1]
 
 
 def test_what_fails_leaves_it_as_it_was(cells):

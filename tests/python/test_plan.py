@@ -1,5 +1,6 @@
 """Plans: what they tell, where they fit, and that they can be kept."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -49,7 +50,11 @@ def test_saved_loaded_pickled(samples, tmp_path):
     planned = plan(X)
     planned.save(tmp_path / "conflicts.plan")
     loaded = Plan.load(tmp_path / "conflicts.plan")
-    assert loaded == planned == pickle.loads(pickle.dumps(planned))
+    again = pickle.loads(pickle.dumps(planned))
+    assert loaded == planned == again
+    with pytest.raises(ValueError, match="came without its data, of which its depth is found out: ask for that before it is pickled"):
+        again.describe()
+    assert copy.deepcopy(planned).depth == planned.depth == pickle.loads(pickle.dumps(planned)).depth
     settings = dict(max_iter=3, tol=None, n_jobs=2)
     with_plan = CopClassifier(**settings).fit(X, y, plan=loaded)
     assert np.array_equal(with_plan.coef_, CopClassifier(**settings).fit(X, y).coef_)

@@ -127,8 +127,21 @@ class _Column(NamedTuple):
         found.flags.writeable = False
         return found
 
+    def words(self) -> _Column:
+        """The dictionary that its numbers point into."""
+        schema, array = self.schema.dictionary.contents, self.array.dictionary.contents
+        return _Column(schema.format.decode(), array, schema, self.owner, self.name, 0)
+
     def nulls(self) -> NDArray[Any]:
-        """The rows that are null."""
+        """The rows that are null, or point to a word of a dictionary that is."""
+        absent = self._absent()
+        unsaid = self.words().nulls() if self.array.dictionary else absent[:0]
+        if len(unsaid):
+            numbers = self.buffer(1, _NUMBERS[self.format], self.length, int(self.array.offset))
+            absent = np.union1d(absent, np.flatnonzero(np.isin(numbers, unsaid)))
+        return absent
+
+    def _absent(self) -> NDArray[Any]:
         if self.array.null_count == 0 or self.array.n_buffers == 0 or not self.array.buffers[0]:
             return np.zeros(0, np.intp)
         offset = int(self.array.offset)
@@ -335,15 +348,17 @@ def _samples(
 ) -> _Samples:
     """The samples of a batch."""
     found = {column.name: column for column in columns}
-    for name in [label, indices, *([values] if values else []), *([weight] if weight else [])]:
+    for name in [label, indices, *(name for name in (values, weight) if name is not None)]:
         if name not in found:
             raise ValueError(f"data has no column {name!r}: it has {', '.join(found)}")
+        if sum(column.name == name for column in columns) > 1:
+            raise ValueError(f"data has more than one column {name!r}: give each a name of its own")
     offsets, features = _lists(found[indices], "integers", np.integer)
     if len(features) and int(features.max()) >= _INDEX_MAX:
         at = int(np.argmax(features))
         row = found[indices].row + int(np.searchsorted(offsets, at, side="right")) - 1
         raise ValueError(f"column {indices!r} has the feature {features[at]} in row {row}: below {_INDEX_MAX} is wanted")
-    weights = _weights(found[weight]) if weight else None
+    weights = _weights(found[weight]) if weight is not None else None
     if values is None:
         return _Samples(offsets, features, np.ones(len(features), np.float32), _labels(found[label]), weights)
     ends, numbers = _lists(found[values], "numbers", np.number)
@@ -391,10 +406,10 @@ def _labels(column: _Column) -> NDArray[Any]:
     """Numbers as they are, booleans, and strings as objects; of a dictionary what it says."""
     _whole(column)
     if column.array.dictionary:
-        schema, array = column.schema.dictionary.contents, column.array.dictionary.contents
-        words = _Column(schema.format.decode(), array, schema, column.owner, column.name, 0)
+        words = column.words()
         numbers = _labels(column._replace(array=_copied(column.array, dictionary=None)))
-        said: NDArray[Any] = _labels(words)[numbers]
+        # What is null there, no row says.
+        said: NDArray[Any] = _labels(words._replace(array=_copied(words.array, null_count=0)))[numbers]
         return said
     letters, start, count = column.format, int(column.array.offset), column.length
     if letters in _NUMBERS:

@@ -322,13 +322,16 @@ def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         )
     if hasattr(X, "iloc"):
         parts = [np.asarray(X.iloc[:, at]) for at in range(X.shape[1])]
+    elif hasattr(X, "columns"):
+        # Of Polars and pyarrow, whose tables as a whole would be of one type for all columns.
+        parts = [np.asarray(X[name]) for name in getattr(X, "column_names", X.columns)]
     else:
         cells = np.asarray(X)
         if cells.ndim != 2:
             raise ValueError(f"X has {cells.ndim} dimensions: give two columns, each cell's row and column")
         parts = list(cells.T)
-        if cells.dtype.kind == "f" and isinstance(X, (list, tuple)):
-            # One type for both columns would round integers of the one where the other has none.
+        if cells.dtype.kind in "fUS" and isinstance(X, (list, tuple)):
+            # One type for both columns would round integers of the one where the other has none, or make strings of them.
             parts = [np.asarray(column) for column in zip(*X, strict=True)]
     parts = [known_strings(part) for part in parts]
     if len(parts) != 2:

@@ -88,7 +88,7 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         Draws the order under `shuffle`.
     warm_start : bool, default=False
         Whether `fit` goes on from the model of the previous `fit`, which must be one of as many features; of other classes,
-        it begins anew.
+        it begins anew. Step sizes do so in any case.
     verbose : int, default=0
         1 for a progress bar."""
 
@@ -99,7 +99,7 @@ _ATTRIBUTES = """n_features_in_ : int
     n_iter_ : int
         Epochs of the last `fit` (of the class that took most).
     t_ : int
-        Samples learnt from so far.
+        Samples learnt from since the last `fit` began, or the first `partial_fit`.
     loss_curve_ : list of float
         Mean loss of each epoch of the last call, by `sample_weight`, each sample's taken before it was learnt from; of the
         class that took most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
@@ -286,6 +286,8 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             if sparse.issparse(self.coef_):
                 raise ValueError("coef_ is sparse, which nothing is learnt into: call densify() first")
             if self.coef_.size == np.prod(shape):
+                if np.size(self.intercept_) != rows:
+                    raise ValueError(f"intercept_ has {np.size(self.intercept_)} numbers, where coef_ goes with {rows}: set as many")
                 # Of a regressor that was made sparse there may be one row.
                 self.coef_ = self.coef_.reshape(shape)
                 return False
@@ -448,8 +450,8 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 )
             sides = class_sides(self.class_weight, self.classes_, y)
             fresh = self._start(len(positives(self.classes_)), X.shape[1], kept)
-            if not self.warm_start:
-                self.t_ = 0
+            # Also where the model is gone on from, steps begin with the first one, as those of SGDClassifier do.
+            self.t_ = 0
             self._learn(
                 X, codes.astype(np.float64), sample_weight, positives(self.classes_), self.max_iter, True, plan, fresh, sides
             )
@@ -492,11 +494,11 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             X, y = self._validate(X, y, reset=first)
             _classes(y)
             if first:
-                self.classes_ = np.unique(known_strings(classes))
+                self.classes_ = classes_of(classes)
                 if len(self.classes_) < 2:
                     raise ValueError("classes has 1 class only: a classifier needs two or more")
-            elif classes is not None and not np.array_equal(np.unique(known_strings(classes)), self.classes_):
-                raise ValueError(f"classes is {np.unique(known_strings(classes))}, but the first call said {self.classes_}")
+            elif classes is not None and not np.array_equal(classes_of(classes), self.classes_):
+                raise ValueError(f"classes is {classes_of(classes)}, but the first call said {self.classes_}")
             codes = _codes(self.classes_, y)
             known = self.classes_[codes] == y
             if not np.all(known):
@@ -688,8 +690,8 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         with all_or_nothing(self):
             X, y = self._validate(X, y, reset=True)
             fresh = self._start(1, X.shape[1], self.warm_start)
-            if not self.warm_start:
-                self.t_ = 0
+            # Also where the model is gone on from, steps begin with the first one, as those of SGDClassifier do.
+            self.t_ = 0
             self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], self.max_iter, True, plan, fresh)
         return self
 
@@ -777,6 +779,18 @@ def _classes(y: NDArray[Any]) -> NDArray[Any]:
 def known_strings(labels: Any) -> Any:
     """Labels as they are, but for NumPy's strings of any length (StringDType), which scikit-learn does not know: as objects."""
     return labels.astype(object) if isinstance(labels, np.ndarray) and labels.dtype.kind == "T" else labels
+
+
+def classes_of(classes: Any) -> NDArray[Any]:
+    """All labels that there will be, ascending."""
+    try:
+        found: NDArray[Any] = np.unique(known_strings(classes))
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in classes}))
+        raise ValueError(f"classes mixes labels of the types {kinds}: give all of one type") from None
+    if np.any(found != found):
+        raise ValueError(f"classes is {found}: NaN is no label")
+    return found
 
 
 def positives(classes: NDArray[Any]) -> list[float]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, overload
 
 from isochrone.learn._arrow import _given, _Labelled, _Weighed, iter_arrow, load_arrow
+from isochrone.learn._data import whole
 
 
 @overload
@@ -74,7 +76,7 @@ def load_parquet(
         If a column is not there, has nulls, is not of lists, lists differ in length, or a weight is negative or not finite.
     """
     parquet = _pyarrow().parquet
-    names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
+    names = _names(parquet, path, [label, indices, *(name for name in (values, weight) if name is not None)])
     with _named(path):
         table = parquet.read_table(path, columns=names)
         return load_arrow(table, label=label, indices=indices, values=values, weight=weight, n_features=n_features)
@@ -134,12 +136,11 @@ def iter_parquet(
     sample_weight : ndarray of shape (batch_size,)
         Only with `weight`. float64.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: give 1 or more")
+    whole("batch_size", batch_size, 1, sys.maxsize)
     _given(n_features)
     pyarrow = _pyarrow()
     parquet = pyarrow.parquet
-    names = _names(parquet, path, [label, indices, *([values] if values else []), *([weight] if weight else [])])
+    names = _names(parquet, path, [label, indices, *(name for name in (values, weight) if name is not None)])
     with parquet.ParquetFile(path) as file:
         # One stream of them, so that rows are counted from the beginning of the file.
         batches = file.iter_batches(batch_size, columns=names)
@@ -180,9 +181,9 @@ def _pyarrow() -> Any:
 
 
 def _names(parquet: Any, path: str | os.PathLike[str], names: list[str]) -> list[str]:
-    """The columns, if the file has them."""
+    """The columns, each once, if the file has them."""
     known = parquet.read_schema(path).names if os.path.isfile(path) else names
     absent = [name for name in names if name not in known]
     if absent:
         raise ValueError(f"{os.fspath(path)} has no column {absent[0]!r}: it has {', '.join(known)}")
-    return names
+    return list(dict.fromkeys(names))

@@ -79,7 +79,10 @@ class Plan:
         """What the native half sees in it; looked for once."""
         if self._found is None:
             if self._rows is None:
-                raise ValueError("this plan was loaded without its data: give it by Plan.load(path, X)")
+                raise ValueError(
+                    "this plan came without its data, of which its depth is found out: ask for that before it is pickled, or give "
+                    "the data by Plan.load(path, X)"
+                )
             self._found = self._native.statistics(tuple(self._rows), threads_of(-1))
             self._rows = None
         return self._found
@@ -258,7 +261,14 @@ class Plan:
         return cls(native, rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._native.to_bytes(),)
+        return _unpickled, (self._native.to_bytes(), self._found)
+
+    def __copy__(self) -> Plan:
+        # Nothing changes it.
+        return self
+
+    def __deepcopy__(self, _: Any) -> Plan:
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._native.equals(other._native)
@@ -275,8 +285,10 @@ def _checked(X: Any) -> Rows:
     return rows_of(check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, accept_large_sparse=True))
 
 
-def _unpickled(data: bytes) -> Plan:
-    return Plan(_native.Plan.from_bytes(data))
+def _unpickled(data: bytes, found: dict[str, Any] | None = None) -> Plan:
+    plan = Plan(_native.Plan.from_bytes(data))
+    plan._found = found
+    return plan
 
 
 _STEPS = 400
