@@ -37,6 +37,8 @@ class Region:
 
     def __init__(self, number, folder, kill_at=None, victim="collector"):
         self.number, self.folder, self.kill_at, self.victim = number, folder, kill_at, victim
+        # More than Ray hands over with a call: it is made again of what was put into its store.
+        self.captured = np.zeros(200_000 if kill_at is not None else 0)
         self.killed = folder / "killed"
 
     def samples(self):
@@ -253,6 +255,9 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
     for name, value in [("max_iter", 5), ("tol", 1e-5), ("n_iter_no_change", 3)]:
         with pytest.raises(ValueError, match=f"{name} is {value}, but over Ray samples are learnt from once"):
             learn(CopRegressor(**{name: value}), [source], folder=tmp_path, n_features=FEATURES)
+    for name, value in [("batch_size", 2**32), ("checkpoint_every", 2**64)]:
+        with pytest.raises(ValueError, match=f"{name} is {value}: give {value - 1} at most"):
+            learn(CopRegressor(), [source], folder=tmp_path, n_features=FEATURES, **{name: value})
     for name in ("n_samples", "batch_size"):
         with pytest.raises(ValueError, match=f"{name} is 0: give 1 or more"):
             learn(CopRegressor(), [source], folder=tmp_path, n_features=FEATURES, **{name: 0})
@@ -266,7 +271,10 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
         ([(X[:0], np.ones(0))], "no source gave a sample"),
         ([(X * 1e10, np.ones(len(y)))], "the coefficients have grown beyond what a float can hold"),
         ([X], "source 0 gave a csr_matrix: give pairs"),
-        ([(X, np.ones(len(y)), np.full(len(y), -1.0))], "row 0: the importance is -1, where a number from 0 on is wanted"),
+        (
+            [(X[:7], np.ones((7, 1)), 2), (X[7:9], np.ones(2), np.array([1.0, -1.0]))],
+            "source 0, in the piece from sample 7 on: row 1: the importance is -1, where a number from 0 on is wanted",
+        ),
     ]):
         with pytest.raises(ValueError, match=told):
             model = CopRegressor(max_iter=1, tol=None, learning_rate="constant", eta0=1e300)
@@ -277,7 +285,7 @@ def test_what_cannot_be_learnt_like_this(cluster, tmp_path):
         learn(CopRegressor(), [source], folder=tmp_path / "file", n_features=FEATURES)
     with pytest.raises(ValueError, match="begun with .* now it is .* go on as it was begun"):
         learn(CopRegressor(alpha=0.5), [lambda _: []], folder=tmp_path / "0", n_features=FEATURES)
-    with pytest.raises(ValueError, match="source 0 gave 400 features, n_features is 10"):
+    with pytest.raises(ValueError, match="source 0, in the piece from sample 0 on: X has 400 features, n_features is 10"):
         learn(CopClassifier(), [source], folder=tmp_path / "new", n_features=10, classes=["down", "up"])
 
 

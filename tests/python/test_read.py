@@ -65,6 +65,8 @@ def test_wrong_lines(file, tmp_path):
         load_svmlight(tmp_path / "absent.svm")
     with pytest.raises(ValueError, match="dtype is int32: give float32 or float64"):
         load_svmlight(file, dtype=np.int32)
+    with pytest.raises(ValueError, match="batch_size is 18446744073709551616: give 9223372036854775807 at most"):
+        next(iter_svmlight(file, 2**64, n_features=400))
     with pytest.raises(ValueError, match="batch_size is 0"):
         next(iter_svmlight(file, 0, n_features=400))
     with pytest.raises(ValueError, match="n_features is None: give the number of features"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
@@ -198,7 +199,7 @@ def iter_svmlight(
     sample_weight : ndarray of shape (batch_size,)
         Only with `return_sample_weight=True`. float64.
     """
-    whole("batch_size", batch_size, 1)
+    whole("batch_size", batch_size, 1, sys.maxsize)
     if n_features is None and format != "vw":
         raise ValueError("n_features is None: give the number of features, so that all batches have the same")
     reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)

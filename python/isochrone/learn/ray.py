@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX, check_finite, laid, rows_of, whole
-from isochrone.learn._linear import GROWN, CopClassifier, CopRegressor, class_sides, known_strings, positives
+from isochrone.learn._data import FEATURES_MAX, Rows, check_finite, laid, rows_of, whole
+from isochrone.learn._linear import GROWN, CopClassifier, CopRegressor, class_sides, classes_of, known_strings, positives
+from isochrone.learn._plan import threads_of
 
 try:
     import ray
@@ -99,8 +100,8 @@ def learn(
     """
     _learnable(model)
     whole("n_features", n_features, 1, FEATURES_MAX)
-    whole("batch_size", batch_size, 1)
-    whole("checkpoint_every", checkpoint_every, 0)
+    whole("batch_size", batch_size, 1, 2**32 - 1)
+    whole("checkpoint_every", checkpoint_every, 0, 2**64 - 1)
     if not batch_time > 0:
         raise ValueError(f"batch_time is {batch_time!r}: give a number of seconds above 0")
     if model.scheme != "cop":
@@ -116,14 +117,17 @@ def learn(
         ray.init()
     lasting = {"max_restarts": -1, "max_task_retries": -1}
     remote: Any = ray.remote
+    # Ray makes an actor again of what it was made of, and forgets arguments that are large once it is there. What may be large is
+    # put here, and stays as long as these names do.
+    known, against, *given = (ray.put(one) for one in (labels, (_positives(model, labels), _words(labels)), *sources))
     center = remote(_Center).options(**lasting, **(center_options or {})).remote(
-        folder, settings, n_features, checkpoint_every, _positives(model, labels), _words(labels)
+        folder, settings, n_features, checkpoint_every, against, model.n_jobs
     )
     collectors = [
         remote(_Collector).options(**lasting, **place).remote(
-            number, center, source, settings, n_features, labels, batch_size, batch_time
+            number, center, source, settings, n_features, known, batch_size, batch_time
         )
-        for number, (source, place) in enumerate(zip(sources, places, strict=True))
+        for number, (source, place) in enumerate(zip(given, places, strict=True))
     ]
     try:
         # What is wrong with the folder is told by a call: what goes wrong in making an actor, Ray has in words of its own.
@@ -225,10 +229,11 @@ class _Center:
         settings: dict[str, Any],
         width: int,
         checkpoint_every: int,
-        classes: list[tuple[float, float, float]] | None,
-        labels: str,
+        against: tuple[list[tuple[float, float, float]] | None, str],
+        n_jobs: int | None,
     ) -> None:
-        self.made_of = (folder, settings, width, checkpoint_every, classes, labels)
+        # Cores are counted here, where they are used.
+        self.made_of = (folder, settings | {"threads": threads_of(n_jobs)}, width, checkpoint_every, *against)
         self.native: _native.Center | None = None
 
     def open(self) -> None:
@@ -292,14 +297,19 @@ class _Collector:
         collector = _native.Collector(
             self.number, self.settings, self.width, self.batch_size, self.batch_time, seq, sample
         )
-        end = sample
+        begin = end = sample
         for given in self.source(sample):
             if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
                 raise ValueError(
                     f"source {self.number} gave a {type(given).__name__}: give pairs (X, y) or triples (X, y, sample_weight)"
                 )
-            rows, labels, weights = self._samples(*given)
-            for batch, behind in collector.push(tuple(rows), labels, weights, time.monotonic()):
+            try:
+                rows, labels, weights = self._samples(*given)
+                batches = collector.push(tuple(rows), labels, weights, time.monotonic())
+            except ValueError as error:
+                raise ValueError(f"source {self.number}, in the piece from sample {begin} on: {error}") from None
+            begin += rows.n_samples
+            for batch, behind in batches:
                 end = behind[1]
                 if not self._send(batch, behind):
                     return None
@@ -310,19 +320,24 @@ class _Collector:
                 return None
         return end if all(self._answer() for _ in range(len(self.sent))) else None
 
-    def _samples(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, NDArray[np.float64], Any]:
+    def _samples(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Rows, NDArray[np.float64], Any]:
         kinds = [np.float64, np.float32]
         # A piece may be empty: where nothing has come for a while, a batch that is open for long is closed by it.
         X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, ensure_min_samples=0)
         if X.shape[1] != self.width:
-            raise ValueError(f"source {self.number} gave {X.shape[1]} features, n_features is {self.width}")
-        y = known_strings(np.asarray(y))
-        weights = None if sample_weight is None else laid(sample_weight, np.float64)
+            raise ValueError(f"X has {X.shape[1]} features, n_features is {self.width}")
+        y = column_or_1d(known_strings(np.asarray(y)))
+        weights = None
+        if sample_weight is not None:
+            weights = laid(sample_weight, np.float64)
+            if weights.ndim > 1:
+                raise ValueError(f"sample_weight has {weights.ndim} dimensions: give a number, or one for each sample")
+            weights = np.full(len(y), weights) if weights.ndim == 0 else weights
         if self.classes is None:
             return rows_of(X), laid(y, np.float64), weights
         unknown = ~np.isin(y, self.classes)
         if unknown.any():
-            raise ValueError(f"source {self.number} gave the class {y[unknown][0]}, classes is {self.classes}")
+            raise ValueError(f"y has the class {y[unknown][0]}, classes is {self.classes}")
         if len(self.classes) == 2:
             return rows_of(X), np.where(y == self.classes[1], 1.0, -1.0), weights
         return rows_of(X), np.searchsorted(self.classes, y).astype(np.float64), weights
@@ -383,9 +398,10 @@ def _settings(model: CopClassifier | CopRegressor, n_samples: int) -> dict[str, 
 def _classes(model: CopClassifier | CopRegressor, classes: Sequence[Any] | None) -> NDArray[Any] | None:
     if not is_classifier(model):
         return None
-    if classes is None or len(np.unique(known_strings(classes))) < 2:
+    found = None if classes is None else classes_of(classes)
+    if found is None or len(found) < 2:
         raise ValueError(f"classes is {classes}: give all that there are, two or more")
-    return np.unique(known_strings(classes))
+    return found
 
 
 def _words(classes: NDArray[Any] | None) -> str:
