@@ -183,18 +183,23 @@ impl<T: Clone> Sequence<T> {
     pub fn remove(&mut self, place: Place) -> T {
         let value = self.blocks[place.block].edit(|items| items.remove(place.offset));
         self.len -= 1;
-        let len = self.blocks[place.block].len as usize;
-        if len == 0 {
+        if self.blocks[place.block].len == 0 {
             self.blocks.remove(place.block);
-        } else if let Some(next) = self.blocks.get(place.block + 1)
-            && len + (next.len as usize) < BLOCK_MAX / 2
-        {
-            // Two that are less than half full together: what random removals leave behind stays dense.
-            if let Some(next) = self.blocks.remove(place.block + 1) {
-                self.blocks[place.block].edit(|items| items.extend(next.items.iter().cloned()));
-            }
+        } else {
+            self.join(place.block);
         }
         value.unwrap_or_else(|| panic!("no element at {place:?}"))
+    }
+
+    /// Makes one of this block and the next where they are less than half full together: what removals leave
+    /// behind stays dense.
+    fn join(&mut self, block: usize) {
+        if let (Some(this), Some(next)) = (self.blocks.get(block), self.blocks.get(block + 1))
+            && ((this.len + next.len) as usize) < BLOCK_MAX / 2
+            && let Some(next) = self.blocks.remove(block + 1)
+        {
+            self.blocks[block].edit(|items| items.extend(next.items.iter().cloned()));
+        }
     }
 
     /// Takes the element at a position, which must be one.
@@ -208,6 +213,33 @@ impl<T: Clone> Sequence<T> {
         let back = self.len - range.end.clamp(front, self.len);
         self.shorten(front, true);
         self.shorten(back, false);
+    }
+
+    /// Drops the elements at these positions, which must be some, whole blocks at a time.
+    pub fn cut(&mut self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.len, "positions {range:?} of {}", self.len);
+        if range.is_empty() {
+            return;
+        }
+        let (first, last) = (self.place(range.start), self.place(range.end));
+        self.len -= range.len();
+        if first.block == last.block {
+            self.blocks[first.block].edit(|items| drop(items.drain(first.offset..last.offset)));
+        } else {
+            self.blocks[first.block].edit(|items| items.truncate(first.offset));
+            if last.offset > 0 {
+                self.blocks[last.block].edit(|items| drop(items.drain(..last.offset)));
+            }
+            self.blocks.drain(first.block + 1..last.block);
+        }
+        // What is left of either may be nothing.
+        for block in [first.block + 1, first.block] {
+            if self.blocks.get(block).is_some_and(|block| block.len == 0) {
+                self.blocks.remove(block);
+            }
+        }
+        self.join(first.block);
+        self.join(first.block.saturating_sub(1));
     }
 
     /// Drops `count` elements from one end, whole blocks at a time.
@@ -284,6 +316,7 @@ mod tests {
         PopBack(u16),
         Set(usize),
         Keep(usize, usize),
+        Cut(usize, usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -296,6 +329,7 @@ mod tests {
             (1u16..100).prop_map(Step::PopBack),
             any::<usize>().prop_map(Step::Set),
             (0usize..50, 0usize..50).prop_map(|(front, back)| Step::Keep(front, back)),
+            (any::<usize>(), 0usize..400).prop_map(|(at, count)| Step::Cut(at, count)),
         ]
     }
 
@@ -336,6 +370,12 @@ mod tests {
                         let range = front.min(twin.len())..twin.len().saturating_sub(back).max(front.min(twin.len()));
                         sequence.keep(range.clone());
                         twin = twin[range].to_vec();
+                    }
+                    Step::Cut(at, count) => {
+                        let at = at % (twin.len() + 1);
+                        let range = at..(at + count).min(twin.len());
+                        sequence.cut(range.clone());
+                        twin.drain(range);
                     }
                 }
                 prop_assert_eq!(sequence.len(), twin.len());

@@ -60,15 +60,7 @@ impl SortedSet {
         for (_, member) in &removed {
             self.scores.remove(member);
         }
-        if range.end >= self.order.len() {
-            self.order.keep(0..range.start);
-        } else if range.start == 0 {
-            self.order.keep(range.end..self.order.len());
-        } else {
-            for _ in &removed {
-                self.order.remove_at(range.start);
-            }
-        }
+        self.order.cut(range);
         removed
     }
 

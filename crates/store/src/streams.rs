@@ -229,9 +229,10 @@ impl Turn<'_> {
         let deleted = self.update_held(mark, key, |stream: &mut Stream| {
             let mut deleted = 0;
             for id in ids {
-                let at = stream.before(*id);
-                if stream.entries.get(at).is_some_and(|(held, _)| held == id) {
-                    stream.entries.remove_at(at);
+                // By its place: its position would take a look at every block in front of it.
+                let place = stream.entries.seek(|(held, _)| held < id);
+                if stream.entries.at(place).is_some_and(|(held, _)| held == id) {
+                    stream.entries.remove(place);
                     stream.head.deleted = stream.head.deleted.max(*id);
                     deleted += 1;
                 }
