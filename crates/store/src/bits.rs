@@ -1,5 +1,6 @@
 //! Bitmaps: strings as bits, bit 0 the highest of the first byte.
 
+use crate::keys::counted;
 use crate::turn::{Mark, Turn};
 use crate::value::Value;
 use crate::{STRING_MAX, Store, hash};
@@ -100,26 +101,32 @@ impl Turn<'_> {
         target: &Blob,
         keys: &[Blob],
     ) -> Result<Response, Refusal> {
-        let sources = keys.iter().map(|key| Ok(self.store().bytes(key)?.unwrap_or_default()));
-        let sources: Vec<Blob> = sources.collect::<Result<_, Refusal>>()?;
-        let length = sources.iter().map(|source| source.len()).max().unwrap_or(0);
+        let sources = counted(keys).into_iter();
+        let sources = sources.map(|(key, times)| Ok((self.store().bytes(key)?.unwrap_or_default(), times)));
+        let mut sources: Vec<(Blob, usize)> = sources.collect::<Result<_, Refusal>>()?;
+        let lengths = || sources.iter().map(|(source, _)| source.len());
+        let (length, common) = (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0));
         if length == 0 {
             self.delete(target);
             return Ok(Response::Integer(0));
         }
-        let mut bytes = sources.first().map(|first| first.to_vec()).unwrap_or_default();
-        bytes.resize(length, 0);
-        for source in sources.iter().skip(1) {
-            for (at, byte) in bytes.iter_mut().enumerate() {
-                let other = source.get(at).copied().unwrap_or(0);
-                match combine {
-                    BitCombine::And => *byte &= other,
-                    BitCombine::Or => *byte |= other,
-                    BitCombine::Xor => *byte ^= other,
-                    BitCombine::Not => {}
-                }
+        if combine == BitCombine::Xor {
+            // What stands there twice is as if it stood there never.
+            sources.retain(|(_, times)| times % 2 == 1);
+        }
+        let mut bytes = sources.first().map(|(first, _)| first.to_vec()).unwrap_or_default();
+        // Zeros beyond the end of any of them, and for the others beyond that of all.
+        bytes.resize(if combine == BitCombine::And { common } else { length }, 0);
+        for (source, _) in sources.iter().skip(1) {
+            let both = bytes.iter_mut().zip(source.iter());
+            match combine {
+                BitCombine::And => both.for_each(|(byte, other)| *byte &= other),
+                BitCombine::Or => both.for_each(|(byte, other)| *byte |= other),
+                BitCombine::Xor => both.for_each(|(byte, other)| *byte ^= other),
+                BitCombine::Not => {}
             }
         }
+        bytes.resize(length, 0);
         if combine == BitCombine::Not {
             bytes.iter_mut().for_each(|byte| *byte = !*byte);
         }

@@ -11,6 +11,7 @@
 mod count;
 mod sparse;
 
+use crate::keys::distinct;
 use crate::turn::{Mark, Turn};
 use crate::{Store, hash};
 use isochrone_core::Blob;
@@ -45,7 +46,7 @@ impl Store {
             held.visit(|_, length, value| histogram[usize::from(value)] += length as u32)?;
         } else {
             let mut union = vec![0; REGISTERS];
-            for key in keys {
+            for key in distinct(keys) {
                 if let Some(bytes) = self.bytes(key)? {
                     HyperLogLog::read(&bytes)?.add_to(&mut union)?;
                 }
@@ -81,7 +82,7 @@ impl Turn<'_> {
         keys: &[Blob],
     ) -> Result<Response, Refusal> {
         let (mut union, mut dense) = (vec![0; REGISTERS], false);
-        for key in std::iter::once(target).chain(keys) {
+        for key in distinct(std::iter::once(target).chain(keys)) {
             if let Some(bytes) = self.store().bytes(key)? {
                 let held = HyperLogLog::read(&bytes)?;
                 held.add_to(&mut union)?;
@@ -169,7 +170,10 @@ impl<'a> HyperLogLog<'a> {
     /// Raises these registers to its own.
     fn add_to(&self, union: &mut [u8]) -> Result<(), Refusal> {
         self.visit(|first, length, value| {
-            union[first..first + length].iter_mut().for_each(|held| *held = value.max(*held));
+            // The run of an empty one is as long as all registers.
+            if value > 0 {
+                union[first..first + length].iter_mut().for_each(|held| *held = value.max(*held));
+            }
         })
     }
 

@@ -8,6 +8,27 @@ use crate::turn::{Mark, Turn};
 use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, Share, TtlUnit};
 use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Stamp};
+use std::collections::BTreeMap;
+
+/// Each of these keys once, in the order in which they are first named: a command of a few bytes a key may name one
+/// key a million times, and is to look at what it holds no more often than it must.
+pub(crate) fn distinct<'k>(keys: impl IntoIterator<Item = &'k Blob>) -> Vec<&'k Blob> {
+    counted(keys).into_iter().map(|(key, _)| key).collect()
+}
+
+/// The same, and how often each is named.
+pub(crate) fn counted<'k>(keys: impl IntoIterator<Item = &'k Blob>) -> Vec<(&'k Blob, usize)> {
+    let mut places = BTreeMap::new();
+    let mut found: Vec<(&Blob, usize)> = Vec::new();
+    for key in keys {
+        let place = *places.entry(key).or_insert(found.len());
+        match found.get_mut(place) {
+            Some((_, times)) => *times += 1,
+            None => found.push((key, 1)),
+        }
+    }
+    found
+}
 
 impl Store {
     pub(crate) fn exists(&self, keys: &[Blob]) -> Response {

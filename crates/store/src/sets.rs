@@ -1,7 +1,7 @@
 //! Sets: distinct members.
 
 use crate::key::Key;
-use crate::keys::scanned;
+use crate::keys::{distinct, scanned};
 use crate::turn::{Changed, Mark, Turn, fits};
 use crate::value::{Collection, Members};
 use crate::{Store, hash, random};
@@ -58,9 +58,9 @@ impl Store {
         Ok(scanned(set, cursor, count, pattern, |entry, items| items.push(entry.key.blob())))
     }
 
-    /// The sets under these keys. All are looked at, so that a wrong type is refused wherever it stands.
+    /// The sets under these keys, each once. All are looked at, so that a wrong type is refused wherever it stands.
     fn sets(&self, keys: &[Blob]) -> Result<Vec<Option<&Members>>, Refusal> {
-        keys.iter().map(|key| self.view::<Members>(key)).collect()
+        distinct(keys).into_iter().map(|key| self.view::<Members>(key)).collect()
     }
 
     fn intersection(&self, keys: &[Blob]) -> Result<impl Iterator<Item = &Key>, Refusal> {
@@ -73,7 +73,6 @@ impl Store {
     }
 
     fn combined(&self, combine: Combine, keys: &[Blob]) -> Result<Members, Refusal> {
-        let sets = self.sets(keys)?;
         let mut result = Members::default();
         match combine {
             Combine::Intersection => {
@@ -82,6 +81,7 @@ impl Store {
                 }
             }
             Combine::Union => {
+                let sets = self.sets(keys)?;
                 // A clone shares all of the first.
                 result = sets.first().copied().flatten().cloned().unwrap_or_default();
                 for set in sets.iter().skip(1).flatten() {
@@ -91,11 +91,21 @@ impl Store {
                 }
             }
             Combine::Difference => {
-                let others = sets.get(1..).unwrap_or_default();
-                let lacking = |member: &Key| !others.iter().flatten().any(|set| set.contains(member));
-                for entry in sets.first().copied().flatten().into_iter().flat_map(|set| set.iter()) {
-                    if lacking(entry.key) {
-                        result.insert(entry.key, ());
+                let (first, others) = keys.split_at(keys.len().min(1));
+                let (first, others) = (self.sets(first)?, self.sets(others)?);
+                let Some(first) = first.into_iter().flatten().next() else { return Ok(result) };
+                let others: Vec<&Members> = others.into_iter().flatten().collect();
+                // Whichever is less to look at: all others for each member of the first, or the first for each of theirs.
+                if first.len().saturating_mul(others.len()) <= others.iter().map(|set| set.len()).sum() {
+                    for entry in first.iter() {
+                        if !others.iter().any(|set| set.contains(entry.key)) {
+                            result.insert(entry.key, ());
+                        }
+                    }
+                } else {
+                    result = first.clone();
+                    for entry in others.iter().flat_map(|set| set.iter()) {
+                        result.remove(entry.key);
                     }
                 }
             }

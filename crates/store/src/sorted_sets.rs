@@ -1,7 +1,7 @@
 //! Sorted sets: distinct members in the order of their scores.
 
 use crate::key::Key;
-use crate::keys::scanned;
+use crate::keys::{distinct, scanned};
 use crate::sorted::SortedSet;
 use crate::turn::{Changed, Mark, Turn, fits};
 use crate::value::{Collection, Members};
@@ -139,7 +139,8 @@ impl Store {
 
     pub(crate) fn zintercard(&self, keys: &[Blob], limit: u64) -> Result<Response, Refusal> {
         let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let sources = keys.iter().map(|key| self.source(key)).collect::<Result<Vec<_>, _>>()?;
+        let sources =
+            distinct(keys).into_iter().map(|key| self.source(key)).collect::<Result<Vec<_>, _>>()?;
         let Some(smallest) = sources.iter().min_by_key(|source| source.len()) else {
             return Ok(Response::Integer(0));
         };
@@ -178,11 +179,23 @@ impl Store {
                     result.insert(member.clone(), score);
                 }
             }),
-            Combine::Difference => first.each(|member, score| {
-                if others.iter().all(|(source, _)| source.score(member).is_none()) {
-                    result.insert(member.clone(), score.get());
+            Combine::Difference => {
+                let named = distinct(inputs.inputs.iter().skip(1).map(|(key, _)| key));
+                let others = named.into_iter().map(|key| self.source(key)).collect::<Result<Vec<_>, _>>()?;
+                // Whichever is less to look at, as of plain sets.
+                let all = others.iter().map(Source::len).sum();
+                let others: Vec<_> = others.iter().filter(|other| other.len() > 0).collect();
+                let each = first.len().saturating_mul(others.len()) <= all;
+                first.each(|member, score| {
+                    if !each || others.iter().all(|source| source.score(member).is_none()) {
+                        result.insert(member.clone(), score.get());
+                    }
+                });
+                if !each {
+                    let mut remove = |member: &Key, _| _ = result.remove(member);
+                    others.iter().for_each(|other| other.each(&mut remove));
                 }
-            }),
+            }
         }
         // No score is NaN: `weigh` and `join` see to it.
         Ok(result

@@ -212,6 +212,13 @@ fn sets() {
     assert_eq!(sorted(store.run(combine(Combine::Intersection, "s none t"))), array(""));
     assert_eq!(sorted(store.run(combine(Combine::Difference, "s none t"))), array("a b"));
     assert_eq!(sorted(store.run(combine(Combine::Difference, "none t"))), array(""));
+    assert_eq!(sorted(store.run(combine(Combine::Difference, "s s t"))), array(""));
+    // A few large ones are looked through for each member, many small ones are taken away.
+    (0..9).for_each(|n| drop(store.run(add(&format!("d{n}"), &n.to_string()))));
+    store.run(add("d", "0 1 2 3 4 5 6 7 8 a"));
+    let many = (0..9).map(|n| format!(" d{n}")).collect::<String>();
+    assert_eq!(sorted(store.run(combine(Combine::Difference, &format!("d{many} none")))), array("a"));
+    store.run(Operation::Del { keys: names(&format!("d{many}")) });
     let store_in = |combine, target: &str, keys: &str| Operation::SCombineStore {
         combine,
         target: b(target),
@@ -388,6 +395,47 @@ fn sorted_sets_answer_lexicographic_ranges() {
     assert_eq!(store.run(zrange(index(0, -1), false, None)), array("a e"));
 }
 
+/// Each of these would take minutes if it were looked at for each time that it is named.
+#[test]
+fn a_key_that_is_named_often_is_looked_at_once() {
+    use isochrone_core::command::BitCombine;
+    let mut store = Store::default();
+    let members = (0..10_000).map(|n| Blob::from(n.to_string())).collect::<Vec<_>>();
+    let long = "a".repeat(1 << 20);
+    store.run(set("k", &long));
+    store.run(Operation::SAdd { key: b("s"), members: members.clone().into() });
+    store.run(Operation::PfAdd { key: b("h"), elements: members.into() });
+    let often = |key: &str| -> Keys { std::iter::repeat_n(b(key), 200_000).collect() };
+    for combine in [BitCombine::And, BitCombine::Or, BitCombine::Xor] {
+        let operation = Operation::BitOp { combine, target: b("t"), keys: often("k") };
+        assert_eq!(store.run(operation), Response::Integer(1 << 20), "{combine:?}");
+    }
+    // Nor does what is not there cost as much as what is.
+    let many = (0..200_000).map(|n| b(&format!("none{n}"))).chain([b("k")]).collect();
+    let operation = Operation::BitOp { combine: BitCombine::Or, target: b("t"), keys: many };
+    assert_eq!(store.run(operation), Response::Integer(1 << 20));
+    assert_eq!(store.run(get("t")), bulk(&long));
+    for (combine, len) in
+        [(Combine::Union, 10_000), (Combine::Intersection, 10_000), (Combine::Difference, 0)]
+    {
+        let operation = Operation::SCombineStore { combine, target: b("t"), keys: often("s") };
+        assert_eq!(store.run(operation), Response::Integer(len), "{combine:?}");
+    }
+    let inputs = often("s").iter().map(|key| (key.clone(), score(1.0))).collect();
+    let inputs = WeightedInputs { combine: Combine::Difference, inputs, aggregate: Aggregate::Sum };
+    let operation = Operation::ZCombineStore { target: b("t"), inputs: Arc::new(inputs) };
+    assert_eq!(store.run(operation), Response::Integer(0));
+    for operation in [
+        Operation::SInterCard { keys: often("s"), limit: 0 },
+        Operation::ZInterCard { keys: often("s"), limit: 0 },
+    ] {
+        assert_eq!(store.run(operation), Response::Integer(10_000));
+    }
+    let once = store.run(Operation::PfCount { keys: [b("h"), b("none")].into() });
+    assert_eq!(store.run(Operation::PfCount { keys: often("h") }), once);
+    assert_eq!(store.run(Operation::PfMerge { target: b("h"), keys: often("h") }), Response::Ok);
+}
+
 #[test]
 fn sorted_sets_are_combined() {
     let mut store = Store::default();
@@ -399,6 +447,8 @@ fn sorted_sets_are_combined() {
     store.run(add("x", "1 a 2 b 3 c"));
     store.run(add("y", "10 b 20 c inf d"));
     store.run(Operation::SAdd { key: b("s"), members: names("b c") });
+    store.run(add("one", "1 b"));
+    store.run(add("two", "1 c"));
     let inputs = |combine, aggregate, inputs: &[(&str, f64)]| {
         let inputs = inputs.iter().map(|(key, weight)| (b(key), score(*weight))).collect();
         Arc::new(WeightedInputs { combine, inputs, aggregate })
@@ -422,6 +472,12 @@ fn sorted_sets_are_combined() {
     assert_eq!(go(inputs(Intersection, Sum, &[("x", 1.0), ("y", 2.0)])), "b:22 c:43");
     assert_eq!(go(inputs(Intersection, Sum, &[("x", 1.0), ("none", 2.0)])), "");
     assert_eq!(go(inputs(Difference, Sum, &[("x", 1.0), ("s", 1.0)])), "a:1");
+    assert_eq!(go(inputs(Difference, Sum, &[("x", 1.0), ("x", 1.0)])), "");
+    assert_eq!(
+        go(inputs(Difference, Sum, &[("y", 1.0), ("one", 1.0), ("two", 1.0), ("none", 1.0)])),
+        "d:inf"
+    );
+    assert_eq!(go(inputs(Union, Sum, &[("x", 1.0), ("s", 1.0), ("x", 2.0)])), "a:3 b:7 c:10");
     let target =
         Operation::ZCombineStore { target: b("s"), inputs: inputs(Union, Sum, &[("x", 1.0), ("s", 1.0)]) };
     assert_eq!(store.run(target), Response::Integer(3));

@@ -303,6 +303,11 @@ fn bits_are_set_counted_found_and_combined() {
         (BitCombine::Or, "b s none", [0xff, 0xf2, 0x0f]),
         (BitCombine::Xor, "b s", [0x9e, 0x92, 0x0f]),
         (BitCombine::Not, "b", [0, 0x0f, 0xf0]),
+        // What is named twice.
+        (BitCombine::And, "b s b s", [0x61, 0x60, 0]),
+        (BitCombine::And, "b none", [0, 0, 0]),
+        (BitCombine::Xor, "s b b s s", [0x61, 0x62, 0]),
+        (BitCombine::Xor, "b b", [0, 0, 0]),
     ] {
         assert_eq!(store.run(combine(how, keys)), Response::Integer(3));
         assert_eq!(store.run(Operation::Get { key: b("t") }), Response::bulk(&bytes), "{how:?}");
