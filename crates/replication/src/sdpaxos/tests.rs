@@ -701,10 +701,13 @@ fn s5_an_isolated_sequencer_answers_no_read_when_its_lease_is_over() {
     }
 }
 
-/// A sequencer whose clock goes this fast is cut off, others go on, and it is asked.
-fn reads_what_was(rate: u64) -> bool {
+/// A sequencer whose clock goes this fast, and whose file has leases so many times as long, is cut off, others go on, and
+/// it is asked.
+fn reads_what_was(rate: u64, longer: u64) -> bool {
     let mut group = Group::new(3, None);
     group.rates[0] = rate;
+    let knobs = &mut group.orders[0].knobs.0;
+    knobs.lease_length = knobs.lease_length * longer;
     group.propose(0, 1);
     group.pass_millis(500);
     group.ask(0, 7);
@@ -723,9 +726,10 @@ fn reads_what_was(rate: u64) -> bool {
 #[test]
 fn s6_a_clock_beyond_the_margin_breaks_reads() {
     // The margin is a hundredth.
-    assert!(!reads_what_was(100));
-    assert!(!reads_what_was(99));
-    assert!(reads_what_was(25), "a clock four times too slow, which this test must be able to see");
+    assert!(!reads_what_was(100, 1));
+    assert!(!reads_what_was(99, 1));
+    assert!(reads_what_was(25, 1), "a clock four times too slow, which this test must be able to see");
+    assert!(!reads_what_was(100, 8), "a lease is as long as its granter says");
 }
 
 /// Bytes that the sequencer of five sends, and is sent besides commands that are decided, for one command of

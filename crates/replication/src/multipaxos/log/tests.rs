@@ -269,3 +269,21 @@ fn a_lease_that_another_has_followed_is_waited_for_where_the_leader_hands_over()
         assert_eq!(group[c].log.delivered, Slot(1));
     }
 }
+
+/// Nodes may have different files for a while.
+#[test]
+fn a_lease_holds_for_as_long_as_its_granters_are_bound() {
+    let lease = setup(Form::Slots).parameters.lease_length;
+    for grants in [true, false] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));
+        group[0].log.parameters.lease_length = lease * 5;
+        group[1..].iter_mut().for_each(|one| one.log.parameters.lease = grants);
+        group[0].run(Log::campaign);
+        talk(&mut group, &[0, 1, 2]);
+        group[0].run(Log::beat);
+        talk(&mut group, &[0, 1, 2]);
+        let now = group[0].now;
+        assert_eq!(group[0].log.may_read(now), grants);
+        assert!(!group[0].log.may_read(now + lease), "others may lead by then");
+    }
+}
