@@ -152,6 +152,10 @@ pub struct Beat {
     pub clock: Stamp,
     /// Of the last beat that came from the receiver: its incarnation then, its `sent`, and how long ago that was.
     pub echo: Option<(u32, Instant, Span)>,
+    /// The last epoch of whose beginning something is on its way to the receiver, as far as the sender knows.
+    pub begins: Option<u32>,
+    /// The sender's epoch, where it is about to begin: for a classic quorum, the answer is there or something is on its way.
+    pub gathers: Option<u32>,
 }
 
 /// One thing that a replica tells another, in order. A link's session begins with what the sender last said
@@ -323,6 +327,18 @@ pub enum Item<V: Wire> {
         /// For each the stamp that it must lie above, whether its client is told of the commit, and the value.
         values: Vec<(u64, bool, V)>,
     },
+}
+
+impl<V: Wire> Item<V> {
+    /// The epoch of whose beginning it is part: the question, a promise, the opening, a vote for that.
+    pub(super) fn begins(&self) -> Option<u32> {
+        match self {
+            Item::Prepare { epoch, .. } | Item::Recovered { epoch, number: 0 } => Some(*epoch),
+            Item::Promise(promise) => Some(promise.epoch),
+            Item::Open(opening) => Some(opening.round.epoch),
+            _ => None,
+        }
+    }
 }
 
 /// Proposals of a coordinator in its classic ballot: one round, voted for and decided as a whole.

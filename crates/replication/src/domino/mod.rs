@@ -38,7 +38,7 @@
 //! | `Propose`, `Voted`, `Rejected` | client, replica | replica, client | DFP, fast |
 //! | `ProposeLed`, `Committed` | client, replica | replica, client | DM; commits |
 //! | `Status`, `Standing` | client, replica | replica, client | a command without an answer |
-//! | `Flow` with a beat | replica | replica | liveness, replication latency, clocks |
+//! | `Flow` with a beat | replica | replica | liveness, replication latency, clocks, an epoch that is about to begin |
 //! | `Flow` with items, in order: | replica | replica | |
 //! | `Cover`, `Vote`, `Tick` | acceptor | learner | DFP: fast votes, and the clock below which there are no others |
 //! | `Lack`, `Body` | learner, anyone | anyone, learner | a command that is needed |

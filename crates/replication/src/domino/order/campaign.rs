@@ -6,7 +6,7 @@ use super::Order;
 use super::links::Answer;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
-use isochrone_core::{CommandId, Effects, Instant, NodeId};
+use isochrone_core::{CommandId, Effects, Instant, NodeId, ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,6 +30,9 @@ impl<V: Ordered> Order<V> {
         if frontier > self.moved.1 {
             self.moved = (now, frontier);
         }
+        if self.gathers().is_some() {
+            self.moved.0 = now;
+        }
         if let Some(campaign) = &mut self.campaign {
             if now.since(campaign.sent) >= self.knobs.0.resend {
                 let before = std::mem::replace(&mut campaign.sent, now);
@@ -46,18 +49,43 @@ impl<V: Ordered> Order<V> {
             return;
         }
         let patience = self.parameters().suspect * 3;
-        // A coordinator that lives but gets nowhere is given longer; so is each one after it.
-        let stuck = now.since(self.moved.0);
+        self.losses.forget(patience, now);
+        // A coordinator that lives but gets nowhere is given longer; so is each one after it, and those that follow soon.
+        let (stuck, borne) = (now.since(self.moved.0), self.losses.bears(patience));
+        let mut lives = false;
         for after in 0..=self.n() as u32 {
             let seat = self.coordinator(self.acceptor.epoch + after);
-            let failed = self.suspected(seat) || stuck >= patience * u64::from(after + 1);
+            let failed = self.suspected(seat) || stuck >= borne * u64::from(after + 1);
             if after > 0 && seat == self.me {
+                if lives {
+                    self.losses.lost(patience, now);
+                }
                 return self.campaign(effects);
             }
             if !failed {
                 return;
             }
+            lives |= !self.suspected(seat);
         }
+    }
+
+    /// The epoch of this replica, where it is about to begin: a classic quorum has answered, or has something of it on
+    /// its way. Large values may take longer than anything is borne, and whoever began another epoch meanwhile would
+    /// have them sent once more, behind those.
+    pub(super) fn gathers(&self) -> Option<u32> {
+        let (epoch, answered) = match (&self.campaign, &self.reign) {
+            (Some(campaign), _) => {
+                let seats = campaign.promises.keys().map(|seat| ReplicaId(*seat as u8));
+                (campaign.epoch, seats.collect::<ReplicaSet>())
+            }
+            (None, Some(reign)) => (reign.epoch, reign.opens()?),
+            (None, None) => return None,
+        };
+        let on_its_way = |seat: usize| !self.suspected(seat) && self.links[seat].is_beginning(epoch);
+        let count = (0..self.n())
+            .filter(|seat| answered.contains(ReplicaId(*seat as u8)) || on_its_way(*seat))
+            .count();
+        (count >= self.quorums().classic()).then_some(epoch)
     }
 
     /// Phase 1 in the smallest epoch of its own above every one seen.
@@ -212,6 +240,7 @@ impl<V: Ordered> Order<V> {
         self.begin_reign(epoch, Some(opening.clone()), effects);
         self.fly_opening(Arc::new(opening.round.clone()), effects.now());
         self.tell_all(&Item::Open(opening));
+        self.told_all(Answer::Open, effects.now());
         // Decided or not, a copy does no harm.
         for (at, value) in losers {
             let Some(id) = value.id() else { continue };

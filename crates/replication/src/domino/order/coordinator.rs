@@ -7,7 +7,7 @@ use super::learner::Known;
 use super::links::Answer;
 use super::{Learners, Order};
 use crate::order::Ordered;
-use isochrone_core::{CommandId, Count, Effects, Instant, ReplicaId, Tally};
+use isochrone_core::{CommandId, Count, Effects, Instant, ReplicaId, ReplicaSet, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -55,6 +55,11 @@ impl<V: Ordered> Reign<V> {
             self.losers.clear();
         }
         self.losers.insert(id)
+    }
+
+    /// Who has voted for the opening of its epoch, while that is not decided.
+    pub(super) fn opens(&self) -> Option<ReplicaSet> {
+        self.flights.get(&0).map(|flight| flight.tally.voters())
     }
 
     /// Whether it has proposed something for a position that may not be decided yet: its ballot must not see

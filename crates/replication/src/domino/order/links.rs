@@ -24,6 +24,10 @@ pub(super) struct Link<V: Ordered> {
     sent: VecDeque<(u64, Instant)>,
     /// When each large answer was said last.
     answered: [Instant; 4],
+    /// The last epoch of whose beginning something was said, and the number of the message, until that is acknowledged.
+    begins: Option<(u32, u64)>,
+    /// The same of the peer, by its last beat.
+    theirs: Option<u32>,
     /// The peer's incarnation and clock in its last beat, and when that came.
     echo: Option<(u32, Instant, Instant)>,
 }
@@ -52,6 +56,8 @@ impl<V: Ordered> Link<V> {
             progress: Instant::ZERO,
             sent: VecDeque::new(),
             answered: [Instant::ZERO; 4],
+            begins: None,
+            theirs: None,
             echo: None,
         }
     }
@@ -75,10 +81,13 @@ impl<V: Ordered> Link<V> {
     fn reset(&mut self) {
         self.ordered.reset();
         self.sent.clear();
+        (self.begins, self.theirs) = (None, None);
     }
 
     fn send(&mut self, items: Arc<[Item<V>]>, now: Instant) -> Numbered<Arc<[Item<V>]>> {
+        let begins = items.iter().rev().find_map(Item::begins);
         let numbered = self.ordered.send(items);
+        self.begins = begins.map(|epoch| (epoch, numbered.number)).or(self.begins);
         self.sent.push_back((numbered.number, now));
         numbered
     }
@@ -89,6 +98,12 @@ impl<V: Ordered> Link<V> {
         while self.sent.front().is_some_and(|(number, _)| first.is_none_or(|first| *number < first)) {
             self.sent.pop_front();
         }
+        self.begins.take_if(|(_, number)| first.is_none_or(|first| *number < first));
+    }
+
+    /// Whether something of the beginning of an epoch is on its way, there or back.
+    pub(super) fn is_beginning(&self, epoch: u32) -> bool {
+        self.begins.is_some_and(|(begins, _)| begins == epoch) || self.theirs == Some(epoch)
     }
 
     /// Whether all that was said until then has arrived: else it is on its way, and need not be said again.
@@ -114,6 +129,11 @@ impl<V: Ordered> Order<V> {
             link.answered[answer as usize] = now;
         }
         answers
+    }
+
+    /// All were told what whoever lacks it asks for.
+    pub(super) fn told_all(&mut self, answer: Answer, now: Instant) {
+        self.links.iter_mut().for_each(|link| link.answered[answer as usize] = now);
     }
 
     pub(super) fn on_flow(
@@ -146,7 +166,7 @@ impl<V: Ordered> Order<V> {
         }
         self.contact.heard(ReplicaId(seat as u8), now);
         self.suspects.remove(ReplicaId(seat as u8));
-        if let Some(Beat { sent, wall, clock, echo }) = beat {
+        if let Some(Beat { sent, wall, clock, echo, begins, gathers }) = beat {
             self.clock.heard(seat, wall, clock, now);
             // A former life's clock is another one, or has gone on while this was down.
             if let Some((_, asked, held)) = echo.filter(|(of, ..)| *of == self.incarnation) {
@@ -154,6 +174,11 @@ impl<V: Ordered> Order<V> {
                 self.estimates[seat].sample(now, effects.stamp(), wall, trip);
             }
             self.links[seat].echo = Some((life, sent, now));
+            self.links[seat].theirs = begins;
+            if gathers.is_some_and(|epoch| epoch >= self.acceptor.epoch && self.coordinator(epoch) == seat) {
+                // Another epoch would come later than this one.
+                self.moved.0 = now;
+            }
         }
         let batches = items.map(|numbered| self.links[seat].ordered.receive(numbered)).unwrap_or_default();
         for batch in batches {
@@ -206,11 +231,13 @@ impl<V: Ordered> Order<V> {
     fn send_beats(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         let clock = Stamp::from_nanos(self.now(effects));
+        let gathers = self.gathers();
         for seat in 0..self.n() {
             if seat != self.me {
                 let link = &self.links[seat];
                 let echo = link.echo.map(|(life, sent, at)| (life, sent, now.since(at)));
-                let beat = Some(Beat { sent: now, wall: effects.stamp(), clock, echo });
+                let begins = link.begins.map(|(epoch, _)| epoch);
+                let beat = Some(Beat { sent: now, wall: effects.stamp(), clock, echo, begins, gathers });
                 let (life, received) = (self.incarnation, link.ordered.received());
                 let flow = Message::Flow { life, items: None, received, beat };
                 effects.urgently(|effects| effects.send_ahead(self.members[seat].process, flow));

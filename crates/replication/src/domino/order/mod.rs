@@ -28,6 +28,7 @@ use super::clock::GroupClock;
 use super::message::{Item, Message, Note, Place, Record, Reject, Timer};
 use super::parameters::{Learners, Parameters};
 use super::track::Track;
+use crate::election::Losses;
 use crate::order::{Decided, Knobs, Member, Membership, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use acceptor::Acceptor;
@@ -110,6 +111,8 @@ pub struct Order<V: Ordered> {
     seen: u32,
     /// When the fast lane's frontier last moved, and where it stood.
     moved: (Instant, u64),
+    /// Coordinators that lived and got nowhere.
+    losses: Losses,
 
     lanes: Vec<Lane<V>>,
     owner: Owner<V>,
@@ -353,6 +356,7 @@ impl<V: Ordered> Process for Order<V> {
             campaign: None,
             seen: 0,
             moved: (Instant::ZERO, 0),
+            losses: Losses::default(),
             lanes: (0..n).map(|_| Lane::default()).collect(),
             owner: Owner::default(),
             revocations: BTreeMap::new(),

@@ -532,7 +532,14 @@ fn an_answer_to_a_beat_of_a_former_life_measures_nothing() {
     for (life, more) in [(own - 1, 0), (own, 1)] {
         let before = world.orders[2].estimates[0].len();
         let (sent, wall) = (Instant::ZERO, Stamp::from_nanos(world.wall()));
-        let beat = Beat { sent, wall, clock: wall, echo: Some((life, Instant::ZERO, Span::ZERO)) };
+        let beat = Beat {
+            sent,
+            wall,
+            clock: wall,
+            echo: Some((life, Instant::ZERO, Span::ZERO)),
+            begins: None,
+            gathers: None,
+        };
         let other = world.orders[0].incarnation;
         let flow = Message::Flow { life: other, items: None, received: None, beat: Some(beat) };
         world.act(2, |order, effects| order.receive(process(0), flow, effects));

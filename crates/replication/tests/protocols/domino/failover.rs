@@ -79,3 +79,27 @@ fn execution_goes_on_soon_after_a_coordinator_or_a_leader_has_crashed() {
         }
     }
 }
+
+/// Eight values of a megabyte are open when the coordinator is gone, on lines that carry two a second: a promise takes four
+/// seconds and so does the opening, and a coordinator that gets nowhere is borne for one and a half.
+#[test]
+fn an_epoch_that_begins_slowly_because_much_is_open_is_not_followed_by_another() {
+    let mut plan = Plan::even(3, 10);
+    plan.slow = vec![(1, 2_000_000), (2, 2_000_000)];
+    let mut lab = plan.open(|placement| {
+        placement.parameters.way = Way::Fast;
+        // What clients ask again would wait on the same lines.
+        (placement.service.retry, placement.service.limit) = (MS(60_000), MS(120_000));
+    });
+    lab.pass(MS(1_500));
+    lab.cluster.crash(NodeId(0));
+    let from = lab.cluster.now();
+    for _ in 0..8 {
+        lab.ask(3, set(&"x".repeat(1_000_000)));
+        lab.pass(MS(1));
+    }
+    lab.pass(MS(30_000));
+    let last = lab.heard.done.last().map(|done| done.at.since(from));
+    println!("{} done, the last after {last:?}", lab.heard.done.len());
+    assert_eq!((lab.heard.done.len(), lab.heard.counted.get("campaigns")), (8, Some(&1)));
+}

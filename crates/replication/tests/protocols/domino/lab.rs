@@ -6,7 +6,9 @@ use crate::machine::{Command, Machine, Reply};
 use isochrone_core::{Fact, Instant, NodeId, Path, ProcessId, Span, Ticket};
 use isochrone_replication::domino::{Family, Placement};
 use isochrone_replication::{Outcome, Replicated, Request};
-use isochrone_sim::{Config, DelayHook, Driver, Jitter, Next, Session, Simulation};
+use isochrone_sim::{
+    Action, Config, DelayHook, Driver, FaultKind, Jitter, Next, Planned, Session, Simulation,
+};
 use std::collections::BTreeMap;
 
 /// A command that was finished: when, by which way, and how long it took.
@@ -64,11 +66,13 @@ pub struct Plan {
     pub jitter: Jitter,
     /// Decides delays instead of the matrix.
     pub hook: Option<DelayHook>,
+    /// Nodes whose lines have a bound, and bytes a second.
+    pub slow: Vec<(usize, u64)>,
 }
 
 impl Plan {
     pub fn new(delays: Vec<Vec<u64>>, replicas: u16) -> Plan {
-        Plan { delays, replicas, jitter: Jitter::None, hook: None }
+        Plan { delays, replicas, jitter: Jitter::None, hook: None, slow: Vec::new() }
     }
 
     /// All nodes are this far apart, one way; the clients of interest are on a node of their own, the last.
@@ -90,6 +94,13 @@ impl Plan {
         let ms = |row: &Vec<u64>| row.iter().map(|way| Span::from_millis(*way)).collect();
         let mut config = Config::new(1, &names, self.delays.iter().map(ms).collect());
         (config.sessions, config.jitter, config.delay_hook) = (0, self.jitter, self.hook);
+        let slow = |(node, rate)| Planned {
+            at: Span::ZERO,
+            length: Span::from_secs(3_600),
+            kind: FaultKind::Bandwidth,
+            action: Action::Bandwidth { node, rate },
+        };
+        config.faults.faults = self.slow.into_iter().map(slow).collect();
         let mut cluster = Simulation::new(config, &placement);
         cluster.boot();
         let clients = (0..nodes).map(|node| placement.client(NodeId(node))).collect();
