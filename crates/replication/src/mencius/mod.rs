@@ -76,6 +76,7 @@
 //!
 //! **Membership** changes by stop and hand-over.
 
+mod contact;
 mod early;
 mod journal;
 mod lane;

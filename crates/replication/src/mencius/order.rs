@@ -1,6 +1,7 @@
 //! The order: what a replica holds, and what its holder takes out.
 
 use super::Parameters;
+use super::contact::Contact;
 use super::lane::{Deal, Lane};
 use super::message::{Note, Record, Turn, Value};
 use super::propose::{Flight, Queue};
@@ -9,8 +10,7 @@ use crate::keep::Keep;
 use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Suspicion, Ticket,
-    wire,
+    Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Ticket, wire,
 };
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -83,12 +83,14 @@ pub struct Order<V: Ordered> {
     /// Notes of this input.
     pub(super) counted: Vec<&'static str>,
 
-    pub(super) contact: Suspicion,
+    pub(super) contact: Contact,
     /// How far the others have come.
     pub(super) reports: Frontier<Slot>,
     /// By owner: behind the last turn that it has said to be decided.
     pub(super) claimed: Vec<Turn>,
     pub(super) revocations: Vec<Option<Revocation<V>>>,
+    /// By owner: how often a revocation of this replica was outbid since one came through.
+    pub(super) outbid: Vec<u32>,
     /// Whether the timer of repair runs, since when nothing has moved, and how often that was so.
     pub(super) repairing: bool,
     pub(super) stuck_at: Slot,
@@ -137,10 +139,11 @@ impl<V: Ordered> Order<V> {
             steps: VecDeque::new(),
             recorded: Slot::ZERO,
             counted: Vec::new(),
-            contact: Suspicion::watching([], setup.parameters.patience, Instant::ZERO),
+            contact: Contact::new(count, setup.parameters.patience, Instant::ZERO),
             reports: Frontier::over(seats),
             claimed: vec![0; count],
             revocations: vec![None; count],
+            outbid: vec![0; count],
             repairing: false,
             stuck_at: Slot::ZERO,
             attempts: 0,
@@ -185,7 +188,7 @@ impl<V: Ordered> Order<V> {
 
     /// Whether a member is silent.
     pub(super) fn is_silent(&self, rank: usize, now: Instant) -> bool {
-        rank != self.me && self.contact.suspects(now).contains(self.members[rank].replica)
+        rank != self.me && self.contact.is_silent(rank, now)
     }
 
     /// Takes a value for decided in these turns, and looks what that says of own suggestions.
@@ -314,7 +317,8 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     }
 
     fn silent(&self, now: Instant) -> ReplicaSet {
-        self.contact.suspects(now)
+        let members = self.members.iter().enumerate().filter(|_| self.is_member());
+        members.filter(|(rank, _)| self.is_silent(*rank, now)).map(|(_, member)| member.replica).collect()
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
@@ -412,6 +416,7 @@ impl<V: Ordered> crate::order::Order for Order<V> {
 impl<V: Ordered> Order<V> {
     /// Looks who is silent: the lowest seat that is not does the housekeeping.
     pub(super) fn look_who_is_lowest(&mut self, now: Instant) {
+        self.contact.forget(now);
         self.lowest = (0..self.me).all(|rank| self.is_silent(rank, now));
     }
 

@@ -1,11 +1,12 @@
 //! The order as a process: how its inputs reach the parts of the protocol.
 
 use super::Parameters;
+use super::contact::Contact;
 use super::message::{Message, Note, Record, Timer};
 use super::order::Order;
 use crate::order::{Ordered, Setup};
 use crate::request::Refusal;
-use isochrone_core::{Blob, Effects, Identity, Malformed, Process, ProcessId, Snapshot, Suspicion, Ticket};
+use isochrone_core::{Blob, Effects, Identity, Malformed, Process, ProcessId, Snapshot, Ticket};
 
 impl<V: Ordered> Process for Order<V> {
     type Setup = Setup<Parameters>;
@@ -34,8 +35,7 @@ impl<V: Ordered> Process for Order<V> {
             return;
         }
         let now = effects.now();
-        let others = self.peers().map(|(rank, _)| self.members[rank].replica);
-        self.contact = Suspicion::watching(others, self.parameters.patience, now);
+        self.contact = Contact::new(self.members.len(), self.parameters.patience, now);
         self.seen = self.decided();
         self.restart(effects);
         self.finish(effects);
@@ -50,7 +50,7 @@ impl<V: Ordered> Process for Order<V> {
     fn receive(&mut self, from: ProcessId, message: Message<V>, effects: &mut Effects<Self>) {
         let (Some(sender), true) = (self.rank(from), self.is_member()) else { return };
         if sender != self.me {
-            self.contact.heard(self.members[sender].replica, effects.now());
+            self.contact.heard(sender, effects.now());
         }
         match message {
             Message::Suggest { turn, values, skipped, decided } => {

@@ -5,6 +5,7 @@ use super::Mutation;
 use super::lane::State;
 use super::message::{Held, Message, Note, Rank, Record, Run, Turn, Value};
 use super::order::Order;
+use crate::election;
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Count, Effects, Instant, IntervalMap, Quorums, ReplicaSet, Span, Tally};
 use std::ops::Range;
@@ -19,14 +20,29 @@ enum Stage<V: Ordered> {
     Accept { runs: Arc<[Run<V>]>, tally: Tally },
 }
 
-/// One replica's attempt at a window of one owner's turns.
+/// One replica's attempt at a window of one owner's turns. What is said in it may be large and take long; another attempt would have
+/// it said again. So it is gone on with in its ballot until it comes through, unless it is outbid or wanted no more.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Revocation<V: Ordered> {
     ballot: Ballot,
     turns: Range<Turn>,
     stage: Stage<V>,
-    /// When it is given up for another attempt.
-    until: Instant,
+    /// Since when it is at this stage.
+    since: Instant,
+    /// When it was last asked for.
+    asked: Instant,
+    /// Somebody has promised a higher ballot: when another attempt may follow.
+    outbid: Option<Instant>,
+}
+
+impl<V: Ordered> Revocation<V> {
+    /// Whether it is given up, where `frontier` is the first open turn and `wanted` says that the owner is silent still. What a
+    /// majority has promised is proposed whether or not it is.
+    fn is_over(&self, frontier: Turn, wanted: bool, round: Span, now: Instant) -> bool {
+        let useless =
+            !wanted && matches!(self.stage, Stage::Prepare { .. }) && now.since(self.since) >= round;
+        frontier >= self.turns.end || self.outbid.map_or(useless, |until| now >= until)
+    }
 }
 
 impl<V: Ordered> Order<V> {
@@ -34,11 +50,13 @@ impl<V: Ordered> Order<V> {
     pub(super) fn tend_revocations(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         for lane in 0..self.lanes.len() {
-            let end = self.revokes_until(lane, now);
-            match (&mut self.revocations[lane], end) {
-                (Some(revocation), _) if now < revocation.until => self.press(lane, effects),
-                (under_way, None) => *under_way = None,
-                (_, Some(end)) => self.revoke(lane, end, effects),
+            let (end, frontier, round) =
+                (self.revokes_until(lane, now), self.lanes[lane].frontier(), self.round());
+            self.revocations[lane].take_if(|known| known.is_over(frontier, end.is_some(), round, now));
+            match (&self.revocations[lane], end) {
+                (Some(_), _) => self.press(lane, effects),
+                (None, Some(end)) => self.revoke(lane, end, effects),
+                (None, None) => {}
             }
         }
     }
@@ -71,24 +89,38 @@ impl<V: Ordered> Order<V> {
             let prepare = Message::Prepare { lane: lane as Rank, ballot, turns: turns.clone() };
             effects.urgently(|effects| effects.send(member.process, prepare));
         }
-        // Drawn apart, so that two do not meet for ever.
-        let wait = self.round().as_nanos();
-        let until = now + Span::from_nanos(wait + effects.random().below(wait));
         let stage = Stage::Prepare { from: ReplicaSet::EMPTY, held: Vec::new(), refused: false };
-        self.revocations[lane] = Some(Revocation { ballot, turns, stage, until });
+        self.revocations[lane] =
+            Some(Revocation { ballot, turns, stage, since: now, asked: now, outbid: None });
     }
 
-    /// Asks again whoever has not come to see that the owner is silent.
+    /// Asks again whoever has not answered for long, or has not come to see that the owner is silent.
     fn press(&mut self, lane: usize, effects: &mut Effects<Self>) {
-        let Some(revocation) = &mut self.revocations[lane] else { return };
-        let (ballot, turns) = (revocation.ballot, revocation.turns.clone());
-        if let Stage::Prepare { from, refused, .. } = &mut revocation.stage
-            && std::mem::take(refused)
-        {
-            for member in self.members.iter().filter(|member| !from.contains(member.replica)) {
-                let prepare = Message::Prepare { lane: lane as Rank, ballot, turns: turns.clone() };
-                effects.urgently(|effects| effects.send(member.process, prepare));
+        let (now, round, frontier) = (effects.now(), self.round(), self.lanes[lane].frontier());
+        let Some(revocation) = self.revocations[lane].as_mut().filter(|known| known.outbid.is_none()) else {
+            return;
+        };
+        let late = now.since(revocation.asked) >= round;
+        let (lane, ballot) = (lane as Rank, revocation.ballot);
+        match &mut revocation.stage {
+            Stage::Prepare { from, refused, .. } if *refused || late => {
+                (*refused, revocation.asked) = (false, now);
+                // Who has trimmed what is decided cannot tell of it.
+                revocation.turns.start = revocation.turns.start.max(frontier);
+                for member in self.members.iter().filter(|member| !from.contains(member.replica)) {
+                    let prepare = Message::Prepare { lane, ballot, turns: revocation.turns.clone() };
+                    effects.urgently(|effects| effects.send(member.process, prepare));
+                }
             }
+            Stage::Accept { runs, tally } if late => {
+                revocation.asked = now;
+                for member in self.members.iter().filter(|member| !tally.voters().contains(member.replica)) {
+                    let (turns, runs) = (revocation.turns.clone(), runs.clone());
+                    let accept = Message::Accept { lane, ballot, turns, runs };
+                    effects.repeating(|effects| effects.send_ahead(member.process, accept));
+                }
+            }
+            Stage::Prepare { .. } | Stage::Accept { .. } => {}
         }
     }
 
@@ -116,8 +148,10 @@ impl<V: Ordered> Order<V> {
                 self.give_up(barred);
             }
         }
-        let held = self.lanes[lane].report(turns);
-        effects.send(self.members[sender].process, Message::Promised { lane: lane as Rank, ballot, held });
+        let promised = Message::Promised { lane: lane as Rank, ballot, held: self.lanes[lane].report(turns) };
+        // The own promise stands before it is asked for.
+        let again = known && sender != self.me;
+        effects.repeating_if(again, |effects| effects.send(self.members[sender].process, promised));
     }
 
     pub(super) fn reject(&mut self, to: usize, lane: usize, effects: &mut Effects<Self>) {
@@ -136,13 +170,17 @@ impl<V: Ordered> Order<V> {
         decided: Turn,
         effects: &mut Effects<Self>,
     ) {
+        let round = self.round();
         let Some(held) = self.lanes.get_mut(lane) else { return };
         held.heard = held.heard.max(promised);
         if let Some(revocation) = &mut self.revocations[lane] {
             if promised > revocation.ballot {
                 // Somebody else is at it: this one comes again later, if still needed.
-                let wait = effects.random().below(self.parameters.resend.as_nanos());
-                revocation.until = revocation.until.min(effects.now() + Span::from_nanos(wait));
+                if revocation.outbid.is_none() {
+                    self.outbid[lane] += 1;
+                    let wait = election::recess(round, self.outbid[lane], effects.random());
+                    revocation.outbid = Some(effects.now() + wait);
+                }
             } else if let Stage::Prepare { refused, .. } = &mut revocation.stage {
                 *refused = true;
             }
@@ -194,8 +232,7 @@ impl<V: Ordered> Order<V> {
         let runs = adopted(lane as Rank, turns.clone(), held);
         let tally = Tally::new(Quorums::majority(self.members.len()));
         revocation.stage = Stage::Accept { runs: runs.clone(), tally };
-        let wait = self.parameters.resend.as_nanos();
-        revocation.until = effects.now() + Span::from_nanos(wait + effects.random().below(wait));
+        (revocation.since, revocation.asked) = (effects.now(), effects.now());
         if self.parameters.mutated(Mutation::RevokeWithoutAccept) {
             return self.end_revocation(lane, runs, effects);
         }
@@ -260,6 +297,7 @@ impl<V: Ordered> Order<V> {
 
     fn end_revocation(&mut self, lane: usize, runs: Arc<[Run<V>]>, effects: &mut Effects<Self>) {
         self.revocations[lane] = None;
+        self.outbid[lane] = 0;
         self.learn(&runs, effects);
         let executed = self.decided();
         for (_, peer) in self.peers() {

@@ -145,6 +145,7 @@ fn multipaxos_lives_with_slow_lines() {
 #[test]
 fn mencius_lives_with_slow_lines() {
     carries::<mencius::Family>(|_| {});
+    goes_on_without_who_held_a_large_value::<mencius::Family>(A);
 }
 
 #[test]
