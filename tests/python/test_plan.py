@@ -1,6 +1,7 @@
 """Plans: what they tell, where they fit, and that they can be kept."""
 
 import copy
+import errno
 import pickle
 
 import numpy as np
@@ -62,13 +63,14 @@ def test_saved_loaded_pickled(samples, tmp_path):
 
 def test_what_is_not_a_plan(samples, tmp_path):
     path = tmp_path / "conflicts.plan"
-    with pytest.raises(FileNotFoundError, match="conflicts.plan"):
+    with pytest.raises(FileNotFoundError, match="conflicts.plan") as raised:
         Plan.load(path)
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(path))
     plan(samples[0]).save(path)
     whole = path.read_bytes()
     for damaged in (whole[:-3], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b"", b"not a plan" * 30, whole + b"\n"):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="conflicts.plan: "):
             Plan.load(path)
 
 
@@ -81,6 +83,8 @@ def test_a_plan_of_other_data(samples, threads):
     other, _ = sparse_samples(seed=1)
     with pytest.raises(ValueError, match="the plan is of other data: of 2000 samples, as these are, but not with entries at the same"):
         model.fit(X, y, plan=plan(other))
+    with pytest.raises(ValueError, match="the plan is for 399 parameters, the task has 400"):
+        model.fit(X, y, plan=plan(X[:, :399]))
     with pytest.raises(TypeError, match=r"plan is a str: make one by isochrone.learn.plan\(X\)"):
         model.fit(X, y, plan="conflicts.plan")
     with pytest.raises(ValueError, match="with plan=, shuffle X yourself"):

@@ -582,6 +582,12 @@ impl<'a> Dataset<'a> {
         self.fingerprint_by(NonZeroUsize::MIN)
     }
 
+    /// A checksum of all that is learnt from: rows, features, values, labels and importances. Not the same on machines whose numbers
+    /// are laid out otherwise.
+    pub fn checksum(&self) -> u64 {
+        pass::checksum(self)
+    }
+
     /// [`Dataset::fingerprint`], found out by so many threads where it is not known yet.
     pub(crate) fn fingerprint_by(&self, threads: NonZeroUsize) -> u64 {
         let find =
@@ -804,5 +810,20 @@ mod tests {
         assert_eq!(one.with_labels(&[7.0, 8.0][..]).unwrap().fingerprint(), other.fingerprint());
         assert_eq!(one.slice(0..1).fingerprint(), data(&[0, 1], &[1], &[1.0], &[1.0]).unwrap().fingerprint());
         assert_eq!(one, data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap());
+    }
+
+    #[test]
+    fn a_checksum_is_of_all_parts() {
+        let same = || data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap();
+        assert_eq!(same().checksum(), same().checksum());
+        for other in [
+            data(&[0, 2, 2], &[1, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap(),
+            data(&[0, 1, 2], &[0, 2], &[1.0, 1.0], &[1.0, 1.0]).unwrap(),
+            data(&[0, 1, 2], &[1, 2], &[1.0, 2.0], &[1.0, 1.0]).unwrap(),
+            data(&[0, 1, 2], &[1, 2], &[1.0, 1.0], &[1.0, 2.0]).unwrap(),
+            same().with_importances(&[1.0, 2.0][..]).unwrap(),
+        ] {
+            assert_ne!(same().checksum(), other.checksum(), "{other:?}");
+        }
     }
 }

@@ -137,12 +137,12 @@ impl SavedModel {
     }
 
     /// The label of the class decided for, of decisions as [`SavedModel::decisions`] has them; of a regression the number
-    /// itself. Between two classes 0 is for the higher one; among more, of equals the first wins.
+    /// itself. Between two classes 0 is for the lower one; among more, of equals the first wins.
     pub fn labels(&self, decisions: &[Vec<f64>]) -> Vec<f64> {
         let Some(first) = decisions.first() else { return Vec::new() };
         match (&self.classes[..], decisions) {
             ([], _) => first.clone(),
-            (&[low, high], [one]) => one.iter().map(|&d| if d >= 0.0 { high } else { low }).collect(),
+            (&[low, high], [one]) => one.iter().map(|&d| if d > 0.0 { high } else { low }).collect(),
             (classes, planes) => (0..first.len())
                 .map(|row| {
                     let best = (1..planes.len()).fold(0, |best, plane| {

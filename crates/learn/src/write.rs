@@ -119,6 +119,18 @@ impl Target {
         Ok(Target(Kind::Replacing { part, path }))
     }
 
+    /// Whether it could be begun, to be asked before long work on what is to be written. Nothing is left of it; what is neither a file
+    /// nor a folder (a pipe, whose reader would take that for all) is not opened.
+    ///
+    /// # Errors
+    /// As of [`Target::create`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        match fs::metadata(path) {
+            Ok(about) if !about.is_file() && !about.is_dir() => Ok(()),
+            _ => Target::create(path).map(drop),
+        }
+    }
+
     /// Puts it in its place.
     ///
     /// # Errors
@@ -215,7 +227,8 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 1 + usize::from(named));
         // Another one at the same time is another one.
         write(&path, "other").unwrap();
-        drop(Target::create(&path).unwrap());
+        Target::check(&path).unwrap();
+        Target::check(&folder.path().join("new")).unwrap();
         target.write_all(b"w").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"other");
         target.finish().unwrap();
@@ -268,6 +281,9 @@ mod tests {
         assert_eq!(names(folder.path()), ["pipe"]);
         let error = write(folder.path(), "").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(Target::check(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        // Nobody reads it: to open it would take for ever.
+        Target::check(&path).unwrap();
         // A descriptor is whoever else's that has it open, too.
         let (kept, file) = (folder.path().join("kept"), folder.path().join("open"));
         symlink(&file, &kept).unwrap();

@@ -3,10 +3,12 @@
 use isochrone_learn::plan::PlanError;
 use isochrone_learn::{DataError, Dataset, NoRoom, Values};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::borrow::Cow;
+use std::io;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// `(indptr, indices, values, width)`: what `isochrone.learn._data.Rows` is. Holding it keeps the arrays from being
 /// written through other views that rust-numpy knows of.
@@ -142,6 +144,15 @@ pub(crate) fn unplanned(error: PlanError) -> PyErr {
         error @ (PlanError::TooWide(_) | PlanError::NoRoom(_)) => PyMemoryError::new_err(error.to_string()),
         error => refused(error),
     }
+}
+
+/// What the system says of a file, as Python's own `OSError` of its kind has it: with its number and the file's name. What somebody
+/// else says is `told`.
+pub(crate) fn of_system(path: &Path, cause: &io::Error, told: String) -> PyErr {
+    let Some(number) = cause.raw_os_error() else { return io::Error::new(cause.kind(), told).into() };
+    let words = cause.to_string();
+    let words = words.strip_suffix(&format!(" (os error {number})")).unwrap_or(&words).to_owned();
+    PyOSError::new_err((number, words, path.as_os_str().to_owned()))
 }
 
 /// What Python users get of an error in what they gave.

@@ -1,13 +1,12 @@
 //! Plans, as Python holds them.
 
-use crate::data::{Rows, refused, room, unplanned};
+use crate::data::{Rows, of_system, refused, room, unplanned};
 use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
 use isochrone_learn::{Dataset, Plan};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -71,7 +70,12 @@ impl PyPlan {
 
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<PyPlan> {
-        py.detach(move || Plan::load(&path).map(PyPlan::foreign).map_err(raised))
+        py.detach(move || {
+            Plan::load(&path).map(PyPlan::foreign).map_err(|error| match error {
+                error @ PlanFileError::Io { .. } => raised(error),
+                error => refused(format!("{}: {error}", path.display())),
+            })
+        })
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -143,7 +147,7 @@ impl PyPlan {
 fn raised(error: PlanFileError) -> PyErr {
     let told = error.to_string();
     match error {
-        PlanFileError::Io { cause, .. } => io::Error::new(cause.kind(), told).into(),
+        PlanFileError::Io { path, cause } => of_system(&path, &cause, told),
         _ => refused(told),
     }
 }

@@ -1,6 +1,6 @@
 //! Samples from files and from the generator, handed over as arrays.
 
-use crate::data::refused;
+use crate::data::{of_system, refused};
 use crate::interrupt::abandonable;
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::generate::{Generator, Recipe};
@@ -38,9 +38,8 @@ fn raised(error: ReadError) -> PyErr {
     let told = error.to_string();
     match error {
         ReadError::Wide { .. } => PyMemoryError::new_err(told),
-        ReadError::Open { cause, .. } | ReadError::Io { cause, .. } => {
-            io::Error::new(cause.kind(), told).into()
-        }
+        ReadError::Open { path, cause } => of_system(&path, &cause, told),
+        ReadError::Io { cause, .. } => io::Error::new(cause.kind(), told).into(),
         _ => refused(told),
     }
 }

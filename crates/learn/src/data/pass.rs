@@ -108,6 +108,20 @@ fn combined(data: &Dataset<'_>, hashes: &[u64]) -> u64 {
     hash.digest()
 }
 
+/// [`Dataset::checksum`].
+pub(super) fn checksum(data: &Dataset<'_>) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(bytemuck::cast_slice(&data.offsets));
+    hash.update(bytemuck::cast_slice(&data.features));
+    match &data.values {
+        Values::F32(values) => hash.update(bytemuck::cast_slice(values)),
+        Values::F64(values) => hash.update(bytemuck::cast_slice(values)),
+    }
+    hash.update(bytemuck::cast_slice(&data.labels));
+    hash.update(bytemuck::cast_slice(&data.importances));
+    hash.digest()
+}
+
 fn hash_of(features: &[u32]) -> u64 {
     if cfg!(target_endian = "little") {
         return xxh3_64(bytemuck::cast_slice(features));

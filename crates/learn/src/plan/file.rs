@@ -50,7 +50,7 @@ pub enum PlanFileError {
         cause: io::Error,
     },
     /// It does not begin as a plan does.
-    #[error("this is not a plan: it begins with {found:?}, a plan with {MAGIC:?}")]
+    #[error("this is not a plan: it begins with `{}`, a plan with `{}`", found.escape_ascii(), MAGIC.escape_ascii())]
     Magic {
         /// Its first bytes.
         found: [u8; 8],
@@ -122,11 +122,13 @@ impl Plan {
     /// Reads the plan of these samples for this task from a file.
     ///
     /// # Errors
-    /// As [`Plan::load`], and if the plan is of other data or for another rule.
+    /// As [`Plan::load`], and if the plan is of other data or for another rule. That its samples touch the parameters that were planned
+    /// is looked at here only: a plan that is used with other data than it was made of or loaded for must be of data that does.
     pub fn load_for<T: Task>(path: &Path, task: &T, data: &Dataset<'_>) -> Result<Plan, PlanFileError> {
         let plan = Plan::load(path)?;
         plan.check(task, data)?;
         plan.validate(data)?;
+        plan.check_sets(task, data)?;
         Ok(plan)
     }
 
@@ -249,6 +251,7 @@ impl PlannedBatch {
             return Err(PlanFileError::Inconsistent { what: "it has no seams".to_string() });
         };
         let batch = PlannedBatch { plan, seams };
+        batch.plan.check_sets(task, data)?;
         batch.validate_seams(data)?;
         Ok(batch)
     }

@@ -56,7 +56,10 @@ fn what_is_wrong_is_said() {
         bytes[at] = byte;
         read(&bytes).unwrap_err()
     };
-    assert!(changed(0, b'X').starts_with("this is not a plan: it begins with [88, 115"));
+    assert!(
+        changed(0, b'X')
+            .starts_with("this is not a plan: it begins with `Xsoplan\\n`, a plan with `isoplan\\n`")
+    );
     // Of format 1 the fingerprint is another one.
     for found in [1, 9] {
         let wanted = format!("the plan has format {found}, this program reads format 2: plan the data again");
@@ -96,6 +99,16 @@ fn files_are_of_their_data_and_task() {
     assert_eq!(
         refused(&task, &mixed::data(&other)),
         "the plan is of other data: of 20 samples, as these are, but not with entries at the same places: plan this data"
+    );
+    // Sets of a task's own may follow from what no fingerprint is of.
+    let own = Mixed(Rule::Own(7));
+    Plan::of(&own, &data).save(&path).unwrap();
+    Plan::load_for(&path, &own, &data).unwrap();
+    let mut other = some_rows();
+    other[3][1].1 = BOTH;
+    assert_eq!(
+        refused(&own, &mixed::data(&other)),
+        "the plan is of other data: row 3 does not touch the parameters that it has planned: plan this data"
     );
     let missing = Plan::load(&folder.path().join("no.plan")).unwrap_err().to_string();
     assert!(missing.contains("no.plan: No such file"), "{missing}");

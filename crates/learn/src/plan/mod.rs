@@ -205,9 +205,33 @@ impl Plan {
         if self.rule != task.rule().id() {
             return Err(PlanMismatch::Rule { plan: self.rule, task: task.rule().id() });
         }
-        self.check_data(data)?;
         let (plan, task) = (self.parameters, task.parameters(data.width()));
-        if plan == task { Ok(()) } else { Err(PlanMismatch::Parameters { plan, task }) }
+        // Another number of features is another fingerprint, which would say less.
+        if self.transactions as usize == data.len() && plan != task {
+            return Err(PlanMismatch::Parameters { plan, task });
+        }
+        self.check_data(data)
+    }
+
+    /// Whether it has the sets that the task tells of each sample, which under a rule of its own may follow from values and labels,
+    /// that the fingerprint is not of.
+    pub(crate) fn check_sets<T: Task>(&self, task: &T, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
+        let Annotations::General { reads_at, reads, writes_at, writes } = &self.annotations else {
+            return Ok(());
+        };
+        let mut sets = Sets::default();
+        with_rows!(data, rows => for at in 0..data.len() {
+            let row = self.order.as_ref().map_or(at, |order| order[at] as usize);
+            sets_of(task, &rows.sample(row), &mut sets);
+            let reads = &reads[reads_at[at] as usize..reads_at[at + 1] as usize];
+            let writes = &writes[writes_at[at] as usize..writes_at[at + 1] as usize];
+            let same = reads.iter().map(|read| read.parameter).eq(sets.reads.iter().copied())
+                && writes.iter().map(|write| write.parameter).eq(sets.writes.iter().copied());
+            if !same {
+                return Err(PlanMismatch::Sets { row });
+            }
+        });
+        Ok(())
     }
 
     /// Whether it was made of these samples.
@@ -334,6 +358,14 @@ pub enum PlanMismatch {
         plan: u32,
         /// Of the task.
         task: u32,
+    },
+    /// It was made of samples that touch other parameters.
+    #[error(
+        "the plan is of other data: row {row} does not touch the parameters that it has planned: plan this data"
+    )]
+    Sets {
+        /// The first row that is another one.
+        row: usize,
     },
     /// It was made of other samples.
     #[error("the plan is of other data{}: plan this data", samples(*plan, *data))]

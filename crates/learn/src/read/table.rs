@@ -74,6 +74,11 @@ impl Kind {
     }
 }
 
+/// What is said of a name that more than one column has.
+fn ambiguous(name: &str) -> String {
+    format!("there is more than one column `{name}`: give each a name of its own")
+}
+
 /// What is said of a column that there is not.
 fn absent<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     format!("there is no column `{name}`: it has {}", names.collect::<Vec<_>>().join(", "))

@@ -15,7 +15,7 @@ pub fn sigmoid(decision: f64) -> f64 {
 /// How well decisions tell the class of samples labelled -1 and 1.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Classified {
-    /// Share of samples on the right side of 0. A decision of exactly 0 counts as class 1.
+    /// Share of samples on the right side of 0. A decision of exactly 0 counts as class -1.
     pub accuracy: f64,
     /// Mean of -log p(label), with [`sigmoid`] as p: of meaning where decisions are log-odds, as logistic regression's.
     pub log_loss: f64,
@@ -35,7 +35,7 @@ impl Classified {
         let (mut all, mut right, mut log_loss) = (0.0, 0.0, 0.0);
         let (mut told, mut are, mut both) = (0.0, 0.0, 0.0);
         for ((&decision, &label), count) in decisions.iter().zip(labels).zip(counts(importances)) {
-            let (positive, is) = (decision >= 0.0, label > 0.0);
+            let (positive, is) = (decision > 0.0, label > 0.0);
             let counted = |holds: bool| if holds { count } else { 0.0 };
             all += count;
             right += counted(positive == is);
@@ -164,7 +164,8 @@ mod tests {
         };
         let repeated = Classified::of(&often(&decisions), &often(&labels), &[]);
         same(&figures(Classified::of(&decisions, &labels, &importances)), &figures(repeated));
-        assert_eq!(repeated.accuracy, 4.0 / 12.0);
+        // The five on the border, too, are of the lower class.
+        assert_eq!(repeated.accuracy, 9.0 / 12.0);
         let figures = |told: Regressed| [told.rmse, told.mean_absolute_error, told.r2];
         let repeated = Regressed::of(&often(&decisions), &often(&labels), &[]);
         same(&figures(Regressed::of(&decisions, &labels, &importances)), &figures(repeated));

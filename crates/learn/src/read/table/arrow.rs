@@ -4,7 +4,7 @@ mod messages;
 
 use super::super::error::ReadError;
 use super::believed::caught;
-use super::{Columns, Holder, Kind, Run, Runs, absent};
+use super::{Columns, Holder, Kind, Run, Runs, absent, ambiguous};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
@@ -166,6 +166,9 @@ fn column(schema: &Schema, name: &str, kind: Kind) -> Result<usize, String> {
     let Some((at, field)) = schema.column_with_name(name) else {
         return Err(absent(name, schema.fields().iter().map(|field| field.name().as_str())));
     };
+    if schema.fields().iter().filter(|field| field.name() == name).count() > 1 {
+        return Err(ambiguous(name));
+    }
     let element = match field.data_type() {
         DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
             Some(element.data_type())

@@ -4,7 +4,7 @@ mod pages;
 
 use super::super::error::ReadError;
 use super::believed::caught;
-use super::{Columns, Holder, Kind, Run, Runs, absent};
+use super::{Columns, Holder, Kind, Run, Runs, absent, ambiguous};
 use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
@@ -144,11 +144,14 @@ fn unpackable(reader: &SerializedFileReader<File>, leaf: &Leaf) -> Result<(), St
 
 /// The one leaf of a column of this kind.
 fn leaf(schema: &SchemaDescriptor, name: &str, kind: Kind) -> Result<Leaf, String> {
+    let names = || schema.root_schema().get_fields().iter().map(|field| field.name());
+    if names().filter(|other| *other == name).count() > 1 {
+        return Err(ambiguous(name));
+    }
     let columns = schema.columns().iter().enumerate();
     let mut leaves = columns.filter(|(at, _)| schema.get_column_root(*at).name() == name);
     let Some((at, column)) = leaves.next() else {
-        let names = schema.root_schema().get_fields().iter().map(|field| field.name());
-        return Err(absent(name, names));
+        return Err(absent(name, names()));
     };
     let list = kind != Kind::Number;
     let fits = leaves.next().is_none() && column.max_rep_level() == i16::from(list) && is_number(column);

@@ -522,6 +522,14 @@ fn tables_of_something_else_say_what_they_have() {
             assert_eq!(error.to_string(), format!("{}: {message}", file.path().display()));
         }
     }
+    let twice =
+        ["indices", "label", "label"].map(|name| (name, Arc::new(Int32Array::from(vec![1])) as ArrayRef));
+    let twice = packed(&[RecordBatch::try_from_iter(twice).unwrap()], Held::File, None);
+    let error = Reader::open(twice.path(), Options::default()).unwrap_err().to_string();
+    assert!(
+        error.ends_with(": there is more than one column `label`: give each a name of its own"),
+        "{error}"
+    );
     let vw = Options { format: crate::read::Format::Vw, ..Options::default() };
     let error = Reader::open(file.path(), vw).unwrap_err().to_string();
     assert!(
