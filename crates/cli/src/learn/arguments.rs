@@ -199,7 +199,7 @@ pub struct Train {
     #[arg(long, value_name = "PCT")]
     pub held_out: Option<f64>,
     /// Epochs without a lower loss before it stops, for --held-out
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "held_out")]
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "held_out", conflicts_with = "batch_rows", value_parser = clap::value_parser!(u32).range(1..))]
     pub patience: u32,
     /// A plan of this data, made by `learn plan --out`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["held_out", "batch_rows", "first_epoch"])]

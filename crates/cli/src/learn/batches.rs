@@ -3,7 +3,7 @@
 use super::arguments::Train as Arguments;
 use super::told::Told;
 use super::train::{classes, classifies, converged, execution, factorisation, linear, planes, room, seed};
-use super::{distinct, input, numbering, tell_skipped};
+use super::{distinct, input, no_cell, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
 use anyhow::{Context, bail};
@@ -54,14 +54,17 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
     let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let mut told = Told::default();
     let mut found = Vec::new();
+    let mut seen_first = Checksum::default();
     while let Some(batch) = reader.batch(rows.get())? {
+        seen_first.add(&batch);
+        if let Some(rank) = arguments.rank {
+            let cells = factorisation(arguments, rank.get(), 1).check(&batch);
+            cells.map_err(|wrong| no_cell(&arguments.data, told.samples, wrong))?;
+        }
         told.samples += batch.len() as u64;
         told.values += batch.entries() as u64;
         if classifies(arguments) {
             distinct(&batch, &mut found)?;
-        }
-        if let Some(rank) = arguments.rank {
-            factorisation(arguments, rank.get(), 1).check(&batch)?;
         }
     }
     progress.finish_and_clear();
@@ -108,16 +111,18 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
             progress.set_position(seen);
             Ok(())
         };
-        let samples = pass(arguments, &input, rows.get(), &mut learn)?;
-        if samples != told.samples {
-            bail!(Usage(format!(
-                "{}: it had {} samples when it was read first, and {samples} in epoch {}: it has changed meanwhile\n  train on a \
-                 file that stays as it is",
-                arguments.data.display(),
-                told.samples,
-                epoch + 1
-            )));
-        }
+        let (samples, checksum) = pass(arguments, &input, rows.get(), &mut learn)?;
+        let (path, number) = (arguments.data.display(), epoch + 1);
+        let differs = if samples != told.samples {
+            format!("it had {} samples when it was read first, and {samples} in epoch {number}", told.samples)
+        } else if checksum != seen_first {
+            format!("its samples in epoch {number} are not those of when it was read first")
+        } else {
+            continue;
+        };
+        bail!(Usage(format!(
+            "{path}: {differs}: it has changed meanwhile\n  train on a file that stays as it is"
+        )));
     }
     progress.finish_and_clear();
     told.epochs = arguments.epochs;
@@ -166,27 +171,41 @@ fn schedule(whole: Schedule, epoch: u32) -> Schedule {
     }
 }
 
-/// Reads the file once; a thread reads and plans ahead of what is learnt. Returns how many samples there were.
+/// Of all batches of a pass, in their order.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+struct Checksum(u64);
+
+impl Checksum {
+    fn add(&mut self, batch: &Dataset<'_>) {
+        // Odd, so that what was added before is never lost.
+        self.0 = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ batch.checksum();
+    }
+}
+
+/// Reads the file once; a thread reads and plans ahead of what is learnt. Returns how many samples there were, and their checksum.
 fn pass(
     arguments: &Arguments,
     input: &Reading,
     rows: usize,
     learn: &mut dyn FnMut(&Dataset<'_>, Option<&Plan>) -> anyhow::Result<()>,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<(u64, Checksum)> {
     let planned = arguments.scheme == Scheme::Cop && !arguments.first_epoch;
     std::thread::scope(|scope| {
         // One batch is learnt from, one waits, one is read: three in memory.
         let (to, from) = mpsc::sync_channel(1);
-        let reading = std::thread::Builder::new().spawn_scoped(scope, move || -> Result<(), ReadError> {
-            let mut reader = Reader::open(&arguments.data, input.clone())?;
-            while let Some(batch) = reader.batch(rows)? {
-                let plan = planned.then(|| learner(arguments, batch.len()).plan(&batch));
-                if to.send((batch, plan)).is_err() {
-                    break;
+        let reading =
+            std::thread::Builder::new().spawn_scoped(scope, move || -> Result<Checksum, ReadError> {
+                let mut reader = Reader::open(&arguments.data, input.clone())?;
+                let mut checksum = Checksum::default();
+                while let Some(batch) = reader.batch(rows)? {
+                    checksum.add(&batch);
+                    let plan = planned.then(|| learner(arguments, batch.len()).plan(&batch));
+                    if to.send((batch, plan)).is_err() {
+                        break;
+                    }
                 }
-            }
-            Ok(())
-        });
+                Ok(checksum)
+            });
         let reading = reading
             .context("the system gives no thread to read with (see ulimit -u and the container's limit)")?;
         let (mut done, mut samples) = (Ok(()), 0);
@@ -198,7 +217,7 @@ fn pass(
             samples += batch.len() as u64;
         }
         match reading.join() {
-            Ok(read) => done.and(read.map_err(anyhow::Error::from)).map(|()| samples),
+            Ok(read) => done.and(read.map_err(anyhow::Error::from)).map(|checksum| (samples, checksum)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

@@ -2,7 +2,7 @@
 
 use super::arguments::Global as Arguments;
 use super::told::{by_name, spelt};
-use super::{apart, distinct, input, numbering, predict, tell_skipped, threads, train};
+use super::{apart, distinct, input, numbering, predict, tell_skipped, threads, train, writable};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
@@ -53,9 +53,13 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     if !emulated {
         bail!(Usage(format!("--rate {}: a rate is samples a second, above 0", arguments.rate)));
     }
+    train::strength(arguments.alpha)?;
+    train::step(arguments.step)?;
+    train::power(arguments.power)?;
     if let Some(model) = &arguments.model {
         apart(&arguments.data, "model", model)?;
         apart(&arguments.deployment, "model", model)?;
+        writable(model)?;
     }
     let deployment = Deployment::load(&arguments.deployment, &crate::protocols::known())?;
     let matrix = deployment.given_matrix()?;

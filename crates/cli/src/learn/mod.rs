@@ -15,7 +15,9 @@ use anyhow::bail;
 use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
 use indicatif::ProgressBar;
 use isochrone_learn::read::{self, Columns, Options, ReadError, Reader};
-use isochrone_learn::saved::Numbering;
+use isochrone_learn::saved::{Numbering, SavedError};
+use isochrone_learn::tasks::NotPairs;
+use isochrone_learn::write::Target;
 use isochrone_learn::{DataError, Dataset};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
@@ -37,11 +39,10 @@ pub(crate) fn run(arguments: Learn) -> anyhow::Result<Status> {
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<ReadError>()
         || error.is::<DataError>()
-        || error.is::<isochrone_learn::saved::SavedError>()
+        || error.is::<SavedError>()
         || error.is::<isochrone_learn::plan::file::PlanFileError>()
         || error.is::<isochrone_learn::plan::PlanMismatch>()
         || error.is::<isochrone_learn::generate::RecipeError>()
-        || error.is::<isochrone_learn::tasks::NotPairs>()
 }
 
 /// Refuses to write over what is read, which may be - for standard input.
@@ -59,6 +60,22 @@ fn apart(read: &Path, flag: &str, written: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses a place that nothing can be written to, before what is to be written there takes its time.
+fn writable(path: &Path) -> anyhow::Result<()> {
+    Target::check(path).map_err(|cause| SavedError::Io { path: path.to_owned(), cause }.into())
+}
+
+/// What is wrong with a sample that is to be a cell, of a file from whose sample number `first` (from 0) on these are.
+fn no_cell(path: &Path, first: u64, wrong: NotPairs) -> Usage {
+    let NotPairs { row, features } = wrong;
+    let values = if features == 1 { "feature" } else { "features" };
+    Usage(format!(
+        "{}: sample {} has {features} {values}, where a cell has two: its row and its column",
+        path.display(),
+        first + row as u64 + 1
+    ))
+}
+
 fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
@@ -71,6 +88,9 @@ fn options(input: &Input) -> anyhow::Result<Options> {
     }
     if let (read::Format::Svmlight, Some(bits)) = (input.input, input.bits) {
         bail!(Usage(format!("--bits {bits}: it is for --input vw, whose features are hashed")));
+    }
+    if let (read::Format::Vw, Base::Zero | Base::One) = (input.input, input.base) {
+        bail!(Usage("--base: it is for svmlight; of --input vw, names are hashed".to_owned()));
     }
     let base = match input.base {
         Base::Auto => read::Base::Auto,

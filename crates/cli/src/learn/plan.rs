@@ -1,7 +1,7 @@
 //! `isochrone learn plan`.
 
 use super::arguments::Plan as Arguments;
-use super::{apart, input, tell_skipped, threads};
+use super::{apart, input, no_cell, tell_skipped, threads, writable};
 use crate::Status;
 use crate::arguments::Format;
 use crate::output::{print_json, print_text, say};
@@ -36,13 +36,14 @@ struct Told {
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     if let Some(path) = &arguments.out {
         apart(&arguments.data, "out", path)?;
+        writable(path)?;
     }
     let (_, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let (data, plan) = if arguments.factorisation {
         let data = reader.all()?;
         // Its sets are those of every rank.
         let task = Factorisation::new(1);
-        task.check(&data)?;
+        task.check(&data).map_err(|wrong| no_cell(&arguments.data, 0, wrong))?;
         let plan = Plan::of(&task, &data);
         (data, plan)
     } else {

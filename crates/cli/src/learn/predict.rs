@@ -2,7 +2,7 @@
 
 use super::arguments::{Evaluate, Predict, What};
 use super::told::count;
-use super::{against_rest, apart, are_columns, careful, columns, like, open, tell_skipped};
+use super::{against_rest, apart, are_columns, careful, columns, like, no_cell, open, tell_skipped};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text, say};
 use crate::{Status, Usage};
@@ -10,11 +10,12 @@ use anyhow::{Context, bail};
 use isochrone_learn::Dataset;
 use isochrone_learn::read::Options;
 use isochrone_learn::saved::{SavedModel, SavedTask};
-use isochrone_learn::tasks::{Classified, NotPairs, Regressed};
+use isochrone_learn::tasks::{Classified, Regressed};
 use isochrone_learn::write::Target;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 /// Samples that are predicted at a time: files may be larger than memory.
 const ROWS: usize = 1 << 16;
@@ -57,7 +58,7 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
     let mut to = BufWriter::new(to);
     let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
-        seen.check(model, &data)?;
+        seen.check(model, &arguments.data, &data)?;
         let decisions = model.decisions(&data);
         match arguments.what {
             What::Label => model.labels(&decisions).iter().try_for_each(|label| writeln!(to, "{label}"))?,
@@ -93,9 +94,9 @@ struct Seen {
 
 impl Seen {
     /// Whether they are cells, where the model is a factorisation.
-    fn check(&mut self, model: &SavedModel, data: &Dataset<'_>) -> Result<(), NotPairs> {
+    fn check(&mut self, model: &SavedModel, path: &Path, data: &Dataset<'_>) -> Result<(), Usage> {
         if let SavedTask::Factorisation(task) = &model.task {
-            task.check(data).map_err(|wrong| NotPairs { row: self.samples + wrong.row, ..wrong })?;
+            task.check(data).map_err(|wrong| no_cell(path, self.samples as u64, wrong))?;
         }
         self.samples += data.len();
         if data.width() > model.features {
@@ -136,7 +137,7 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let (mut labels, mut importances) = (Vec::new(), Vec::new());
     let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
-        seen.check(&model, &data)?;
+        seen.check(&model, &arguments.data, &data)?;
         for (all, more) in decisions.iter_mut().zip(model.decisions(&data)) {
             all.extend(more);
         }

@@ -2,7 +2,10 @@
 
 use super::arguments::{Steps, Train as Arguments};
 use super::told::Told;
-use super::{against_rest, apart, batches, distinct, input, numbering, predict, tell_skipped, threads};
+use super::{
+    against_rest, apart, batches, distinct, input, no_cell, numbering, predict, tell_skipped, threads,
+    writable,
+};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text};
 use crate::{Status, Usage};
@@ -24,6 +27,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     if let Some(plan) = &arguments.plan {
         apart(plan, "model", &arguments.model)?;
     }
+    writable(&arguments.model)?;
     if let Some(rows) = arguments.batch_rows {
         let (told, model) = batches::run(&arguments, rows)?;
         return finish(&arguments, &told, &model);
@@ -53,23 +57,38 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     finish(&arguments, &told, &model)
 }
 
+fn wrong(flag: &str, number: f64, right: &str) -> anyhow::Result<()> {
+    bail!(Usage(format!("--{flag} {number}: {right}")))
+}
+
+pub(super) fn strength(alpha: f64) -> anyhow::Result<()> {
+    if alpha >= 0.0 && alpha.is_finite() {
+        return Ok(());
+    }
+    wrong("alpha", alpha, "a strength is a number from 0 on")
+}
+
+pub(super) fn step(size: f64) -> anyhow::Result<()> {
+    if size > 0.0 && size.is_finite() { Ok(()) } else { wrong("step", size, "a step is a number above 0") }
+}
+
+/// Below 0, steps grow.
+pub(super) fn power(power: f64) -> anyhow::Result<()> {
+    if power.is_finite() { Ok(()) } else { wrong("power", power, "an exponent is a number") }
+}
+
 /// What numbers cannot mean.
 fn check(arguments: &Arguments) -> anyhow::Result<()> {
-    let wrong = |flag: &str, number: f64, right: &str| bail!(Usage(format!("--{flag} {number}: {right}")));
-    let Arguments { alpha, l1_ratio, decay, power, .. } = *arguments;
-    if !(alpha >= 0.0 && alpha.is_finite()) {
-        return wrong("alpha", alpha, "a strength is a number from 0 on");
-    }
+    let Arguments { alpha, l1_ratio, decay, .. } = *arguments;
+    strength(alpha)?;
     if !(0.0..=1.0).contains(&l1_ratio) {
         return wrong("l1-ratio", l1_ratio, "a share is a number from 0 to 1");
     }
-    if let Some(step) = arguments.step {
+    if let Some(size) = arguments.step {
         if arguments.schedule == Steps::Optimal {
-            return wrong("step", step, "--schedule optimal takes its steps from --alpha");
+            return wrong("step", size, "--schedule optimal takes its steps from --alpha");
         }
-        if !(step > 0.0 && step.is_finite()) {
-            return wrong("step", step, "a step is a number above 0");
-        }
+        step(size)?;
     }
     if let (Some(rank), Steps::Optimal) = (arguments.rank, arguments.schedule) {
         bail!(Usage(format!(
@@ -89,10 +108,11 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
             return wrong("decay", decay, "a step shrinks by a factor above 0, up to 1");
         }
     }
-    if let Some(power) = power
-        && arguments.schedule != Steps::InverseScaling
-    {
-        return wrong("power", power, "it is for --schedule inverse-scaling");
+    if let Some(exponent) = arguments.power {
+        if arguments.schedule != Steps::InverseScaling {
+            return wrong("power", exponent, "it is for --schedule inverse-scaling");
+        }
+        power(exponent)?;
     }
     if let Some(share) = arguments.held_out
         && !(share > 0.0 && share < 100.0)
@@ -198,7 +218,7 @@ fn learn(
     let (task, models) = match arguments.rank {
         Some(rank) => {
             let task = factorisation(arguments, rank.get(), training.len());
-            task.check(data)?;
+            task.check(data).map_err(|wrong| no_cell(&arguments.data, 0, wrong))?;
             room(&task, data.width(), 1)?;
             let plan = prepared(arguments, &task, &training, plan, told)?;
             let begin = Model { parameters: task.initial(data.width(), seed(arguments)), intercept: 0.0 };

@@ -4,6 +4,7 @@ use super::processes::{isochrone, outcome};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -257,18 +258,29 @@ fn batches_are_of_what_can_be_read_again() {
     let output = piped.stdin(Stdio::piped()).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("more than once, which /dev/stdin cannot be"), "{told}");
-    // What grows between two epochs gives other samples.
+    // What is another class, or grows, between two epochs gives other samples.
     let words = ["learn", "train", &data, "--model", &model, "--batch-rows", "10", "--epochs", "500"];
-    let mut learning = isochrone(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut file = File::options().append(true).open(&data).unwrap();
-    while learning.try_wait().unwrap().is_none() {
-        file.write_all(b"4 1:-1\n").unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+    let file = File::options().write(true).open(&data).unwrap();
+    let mut labels = [b"7", b"4"].into_iter().cycle();
+    let mut class = || file.write_all_at(labels.next().unwrap(), 0).unwrap();
+    let mut more = File::options().append(true).open(&data).unwrap();
+    let mut grow = || more.write_all(b"4 1:-1\n").unwrap();
+    let changes: [(&mut dyn FnMut(), &str); 2] = [
+        (&mut class, "are not those of when it was read first: it has"),
+        (&mut grow, " samples when it was read first, and "),
+    ];
+    for (change, wanted) in changes {
+        let mut learning = isochrone(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        while learning.try_wait().unwrap().is_none() {
+            change();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let output = learning.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(wanted) && told.contains(": it has changed meanwhile\n"), "{told}");
+        assert!(!Path::new(&model).exists());
     }
-    let output = learning.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && told.contains(": it has changed meanwhile\n"), "{told}");
-    assert!(!Path::new(&model).exists());
 }
 
 /// What is written is there whole or not at all, and never in the place of what is read.
@@ -619,9 +631,12 @@ fn classes_cells_and_numbers() {
     fs::write(&other, "1 1:1 11:1\n1 1:1 2:1 11:1\n").unwrap();
     for verb in ["predict", "evaluate"] {
         let (status, said) = learn(folder, &[verb, &other, "--model", &model]);
-        let wanted = "isochrone: row 1 has 3 features, where a cell has two: its row and its column\n";
+        let wanted = "isochrone: FOLDER/other.svm: sample 2 has 3 features, where a cell has two: its row and its column\n";
         assert!(status == 2 && said.ends_with(wanted), "{said}");
     }
+    let (status, said) =
+        learn(folder, &["train", &other, "--model", &model, "--rank", "1", "--batch-rows", "1"]);
+    assert!(status == 2 && said.contains("sample 2 has 3 features"), "{said}");
     fs::write(&other, "1 1:1 30:1\n1 31:1 32:1\n").unwrap();
     for verb in ["predict", "evaluate"] {
         let (status, said) = learn(folder, &[verb, &other, "--model", &model]);
@@ -694,6 +709,43 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["--power", "1"],
         expect![[r#"
         isochrone: --power 1: it is for --schedule inverse-scaling
+    "#]],
+    );
+    train(
+        &["--power", "inf", "--schedule", "inverse-scaling"],
+        expect![[r#"
+        isochrone: --power inf: an exponent is a number
+    "#]],
+    );
+    let five = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+    for (flag, number, why) in [
+        ("--alpha", "-1", "a strength is a number from 0 on"),
+        ("--step", "0", "a step is a number above 0"),
+        ("--power", "NaN", "an exponent is a number"),
+    ] {
+        let said = learn(folder, &["global", five, &data, &format!("{flag}={number}")]);
+        assert_eq!(said, (2, format!("isochrone: {flag} {number}: {why}\n")));
+    }
+    // What is to be written is tried before anything is read.
+    let (nowhere, absent) = (at(folder, "none/it"), at(folder, "absent.svm"));
+    for words in [
+        &["train", &absent, "--model", &nowhere][..],
+        &["plan", &absent, "--out", &nowhere],
+        &["global", five, &absent, "--model", &nowhere],
+    ] {
+        let wanted = "isochrone: FOLDER/none/it: No such file or directory (os error 2)\n";
+        assert_eq!(learn(folder, words), (2, wanted.to_owned()));
+    }
+    let (status, said) =
+        learn(folder, &["train", &data, "--model", &model, "--batch-rows", "9", "--patience", "2"]);
+    assert!(
+        status == 2 && said.contains("'--batch-rows <N>' cannot be used with '--patience <N>'"),
+        "{said}"
+    );
+    train(
+        &["--input", "vw", "--base", "1"],
+        expect![[r#"
+        isochrone: --base: it is for svmlight; of --input vw, names are hashed
     "#]],
     );
     train(
