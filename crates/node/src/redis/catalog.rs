@@ -28,6 +28,17 @@ pub(crate) fn count(_: &mut State, _: Args<'_>, _: &mut Context<'_>, reply: &mut
     Ok(())
 }
 
+/// How many names COMMAND INFO and COMMAND DOCS take: what is said of one is hundreds of times as long as it.
+const NAMES_MAX: usize = 1024;
+
+/// The names that such a command gives.
+fn named(args: Args<'_>) -> Result<Args<'_>, Complaint> {
+    match args.len() - 2 {
+        0..=NAMES_MAX => Ok(args.from(2)),
+        _ => Err(Complaint::text(format!("ERR more than {NAMES_MAX} names of commands"))),
+    }
+}
+
 /// `COMMAND INFO [name ...]`
 pub(crate) fn info(
     state: &mut State,
@@ -38,8 +49,9 @@ pub(crate) fn info(
     if args.len() == 2 {
         return all(state, args, context, reply);
     }
-    reply.array(args.len() - 2);
-    for name in args.from(2).iter() {
+    let names = named(args)?;
+    reply.array(names.len());
+    for name in names.iter() {
         match table::by_name(name) {
             Some(spec) => describe(spec, reply),
             None => reply.null_array(),
@@ -171,7 +183,7 @@ pub(crate) fn docs(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
     let chosen: Vec<&Spec> = if args.len() == 2 {
         COMMANDS.iter().copied().flatten().collect()
     } else {
-        args.from(2).iter().filter_map(table::by_name).collect()
+        named(args)?.iter().filter_map(table::by_name).collect()
     };
     reply.map(chosen.len());
     for spec in chosen {

@@ -7,7 +7,7 @@ use super::request::Args;
 use crate::gateway::Context;
 use crate::hub::{Notice, Topic};
 use isochrone_core::Blob;
-use isochrone_core::glob;
+use isochrone_core::glob::{self, PATTERN_MAX};
 
 type Answer = Result<(), Complaint>;
 
@@ -123,6 +123,14 @@ fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>)
     reply.count(count);
 }
 
+/// The name of a channel to publish to, no longer than a node is willing to try on every pattern.
+pub(crate) fn channel(name: &[u8]) -> Result<Blob, Complaint> {
+    match name.len() {
+        0..=PATTERN_MAX => Ok(Blob::new(name)),
+        _ => Err(Complaint::text(format!("ERR the name of the channel is longer than {PATTERN_MAX} bytes"))),
+    }
+}
+
 /// Why a message was not published.
 pub(crate) const FULL: &str = "OVERLOADED too many messages are on their way; try again shortly";
 
@@ -133,7 +141,7 @@ pub(crate) fn publish(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let count = context.hub.publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
+    let count = context.hub.publish(channel(args.at(1))?, Blob::new(args.at(2)));
     reply.count(count.ok_or(Complaint::text(FULL))?);
     state.published = true;
     Ok(())

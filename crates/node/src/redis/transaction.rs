@@ -280,9 +280,10 @@ fn understand(
             }
         }
         // What is published goes out when the transaction has been executed, and only then.
-        Action::Local(_) if spec.name == "publish" => {
-            return Item::Publish(Blob::new(args.at(1)), Blob::new(args.at(2)));
-        }
+        Action::Local(_) if spec.name == "publish" => match super::pubsub::channel(args.at(1)) {
+            Ok(channel) => return Item::Publish(channel, Blob::new(args.at(2))),
+            Err(complaint) => Err(complaint),
+        },
         Action::Local(_) if spec.name == "monitor" => {
             Err(Complaint::text("ERR MONITOR isn't allowed for DENY BLOCKING client"))
         }

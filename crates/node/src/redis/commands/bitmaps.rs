@@ -63,7 +63,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         bitpos,
     ),
     Group::Bitmap.data("getbit", 3, READ | FAST, about("2.2.0", "key offset", "One bit"), |args, given| {
-        Ok(Operation::GetBit { key: blob(args.at(1)), offset: offset(args.at(2), None, given)? }.into())
+        let offset = offset(args.at(2), None, readable(given))?;
+        Ok(Operation::GetBit { key: blob(args.at(1)), offset }.into())
     }),
     Group::Bitmap.data(
         "setbit",
@@ -71,7 +72,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         WRITE | DENYOOM,
         about("2.2.0", "key offset value", "Sets one bit"),
         |args, given| {
-            let offset = offset(args.at(2), None, given)?;
+            let offset = offset(args.at(2), None, given.bulk_max)?;
             let on = match integer(args.at(3)) {
                 Some(0) => false,
                 Some(1) => true,
@@ -92,16 +93,22 @@ fn unit(args: Args<'_>, at: usize) -> Result<bool, Complaint> {
     }
 }
 
-/// The position of a bit: no further than the longest string has bits. With a width also `#n`, the place of
+/// How long a string may be of which a bit is read, bytes: no shorter than Redis lets one be as a rule, since beyond its end
+/// there are zeros.
+fn readable(given: &Given<'_>) -> usize {
+    given.bulk_max.max(512 << 20)
+}
+
+/// The position of a bit: no further than a string of so many bytes has bits. With a width also `#n`, the place of
 /// the n-th number of that width.
-fn offset(text: &[u8], width: Option<u8>, given: &Given<'_>) -> Result<u64, Complaint> {
+fn offset(text: &[u8], width: Option<u8>, longest: usize) -> Result<u64, Complaint> {
     let (text, unit) = match (text, width) {
         ([b'#', rest @ ..], Some(width)) => (rest, u64::from(width)),
         _ => (text, 1),
     };
     integer(text)
         .and_then(|place| u64::try_from(place).ok()?.checked_mul(unit))
-        .filter(|place| place >> 3 < given.bulk_max as u64)
+        .filter(|place| place >> 3 < longest as u64)
         .ok_or(Complaint::text("ERR bit offset is not an integer or out of range"))
 }
 
@@ -157,7 +164,8 @@ fn bitfield(args: Args<'_>, given: &mut Given<'_>, read_only: bool) -> Understoo
             return Err(Complaint::Syntax);
         }
         let (signed, width) = encoding(args.at(at + 1))?;
-        let number = BitNumber { offset: offset(args.at(at + 2), Some(width), given)?, width, signed };
+        let longest = if is_get { readable(given) } else { given.bulk_max };
+        let number = BitNumber { offset: offset(args.at(at + 2), Some(width), longest)?, width, signed };
         if is_get {
             steps.push(BitStep::Get(number));
             at += 3;

@@ -11,10 +11,12 @@ use crate::redis::request::Args;
 use crate::redis::shape::{Plan, Shape};
 use crate::redis::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READ, WRITE};
 use crate::redis::spec::{Given, Group, Keys, Spec, TWO, about};
+use isochrone_core::Blob;
 use isochrone_core::command::{
     Aggregate, Combine, Condition, End, LexBound, Limit, Operation, Score, ScoreBound, ScoreCondition,
     Scored, Selection, Slice, WeightedInputs, ZAddFlags,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const COUNTED: Keys = Keys::Counted { at: 1, target: false };
@@ -598,6 +600,27 @@ fn combine_store(args: Args<'_>, combine: Combine, command: &'static str) -> Und
     Ok(Operation::ZCombineStore { target: blob(args.at(1)), inputs: Arc::new(inputs) }.into())
 }
 
+/// How often a union or an intersection may name one key: each time it is gone through, since sums of its scores depend
+/// on their order.
+const REPEATED_MAX: usize = 16;
+
+/// Refuses keys among which one is too often.
+fn repeated(keys: &[Blob]) -> Result<(), Complaint> {
+    if keys.len() <= REPEATED_MAX {
+        return Ok(());
+    }
+    let mut times = BTreeMap::new();
+    for key in keys {
+        let times = times.entry(key).or_insert(0);
+        *times += 1;
+        if *times > REPEATED_MAX {
+            let text = format!("ERR a key is named more than {REPEATED_MAX} times");
+            return Err(Complaint::text(text));
+        }
+    }
+    Ok(())
+}
+
 fn inputs(
     args: Args<'_>,
     at: usize,
@@ -637,6 +660,9 @@ fn inputs(
             return Err(Complaint::Syntax);
         }
         at += 1;
+    }
+    if weighted {
+        repeated(&keys)?;
     }
     let inputs = keys.into_iter().zip(weights).collect();
     Ok((WeightedInputs { combine, inputs, aggregate }, with_scores))

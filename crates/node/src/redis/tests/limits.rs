@@ -170,6 +170,41 @@ fn a_string_grows_to_the_limit_of_a_value_and_no_further() {
     assert!(text.contains("maximum allowed size (proto-max-bulk-len)"), "{text}");
 }
 
+/// Little is asked, and much were to be done.
+#[test]
+fn what_would_be_much_work_is_refused() {
+    let long = "x".repeat(4097);
+    let often = |count: usize, word: &str| format!("{count}{}", format!(" {word}").repeat(count));
+    let cases = [
+        format!("PUBLISH {long} m"),
+        format!("PUBLISH {} m", &long[1..]),
+        format!("MULTI ; PUBLISH {long} m ; EXEC"),
+        format!("ZUNION {} ; ZINTERSTORE t {}", often(17, "z"), often(17, "z")),
+        format!("COMMAND DOCS{} ; COMMAND INFO{}", &often(1025, "get")[4..], &often(1025, "nope")[4..]),
+        "GETBIT k 4294967295 ; GETBIT k 4294967296 ; SETBIT k 4294967295 1 ; BITFIELD k GET u8 4294967288"
+            .to_owned(),
+    ];
+    let mut text = String::new();
+    for case in cases {
+        let said = play(&mut World::new(Login::Open), &format!("> {case}"));
+        text.extend(said.split_inclusive('\n').skip(1));
+    }
+    expect![[r#"
+          -ERR the name of the channel is longer than 4096 bytes·
+          :0·
+          +OK·+QUEUED·*1·-ERR the name of the channel is longer than 4096 bytes·
+          -ERR a key is named more than 16 times·-ERR a key is named more than 16 times·
+          -ERR more than 1024 names of commands·-ERR more than 1024 names of commands·
+          ask 0 k1 GetBit { key: "k", offset: 4294967295 }
+          ask 2 k1 BitField { key: "k", steps: [Get(BitNumber { offset: 4294967288, width: 8, signed: false })] }
+    "#]].assert_eq(&text);
+    let said = play(
+        &mut World::new(Login::Open),
+        &format!("> ZUNION {} ; ZDIFF {}", often(16, "z"), often(17, "z")),
+    );
+    assert_eq!(said.matches("ask").count(), 2);
+}
+
 #[test]
 fn a_long_inline_request_is_refused() {
     let mut world = World::new(Login::Open);
