@@ -7,6 +7,7 @@ use super::request::{Args, integer};
 use crate::gateway::{ClientView, Context};
 use crate::hub::Hub;
 use isochrone_core::Instant;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 type Answer = Result<(), Complaint>;
@@ -38,12 +39,12 @@ pub(crate) fn list(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let (mut kind, mut wanted): (Option<Kind>, Option<Vec<u64>>) = (None, None);
+    let (mut kind, mut wanted): (Option<Kind>, Option<BTreeSet<u64>>) = (None, None);
     match args.len() {
         2 => {}
         4 if args.at(2).eq_ignore_ascii_case(b"type") => kind = Some(Kind::named(args.at(3))?),
         4.. if args.at(2).eq_ignore_ascii_case(b"id") => {
-            let parsed: Option<Vec<u64>> = args
+            let parsed: Option<BTreeSet<u64>> = args
                 .from(3)
                 .iter()
                 .map(|id| integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0))
