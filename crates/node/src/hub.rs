@@ -21,11 +21,15 @@ pub const RETRY: Span = Span::from_secs(1);
 /// How long another node is believed to wait for a key that it said it waits for.
 const BELIEVED: Span = Span::from_secs(3);
 
-/// Keys that other nodes wait for, at most; beyond that their clients find out by looking.
+/// Keys that other nodes wait for, and their bytes, at most; beyond that their clients find out by looking.
 const REMOTE_MAX: usize = 100_000;
+const REMOTE_BYTES: usize = 16 << 20;
 
 /// Keys that one connection waits for and other nodes hear of, at most.
 const ANNOUNCED_MAX: usize = 1000;
+
+/// And how long such a key may be, bytes: who waits for a longer one finds out by looking.
+const ANNOUNCED_BYTES: usize = 4 << 10;
 
 /// Messages that wait to be handed over, at most; beyond that nothing is published.
 const MAIL_MAX: usize = 1 << 20;
@@ -97,6 +101,10 @@ pub struct Hub {
     waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
     /// The keys that other nodes wait for, and until when that is believed.
     remote: BTreeMap<(KeyspaceId, Blob), Instant>,
+    /// The bytes of these keys.
+    remote_bytes: usize,
+    /// When it is looked again which of them are not believed any more.
+    remote_look: Instant,
     mail: VecDeque<(u64, Notice)>,
     /// The scripts that this node was sent.
     pub scripts: Scripts,
@@ -343,8 +351,20 @@ impl Hub {
 
     /// Tells the other nodes that somebody here waits for these keys.
     pub fn announce(&mut self, keyspace: KeyspaceId, keys: &[Blob]) {
-        let keys = keys.iter().take(ANNOUNCED_MAX).cloned().collect();
-        self.tell(News::Waiting { keyspace, keys });
+        let short = keys.iter().filter(|key| key.len() <= ANNOUNCED_BYTES);
+        let keys: Vec<Blob> = short.take(ANNOUNCED_MAX).cloned().collect();
+        if !keys.is_empty() {
+            self.tell(News::Waiting { keyspace, keys });
+        }
+    }
+
+    /// Forgets what other nodes are not believed to wait for any more; to be called now and then.
+    pub fn tick(&mut self, now: Instant) {
+        if now >= self.remote_look && !self.remote.is_empty() {
+            self.remote_look = now + BELIEVED;
+            self.remote.retain(|_, until| *until > now);
+            self.remote_bytes = self.remote.keys().map(|(_, key)| key.len()).sum();
+        }
     }
 
     /// A key was given so many elements by a command of this node: those who wait for it are told, the one
@@ -352,15 +372,9 @@ impl Hub {
     pub fn filled(&mut self, keyspace: KeyspaceId, key: &Blob, count: usize, now: Instant) {
         let place = (keyspace, key.clone());
         self.wake(&place, 0, count);
-        match self.remote.get(&place) {
-            Some(until) if *until > now => {
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
-                self.tell(News::Filled { keyspace, key: key.clone(), count });
-            }
-            Some(_) => {
-                self.remote.remove(&place);
-            }
-            None => {}
+        if self.remote.get(&place).is_some_and(|until| *until > now) {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.tell(News::Filled { keyspace, key: key.clone(), count });
         }
     }
 
@@ -460,6 +474,7 @@ impl Hub {
 
     /// Another node has told something.
     pub fn hear(&mut self, news: News, now: Instant) {
+        self.tick(now);
         match news {
             News::Published { channel, payload } => {
                 if self.mail.len() < MAIL_MAX {
@@ -467,12 +482,16 @@ impl Hub {
                 }
             }
             News::Waiting { keyspace, keys } => {
-                for key in keys {
-                    if self.remote.len() >= REMOTE_MAX {
-                        self.remote.retain(|_, until| *until > now);
-                    }
-                    if self.remote.len() < REMOTE_MAX {
-                        self.remote.insert((keyspace, key), now + BELIEVED);
+                for key in keys.into_iter().filter(|key| key.len() <= ANNOUNCED_BYTES) {
+                    let bytes = key.len();
+                    let full = self.remote.len() >= REMOTE_MAX || self.remote_bytes + bytes > REMOTE_BYTES;
+                    match self.remote.entry((keyspace, key)) {
+                        Entry::Occupied(mut until) => *until.get_mut() = now + BELIEVED,
+                        Entry::Vacant(place) if !full => {
+                            place.insert(now + BELIEVED);
+                            self.remote_bytes += bytes;
+                        }
+                        Entry::Vacant(_) => {}
                     }
                 }
             }
@@ -627,5 +646,23 @@ mod tests {
         assert_eq!(mail(&mut there), "9 Filled; ");
         here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(4));
         assert!(here.take_news().is_empty());
+        here.tick(Instant::ZERO + Span::from_secs(4));
+        assert_eq!((here.remote.len(), here.remote_bytes), (0, 0), "nobody waits any more");
+    }
+
+    #[test]
+    fn what_others_wait_for_takes_no_more_memory_than_it_may() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        there.announce(SPACE, &[vec![b'k'; ANNOUNCED_BYTES + 1].into()]);
+        assert!(there.take_news().is_empty(), "who waits for a long key looks for itself");
+        let keys = (0..2 * REMOTE_BYTES / ANNOUNCED_BYTES).map(|n| format!("{n:04096}").into_bytes().into());
+        let keys = keys.chain([vec![b'k'; ANNOUNCED_BYTES + 1].into()]).collect::<Vec<Blob>>();
+        for _ in 0..2 {
+            here.hear(News::Waiting { keyspace: SPACE, keys: keys.clone() }, Instant::ZERO);
+            assert_eq!(
+                (here.remote.len(), here.remote_bytes),
+                (REMOTE_BYTES / ANNOUNCED_BYTES, REMOTE_BYTES)
+            );
+        }
     }
 }

@@ -329,6 +329,7 @@ impl Session for Connection {
 
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
         let before = out.len();
+        context.hub.tick(context.now);
         let end = self.state.blocked.as_mut().and_then(|blocked| blocked.tick(context, requests));
         self.state.unblock(end, context, out);
         let state = &mut self.state;
