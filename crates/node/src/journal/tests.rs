@@ -578,6 +578,41 @@ fn the_thread_makes_durable_wakes_and_closes_sealed() {
 }
 
 #[test]
+fn what_waits_for_the_disk_for_long_is_several_batches() {
+    let disk = FaultyDisk::default();
+    let gate = Arc::new(std::sync::Mutex::new(()));
+    let shut = gate.lock().unwrap();
+    let theirs = Arc::clone(&gate);
+    let mut thread = JournalThread::start(reopen(&disk).0, Box::new(move || drop(theirs.lock()))).unwrap();
+    let metrics = thread.metrics();
+    // Behind its first write the thread stands at the gate.
+    thread.record(A, |out| out.push(0));
+    assert!(thread.submit().unwrap());
+    thread.mark().wait(Position(1)).unwrap();
+    let mut taken = 1;
+    let mut last;
+    loop {
+        last = thread.record(A, |out| out.push(1)).0;
+        if !thread.submit().unwrap() {
+            break;
+        }
+        taken += 1;
+    }
+    let large = 64 << 20;
+    thread.record(A, |out| out.resize(out.len() + large, 2));
+    assert!(!thread.submit().unwrap());
+    thread.record(A, |out| out.push(3));
+    assert!(!thread.submit().unwrap() && !thread.better_here() && !thread.write_here().unwrap());
+    assert!(thread.backlog() > large);
+    drop(shut);
+    thread.close().unwrap();
+    assert_eq!(metrics.batches.load(Relaxed), taken + 2, "what comes behind a large one is another");
+    let firsts: Vec<u8> = reopen(&disk).2.iter().map(|(.., payload)| payload[0]).collect();
+    let small = (1..last).map(|_| 1);
+    assert!(firsts.into_iter().eq([0].into_iter().chain(small).chain([2, 3])));
+}
+
+#[test]
 fn an_error_in_the_thread_reaches_the_shard_and_every_waiter() {
     let disk = FaultyDisk::default();
     let (woken, wake) = counting_wake();

@@ -3,6 +3,7 @@
 //! ([`JournalThread::write_here`]): waking another thread and being woken by it takes longer than what could be done
 //! meanwhile.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,10 @@ pub const SEAL_AFTER: Duration = Duration::from_millis(100);
 const QUEUE: usize = 16;
 /// One write takes at most about so many bytes; the rest waits for the next.
 const FRAME_MAX: usize = 8 << 20;
+
+/// A batch that waits for the disk and has so many bytes is left as it is, and what comes goes into another: a frame holds
+/// no more than 4 GiB.
+const BATCH_MAX: usize = 64 << 20;
 
 /// The shard itself writes at most so many bytes: what a few commands leave. While the disk works on more, there is
 /// more to do.
@@ -126,6 +131,8 @@ impl DurableMark {
 /// [`close`](Self::close), it is as if the process had crashed: what was not yet written is lost.
 pub struct JournalThread {
     open: Batch,
+    /// Batches that are full and were not taken yet; they go before the open one.
+    full: VecDeque<Batch>,
     next: Position,
     batches: Option<SyncSender<Batch>>,
     emptied: Receiver<Batch>,
@@ -186,6 +193,7 @@ impl JournalThread {
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || worker.run(&theirs))?;
         Ok(Self {
             open: Batch::default(),
+            full: VecDeque::new(),
             next,
             batches: Some(batches),
             emptied,
@@ -232,27 +240,39 @@ impl JournalThread {
     /// The error that stopped the journal.
     pub fn submit(&mut self) -> Result<bool, JournalError> {
         self.mark.get()?;
-        if self.open.is_empty() {
-            return Ok(true);
+        if !self.open.is_empty() {
+            self.small = if self.open.bytes() <= HERE_BYTES { self.small.saturating_add(1) } else { 0 };
         }
-        let Some(batches) = &self.batches else { return Err(JournalError::ThreadGone) };
-        self.small = if self.open.bytes() <= HERE_BYTES { self.small.saturating_add(1) } else { 0 };
-        let fresh = self.emptied.try_recv().unwrap_or_default();
-        let full = std::mem::replace(&mut self.open, fresh);
-        // Counted before it is sent, so that the thread never counts down first.
-        self.metrics.queued.fetch_add(1, Ordering::Relaxed);
-        let Err(refused) = batches.try_send(full) else { return Ok(true) };
-        self.metrics.queued.fetch_sub(1, Ordering::Relaxed);
-        match refused {
-            TrySendError::Full(batch) => {
+        while let Some(batch) = self.full.pop_front().or_else(|| self.take_open()) {
+            let Some(batches) = &self.batches else { return Err(JournalError::ThreadGone) };
+            // Counted before it is sent, so that the thread never counts down first.
+            self.metrics.queued.fetch_add(1, Ordering::Relaxed);
+            let Err(refused) = batches.try_send(batch) else { continue };
+            self.metrics.queued.fetch_sub(1, Ordering::Relaxed);
+            let gone = matches!(refused, TrySendError::Disconnected(_));
+            let (TrySendError::Full(batch) | TrySendError::Disconnected(batch)) = refused;
+            // It was the open one where that is empty, and stays that for as long as it is small.
+            if self.open.is_empty() && self.full.is_empty() && batch.bytes() < BATCH_MAX {
                 self.open = batch;
-                Ok(false)
+            } else {
+                self.full.push_front(batch);
             }
-            TrySendError::Disconnected(batch) => {
-                self.open = batch;
-                Err(self.mark.get().err().unwrap_or(JournalError::ThreadGone))
+            if self.open.bytes() >= BATCH_MAX {
+                let open = std::mem::take(&mut self.open);
+                self.full.push_back(open);
             }
+            return match gone {
+                true => Err(self.mark.get().err().unwrap_or(JournalError::ThreadGone)),
+                false => Ok(false),
+            };
         }
+        Ok(true)
+    }
+
+    /// The open batch, unless it is empty; the next one is open from now on.
+    fn take_open(&mut self) -> Option<Batch> {
+        (!self.open.is_empty())
+            .then(|| std::mem::replace(&mut self.open, self.emptied.try_recv().unwrap_or_default()))
     }
 
     /// Whether the shard should write what was added itself ([`Self::write_here`]) once it has nothing else to do:
@@ -260,6 +280,7 @@ impl JournalThread {
     #[must_use]
     pub fn better_here(&self) -> bool {
         self.open.bytes() <= HERE_BYTES
+            && self.full.is_empty()
             && self.small >= HERE_AFTER
             && self.metrics.queued.load(Ordering::Acquire) == 0
             && u128::from(self.mark.0.pace.load(Ordering::Relaxed)) <= HERE_TIME.as_nanos()
@@ -273,7 +294,7 @@ impl JournalThread {
     pub fn write_here(&mut self) -> Result<bool, JournalError> {
         self.mark.get()?;
         // What was handed over goes first.
-        if self.metrics.queued.load(Ordering::Acquire) > 0 {
+        if self.metrics.queued.load(Ordering::Acquire) > 0 || !self.full.is_empty() {
             return Ok(false);
         }
         match self.journal.try_write(std::slice::from_ref(&self.open), &self.mark) {
@@ -305,7 +326,7 @@ impl JournalThread {
     /// work above its limit.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        self.open.bytes()
+        self.open.bytes() + self.full.iter().map(Batch::bytes).sum::<usize>()
     }
 
     /// How often this node has started, this time included; durable.
@@ -337,14 +358,14 @@ impl JournalThread {
     /// # Errors
     /// The error that stopped the journal, now or before.
     pub fn close(mut self) -> Result<(), JournalError> {
-        let open = std::mem::take(&mut self.open);
-        if let Some(batches) = self.batches.take()
-            && !open.is_empty()
-        {
+        let batches = self.batches.take();
+        while let Some(batch) = self.full.pop_front().or_else(|| self.take_open()) {
+            let Some(batches) = &batches else { break };
             self.metrics.queued.fetch_add(1, Ordering::Relaxed);
             // If the thread is gone, joining it says why.
-            let _ = batches.send(open);
+            let _ = batches.send(batch);
         }
+        drop(batches);
         self.join()
     }
 

@@ -384,6 +384,10 @@ impl<D: Disk> Journal<D> {
     /// Writes the frame whose entries are in the buffer, into the next segment if this one is full.
     fn write_frame(&mut self, flags: u32, entries: u32, records: u32) -> Result<(), JournalError> {
         let body = self.buffer.len() - FRAME_HEADER;
+        // Nothing that is torn is ever said to be whole.
+        let Ok(length) = u32::try_from(body) else {
+            return Err(JournalError::TooLarge { length: body as u64, limit: u32::MAX.into() });
+        };
         let size = format::frame_size(body) as u64;
         // Two sectors are kept for the closing frame and the seal.
         if self.offset + size + 2 * SECTOR as u64 > self.active().header.capacity {
@@ -392,7 +396,7 @@ impl<D: Disk> Journal<D> {
             self.buffer = frame;
         }
         self.buffer.resize(size as usize, 0);
-        let header = self.frame_header(flags, entries, body as u32);
+        let header = self.frame_header(flags, entries, length);
         let salt = self.active().header.salt;
         let chain = format::seal_frame(&mut self.buffer, &header, salt);
         self.write_buffer(self.offset)?;
