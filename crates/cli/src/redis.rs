@@ -6,7 +6,7 @@ use crate::{Status, Usage, log, node, protocols};
 use anyhow::Context;
 use isochrone_core::Deployment;
 use isochrone_core::deployment::{Address, Node};
-use isochrone_node::journal::{DataDirectory, Expect};
+use isochrone_node::journal::{self, DataDirectory, Expect};
 use isochrone_node::node::{Sockets, StartError};
 use std::fmt::Write as _;
 use std::fs;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
 
 /// Makes the directory, and finds out whether it can be written.
 fn make(dir: &Path) -> anyhow::Result<()> {
-    let made = fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+    let made = journal::make(dir).and_then(|()| tempfile::tempfile_in(dir));
     let Err(cause) = made else { return Ok(()) };
     let right = match cause.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {

@@ -45,7 +45,7 @@ impl DataDirectory {
         if expect == Expect::Existing && !path.try_exists().unwrap_or(true) {
             return Err(JournalError::Missing { path: path.into() });
         }
-        std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+        make(path).map_err(|error| match error.kind() {
             ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
                 let stands = path.ancestors().find(|above| above.exists()).unwrap_or(path);
                 JournalError::NoDirectory { path: stands.into() }
@@ -54,7 +54,19 @@ impl DataDirectory {
         })?;
         let found = read_identity(&path.join(IDENTITY))?;
         match found {
-            None => refuse_strangers(path)?,
+            None => {
+                refuse_strangers(path)?;
+                // Whoever made it may not have done this. A directory that this user may not read, or that knows of no
+                // sync, is an administrator's.
+                sync_names(path, 1)
+                    .or_else(|error| match error.kind() {
+                        ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported => {
+                            Ok(())
+                        }
+                        _ => Err(error),
+                    })
+                    .map_err(|e| JournalError::io(path, "sync the name of", SECTOR as u64, e))?;
+            }
             Some(found) if found.cluster != cluster => {
                 let path = path.join(IDENTITY);
                 return Err(JournalError::OtherCluster { path, found: found.cluster, expected: cluster });
@@ -137,6 +149,26 @@ impl DataDirectory {
         self.fresh = false;
         Ok(())
     }
+}
+
+/// Makes a directory and those above it where they do not exist, durably: all that is promised from it would be lost with
+/// its name.
+///
+/// # Errors
+/// Of the file system.
+pub fn make(path: &Path) -> std::io::Result<()> {
+    let missing = path.ancestors().take_while(|above| above.try_exists().is_ok_and(|there| !there)).count();
+    std::fs::create_dir_all(path)?;
+    sync_names(path, missing)
+}
+
+/// Makes the names of a directory and of those above it, so many in all, durable in the directories that hold them.
+fn sync_names(path: &Path, count: usize) -> std::io::Result<()> {
+    // What is above a relative path ends with one of no name: where this process runs.
+    let above = path.ancestors().skip(1).take(count);
+    above
+        .map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
+        .try_for_each(|above| File::open(above)?.sync_all())
 }
 
 /// Gives a small file of a data directory this content, durably, as a whole or not at all.
