@@ -430,22 +430,23 @@ impl State {
                 return Step::Taken;
             }
         };
+        let taken = if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken };
         if self.allowance.is_some() && !spec.is(flag::NO_AUTH) {
             self.turn_down(args, Complaint::text("NOAUTH Authentication required."), context, sink.out);
-            return Step::Taken;
+            return taken;
         }
         if let Err(denied) = acl::permit(&self.user, spec, args, self.queue.is_some(), context) {
             self.turn_down(args, denied.complaint(&self.user, spec), context, sink.out);
-            return Step::Taken;
+            return taken;
         }
         if let Err(complaint) = pubsub::allowed(self, spec.name) {
             self.turn_down(args, complaint, context, sink.out);
-            return Step::Taken;
+            return taken;
         }
         let monitored = context.hub.is_monitored();
         if monitored && let Err(complaint) = monitor::allowed(self, spec, context) {
             self.turn_down(args, complaint, context, sink.out);
-            return Step::Taken;
+            return taken;
         }
         self.last_command = spec.name;
         // What is queued is shown when it is executed.
@@ -456,7 +457,7 @@ impl State {
             Action::Control(control) => self.control(control, args, context, sink),
             _ if self.queue.is_some() => {
                 transaction::enqueue(self, spec, args, context, sink);
-                Step::Taken
+                taken
             }
             Action::Blocking(parse) => {
                 let mut given = given(self.keyspace, context);
@@ -483,7 +484,7 @@ impl State {
             },
             Action::Local(answer) => {
                 self.local(spec, answer, args, context, sink.out);
-                if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken }
+                taken
             }
             // `table::find` returns the subcommand.
             Action::Container(_) => Step::Taken,

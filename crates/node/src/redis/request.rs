@@ -137,11 +137,29 @@ pub(crate) struct Kept {
     spans: Vec<Place>,
     /// Where the strings of each request end in `spans`.
     ends: Vec<u32>,
+    /// One of them may hold a password: the bytes are overwritten before they are let go.
+    secret: bool,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.secret {
+            self.bytes.zeroize();
+        }
+    }
 }
 
 impl Kept {
-    /// Puts one more by.
-    pub(crate) fn push(&mut self, args: Args<'_>) {
+    /// Puts one more by, which may hold a password where it is `secret`.
+    pub(crate) fn push(&mut self, args: Args<'_>, secret: bool) {
+        self.secret |= secret;
+        let more = args.iter().map(<[u8]>::len).sum::<usize>();
+        if self.secret && self.bytes.capacity() - self.bytes.len() < more {
+            // Growing would leave a copy behind.
+            let mut larger = Vec::with_capacity(2 * (self.bytes.len() + more));
+            larger.extend_from_slice(&self.bytes);
+            std::mem::replace(&mut self.bytes, larger).zeroize();
+        }
         self.add(args.iter());
     }
 

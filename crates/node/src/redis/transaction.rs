@@ -160,7 +160,7 @@ pub(crate) fn enqueue(
     // After an error the rest is answered like any other, and not kept.
     if !queue.spoiled {
         queue.specs.push(spec);
-        queue.kept.push(args);
+        queue.kept.push(args, spec.name == "acl|setuser");
     }
     state.reply(sink.out, |reply| reply.simple("QUEUED"));
 }
