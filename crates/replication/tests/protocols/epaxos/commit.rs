@@ -15,6 +15,9 @@ use isochrone_replication::{
 use std::sync::Arc;
 
 type Said = MessageOf<Family, Command, Reply>;
+/// Who says what to whom.
+type Sent = (usize, usize, Said);
+type Executor = Replica<Machine, OrderOf<Family, Machine>>;
 
 const CLIENT: usize = 5;
 
@@ -29,7 +32,7 @@ fn act<P: Process<Message = Said>>(
     node: usize,
     now: Instant,
     input: impl FnOnce(&mut P, &mut Effects<P>),
-) -> (Vec<(usize, usize, Said)>, Vec<P::Outcome>) {
+) -> (Vec<Sent>, Vec<P::Outcome>) {
     let mut outbox = Outbox::new(process(node), Random::seeded(1));
     let effects = outbox.input(now, Stamp::ZERO);
     input(at, effects);
@@ -47,9 +50,9 @@ fn act<P: Process<Message = Said>>(
 
 /// Five replicas and a client that asks the second. Nothing arrives between replicas but what a case lets arrive.
 struct Group {
-    replicas: Vec<Replica<Machine, OrderOf<Family, Machine>>>,
+    replicas: Vec<Executor>,
     client: AskingClient<Family, Machine>,
-    network: Vec<(usize, usize, Said)>,
+    network: Vec<Sent>,
     answers: Vec<Outcome<Reply>>,
     now: Instant,
 }
@@ -80,20 +83,13 @@ impl Group {
         group
     }
 
-    fn input(
-        &mut self,
-        node: usize,
-        input: impl FnOnce(
-            &mut Replica<Machine, OrderOf<Family, Machine>>,
-            &mut Effects<Replica<Machine, OrderOf<Family, Machine>>>,
-        ),
-    ) {
+    fn input(&mut self, node: usize, input: impl FnOnce(&mut Executor, &mut Effects<Executor>)) {
         let (said, _) = act(&mut self.replicas[node], node, self.now, input);
         self.say(said);
     }
 
     /// Between the client and its replica everything arrives at once.
-    fn say(&mut self, said: Vec<(usize, usize, Said)>) {
+    fn say(&mut self, said: Vec<Sent>) {
         for (from, to, message) in said {
             if to == CLIENT {
                 let (said, told) = act(&mut self.client, CLIENT, self.now, |client, effects| {
@@ -119,7 +115,7 @@ impl Group {
 
     /// What is on its way between these arrives.
     fn deliver(&mut self, from: usize, to: usize) {
-        let between = |sent: &mut (usize, usize, Said)| (sent.0, sent.1) == (from, to);
+        let between = |sent: &mut Sent| (sent.0, sent.1) == (from, to);
         for (from, to, message) in self.network.extract_if(.., between).collect::<Vec<_>>() {
             self.input(to, |replica, effects| replica.receive(process(from), message, effects));
         }
