@@ -1,6 +1,6 @@
 //! One command without a connection: understood, permitted and answered as one of a Redis client would be.
 
-use super::acl::Users;
+use super::acl::{Denied, Users};
 use super::blocking::Fills;
 use super::complaint::Complaint;
 use super::reply::{Reply, Version};
@@ -59,9 +59,8 @@ pub(crate) fn understand<'w>(
     }
     let wrong = |complaint: Complaint| Objection::Wrong(complaint.to_string());
     let spec = table::find(args).map_err(wrong)?;
-    users
-        .check(user, spec, args)
-        .map_err(|denied| Objection::Denied(denied.complaint(user, spec).to_string()))?;
+    let denied = |denied: Denied| Objection::Denied(denied.complaint(user, spec).to_string());
+    users.check(user, spec, args).map_err(denied)?;
     let name = spec.name;
     let elsewhere = |what: &str, instead: &str| {
         Objection::Wrong(format!("'{name}' {what}, and there is none here; {instead}"))
@@ -70,6 +69,7 @@ pub(crate) fn understand<'w>(
     match spec.action {
         Action::Data(parse) => {
             let Plan { operation, shape } = parse(args, given).map_err(wrong)?;
+            users.check_calls(user, given.scripts, spec, args).map_err(denied)?;
             let fills = Fills::of(keyspace, &operation);
             Ok(Call { name, operation, after: After { shape, fills } })
         }

@@ -469,7 +469,9 @@ impl State {
             }
             Action::Data(parse) => {
                 let mut given = given(self.keyspace, context);
-                match parse(args, &mut given) {
+                let plan = parse(args, &mut given);
+                let permitted = |plan| acl::permit_calls(&self.user, spec, args, context).map(|()| plan);
+                match plan.and_then(permitted) {
                     Ok(plan) => self.ask(plan, context, sink),
                     Err(complaint) => self.complain(&complaint, context, sink.out),
                 }

@@ -153,7 +153,8 @@ fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &m
         // The time that a password waits to be checked is not the client's.
         state.put_off(context.now.since(pending.since));
         let command: &[u8] = if pending.greeting.is_some() { b"HELLO" } else { b"AUTH" };
-        let entry = acl::Entry::new(acl::Reason::Auth, state.queue.is_some(), command, &pending.user);
+        let within = if state.queue.is_some() { acl::Within::Multi } else { acl::Within::Nothing };
+        let entry = acl::Entry::new(acl::Reason::Auth, within, command, &pending.user);
         acl::note(entry, context);
         return reply.error(WRONG);
     }

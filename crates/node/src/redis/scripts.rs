@@ -12,7 +12,7 @@ use super::digest::sha1;
 use super::reply::Reply;
 use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
-use super::spec::Given;
+use super::spec::{Given, Spec};
 use crate::gateway::Context;
 use isochrone_core::Blob;
 use isochrone_core::command::{Chord, DeadlineChange, Operation, Score, ScoreCondition, ZAddFlags};
@@ -31,6 +31,8 @@ pub(crate) enum Native {
     Extend,
     /// Sets the deadline of a lock that holds ARGV\[1\]: ARGV\[2\] milliseconds from now.
     ExpireMillis,
+    /// The same, by setting what it holds again.
+    Renew,
     /// The same in seconds.
     ExpireSeconds,
     /// kombu: adds ARGV\[1\] to the set KEYS\[1\], and raises the score of ARGV\[2\] in KEYS\[2\] to ARGV\[3\]
@@ -45,6 +47,26 @@ pub(crate) enum Native {
     ChordExtend,
     /// celery: ends a chord ([`Chord::Finish`]).
     ChordFinish,
+}
+
+impl Native {
+    /// The commands that the script calls, or may call: whoever may not run each of them may not run it.
+    fn calls(self) -> &'static [&'static str] {
+        match self {
+            Native::Release | Native::ReleaseOrMissing => &["get", "del"],
+            Native::Extend => &["get", "pttl", "pexpire"],
+            Native::ExpireMillis => &["get", "pexpire"],
+            Native::Renew => &["get", "set"],
+            Native::ExpireSeconds => &["get", "expire"],
+            Native::RefreshBinding => &["sadd", "time", "zadd"],
+            Native::SweepBindings => &["time", "zrangebyscore", "exists", "del", "zrem"],
+            Native::ChordPart => {
+                &["get", "sismember", "zadd", "rpush", "sadd", "zcount", "llen", "expire", "set"]
+            }
+            Native::ChordExtend => &["get", "expire", "exists", "set"],
+            Native::ChordFinish => &["get", "del", "set"],
+        }
+    }
 }
 
 /// Scripts of libraries that send their digests first, and a text only where the digest is not known: redis-py's
@@ -83,7 +105,7 @@ const TEXTS: &[(Native, &str)] = &[
     ),
     // rslock for Rust, which sets what the lock holds already, with another deadline.
     (
-        Native::ExpireMillis,
+        Native::Renew,
         "if redis.call(\"get\", KEYS[1]) ~= ARGV[1] then return 0 else if redis.call(\"set\", KEYS[1], ARGV[1], \
          \"PX\", ARGV[2]) ~= nil then return 1 else return 0 end end",
     ),
@@ -118,9 +140,7 @@ impl Scripts {
     /// The script of this text, which is remembered.
     fn learn(&mut self, text: &[u8]) -> Result<(String, Native), Complaint> {
         let digest = sha1(text);
-        let laid_out = || (text.len() <= TEXT_MAX).then(|| BY_TEXT.get(&canonical(text))).flatten();
-        let native = BY_DIGEST.get(&digest).or_else(laid_out);
-        let native = *native.ok_or(Complaint::text(
+        let native = known(text, &digest).ok_or(Complaint::text(
             "ERR this script is not known here: there is no interpreter, by design, only scripts of \
              well-known libraries are executed; use MULTI/EXEC with WATCH",
         ))?;
@@ -130,10 +150,26 @@ impl Scripts {
         Ok((digest, native))
     }
 
+    /// The commands that a request calls beside its own: those of a known script.
+    pub(crate) fn calls(&self, spec: &Spec, args: Args<'_>) -> &'static [&'static str] {
+        let native = match spec.name {
+            "eval" => known(args.at(1), &sha1(args.at(1))),
+            "evalsha" => self.find(args.at(1)),
+            _ => None,
+        };
+        native.map_or(&[], Native::calls)
+    }
+
     fn find(&self, digest: &[u8]) -> Option<Native> {
         let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
         self.learned.get(&digest).or_else(|| BY_DIGEST.get(&digest)).copied()
     }
+}
+
+/// What the script of this text and digest does, if it is known.
+fn known(text: &[u8], digest: &str) -> Option<Native> {
+    let laid_out = || (text.len() <= TEXT_MAX).then(|| BY_TEXT.get(&canonical(text))).flatten();
+    BY_DIGEST.get(digest).or_else(laid_out).copied()
 }
 
 /// `EVAL script numkeys [key ...] [arg ...]`
@@ -166,7 +202,7 @@ fn keys(args: Args<'_>) -> Result<usize, Complaint> {
 fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Understood {
     let (its_keys, wanted) = match native {
         Native::Release | Native::ReleaseOrMissing => (1, 1),
-        Native::ExpireMillis | Native::ExpireSeconds => (1, 2),
+        Native::ExpireMillis | Native::Renew | Native::ExpireSeconds => (1, 2),
         Native::Extend | Native::SweepBindings => (1, 3),
         Native::RefreshBinding => (2, 3),
         Native::ChordPart => (6, 8),
@@ -216,7 +252,7 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
             DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)
         }
         Native::Extend => DeadlineChange::MoveTo(deadline(Time::Millis)?),
-        Native::ExpireMillis => DeadlineChange::To(deadline(Time::Millis)?),
+        Native::ExpireMillis | Native::Renew => DeadlineChange::To(deadline(Time::Millis)?),
         Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds)?),
     };
     Ok(Operation::ExpireIf { key, value, deadline: change }.into())
@@ -351,6 +387,14 @@ fn canonical(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_scripts_call_are_commands() {
+        for native in BY_DIGEST.values() {
+            let known = |call: &&str| crate::redis::table::by_name(call.as_bytes()).is_some();
+            assert!(native.calls().iter().all(known), "{native:?}");
+        }
+    }
 
     /// The digests that redis-py sends before it has ever sent a text.
     #[test]

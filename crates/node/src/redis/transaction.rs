@@ -271,7 +271,8 @@ fn understand(
                 Action::Blocking(parse) => parse(args, &mut given).map(|(plan, _)| plan),
                 _ => Err(Complaint::Syntax),
             };
-            match plan {
+            let permitted = |plan| super::acl::permit_calls(&state.user, spec, args, context).map(|()| plan);
+            match plan.and_then(permitted) {
                 Ok(plan) => {
                     operations.push(plan.operation);
                     return Item::Asked(plan.shape);

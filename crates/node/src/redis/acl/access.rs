@@ -20,16 +20,17 @@ pub(super) const BOTH: Access = Access { read: true, write: true };
 
 /// What a request does to its key number `nth`, counted from 0.
 pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
-    let says = |words: &[&str]| {
+    let says = |from: usize, words: &[&str]| {
         let fits = |arg: &[u8]| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()));
-        args.from(2).iter().any(fits)
+        args.from(from).iter().any(fits)
     };
     match spec.name {
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"
         | "object|freq" | "object|idletime" | "object|refcount" | "scard" | "sismember" | "strlen"
         | "touch" | "type" | "watch" | "xlen" | "zcard" => NEITHER,
-        "set" if !says(&["get"]) => WRITE,
-        "bitfield" if !says(&["set", "incrby"]) => READ,
+        // Behind the value, which may be any word.
+        "set" if !says(3, &["get"]) => WRITE,
+        "bitfield" if !says(2, &["set", "incrby"]) => READ,
         "bitfield" | "set" | "decr" | "decrby" | "incr" | "incrby" | "incrbyfloat" | "getdel" | "getex"
         | "getset" | "setbit" | "hincrby" | "hincrbyfloat" | "blpop" | "brpop" | "blmpop" | "lmpop"
         | "lpop" | "rpop" | "spop" | "bzmpop" | "bzpopmin" | "bzpopmax" | "zmpop" | "zpopmin" | "zpopmax"

@@ -23,21 +23,32 @@ pub(crate) enum Reason {
     Auth,
 }
 
+/// Where something was denied.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Within {
+    /// In a request.
+    Nothing,
+    /// In a transaction.
+    Multi,
+    /// In a script.
+    Script,
+}
+
 /// Something that was denied.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub(crate) struct Entry {
     reason: Reason,
-    within_multi: bool,
+    within: Within,
     object: Vec<u8>,
     user: String,
 }
 
 impl Entry {
     /// `object` is what was denied: a command, a key, a channel, or AUTH.
-    pub(crate) fn new(reason: Reason, within_multi: bool, object: &[u8], user: &str) -> Entry {
+    pub(crate) fn new(reason: Reason, within: Within, object: &[u8], user: &str) -> Entry {
         let object = object[..object.len().min(OBJECT_MAX)].to_vec();
         let user = user.chars().take(OBJECT_MAX).collect();
-        Entry { reason, within_multi, object, user }
+        Entry { reason, within, object, user }
     }
 }
 
@@ -84,7 +95,7 @@ impl Log {
         let chosen = self.entries.iter().take(count);
         reply.array(chosen.len());
         for noted in chosen {
-            let Entry { reason, within_multi, object, user } = &noted.entry;
+            let Entry { reason, within, object, user } = &noted.entry;
             reply.map(10);
             reply.bulk(b"count");
             reply.integer(noted.count);
@@ -96,7 +107,11 @@ impl Log {
                 Reason::Auth => b"auth",
             });
             reply.bulk(b"context");
-            reply.bulk(if *within_multi { b"multi" } else { b"toplevel" });
+            reply.bulk(match within {
+                Within::Nothing => b"toplevel",
+                Within::Multi => b"multi",
+                Within::Script => b"lua",
+            });
             reply.bulk(b"object");
             reply.bulk(object);
             reply.bulk(b"username");

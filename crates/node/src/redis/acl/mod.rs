@@ -17,12 +17,14 @@ mod tests;
 
 pub(crate) use commands::*;
 pub use file::FileError;
-pub(crate) use log::{Entry, Reason};
+pub(crate) use log::{Entry, Reason, Within};
 
 use super::complaint::Complaint;
 use super::request::Args;
-use super::spec::{Spec, flag};
+use super::scripts::Scripts;
+use super::spec::{Group, Spec, flag};
 use crate::gateway::{Context, Login};
+use crate::hub::Hub;
 use log::Log;
 use rules::User;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +66,8 @@ pub(crate) enum Denied {
     Key(usize),
     /// The channel at this place of the request.
     Channel(usize),
+    /// A command that the script would call.
+    Call(&'static str),
 }
 
 impl Default for Users {
@@ -161,6 +165,22 @@ impl Users {
         Ok(())
     }
 
+    /// Whether a user may run what this request calls: the commands of a script. Its keys are those of the request.
+    pub(crate) fn check_calls(
+        &self,
+        name: &str,
+        scripts: &Scripts,
+        spec: &Spec,
+        args: Args<'_>,
+    ) -> Result<(), Denied> {
+        let Some(user) = self.users.get(name) else { return Err(Denied::Command) };
+        if self.unlimited || user.is_unlimited() || spec.group != Group::Scripting {
+            return Ok(());
+        }
+        let denied = scripts.calls(spec, args).iter().find(|call| !user.may_run(call));
+        denied.map_or(Ok(()), |call| Err(Denied::Call(call)))
+    }
+
     /// Whether a user may do to this key what this command does, which names one key: `get`, `set`, `del`.
     pub(crate) fn may(&self, name: &str, command: &str, key: &[u8]) -> bool {
         let access = if command == "get" { access::READ } else { access::WRITE };
@@ -173,9 +193,10 @@ impl Denied {
     /// What is said to the client that was denied.
     pub(crate) fn complaint(self, user: &str, spec: &Spec) -> Complaint {
         Complaint::text(match self {
-            Denied::Command => format!("NOPERM {}", denied_command(user, spec)),
+            Denied::Command => format!("NOPERM {}", denied_command(user, spec.name)),
             Denied::Key(_) => "NOPERM No permissions to access a key".to_owned(),
             Denied::Channel(_) => "NOPERM No permissions to access a channel".to_owned(),
+            Denied::Call(call) => format!("ERR ACL failure in script: {}", denied_command(user, call)),
         })
     }
 
@@ -183,7 +204,8 @@ impl Denied {
     fn verbose(self, user: &str, spec: &Spec, args: Args<'_>) -> String {
         let shown = |place: usize| String::from_utf8_lossy(args.at(place)).into_owned();
         match self {
-            Denied::Command => denied_command(user, spec),
+            Denied::Command => denied_command(user, spec.name),
+            Denied::Call(call) => denied_command(user, call),
             Denied::Key(place) => {
                 format!("User {user} has no permissions to access the '{}' key", shown(place))
             }
@@ -196,7 +218,7 @@ impl Denied {
     /// What EXEC says of a command that could be queued and is denied now.
     pub(crate) fn at_exec(self) -> Complaint {
         let reason = match self {
-            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Command | Denied::Call(_) => "no permission to execute the command or subcommand",
             Denied::Key(_) => "no permission to touch the specified keys",
             Denied::Channel(_) => {
                 "no permission to access one of the channels used as argument to the command"
@@ -209,8 +231,8 @@ impl Denied {
     }
 }
 
-fn denied_command(user: &str, spec: &Spec) -> String {
-    format!("User {user} has no permissions to run the '{}' command", spec.name)
+fn denied_command(user: &str, command: &str) -> String {
+    format!("User {user} has no permissions to run the '{command}' command")
 }
 
 /// Whether the user of a connection may make this request; what is denied goes into ACL LOG.
@@ -222,13 +244,38 @@ pub(crate) fn permit(
     context: &mut Context<'_>,
 ) -> Result<(), Denied> {
     let Err(denied) = context.hub.users.check(user, spec, args) else { return Ok(()) };
+    let within = if within_multi { Within::Multi } else { Within::Nothing };
+    Err(noted(denied, within, user, spec, args, context))
+}
+
+/// Whether the user of a connection may run what this request, which makes sense, calls; the same.
+pub(crate) fn permit_calls(
+    user: &str,
+    spec: &Spec,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+) -> Result<(), Complaint> {
+    let Hub { users, scripts, .. } = &*context.hub;
+    let Err(denied) = users.check_calls(user, scripts, spec, args) else { return Ok(()) };
+    Err(noted(denied, Within::Script, user, spec, args, context).complaint(user, spec))
+}
+
+fn noted(
+    denied: Denied,
+    within: Within,
+    user: &str,
+    spec: &Spec,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+) -> Denied {
     let (reason, object) = match denied {
         Denied::Command => (Reason::Command, spec.name.as_bytes()),
+        Denied::Call(call) => (Reason::Command, call.as_bytes()),
         Denied::Key(place) => (Reason::Key, args.at(place)),
         Denied::Channel(place) => (Reason::Channel, args.at(place)),
     };
-    note(Entry::new(reason, within_multi, object, user), context);
-    Err(denied)
+    note(Entry::new(reason, within, object, user), context);
+    denied
 }
 
 /// Puts an entry into ACL LOG.

@@ -142,8 +142,10 @@ fn what_is_not_allowed_is_denied_and_logged() {
          > MULTI ; SET other 1 ; EXEC
          > EVALSHA x 1 other
          > ZUNIONSTORE mine:z 2 shared other
+         > SET drop get ; SET drop x EX 9 get
+         < 7 ok
          > AUTH nobody x
-         < 7 denied
+         < 8 denied
          > ACL LOG 2
          > ACL LOG RESET ; ACL LOG",
         expect![[r#"
@@ -190,11 +192,15 @@ fn what_is_not_allowed_is_denied_and_logged() {
               -NOPERM No permissions to access a key·
             > ZUNIONSTORE mine:z 2 shared other
               -NOPERM No permissions to access a key·
+            > SET drop get ; SET drop x EX 9 get
+              ask 7 k1 Set { key: "drop", value: "get", condition: Always, expiry: Clear, get: false }
+            < 7 ok
+              +OK·-NOPERM No permissions to access a key·
             > AUTH nobody x
               -WRONGPASS invalid username-password pair or user is disabled.·
-            < 7 denied
+            < 8 denied
             > ACL LOG 2
-              *2·*20·$5·count·:1·$6·reason·$4·auth·$7·context·$8·toplevel·$6·object·$4·AUTH·$8·username·$6·nobody·$11·age-seconds·$1·0·$11·client-info·$297·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=exec user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:9·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·*20·$5·count·:4·$6·reason·$3·key·$7·context·$8·toplevel·$6·object·$5·other·$8·username·$3·eve·$11·age-seconds·$1·0·$11·client-info·$297·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=exec user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:2·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·
+              *2·*20·$5·count·:1·$6·reason·$4·auth·$7·context·$8·toplevel·$6·object·$4·AUTH·$8·username·$6·nobody·$11·age-seconds·$1·0·$11·client-info·$296·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=set user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:9·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·*20·$5·count·:3·$6·reason·$3·key·$7·context·$8·toplevel·$6·object·$4·drop·$8·username·$3·eve·$11·age-seconds·$1·0·$11·client-info·$297·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=exec user=eve redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:1·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·
             > ACL LOG RESET ; ACL LOG
               +OK·*0·
         "#]],
@@ -217,6 +223,49 @@ fn a_dry_run_says_what_would_be_denied() {
               +OK·$53·User bob has no permissions to access the 'd' channel·+OK·
             > ACL SETUSER eve %RR~a ; ACL SETUSER eve %X~a ; ACL SETUSER eve %~a ; ACL SETUSER eve %R %wR~a ; ACL LIST
               -ERR Error in ACL SETUSER modifier '%RR~a': Syntax error·-ERR Error in ACL SETUSER modifier '%X~a': Syntax error·-ERR Error in ACL SETUSER modifier '%~a': Syntax error·+OK·*3·$79·user bob off sanitize-payload ~a %R~r resetchannels &c -@all +get +set +publish·$51·user default on nopass sanitize-payload ~* &* +@all·$56·user eve off sanitize-payload %R~ ~a resetchannels -@all·
+        "#]],
+    );
+}
+
+#[test]
+fn a_script_does_nothing_that_its_user_may_not() {
+    let release = "c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me";
+    let text =
+        "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+    check(
+        &format!(
+            "> ACL SETUSER u on nopass ~lock* +auth +eval +evalsha +get +multi +exec +pexpire +acl|log
+             > ACL SETUSER v on nopass ~lock* +auth +evalsha +get +del
+             > AUTH u x ; EVALSHA {release} ; EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 5000
+             < 0 int 1
+             | *5\\r\\n$4\\r\\nEVAL\\r\\n${}\\r\\n{text}\\r\\n$1\\r\\n1\\r\\n$4\\r\\nlock\\r\\n$2\\r\\nme\\r\\n
+             > EVALSHA x 1 lock me ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 x lock me
+             > MULTI ; EVALSHA {release} ; EXEC
+             > ACL LOG 1
+             > AUTH v x ; EVALSHA {release}",
+            text.len()
+        ),
+        expect![[r#"
+            > ACL SETUSER u on nopass ~lock* +auth +eval +evalsha +get +multi +exec +pexpire +acl|log
+              +OK·
+            > ACL SETUSER v on nopass ~lock* +auth +evalsha +get +del
+              +OK·
+            > AUTH u x ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 5000
+              ask 0 k1 ExpireIf { key: "lock", value: "me", deadline: To(1700000005000.000ms) }
+              +OK·-ERR ACL failure in script: User u has no permissions to run the 'del' command·
+            < 0 int 1
+              :1·
+            | *5\r\n$4\r\nEVAL\r\n$95\r\nif redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end\r\n$1\r\n1\r\n$4\r\nlock\r\n$2\r\nme\r\n
+              -ERR ACL failure in script: User u has no permissions to run the 'del' command·
+            > EVALSHA x 1 lock me ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 x lock me
+              -NOSCRIPT No matching script. Please use EVAL.·-ERR value is not an integer or out of range·
+            > MULTI ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me ; EXEC
+              +OK·+QUEUED·*1·-ERR ACL failure in script: User u has no permissions to run the 'del' command·
+            > ACL LOG 1
+              *1·*20·$5·count·:3·$6·reason·$7·command·$7·context·$3·lua·$6·object·$3·del·$8·username·$1·u·$11·age-seconds·$1·0·$11·client-info·$298·id=7 addr=127.0.0.1:50000 laddr=127.0.0.1:7001 fd=-1 name= age=100 idle=100 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=evalsha user=u redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 tot-net-out=0·$8·entry-id·:0·$17·timestamp-created·:1700000000000·$22·timestamp-last-updated·:1700000000000·
+            > AUTH v x ; EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
+              ask 1 k1 DelIf { key: "lock", value: "me" }
+              +OK·
         "#]],
     );
 }
