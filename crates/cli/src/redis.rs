@@ -46,10 +46,12 @@ struct Settings {
     insecure: bool,
 }
 
-/// What is run, and what is to be written once it runs.
+/// What is run, and what is to be written.
 struct Plan {
     deployment: Deployment,
     text: Option<String>,
+    /// What is there.
+    before: Option<String>,
     expect: Expect,
 }
 
@@ -63,15 +65,30 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let certificate = certificate.transpose()?;
     let wishes = Wishes { port, bind, databases, password: password_hash, certificate, insecure };
     let file = dir.join(FILE);
-    let Plan { deployment, text, expect } = plan(&file, &held(&dir)?, wishes)?;
+    let Plan { deployment, text, before, expect } = plan(&file, &held(&dir)?, wishes)?;
     let me = the_node(&deployment, &file, &dir)?.clone();
     let deployment = Arc::new(deployment);
     let sockets = Sockets::bind(&deployment, me.id).map_err(|error| refused(error, &file))?;
-    node::serve(deployment, &me, dir, expect, sockets, || match text {
-        // Only now is it known that the directory is ours: nothing is written into another's.
-        Some(text) => save(&file, &text),
-        None => Ok(()),
-    })
+    let Some(text) = text else { return node::serve(deployment, &me, dir, expect, sockets, || Ok(())) };
+    let Some(before) = before else {
+        // Only when it runs is it known that the directory is ours, and only then is there data: a file without data is one
+        // whose data is lost. Data without a file is not served ([`found_again`]).
+        return node::serve(deployment, &me, dir, expect, sockets, || save(&file, &text));
+    };
+    // Nothing is written into another's directory, and nobody is served by what is not written: a start that is cut short
+    // must not leave a node without the password that this one had.
+    let found = DataDirectory::open(&dir, deployment.cluster_id(), me.id.0, expect);
+    drop(found.map_err(|error| node::start(error.into()))?);
+    save(&file, &text)?;
+    let mut runs = false;
+    let served = node::serve(deployment, &me, dir, expect, sockets, || {
+        runs = true;
+        Ok(())
+    });
+    if served.is_err() && !runs {
+        save(&file, &before)?;
+    }
+    served
 }
 
 /// Makes the directory, and finds out whether it can be written.
@@ -119,7 +136,12 @@ fn plan(file: &Path, held: &[String], wishes: Wishes) -> anyhow::Result<Plan> {
         let settings = Settings::default().with(wishes)?;
         let text = settings.text();
         found_again(file, held, &settings, said)?;
-        return Ok(Plan { deployment: parse(&text)?, text: Some(text), expect: Expect::Anything });
+        return Ok(Plan {
+            deployment: parse(&text)?,
+            text: Some(text),
+            before: None,
+            expect: Expect::Anything,
+        });
     };
     let deployment = parse(&found)?;
     // A file that somebody has edited is theirs: it is run as it is, and never written again.
@@ -129,12 +151,13 @@ fn plan(file: &Path, held: &[String], wishes: Wishes) -> anyhow::Result<Plan> {
             let wrong = format!("{option}: {} was edited, and what it says is run", file.display());
             return Err(Usage(format!("{wrong}\n  leave {option} away, or edit the file")).into());
         }
-        return Ok(Plan { deployment, text: None, expect: Expect::Existing });
+        return Ok(Plan { deployment, text: None, before: Some(found), expect: Expect::Existing });
     };
     let settings = own.clone().with(wishes)?;
     let text = settings.text();
     let changed = settings != own;
-    Ok(Plan { deployment: parse(&text)?, text: changed.then_some(text), expect: Expect::Existing })
+    let (deployment, text) = (parse(&text)?, changed.then_some(text));
+    Ok(Plan { deployment, text, before: Some(found), expect: Expect::Existing })
 }
 
 /// Refuses to serve what is left where the file of a directory with data is lost: databases would be missing, and so would
