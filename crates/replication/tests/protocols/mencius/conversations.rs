@@ -123,20 +123,20 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
         839 replica B -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
         839 replica C -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
         849 replica A -> client A (ahead): Replies incarnation: 1, spans: None, answers: [(1, Done(Ok))]
-        859 replica A -> replica A (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
-        859 replica A -> replica B (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
-        859 replica A -> replica C (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
-        859 replica A -> replica A: Promised lane: 0, ballot: b2.0, held: []
-        870 replica B -> replica A (behind a record): Promised lane: 0, ballot: b2.0, held: []
-        870 replica C -> replica A (behind a record): Promised lane: 0, ballot: b2.0, held: []
-        880 replica A -> replica A (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
-        880 replica A -> replica B (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
-        880 replica A -> replica C (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
-        881 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 257..257
-        891 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 0..1
-        891 replica C -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 1..1
-        901 replica A -> replica B (ahead): Learned runs: [Run lane: 0, turns: 11..257, value: NoOp], executed: s4
-        901 replica A -> replica C (ahead): Learned runs: [Run lane: 0, turns: 11..257, value: NoOp], executed: s4
+        909 replica A -> replica A (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
+        909 replica A -> replica B (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
+        909 replica A -> replica C (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
+        909 replica A -> replica A: Promised lane: 0, ballot: b2.0, held: []
+        920 replica B -> replica A (behind a record): Promised lane: 0, ballot: b2.0, held: []
+        920 replica C -> replica A (behind a record): Promised lane: 0, ballot: b2.0, held: []
+        930 replica A -> replica A (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
+        930 replica A -> replica B (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
+        930 replica A -> replica C (ahead): Accept lane: 0, ballot: b2.0, turns: 11..257, runs: [Run lane: 0, turns: 11..257, value: NoOp]
+        931 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 257..257
+        941 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 0..1
+        941 replica C -> replica A (behind a record): Accepted lane: 0, ballot: b2.0, turns: 11..257, skipped: 1..1
+        951 replica A -> replica B (ahead): Learned runs: [Run lane: 0, turns: 11..257, value: NoOp], executed: s4
+        951 replica A -> replica C (ahead): Learned runs: [Run lane: 0, turns: 11..257, value: NoOp], executed: s4
     "#]]);
     talk.ask(A, set("z"));
     talk.hear(100, expect![[r#"
