@@ -227,7 +227,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         if !waiting.is_empty() || !unknown.is_empty() {
             let standing = Message::Standing { incarnation: client.incarnation, waiting, unknown };
             // Ahead: it is news of this replica, and promises nothing.
-            effects.send_ahead(client.process, standing);
+            effects.urgently(|effects| effects.send_ahead(client.process, standing));
         }
     }
 
