@@ -306,12 +306,13 @@ fn strangers_at_the_peer_port_are_told_why() {
         incarnation: 9,
         birth: cluster.birth(NodeId(1)),
     };
+    let speaks = format!("speaks version {VERSION}");
     let refusals = [
         (
             Hello { cluster_id: 1, cluster: "other".into(), ..hello.clone() },
             "belongs to cluster \"test\", you to \"other\"",
         ),
-        (Hello { version: 9, ..hello.clone() }, "speaks version 3"),
+        (Hello { version: 9, ..hello.clone() }, speaks.as_str()),
         (
             Hello { to: NodeId(2), ..hello.clone() },
             "this is node node-0 of the cluster, you meant to reach node-2",
