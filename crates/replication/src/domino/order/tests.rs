@@ -209,6 +209,18 @@ impl World {
         }
     }
 
+    /// Without these, one coordinates this epoch; then all hear each other again, for long.
+    fn coordinates_without(&mut self, lost: impl IntoIterator<Item = usize>, node: usize, epoch: u32) {
+        self.sever(lost, 0..self.orders.len());
+        self.act(node, |order, effects| order.campaign(effects));
+        while self.orders[node].epoch() != (epoch, true) {
+            assert!(self.time < 10_000, "it coordinates");
+            self.pass(10);
+        }
+        self.lost.clear();
+        self.pass(5_000);
+    }
+
     /// Heartbeats of all, so long.
     fn pass(&mut self, ms: u64) {
         let heartbeat = self.setup.parameters.heartbeat.as_nanos() / MS;

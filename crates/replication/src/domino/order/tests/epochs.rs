@@ -89,14 +89,7 @@ fn a_vote_of_an_earlier_epoch_hides_no_noop_of_a_later_one() {
     let passed: Vec<bool> = world.orders.iter().map(|order| order.frontiers()[0] > at).collect();
     assert_eq!(passed, [true, false, false, false, false], "the first has decided a no-op, and nobody knows");
     world.lost.clear();
-    world.sever([0, 1], 0..5);
-    world.act(2, |order, effects| order.campaign(effects));
-    while world.orders[2].epoch() != (2, true) {
-        assert!(world.time < 10_000, "the third coordinates");
-        world.pass(10);
-    }
-    world.lost.clear();
-    world.pass(5_000);
+    world.coordinates_without([0, 1], 2, 2);
     world.agrees(&[7]);
     assert_eq!(world.places.get(&world.position(at, 0)), None, "the request has another place");
 }

@@ -154,14 +154,7 @@ fn a_vote_is_one_of_the_epoch_that_it_was_given_in_after_a_restart() {
     assert_eq!((world.orders[4].epoch(), &world.voted[..]), ((1, false), &[(4, 7)][..]));
     world.restart_one(4);
     world.lost.clear();
-    world.sever([0, 1], 0..5);
-    world.act(2, |order, effects| order.campaign(effects));
-    while world.orders[2].epoch() != (2, true) {
-        assert!(world.time < 10_000, "the third coordinates");
-        world.pass(10);
-    }
-    world.lost.clear();
-    world.pass(5_000);
+    world.coordinates_without([0, 1], 2, 2);
     world.agrees(&[7]);
     assert_eq!(world.places.get(&world.position(at, 0)), None, "the request has another place");
 }
@@ -196,15 +189,8 @@ fn a_vote_lies_under_the_round_that_came_after_it_after_a_restart() {
     });
     world.carry(&[(2, 0)]);
     assert!(world.orders[0].frontiers()[0] > at, "decided");
-    world.sever([0], 0..3);
     world.restart_one(2);
-    world.act(1, |order, effects| order.campaign(effects));
-    while world.orders[1].epoch() != (1, true) {
-        assert!(world.time < 10_000, "the second coordinates");
-        world.pass(10);
-    }
-    world.lost.clear();
-    world.pass(5_000);
+    world.coordinates_without([0], 1, 1);
     world.agrees(&[]);
     assert_eq!((world.voted.len(), &world.executed[0]), (1, &vec![]), "the no-op stays");
 }
