@@ -51,9 +51,6 @@ pub(crate) enum Stranger {
 }
 
 impl Births {
-    /// Its file.
-    pub(crate) const NAME: &str = PEERS.name;
-
     /// What a data directory knows. Where it has no birth it is given one.
     ///
     /// # Errors
@@ -120,9 +117,9 @@ impl Births {
         PEERS.write(&self.data, self.known.iter().map(|(node, birth)| format!("{} {birth:016x}", node.0)))
     }
 
-    /// Whether a data directory knows of any.
-    pub(crate) fn are_there(data: &Path) -> bool {
-        PEERS.path(data).exists()
+    /// What keeps a node from starting on data without any, if that is so.
+    pub(crate) fn missing(data: &Path) -> Option<StartError> {
+        (!PEERS.path(data).exists()).then(|| PEERS.missing(data))
     }
 }
 

@@ -81,7 +81,7 @@ impl Limits {
     }
 }
 
-/// Files that a node has open beside its clients: the journal, snapshots, peers, listeners.
+/// Files that a node has open beside its clients: the journal, snapshots, peers, listeners, and who asks over HTTP.
 const OTHER_FILES: usize = 128 + http::CONNECTIONS;
 
 /// Raises this process' limit of open files as far as it may itself: shells give 1,024, of which a node has use for more. How

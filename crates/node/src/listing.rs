@@ -20,6 +20,10 @@ pub(crate) struct Listing {
     pub(crate) line: &'static str,
 }
 
+/// What to do where such a file is lost.
+const PUT_BACK: &str = "Put it back as it was, or put a node of another name in the place of this one (docs/operations.md, \
+                        \"A node that has lost its disk, or whose journal is damaged\")";
+
 const SUM: &str = "checksum ";
 
 /// What such a file says.
@@ -40,6 +44,11 @@ impl Listing {
         StartError::Layout { path: self.path(data), cause: cause.to_string() }
     }
 
+    /// The same where there is no such file, and should be.
+    pub(crate) fn missing(&self, data: &Path) -> StartError {
+        self.unfit(data, format!("it is missing, though there is data beside it. {PUT_BACK}"))
+    }
+
     /// The lines as this makes something of them; nothing where there is no such file.
     ///
     /// # Errors
@@ -54,15 +63,7 @@ impl Listing {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unfit(data, error)),
         };
-        let damaged = |what: &str| {
-            self.unfit(
-                data,
-                format!(
-                    "it is damaged: {what}. Put it back as it was, or put a node of another name in the place of this one \
-                     (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")"
-                ),
-            )
-        };
+        let damaged = |what: &str| self.unfit(data, format!("it is damaged: {what}. {PUT_BACK}"));
         let older = text.lines().next() == Some(self.older);
         let body = match text.lines().next() {
             Some(_) if older => text.as_str(),

@@ -101,7 +101,7 @@ impl Turn<'_> {
     pub(crate) fn getdel(&mut self, key: &Blob) -> Result<Response, Refusal> {
         let answer = self.store().get(key)?;
         if let Response::Bulk(value) = &answer {
-            self.answers([value.len()].into_iter())?;
+            fits(self.left(), [value.len()].into_iter())?;
         }
         self.delete(key);
         Ok(answer)

@@ -60,7 +60,8 @@ impl From<bool> for Changed {
     }
 }
 
-/// Whether these elements fit an answer of which so much is left.
+/// Refuses to take these elements out, before any is, where so much is left of the answer: whoever asks could not be given
+/// them. One alone always can.
 pub(crate) fn fits(left: usize, lengths: impl Iterator<Item = usize>) -> Result<(), Refusal> {
     let (mut count, mut bytes) = (0_usize, 0_usize);
     for length in lengths {
@@ -78,11 +79,6 @@ const ELEMENT: usize = 24;
 impl<'a> Turn<'a> {
     pub fn new(store: &'a mut Store, stamp: Stamp) -> Turn<'a> {
         Turn { store, stamp, left: REPLY_MAX }
-    }
-
-    /// Refuses to take these elements out, before any is: whoever asks could not be given them. One alone always can.
-    pub fn answers(&self, lengths: impl Iterator<Item = usize>) -> Result<(), Refusal> {
-        fits(self.left, lengths)
     }
 
     /// What is left of the answer.

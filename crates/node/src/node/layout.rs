@@ -20,9 +20,6 @@ const KEYSPACES: Listing = Listing {
     line: "`name number protocol partitions` and what follows them",
 };
 
-/// Its file.
-pub(super) const NAME: &str = KEYSPACES.name;
-
 /// What must not change of a keyspace.
 #[derive(Clone, Eq, PartialEq, Debug)]
 struct Known {
@@ -43,7 +40,8 @@ impl Known {
         let names: Vec<_> = replicas.iter().map(|node| deployment.node(*node).name.as_str()).collect();
         let (protocol, replicas) = (protocol.clone(), Some(names.join(",")));
         let fixed = lasting.fixed.iter().map(|(key, value)| ((*key).to_owned(), word(value))).collect();
-        let leases = lasting.leases;
+        // As it is written: whole milliseconds, and none too few.
+        let leases = Span::from_millis(lasting.leases.as_nanos().div_ceil(1_000_000));
         Known { number: id.0, protocol, partitions: *partitions, replicas, leases, fixed }
     }
 }
@@ -123,7 +121,7 @@ pub(super) fn examine(
 /// What a data directory is to remember.
 pub(super) struct Layout {
     /// Whether it has remembered nothing.
-    pub(super) new: bool,
+    new: bool,
     /// Where it is anything new.
     known: Option<BTreeMap<String, Known>>,
     /// How long to wait before.
@@ -131,6 +129,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// What keeps a node from starting on data of which nothing was remembered, if that is so.
+    pub(super) fn missing(&self, data: &Path) -> Option<StartError> {
+        self.new.then(|| KEYSPACES.missing(data))
+    }
+
     /// Remembers it, before anything is promised.
     pub(super) fn keep(self, data: &Path) -> Result<(), StartError> {
         let Layout { known: Some(known), wait, .. } = self else { return Ok(()) };
@@ -172,7 +175,7 @@ fn line((name, known): (&String, &Known)) -> String {
     let mut line = format!("{name} {number} {protocol} {partitions}");
     // Those of a keyspace that is not in the file may not be known.
     if let Some(replicas) = replicas {
-        line += &format!(" {replicas} {}", leases.as_nanos().div_ceil(1_000_000));
+        line += &format!(" {replicas} {}", leases.as_nanos() / 1_000_000);
         line.extend(fixed.iter().map(|(key, value)| format!(" {key}={value}")));
     }
     line
@@ -206,7 +209,12 @@ mod tests {
             examine(path, deployment, &lasting(deployment.keyspaces().len()))?.keep(path)
         };
         keep(directory.path(), &deployment(&begun)).unwrap();
-        keep(directory.path(), &deployment(&begun)).unwrap();
+        let again = examine(directory.path(), &deployment(&begun), &lasting(2)).unwrap();
+        assert_eq!(
+            (again.known, again.wait),
+            (None, Span::ZERO),
+            "nothing is new, and nothing to be waited for"
+        );
         keep(directory.path(), &deployment(&[begun[0], begun[1], ("more", "epaxos", 2)])).unwrap();
         keep(directory.path(), &deployment(&begun[..1])).expect("data of one that is not named is kept");
         let refused = |keyspaces: &[(&str, &str, u16)], expected: Expect| {

@@ -75,11 +75,8 @@ pub(super) fn recover(
     if let Some((process, cause)) = failed {
         return Err(StartError::Recovery { process, cause });
     }
-    if used && (layout.new || !Births::are_there(&config.data)) {
-        let path = config.data.join(if layout.new { layout::NAME } else { Births::NAME });
-        let cause = "it is missing, though there is data beside it. Put it back, or put a node of another name in the place of \
-                     this one (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")";
-        return Err(StartError::Layout { path, cause: cause.to_owned() });
+    if used && let Some(error) = layout.missing(&config.data).or_else(|| Births::missing(&config.data)) {
+        return Err(error);
     }
     layout.keep(&config.data)?;
     let births = Births::open(&config.data, config.node, &mut random)?;
