@@ -11,9 +11,9 @@ use std::hash::{Hash, Hasher};
 ///
 /// There, a client's mark "I have all answers below this" travels with a command that may be executed here
 /// before commands below the mark are: they were executed where they were answered (a client that is answered
-/// before that moves its mark when it knows them to be), and commute with what carries the mark. Refusing them here would lose them at this replica alone. So a command is refused only if
-/// that very command was executed. What was executed is kept as runs of numbers; an acknowledgement drops
-/// answers and nothing else.
+/// before that moves its mark when it knows them to be), and commute with what carries the mark. Refusing them
+/// here would lose them at this replica alone. So a command is refused only if that very command was executed.
+/// What was executed is kept as runs of numbers; an acknowledgement drops answers and nothing else.
 ///
 /// Runs and former lives of clients go at a *barrier*: an entry that conflicts with everything, before which
 /// every replica has executed the same commands. What lies below a mark then, or belongs to a life before the

@@ -130,7 +130,8 @@
 //! they are for, since only votes make quorums meet.
 //!
 //! **Exactly once.** A client's mark "I have all answers below" may come by before commands below it do, since
-//! they commute. What is answered at its commit is not below it until it is executed somewhere; see [`OnceTable::commuting`](isochrone_core::OnceTable::commuting).
+//! they commute. What is answered at its commit is not below it until it is executed somewhere; see
+//! [`OnceTable::commuting`](isochrone_core::OnceTable::commuting).
 //!
 //! **Chains.** Under contention instances lead to ever newer ones. Own instances that are not *executed*
 //! count against the window, so that a chain ends; the sizes of components are counted
