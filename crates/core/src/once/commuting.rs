@@ -16,8 +16,9 @@ use std::hash::{Hash, Hasher};
 /// What was executed is kept as runs of numbers; an acknowledgement drops answers and nothing else.
 ///
 /// Runs and former lives of clients go at a *barrier*: an entry that conflicts with everything, before which
-/// every replica has executed the same commands. What lies below a mark then, or belongs to a life before the
-/// newest that has executed anything, is refused from there on, everywhere alike.
+/// every replica has executed the same commands. What lies below a mark then, or belongs to a life before the one
+/// that the barrier names, is refused from there on, everywhere alike. It is not enough that a newer life has
+/// executed something before the barrier: a write that the former was told to have its place may lie behind it.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub(super) struct Commuting<R> {
     sessions: Sessions<R>,
@@ -210,22 +211,12 @@ impl<R> Commuting<R> {
         }
     }
 
-    pub(super) fn barrier(&mut self) {
-        let mut newest = BTreeMap::<ProcessId, u32>::new();
-        for (client, session) in self.sessions.iter() {
-            if session.floor > 0 || !session.executed.is_empty() {
-                // Ascending by incarnation.
-                newest.insert(client.process, client.incarnation);
-            }
-        }
-        for (process, incarnation) in newest {
-            let first = self.over.entry(process).or_insert(incarnation);
-            *first = incarnation.max(*first);
-        }
-        let over = &self.over;
+    pub(super) fn barrier(&mut self, life: ClientId) {
+        let first = self.over.entry(life.process).or_default();
+        *first = life.incarnation.max(*first);
         self.sessions.list.retain_mut(|(client, session)| {
             session.raise(session.below);
-            over.get(&client.process).is_none_or(|first| client.incarnation >= *first)
+            client.process != life.process || client.incarnation >= *first
         });
         self.runs = self.sessions.iter().map(|(_, session)| session.executed.len()).sum();
     }
@@ -234,7 +225,7 @@ impl<R> Commuting<R> {
         if let Some(last) = self.last(client) {
             self.sessions.open(client).raise(last + 1);
         }
-        self.barrier();
+        self.barrier(client);
     }
 
     pub(super) fn retained(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {

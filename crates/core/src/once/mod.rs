@@ -64,11 +64,11 @@ impl<R> OnceTable<R> {
     }
 
     /// Everything that any replica has executed at this place, all have, says an entry that conflicts with
-    /// everything: what clients have acknowledged, and former lives of clients that have executed something
-    /// in a later one, are refused from here on, and what was kept of them goes. Nothing in a total order.
-    pub fn barrier(&mut self) {
+    /// everything: what clients have acknowledged is refused from here on, and so are the lives before this one,
+    /// of which the entry's proposer had executed something; what was kept of them goes. Nothing in a total order.
+    pub fn barrier(&mut self, life: ClientId) {
         if let Some(commuting) = &mut self.commuting {
-            commuting.barrier();
+            commuting.barrier(life);
         }
     }
 
@@ -365,7 +365,13 @@ mod tests {
         }
         table.acknowledge(me, 7);
         assert_eq!(table.runs(), 5);
-        table.barrier();
+        table.barrier(old);
+        assert_eq!(
+            table.look(id(old, 2)),
+            Seen::Fresh,
+            "the barrier's proposer need not have heard of the next life"
+        );
+        table.barrier(me);
         assert_eq!(table.runs(), 1);
         assert_eq!(table.look(id(me, 3)), Seen::Forgotten);
         assert_eq!(table.look(id(me, 7)), Seen::Fresh);

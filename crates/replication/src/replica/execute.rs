@@ -157,10 +157,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }
             Entry::Expire { client, through } => {
                 // It conflicts with everything.
-                self.once.barrier();
+                self.once.barrier(*client);
                 if self.once.last(*client).is_none_or(|last| last <= *through) {
                     self.once.expire(*client);
-                    self.clients.remove(&client.process);
+                    self.clients.remove(client);
                 }
             }
             Entry::Stop { .. } => {}

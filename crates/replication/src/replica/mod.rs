@@ -73,7 +73,7 @@ pub struct Replica<S: StateMachine, O: Order> {
     /// Answers of this turn, by client and the reign they were made in; they leave in `settle`.
     outbox: BTreeMap<(ClientId, Reign), Outgoing<S>>,
     /// When a client was last heard of, and the number of its last command executed then.
-    clients: BTreeMap<ProcessId, (Instant, u64)>,
+    clients: BTreeMap<ClientId, (Instant, u64)>,
     /// The administration under way and who waits for it.
     administration: Option<(ProcessId, u64, Ticket)>,
     /// The change of members that was asked for here and who waits for it.
@@ -198,7 +198,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return effects.urgently(|effects| effects.send_ahead(client.process, replies));
         }
         let now = effects.now();
-        self.clients.entry(client.process).or_insert((now, 0)).0 = now;
+        self.clients.entry(client).or_insert((now, 0)).0 = now;
         let reads = self.order.may_read(now);
         for ask in asks {
             let sequence = ask.sequence;
@@ -404,7 +404,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    /// Proposes the end of sessions that were silent for long.
+    /// Proposes the end of sessions that were silent for long: of former lives in the name of the newest, by which they
+    /// are over altogether. Only then, since by the clocks of Domino a place may lie some way ahead of now.
     fn sweep_sessions(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         effects.arm(Timer::Sessions, self.service.session_idle / 2);
@@ -412,15 +413,18 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return self.clients.clear();
         }
         let retained: Vec<_> = self.once.retained().map(|(client, _)| client).collect();
-        for client in retained {
-            let last = self.once.last(client).unwrap_or(0);
-            let (heard, known) = self.clients.entry(client.process).or_insert((now, last));
+        self.clients.retain(|client, _| retained.binary_search(client).is_ok());
+        for (at, client) in retained.iter().enumerate() {
+            let last = self.once.last(*client).unwrap_or(0);
+            let (heard, known) = self.clients.entry(*client).or_insert((now, last));
             if *known != last {
                 (*heard, *known) = (now, last);
             }
             if now.since(*heard) >= self.service.session_idle {
+                let newer = retained[at + 1..].iter().take_while(|newer| newer.process == client.process).last();
+                let (client, through) = newer.map_or((*client, last), |newest| (*newest, 0));
                 // Refused or lost, it is proposed again by a later sweep.
-                let _ = self.order.propose(Entry::Expire { client, through: last }, 64, now);
+                let _ = self.order.propose(Entry::Expire { client, through }, 64, now);
             }
         }
     }

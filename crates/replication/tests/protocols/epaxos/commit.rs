@@ -48,10 +48,15 @@ fn act<P: Process<Message = Said>>(
     (said, told)
 }
 
+fn open_client(incarnation: u32, setup: &client::Setup<Parameters>) -> AskingClient<Family, Machine> {
+    AskingClient::<Family, Machine>::open(Identity { process: process(CLIENT), incarnation }, setup)
+}
+
 /// Five replicas and a client that asks the second. Nothing arrives between replicas but what a case lets arrive.
 struct Group {
     replicas: Vec<Executor>,
     client: AskingClient<Family, Machine>,
+    asking: client::Setup<Parameters>,
     network: Vec<Sent>,
     answers: Vec<Outcome<Reply>>,
     now: Instant,
@@ -73,12 +78,9 @@ impl Group {
         let asked = Arc::from([process(1)]);
         let (leader, proxy) = (None, None);
         let setup = client::Setup { replicas: asked, members, leader, proxy, service, parameters };
-        let client = AskingClient::<Family, Machine>::open(
-            Identity { process: process(CLIENT), incarnation: 1 },
-            &setup,
-        );
-        let now = Instant::from_nanos(1);
-        let mut group = Group { replicas, client, network: Vec::new(), answers: Vec::new(), now };
+        let client = open_client(1, &setup);
+        let (network, answers, now) = (Vec::new(), Vec::new(), Instant::from_nanos(1));
+        let mut group = Group { replicas, client, asking: setup, network, answers, now };
         (0..CLIENT).for_each(|node| group.input(node, |replica, effects| replica.start(effects)));
         group
     }
@@ -136,9 +138,9 @@ impl Group {
 
 /// The first replica proposes a barrier, of which only the third knows at first. A second write, which conflicts with it
 /// there, is committed behind it; a third, of the same client, meets it nowhere. Then the barrier is told to the fifth, which
-/// knows the third write and not the second: the order is third write, barrier, second write.
-#[test]
-fn a_write_that_was_answered_is_executed_behind_a_barrier_that_knows_of_later_ones() {
+/// knows the third write and not the second: the order is third write, barrier, second write. The third may be of the
+/// client's next `life`.
+fn behind_a_barrier(life: u32) -> Group {
     let mut group = Group::new();
     group.set(1);
     group.deliver_all();
@@ -152,6 +154,9 @@ fn a_write_that_was_answered_is_executed_behind_a_barrier_that_knows_of_later_on
     group.ask(1, [2, 3]);
     assert_eq!(group.answers.len(), 2, "answered at its commit, on the slow path");
     let late: Vec<_> = group.network.extract_if(.., |sent| (sent.0, sent.1) == (1, 4)).collect();
+    if life > 1 {
+        group.client = open_client(life, &group.asking);
+    }
     group.set(3);
     group.ask(1, [3, 4]);
     assert_eq!(group.answers.len(), 3, "on the fast path");
@@ -164,9 +169,19 @@ fn a_write_that_was_answered_is_executed_behind_a_barrier_that_knows_of_later_on
     for (node, replica) in group.replicas.iter().enumerate() {
         for number in 1..=3 {
             let read = replica.machine().read(&Command::Get(key(number)));
-            assert_eq!(read, Some(Reply::Text(Some("x".to_owned()))), "write {number} at {node}");
+            assert_eq!(
+                read,
+                Some(Reply::Text(Some("x".to_owned()))),
+                "life {life}, write {number} at {node}"
+            );
         }
     }
+    group
+}
+
+#[test]
+fn a_write_that_was_answered_is_executed_behind_a_barrier_that_knows_of_later_ones() {
+    let mut group = behind_a_barrier(1);
     // Executed, all three: nothing is outstanding, so that those before the next may be forgotten.
     group.set(4);
     let next = group.network.iter().find_map(|(_, _, message)| match message {
@@ -177,4 +192,9 @@ fn a_write_that_was_answered_is_executed_behind_a_barrier_that_knows_of_later_on
         matches!(next, Some(isochrone_replication::message::Entry::Command { below: 4, .. })),
         "{next:?}"
     );
+}
+
+#[test]
+fn so_is_one_whose_client_has_begun_its_next_life() {
+    behind_a_barrier(2);
 }
