@@ -209,7 +209,6 @@ impl<S: StateMachine> Client<S> {
         let below = self.below();
         let fallback = self.fallback(0, now);
         let choice = self.predictor.choose(now, effects.stamp(), fallback);
-        let tell = self.service.reply == Reply::Commit;
         let mut fast: Vec<(u64, Entry<S::Command>)> = Vec::new();
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let mut repeats: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
@@ -263,10 +262,10 @@ impl<S: StateMachine> Client<S> {
             }
         }
         for (seat, values) in led {
-            self.say(seat, OrderMessage::ProposeLed { above, tell, values }, effects);
+            self.say(seat, OrderMessage::ProposeLed { above, values }, effects);
         }
         for (seat, values) in repeats {
-            let message = OrderMessage::ProposeLed { above, tell, values };
+            let message = OrderMessage::ProposeLed { above, values };
             effects.repeating(|effects| self.say(seat, message, effects));
         }
     }
@@ -363,13 +362,9 @@ impl<S: StateMachine> Client<S> {
                 // The same read is on its way with its effect, and is answered with that.
                 Told::Read(_) | Told::Looked(_) if asked.touching => continue,
                 Told::Done(reply) | Told::Read(reply) | Told::Looked(reply) => Outcome::Replied(reply),
-                Told::Placed(_) => {
-                    self.commit(sequence, 0, Path::Leader, effects);
-                    continue;
-                }
                 Told::Forgotten => Outcome::Unknown,
-                // Nothing is speculative here.
-                Told::Speculative(_) | Told::Near(_) => continue,
+                // Nothing is speculative here, and of a place its stamp is told.
+                Told::Speculative(_) | Told::Near(_) | Told::Placed(_) => continue,
                 Told::Touches => {
                     if !std::mem::replace(&mut asked.touching, true) {
                         (asked.due, asked.way) = (now + self.service.retry, Way::Unsent);

@@ -111,8 +111,6 @@ pub enum Message<V: Wire> {
     ProposeLed {
         /// Only above this stamp.
         above: u64,
-        /// Whether to tell of the commit.
-        tell: bool,
         /// The commands.
         values: Vec<V>,
     },
@@ -324,8 +322,8 @@ pub enum Item<V: Wire> {
     Campaign,
     /// Order these in your lane; the sender's clock is too far ahead.
     Forward {
-        /// For each the stamp that it must lie above, whether its client is told of the commit, and the value.
-        values: Vec<(u64, bool, V)>,
+        /// For each the stamp that it must lie above, and the value.
+        values: Vec<(u64, V)>,
     },
 }
 

@@ -9,6 +9,7 @@ use isochrone_core::{Quorums, Span};
 use isochrone_replication::Tuning as _;
 use isochrone_replication::domino::{Item, Learners, Message, Mutation, Order, Parameters, Place};
 use isochrone_replication::order::Order as _;
+use isochrone_replication::service::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ fn parameters() -> Parameters {
     parameters.reserve = Span::from_millis(STEP / 3);
     parameters.revoke = Span::from_millis(STEP * 2);
     parameters.margin = Span::from_millis(50);
+    parameters.reply = Reply::Commit;
     parameters
 }
 
@@ -60,7 +62,7 @@ trait Request {
 
     fn led(world: &mut Small, to: usize, number: u8) {
         let values = vec![Letter::new(number, 0)];
-        world.send(to, CLIENT, Message::ProposeLed { above: 0, tell: true, values });
+        world.send(to, CLIENT, Message::ProposeLed { above: 0, values });
     }
 
     /// A replica is told to coordinate the fast lane.

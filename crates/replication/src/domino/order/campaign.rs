@@ -245,7 +245,7 @@ impl<V: Ordered> Order<V> {
         for (at, value) in losers {
             let Some(id) = value.id() else { continue };
             if self.reign.as_mut().is_some_and(|reign| reign.note_loser(id)) {
-                self.enqueue(value, at, false, effects.now());
+                self.enqueue(value, at, effects.now());
             }
         }
     }

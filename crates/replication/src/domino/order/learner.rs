@@ -291,7 +291,7 @@ impl<V: Ordered> Order<V> {
         let Some(reign) = &mut self.reign else { return };
         if reign.note_loser(id) {
             effects.mark(super::Note::Counted("fast_lost"));
-            self.enqueue(value, at, false, effects.now());
+            self.enqueue(value, at, effects.now());
         }
     }
 

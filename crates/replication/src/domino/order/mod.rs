@@ -418,9 +418,7 @@ impl<V: Ordered> Process for Order<V> {
         match message {
             Message::Probe { sent, at } => self.on_probe(from, sent, at, effects),
             Message::Propose { values } => self.on_propose(values, effects),
-            Message::ProposeLed { above, tell, values } => {
-                self.on_propose_led(above, tell, values, effects);
-            }
+            Message::ProposeLed { above, values } => self.on_propose_led(above, values, effects),
             Message::Flow { life, items, received, beat } => {
                 if let Some(seat) = self.seat_of(from)
                     && seat != self.me
@@ -501,7 +499,7 @@ impl<V: Ordered> crate::order::Order for Order<V> {
         {
             return Err(Refusal::Overloaded);
         }
-        self.enqueue(value, 0, false, now);
+        self.enqueue(value, 0, now);
         Ok(())
     }
 

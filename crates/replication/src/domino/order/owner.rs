@@ -3,7 +3,7 @@
 use super::super::Mutation;
 use super::super::message::{Item, Record};
 use super::Order;
-use crate::order::{Ordered, Step};
+use crate::order::Ordered;
 use crate::service::Reply;
 use isochrone_core::{Ballot, Count, Effects, Instant, ReplicaId, Span, Tally, wire};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,8 +32,6 @@ struct Queued<V> {
     bytes: usize,
     /// Its stamp lies above this one.
     above: u64,
-    /// Whether its client is told of the commit.
-    tell: bool,
     /// Whether another replica has passed it on. It goes no further: clocks that are not known well may seem
     /// far behind to everyone.
     forwarded: bool,
@@ -44,7 +42,6 @@ struct Queued<V> {
 struct Flight<V> {
     value: V,
     bytes: usize,
-    tell: bool,
     tally: Tally,
     /// When it was queued, proposed, voted for here, and voted for by a majority.
     queued: Instant,
@@ -139,33 +136,27 @@ impl<V: Ordered> Owner<V> {
 const RESEND_MAX: usize = 64;
 
 impl<V: Ordered> Order<V> {
-    pub(super) fn on_propose_led(
-        &mut self,
-        above: u64,
-        tell: bool,
-        values: Vec<V>,
-        effects: &mut Effects<Self>,
-    ) {
+    pub(super) fn on_propose_led(&mut self, above: u64, values: Vec<V>, effects: &mut Effects<Self>) {
         for value in values {
             if self.owner.len() >= self.parameters().queue_commands {
                 // The client asks again later.
                 return;
             }
-            self.enqueue(value, above, tell, effects.now());
+            self.enqueue(value, above, effects.now());
         }
     }
 
     /// Queues a value for a stamp above `above`.
-    pub(super) fn enqueue(&mut self, value: V, above: u64, tell: bool, now: Instant) {
+    pub(super) fn enqueue(&mut self, value: V, above: u64, now: Instant) {
         let bytes = wire::encoded_size(&value);
         self.owner.bytes += bytes;
-        self.owner.queue.push_back(Queued { value, bytes, above, tell, forwarded: false, since: now });
+        self.owner.queue.push_back(Queued { value, bytes, above, forwarded: false, since: now });
     }
 
     /// Queues what another replica passes on.
-    pub(super) fn on_forward(&mut self, values: Vec<(u64, bool, V)>, now: Instant) {
-        for (above, tell, value) in values {
-            self.enqueue(value, above, tell, now);
+    pub(super) fn on_forward(&mut self, values: Vec<(u64, V)>, now: Instant) {
+        for (above, value) in values {
+            self.enqueue(value, above, now);
             if let Some(queued) = self.owner.queue.back_mut() {
                 queued.forwarded = true;
             }
@@ -199,11 +190,10 @@ impl<V: Ordered> Order<V> {
                 "I6: a proposal at {at}, which was given or skipped"
             );
             owner.last = at;
-            let Queued { value, bytes, tell, since, .. } = queued;
+            let Queued { value, bytes, since, .. } = queued;
             let flight = Flight {
                 value: value.clone(),
                 bytes,
-                tell,
                 tally: Tally::new(majority),
                 queued: since,
                 proposed: now,
@@ -250,15 +240,14 @@ impl<V: Ordered> Order<V> {
         });
         self.owner.queue = stays;
         self.owner.bytes -= goes.iter().map(|queued| queued.bytes).sum::<usize>();
-        let values: Vec<_> =
-            goes.into_iter().map(|queued| (queued.above, queued.tell, queued.value)).collect();
+        let values: Vec<_> = goes.into_iter().map(|queued| (queued.above, queued.value)).collect();
         if !values.is_empty() {
             self.say(to, Item::Forward { values });
         }
     }
 
     pub(super) fn on_accepted(&mut self, from: usize, stamps: &[u64], effects: &mut Effects<Self>) {
-        let (now, reply) = (effects.now(), self.parameters().reply);
+        let now = effects.now();
         for at in stamps {
             let Some(flight) = self.owner.flights.get_mut(at) else { continue };
             if from == self.me {
@@ -269,26 +258,21 @@ impl<V: Ordered> Order<V> {
             }
             flight.quorum = Some(now);
             let value = flight.value.clone();
-            match value.id().filter(|_| flight.tell) {
-                Some(id) => {
-                    self.told.entry(id.client).or_default().committed.push((id.sequence, *at));
-                }
-                None if reply == Reply::Execute => {}
-                None => {
-                    let own = flight.own.unwrap_or(now);
-                    let spans = [
-                        flight.proposed.since(flight.queued),
-                        own.since(flight.proposed),
-                        now.since(own),
-                        Span::ZERO,
-                    ];
-                    self.ready.push_back(Step::Committed(value.clone(), Some(spans)));
-                }
-            }
+            self.tell_place(&value, *at);
             // A revoker can only have decided the same.
             self.lanes[self.me].heard.remove(at);
             self.tracks[self.me + 1].decide(*at, Some(value));
             self.owner.committed.push(*at);
+        }
+    }
+
+    /// Tells a value's client where it has its place, behind which it asks what it asks next. Where commands are answered
+    /// when they are executed, that has its place behind them whatever it says.
+    fn tell_place(&mut self, value: &V, at: u64) {
+        if self.parameters().reply == Reply::Commit
+            && let Some(id) = value.id()
+        {
+            self.told.entry(id.client).or_default().committed.push((id.sequence, at));
         }
     }
 
@@ -328,15 +312,14 @@ impl<V: Ordered> Order<V> {
                 && own == Some(&flight.value)
             {
                 flight.quorum = Some(now);
-                if let Some(id) = flight.value.id().filter(|_| flight.tell) {
-                    self.told.entry(id.client).or_default().committed.push((id.sequence, at));
-                }
+                let value = flight.value.clone();
+                self.tell_place(&value, at);
                 continue;
             }
             let Some(flight) = self.owner.flights.remove(&at) else { continue };
             self.owner.bytes -= flight.bytes;
             // It may have been decided and executed already; a copy does no harm then.
-            self.enqueue(flight.value, at, flight.tell, now);
+            self.enqueue(flight.value, at, now);
         }
     }
 
@@ -391,7 +374,6 @@ impl<V: Ordered> Order<V> {
             let flight = Flight {
                 value: value.clone(),
                 bytes: wire::encoded_size(value),
-                tell: false,
                 tally: Tally::new(majority),
                 queued: now,
                 proposed: now,

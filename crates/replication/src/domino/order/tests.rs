@@ -13,6 +13,7 @@ use super::learner::Known;
 use super::*;
 use crate::family::Tuning;
 use crate::order::Order as _;
+use crate::service::Reply;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
 use said::Said;
@@ -61,6 +62,7 @@ struct World {
     down: Option<usize>,
     /// What clients were told.
     voted: Vec<(usize, u64)>,
+    placed: Vec<(u64, u64)>,
     /// What each place was decided to hold.
     places: BTreeMap<u64, u64>,
     said: Vec<Said>,
@@ -93,6 +95,7 @@ impl World {
             fuse: None,
             down: None,
             voted: Vec::new(),
+            placed: Vec::new(),
             places: BTreeMap::new(),
             said: vec![Said::default(); replicas],
         };
@@ -141,6 +144,9 @@ impl World {
                 Effect::Record { record, .. } => self.records[node].push(record),
                 Effect::Send { to, message: Message::Voted { votes, .. }, .. } if to == process(9) => {
                     self.voted.extend(votes.iter().map(|(_, sequence)| (node, *sequence)));
+                }
+                Effect::Send { to, message: Message::Committed { places, .. }, .. } if to == process(9) => {
+                    self.placed.extend(places);
                 }
                 Effect::Send { to, .. } if to == process(9) => {}
                 Effect::Send { to, message, .. } => {
@@ -559,13 +565,36 @@ fn an_answer_to_a_beat_of_a_former_life_measures_nothing() {
     }
 }
 
+/// Answered at its commit, it is where its client did not ask for it; what the client asks next must lie behind it.
+#[test]
+fn who_answers_at_the_commit_tells_the_place_whoever_has_proposed_the_command() {
+    let mut world = World::new(3, |parameters| parameters.reply = Reply::Commit);
+    world.pass(1_000);
+    // One that loses its place of the fast lane to another, and one of an owner's former life.
+    let at = world.wall() + 30 * MS;
+    world.propose_to([0, 1], at, 1);
+    world.propose_to([2, 1, 0], at, 3);
+    world.deliver();
+    world.lost = vec![(2, 0), (2, 1)];
+    world.lead(2, 2);
+    world.deliver();
+    world.lost.clear();
+    world.reopen(2);
+    world.act(2, |order, effects| order.start(effects));
+    world.pass(2_000);
+    let led = world.places.iter().filter(|(position, word)| *position % 4 > 0 && **word > 0);
+    let led: BTreeSet<(u64, u64)> = led.map(|(position, word)| (*word, position / 4)).collect();
+    assert_eq!(led.len(), 2, "{:?}", world.places);
+    assert_eq!(world.placed.iter().copied().collect::<BTreeSet<_>>(), led);
+}
+
 /// Seed 11: a lane had given a stamp ninety seconds ahead, and clients went on using it.
 #[test]
 fn a_lane_that_has_given_a_stamp_far_ahead_passes_on_what_others_ask() {
     let mut world = World::new(3, |_| {});
     world.pass(1_000);
     let above = world.wall() + 60_000 * MS;
-    let far = Message::ProposeLed { above, tell: false, values: vec![Word(1)] };
+    let far = Message::ProposeLed { above, values: vec![Word(1)] };
     world.act(2, |order, effects| order.receive(process(9), far, effects));
     world.deliver();
     world.act(2, |order, _| order.propose(Word(2), 8, Instant::ZERO).expect("room"));
@@ -584,7 +613,7 @@ fn an_owner_gives_no_position_twice_though_the_reserve_behind_it_is_torn_off() {
     // Beyond what the clock gives.
     let above = world.orders[1].clock.reserved() + 1_000 * MS;
     let lead = |world: &mut World, word: u64| {
-        let led = Message::ProposeLed { above, tell: false, values: vec![Word(word)] };
+        let led = Message::ProposeLed { above, values: vec![Word(word)] };
         world.act(1, |order, effects| order.receive(process(9), led, effects));
     };
     lead(&mut world, 1);
