@@ -208,10 +208,10 @@ pub struct Sim {
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// This many runs, of the seeds from 0 or from --from on
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     pub seeds: Option<u64>,
     /// The first seed of --seeds
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds")]
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub from: u64,
     /// none, all, or a list: crash,partition,loss,reorder,clock,disk,...
     #[arg(long, value_name = "KINDS", default_value = "none")]

@@ -111,6 +111,11 @@ fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<R
     deployment.regions().iter().filter_map(row).collect()
 }
 
+/// Sessions of one simulation have numbers of twenty bits.
+const CLIENTS_MAX: u64 = 1 << 20;
+/// More requests a second than this leave no time between two.
+const RATE_MAX: f64 = 1e8;
+
 fn seeds(arguments: &Sim) -> Seeds {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let seeds = match arguments.seeds {
@@ -177,11 +182,11 @@ fn terms<W>(
         terms.requests_max = u64::MAX;
     }
     let nodes = deployment.nodes().len() as u32;
-    let mut sessions = nodes * terms.sessions;
+    let mut sessions = u64::from(nodes * terms.sessions);
     match arguments.clients.as_deref().map(str::parse::<u32>) {
         Some(Ok(clients)) => {
             terms.sessions = clients.div_ceil(nodes);
-            sessions = nodes * terms.sessions;
+            sessions = u64::from(nodes) * u64::from(terms.sessions);
         }
         Some(Err(_)) => {
             let given = arguments.clients.iter().flat_map(|words| words.split(','));
@@ -192,12 +197,17 @@ fn terms<W>(
                 left[usize::from(node.region.0)].take().unwrap_or(0)
             };
             terms.clients = Some(deployment.nodes().iter().map(of).collect());
-            sessions = by_region.into_iter().flatten().sum();
+            sessions = by_region.into_iter().flatten().map(u64::from).sum();
         }
         None => {}
     }
     if sessions == 0 {
         bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
+    }
+    if sessions > CLIENTS_MAX {
+        bail!(Usage(format!(
+            "--clients: {sessions} with those that make them even; at most {CLIENTS_MAX} can be told apart"
+        )));
     }
     let given = arguments.straggler.iter().map(String::as_str);
     let factor = |text: &str| text.parse::<f64>().ok().filter(|factor| (0.01..=1e4).contains(factor));
@@ -208,10 +218,12 @@ fn terms<W>(
         }
     }
     if let Some(rate) = arguments.rate {
-        if rate.is_nan() || rate <= 0.0 {
-            bail!(Usage(format!("--rate {rate}: a rate is requests a second, above 0")));
+        if !(rate > 0.0 && rate <= RATE_MAX) {
+            bail!(Usage(format!(
+                "--rate {rate}: a rate is requests a second, above 0 and at most {RATE_MAX}"
+            )));
         }
-        terms.rate = Some(rate / f64::from(sessions));
+        terms.rate = Some(rate / sessions as f64);
         terms.requests_max = u64::MAX;
     }
     if arguments.jitter > 0.0 {

@@ -141,13 +141,16 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
             |only: &String| only == id || only.strip_suffix('*').is_some_and(|only| id.starts_with(only));
         arguments.only.is_empty() || arguments.only.iter().any(chosen)
     };
+    if let Some(folder) = &arguments.svg {
+        // Before the work, which may take minutes.
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     let rows = (evaluation.run)(&wanted, &mut lab)?;
     if rows.is_empty() {
         bail!(Usage(format!("{}: no row is called {}", evaluation.name, arguments.only.join(" or "))));
     }
     if let Some(folder) = &arguments.svg {
         let drawings = (evaluation.draw)(&mut lab)?;
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let curves = drawings.into_iter().map(|(name, curves)| (name.to_owned(), chart::curves(&curves)));
         let bars = (evaluation.bars)(&mut lab)?;
         let bars = bars.into_iter().map(|(name, bars)| (name, chart::bars(&bars)));

@@ -198,7 +198,7 @@ fn data_directories_of_others() {
         "n0",
         2,
         expect![[r#"
-        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another node: found n0, expected n1. Two nodes must never share a directory: name this node's own with --data.
+        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another node: found n0, expected n1. Two nodes must never share a directory: name this node's own with --data. Nodes are known by their places in the deployment file: where these have changed, put them back, and what is new at the end.
     "#]],
     );
     // A directory that is expected is not made.

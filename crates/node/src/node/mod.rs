@@ -82,7 +82,8 @@ pub enum StartError {
     /// The data directory is another node's.
     #[error(
         "{}: this data directory belongs to another node: found {found}, expected {expected}. Two nodes must never share a \
-         directory: name this node's own with --data.", path.display()
+         directory: name this node's own with --data. Nodes are known by their places in the deployment file: where these have \
+         changed, put them back, and what is new at the end.", path.display()
     )]
     OtherNode {
         /// The file that says so.
