@@ -46,7 +46,7 @@ def environment():
 
 
 # As the profile of the tests says, whose crates need not be built a second time then.
-PROFILE = {"OPT_LEVEL": "1", "DEBUG": "false", "LTO": "off", "CODEGEN_UNITS": "64"}
+PROFILE = {"OPT_LEVEL": "1", "DEBUG": "false", "LTO": "off", "CODEGEN_UNITS": "16"}
 
 
 def install():
