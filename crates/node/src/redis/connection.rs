@@ -72,8 +72,8 @@ pub(crate) struct State {
     expected: usize,
     pipeline_max: usize,
     bytes_max: usize,
-    /// The EXEC under way that publishes. What follows it is not to be told before.
-    pub(crate) publishing: Option<u64>,
+    /// The EXEC under way of which the node itself has something to do. What follows it is not taken up before.
+    pub(crate) finishing: Option<u64>,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
 }
@@ -191,7 +191,7 @@ impl Connection {
                 expected: context.limits.output_bytes / EAGER,
                 pipeline_max: context.limits.pipeline,
                 bytes_max: context.limits.command_bytes,
-                publishing: None,
+                finishing: None,
                 clogged: None,
             },
         }
@@ -396,7 +396,7 @@ impl State {
             && self.login.is_none()
             && self.blocked.is_none()
             && self.syncing.is_none()
-            && self.publishing.is_none()
+            && self.finishing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
             && self.unsent + self.pipeline.ready() + self.pipeline.waiting() * self.expected
@@ -836,6 +836,7 @@ impl State {
                 waiting.fills.tell(context.hub, context.now);
             }
         }
+        let mut muted = waiting.muted;
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;
         match (&mut shape, &outcome) {
@@ -845,14 +846,16 @@ impl State {
                 login::verified(self, accepted, context, &mut reply);
             }
             (Shape::Watch(watch), outcome) => self.watches.learn(watch, outcome),
-            (Shape::Exec(items), Outcome::Done(Response::Array(_))) => {
-                transaction::publish(items, waiting.version, context);
+            (Shape::Exec(items), Outcome::Done(Response::Array(_))) if self.finishing == Some(id) => {
+                transaction::carry_out(items, self, context);
+                // CLIENT REPLY may have been among it.
+                muted = self.muted();
+                self.unmute();
             }
             _ => {}
         }
-        self.publishing.take_if(|exec| *exec == id);
+        self.finishing.take_if(|exec| *exec == id);
         let version = waiting.version;
-        let muted = waiting.muted;
         let mut length = 0;
         self.pipeline.fill(id, out, |bytes| {
             let from = bytes.len();

@@ -3,6 +3,8 @@
 use super::payload;
 use super::places::Places;
 use super::reply::{Reply, Version};
+use super::request::Kept;
+use super::spec::Local;
 use super::transaction::Watch;
 use crate::gateway::Outcome;
 use isochrone_core::Blob;
@@ -72,8 +74,8 @@ pub(crate) enum Item {
     Asked(Shape),
     /// Written already.
     Done(Vec<u8>),
-    /// A message to be published once the transaction has been executed.
-    Publish(Blob, Blob),
+    /// What the node itself does and answers once the transaction has been executed, and the request.
+    Local(Local, Kept),
 }
 
 /// The client role of a keyspace in partitions follows keys that have moved; it says so itself where it cannot.
@@ -155,8 +157,8 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             for item in items {
                 match item {
                     Item::Done(bytes) => reply.raw(&bytes),
-                    // Published before this is laid out.
-                    Item::Publish(..) => reply.integer(0),
+                    // Done before this is laid out.
+                    Item::Local(..) => reply.null(),
                     Item::Asked(shape) => match responses.next() {
                         Some(response) => lay_out(shape, response, reply),
                         // The keyspace answers each operation; a client waits for each item.

@@ -2,14 +2,15 @@
 //!
 //! Commands between MULTI and EXEC are kept as they came and understood at EXEC, by whose stamp their
 //! expiries count; an error in one of them is its reply, and the others are executed, as in Redis. EXEC
-//! becomes one [`Operation::Transaction`], which carries the versions that WATCH was told.
+//! becomes one [`Operation::Transaction`], which carries the versions that WATCH was told. What the node itself
+//! does of it (PUBLISH, CONFIG SET) is done when that has been executed.
 
 use super::complaint::Complaint;
 use super::connection::{Sink, State, Step};
-use super::reply::{Reply, Version};
+use super::reply::Reply;
 use super::request::{Args, Kept};
 use super::shape::{self, Item, Shape};
-use super::spec::{Action, Spec, flag};
+use super::spec::{Action, Local, Spec, flag};
 use crate::gateway::{Context, Outcome};
 use isochrone_core::command::{Operation, Response};
 use isochrone_core::{Blob, KeyspaceId};
@@ -160,9 +161,14 @@ pub(crate) fn enqueue(
     // After an error the rest is answered like any other, and not kept.
     if !queue.spoiled {
         queue.specs.push(spec);
-        queue.kept.push(args, spec.name == "acl|setuser");
+        queue.kept.push(args, secret(spec));
     }
     state.reply(sink.out, |reply| reply.simple("QUEUED"));
+}
+
+/// Whether what is said with this command may hold a password.
+fn secret(spec: &Spec) -> bool {
+    spec.name == "acl|setuser"
 }
 
 /// `EXEC`
@@ -202,7 +208,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     }
     sink.bytes += queue.kept.bytes();
     if operations.is_empty() && watches.keys.is_empty() {
-        publish(&mut items, state.version, context);
+        carry_out(&mut items, state, context);
         state.reply(sink.out, |reply| {
             reply.array(items.len());
             for item in &items {
@@ -214,10 +220,10 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     } else {
         let operation =
             Operation::Transaction { watched: watches.keys.into(), operations: operations.into() };
-        let publishes = items.iter().any(|item| matches!(item, Item::Publish(..)));
+        let more = items.iter().any(|item| matches!(item, Item::Local(..)));
         let before = sink.requests.len();
         state.ask_for(operation, Shape::Exec(items.into()), context, sink);
-        state.publishing = sink.requests.get(before).filter(|_| publishes).map(|request| request.id);
+        state.finishing = sink.requests.get(before).filter(|_| more).map(|request| request.id);
     }
     Step::Taken
 }
@@ -231,20 +237,23 @@ pub(crate) fn abort(state: &mut State, why: &Complaint) -> Complaint {
     Complaint::text(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-/// Publishes what a transaction that was executed publishes.
-pub(crate) fn publish(items: &mut [Item], version: Version, context: &mut Context<'_>) {
+/// Does what the node itself does of a transaction that was executed.
+pub(crate) fn carry_out(items: &mut [Item], state: &mut State, context: &mut Context<'_>) {
     for item in items {
-        if let Item::Publish(channel, payload) = item {
-            let count = context.hub.publish(channel.clone(), payload.clone());
-            let mut bytes = Vec::new();
-            let mut reply = Reply::new(&mut bytes, version);
-            match count {
-                Some(count) => reply.count(count),
-                None => reply.error(super::pubsub::FULL),
-            }
-            *item = Item::Done(bytes);
+        if let Item::Local(answer, kept) = item {
+            *item = Item::Done(answer_now(*answer, state, kept.at(0), context));
         }
     }
+}
+
+/// The reply of what the node itself does.
+fn answer_now(answer: Local, state: &mut State, args: Args<'_>, context: &mut Context<'_>) -> Vec<u8> {
+    let (mut bytes, version) = (Vec::new(), state.version);
+    if let Err(complaint) = answer(state, args, context, &mut Reply::new(&mut bytes, version)) {
+        bytes.clear();
+        Reply::new(&mut bytes, version).error(complaint);
+    }
+    bytes
 }
 
 /// One command of a transaction: an operation, or a reply at once.
@@ -280,11 +289,6 @@ fn understand(
                 Err(complaint) => Err(complaint),
             }
         }
-        // What is published goes out when the transaction has been executed, and only then.
-        Action::Local(_) if spec.name == "publish" => match super::pubsub::channel(args.at(1)) {
-            Ok(channel) => return Item::Publish(channel, Blob::new(args.at(2))),
-            Err(complaint) => Err(complaint),
-        },
         Action::Local(_) if spec.name == "monitor" => {
             Err(Complaint::text("ERR MONITOR isn't allowed for DENY BLOCKING client"))
         }
@@ -292,7 +296,16 @@ fn understand(
             let answer = Outcome::Done(demand.answer_at_once(state, context));
             shape::write(Shape::Plain, answer, &mut Reply::new(&mut bytes, state.version));
         }),
-        Action::Local(answer) => answer(state, args, context, &mut Reply::new(&mut bytes, state.version)),
+        // EVALSHA behind it in the transaction goes by it, and is understood before anything is asked.
+        Action::Local(answer) if spec.name.starts_with("script|") => {
+            return Item::Done(answer_now(answer, state, args, context));
+        }
+        // What the node itself does is done when the transaction has been executed, and only then.
+        Action::Local(answer) => {
+            let mut kept = Kept::default();
+            kept.push(args, secret(spec));
+            return Item::Local(answer, kept);
+        }
         // Neither is ever queued.
         Action::Control(_) | Action::Container(_) => Err(Complaint::Syntax),
     };

@@ -177,6 +177,7 @@ fn a_transaction_is_one_request() {
             > MULTI ; SET a 1 ; INCR b ; PING ; SET a 1 BAD ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }, IncrBy { key: "b", by: 1 }] }
               +OK·+QUEUED·+QUEUED·+QUEUED·+QUEUED·
+              reads no further
             < 0 array ok, int 3
               *4·+OK·:3·+PONG·-ERR syntax error·
             > MULTI ; NOPE ; SET a 1 ; EXEC

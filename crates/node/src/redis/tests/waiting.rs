@@ -315,7 +315,7 @@ fn a_subscriber_that_does_not_read_is_let_go() {
 }
 
 #[test]
-fn a_transaction_publishes_only_when_it_was_executed() {
+fn what_the_node_itself_does_is_done_only_when_the_transaction_was_executed() {
     check(
         "> HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
          < 0 array ok
@@ -326,7 +326,14 @@ fn a_transaction_publishes_only_when_it_was_executed() {
          > MULTI ; PUBLISH c alone ; EXEC
          > MULTI ; SUBSCRIBE d ; EXEC
          > MULTI ; SET a 1 ; PUBLISH c first ; EXEC ; PUBLISH c second
-         < 3 array ok",
+         < 3 array ok
+         > MULTI ; SET a 1 ; CLIENT SETNAME me ; CLIENT REPLY OFF ; EXEC ; CLIENT GETNAME
+         < 4 nilarray
+         > MULTI ; SET a 1 ; CLIENT SETNAME me ; EXEC ; CLIENT GETNAME
+         < 5 array ok
+         > MULTI ; SET a 1 ; CLIENT REPLY OFF ; EXEC ; PING
+         < 6 array ok
+         > PING",
         expect![[r#"
             > HELLO 3 ; SUBSCRIBE c ; MULTI ; SET a 1 ; PUBLISH c m ; EXEC
               ask 0 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
@@ -354,6 +361,24 @@ fn a_transaction_publishes_only_when_it_was_executed() {
               reads no further
             < 3 array ok
               *2·+OK·:1·:1·>3·$7·message·$1·c·$5·first·>3·$7·message·$1·c·$6·second·
+            > MULTI ; SET a 1 ; CLIENT SETNAME me ; CLIENT REPLY OFF ; EXEC ; CLIENT GETNAME
+              ask 4 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·+QUEUED·+QUEUED·
+              reads no further
+            < 4 nilarray
+              _·_·
+            > MULTI ; SET a 1 ; CLIENT SETNAME me ; EXEC ; CLIENT GETNAME
+              ask 5 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·+QUEUED·
+              reads no further
+            < 5 array ok
+              *2·+OK·+OK·$2·me·
+            > MULTI ; SET a 1 ; CLIENT REPLY OFF ; EXEC ; PING
+              ask 6 k1 Transaction { watched: [], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·+QUEUED·
+              reads no further
+            < 6 array ok
+            > PING
         "#]],
     );
 }
