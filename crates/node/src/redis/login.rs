@@ -233,12 +233,22 @@ pub(crate) fn select_index(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Complaint> {
-    let index = integer(args.at(1)).ok_or(Complaint::NotInteger)?;
-    let place = context.keyspaces.iter().position(|keyspace| i64::from(keyspace.index) == index);
-    let place = place.ok_or(Complaint::text("ERR DB index is out of range"))?;
+    let place = named(args, context)?;
     select(state, place, context);
     reply.ok();
     Ok(())
+}
+
+/// Whether this SELECT is of another keyspace than the one that is selected.
+pub(crate) fn leaves(selected: usize, args: Args<'_>, context: &Context<'_>) -> bool {
+    named(args, context).is_ok_and(|place| place != selected)
+}
+
+/// The keyspace that a SELECT names, as a place in [`Context::keyspaces`].
+fn named(args: Args<'_>, context: &Context<'_>) -> Result<usize, Complaint> {
+    let index = integer(args.at(1)).ok_or(Complaint::NotInteger)?;
+    let place = context.keyspaces.iter().position(|keyspace| i64::from(keyspace.index) == index);
+    place.ok_or(Complaint::text("ERR DB index is out of range"))
 }
 
 fn select(state: &mut State, place: usize, context: &mut Context<'_>) {

@@ -7,6 +7,7 @@
 
 use super::complaint::Complaint;
 use super::connection::{Sink, State, Step};
+use super::login;
 use super::reply::Reply;
 use super::request::{Args, Kept};
 use super::shape::{self, Item, Shape};
@@ -147,6 +148,9 @@ pub(crate) fn enqueue(
     let Some(queue) = &mut state.queue else { return };
     let complaint = if spec.is(flag::NO_MULTI) {
         Some(Complaint::text("ERR Command not allowed inside a transaction"))
+    } else if spec.name == "select" && login::leaves(state.keyspace, args, context) {
+        let text = "ERR SELECT of another keyspace inside MULTI; a transaction stays in one keyspace";
+        Some(Complaint::text(text))
     } else if queue.kept.len() >= context.limits.elements
         || queue.kept.bytes() + args.bytes() > context.limits.command_bytes
     {

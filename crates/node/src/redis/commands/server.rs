@@ -91,7 +91,8 @@ pub(crate) static CONNECTION: &[Spec] = &[
             login::select_index,
         )
         .differs(
-            "an index is a keyspace of the deployment file, each with its own protocol; not within MULTI",
+            "an index is a keyspace of the deployment file, each with its own protocol; within MULTI only \
+             the one that is selected",
         ),
 ];
 

@@ -246,6 +246,36 @@ fn watched_versions_go_into_the_transaction() {
 }
 
 #[test]
+fn a_transaction_stays_in_one_keyspace() {
+    check(
+        Login::Open,
+        "> MULTI ; SET a 1 ; SELECT 3 ; SET b 2 ; EXEC
+         > WATCH a
+         < 0 int 4
+         > MULTI ; SELECT 3 ; EXEC
+         > MULTI ; SELECT 0 ; SELECT 9 ; GET a ; EXEC ; GET a
+         < 1 array nil",
+        expect![[r#"
+            > MULTI ; SET a 1 ; SELECT 3 ; SET b 2 ; EXEC
+              +OK·+QUEUED·-ERR SELECT of another keyspace inside MULTI; a transaction stays in one keyspace·+QUEUED·-EXECABORT Transaction discarded because of previous errors.·
+            > WATCH a
+              ask 0 k1 Version { key: "a" }
+            < 0 int 4
+              +OK·
+            > MULTI ; SELECT 3 ; EXEC
+              +OK·-ERR SELECT of another keyspace inside MULTI; a transaction stays in one keyspace·-EXECABORT Transaction discarded because of previous errors.·
+            > MULTI ; SELECT 0 ; SELECT 9 ; GET a ; EXEC ; GET a
+              ask 1 k1 Transaction { watched: [], operations: [Get { key: "a" }] }
+              +OK·+QUEUED·+QUEUED·+QUEUED·
+              reads no further
+            < 1 array nil
+              ask 2 k1 Get { key: "a" }
+              *3·+OK·-ERR DB index is out of range·$-1·
+        "#]],
+    );
+}
+
+#[test]
 fn a_watch_of_keys_that_lie_apart_watches_none() {
     check(
         Login::Open,
