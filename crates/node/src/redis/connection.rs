@@ -459,6 +459,10 @@ impl State {
                 transaction::enqueue(self, spec, args, context, sink);
                 taken
             }
+            // Nothing orders two reads: one of a watched key may see what was there before the version that was told.
+            Action::Data(_) | Action::Blocking(_) | Action::Durable(_) if self.watches.pending() => {
+                Step::Stalled
+            }
             Action::Blocking(parse) => {
                 let mut given = given(self.keyspace, context);
                 match parse(args, &mut given) {

@@ -53,6 +53,11 @@ pub(crate) struct Watch {
 }
 
 impl Watches {
+    /// Whether versions are under way.
+    pub(crate) fn pending(&self) -> bool {
+        self.pending > 0
+    }
+
     /// Lets all keys go.
     pub(crate) fn clear(&mut self) {
         *self = Watches { generation: self.generation + 1, ..Watches::default() };
@@ -189,7 +194,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
         return Step::Taken;
     }
     // The versions go into the transaction, so they must be there.
-    if state.watches.pending > 0 {
+    if state.watches.pending() {
         return Step::Stalled;
     }
     let queue = state.queue.take().unwrap_or_default();

@@ -275,6 +275,45 @@ fn a_transaction_stays_in_one_keyspace() {
     );
 }
 
+/// Two reads that are under way together have no order, and what WATCH is told must be the older.
+#[test]
+fn what_follows_a_watch_is_asked_for_when_that_is_answered() {
+    check(
+        Login::Open,
+        "> WATCH a ; PING ; GET a ; SET b 1
+         < 0 int 4
+         < 2 bulk 9
+         < 3 ok
+         > WATCH b ; BLPOP c 1
+         < 4 refused try again
+         < 5 popped bulk c, bulk v
+         > WATCH b ; UNWATCH ; GET a",
+        expect![[r#"
+            > WATCH a ; PING ; GET a ; SET b 1
+              ask 0 k1 Version { key: "a" }
+            < 0 int 4
+              ask 2 k1 Get { key: "a" }
+              ask 3 k1 Set { key: "b", value: "1", condition: Always, expiry: Clear, get: false } in order
+              +OK·+PONG·
+            < 2 bulk 9
+              $1·9·
+            < 3 ok
+              +OK·
+            > WATCH b ; BLPOP c 1
+              ask 4 k1 Version { key: "b" }
+            < 4 refused try again
+              ask 5 k1 LMPop { keys: ["c"], side: Left, count: 1 }
+              -TRYAGAIN try again·
+              reads no further
+            < 5 popped bulk c, bulk v
+              *2·$1·c·$1·v·
+            > WATCH b ; UNWATCH ; GET a
+              ask 6 k1 Version { key: "b" }
+              ask 8 k1 Get { key: "a" }
+        "#]],
+    );
+}
+
 #[test]
 fn a_watch_of_keys_that_lie_apart_watches_none() {
     check(
