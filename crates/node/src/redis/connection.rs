@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) user: String,
     /// The keyspace selected, as a place in [`Context::keyspaces`].
     pub(crate) keyspace: usize,
+    /// The one it began in: that of its port.
+    pub(crate) home: usize,
     /// The commands queued since MULTI.
     pub(crate) queue: Option<Queue>,
     /// The keys watched.
@@ -176,6 +178,7 @@ impl Connection {
                 login: None,
                 user: acl::DEFAULT.to_owned(),
                 keyspace,
+                home: keyspace,
                 queue: None,
                 watches: Watches::default(),
                 mute: Mute::Off,

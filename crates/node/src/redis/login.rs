@@ -212,7 +212,7 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
     state.subscribed = 0;
     state.mute = Mute::Off;
     state.version = Version::Two;
-    select(state, 0, context);
+    select(state, state.home, context);
     state.user = acl::DEFAULT.to_owned();
     state.stranger = false;
     if context.login == Login::Required {

@@ -74,6 +74,14 @@ impl World {
         World::with_limits(login, Limits::default())
     }
 
+    /// One whose port is that of the keyspace of this index.
+    fn beginning_in(index: u32) -> World {
+        let mut world = World::new(Login::Open);
+        world.clients.get_mut(&7).unwrap().index = index;
+        world.connection = with_context!(world, context => Connection::new(context));
+        world
+    }
+
     fn with_limits(login: Login, limits: Limits) -> World {
         let keyspace = |id: u16, name: &str, index| KeyspaceView {
             id: KeyspaceId(id),

@@ -314,6 +314,20 @@ fn what_follows_a_watch_is_asked_for_when_that_is_answered() {
     );
 }
 
+/// A port of a keyspace's own begins in that keyspace.
+#[test]
+fn reset_goes_back_to_where_the_connection_began() {
+    let mut world = super::World::beginning_in(3);
+    expect![[r#"
+        > GET a ; SELECT 0 ; GET a ; RESET ; GET a
+          ask 0 k2 Get { key: "a" }
+          ask 2 k1 Get { key: "a" }
+          ask 4 k2 Get { key: "a" }
+    "#]]
+    .assert_eq(&super::play(&mut world, "> GET a ; SELECT 0 ; GET a ; RESET ; GET a"));
+    assert_eq!(world.clients[&7].index, 3);
+}
+
 #[test]
 fn a_watch_of_keys_that_lie_apart_watches_none() {
     check(
