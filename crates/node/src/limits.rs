@@ -3,7 +3,7 @@
 
 use crate::http;
 use isochrone_core::Span;
-use isochrone_core::deployment::{self, Limit};
+use isochrone_core::deployment::{self, Keyspace, Limit};
 
 /// The limits of one node, as plain fields: most come from the deployment's `[limits]`, the rest are fixed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,7 +15,8 @@ pub struct Limits {
     pub requests: usize,
     /// Commands under way of one connection; more wait unread in its socket.
     pub pipeline: usize,
-    /// How long a command may stay unanswered before the client is told that its fate is unknown.
+    /// How long a command may stay unanswered before the client is told that its fate is unknown: longer than any
+    /// keyspace tries one ([`Limits::heed_tries`]).
     pub request_time: Span,
     /// Bytes queued for one peer; beyond it messages are dropped, as a network may.
     pub peer_queue_bytes: usize,
@@ -114,6 +115,20 @@ impl Limits {
     }
 }
 
+/// Who tries a command for a time may be in the middle of a try when that is over.
+const LAST_TRY: Span = Span::from_secs(5);
+
+impl Limits {
+    /// Waits longer than these keyspaces try a command: who has tried it knows, and says, that it has had no effect.
+    pub fn heed_tries(&mut self, keyspaces: &[Keyspace]) {
+        for keyspace in keyspaces {
+            let mut reader = keyspace.parameters.read();
+            let tried = reader.span("command_limit", Span::ZERO, Span::ZERO, Span::MAX);
+            self.request_time = self.request_time.max(tried + LAST_TRY);
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits::from(&deployment::Limits::default())
@@ -153,6 +168,24 @@ impl From<&deployment::Limits> for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_waited_for_as_long_as_they_are_tried() {
+        let known = deployment::Known::names(&["tapir"]);
+        for (parameters, seconds) in
+            [("", 15), ("command_limit = \"1s\"", 15), ("command_limit = \"40s\"", 45)]
+        {
+            let text = format!(
+                "cluster = \"t\"\n[[region]]\nname = \"here\"\n[[node]]\nname = \"n\"\nregion = \"here\"\n\
+                 [[keyspace]]\nname = \"main\"\nprotocol = \"tapir\"\nreplicas = [\"n\"]\nparameters = {{ {parameters} }}\n"
+            );
+            let deployment =
+                deployment::Deployment::parse(&text, "t.toml", std::path::Path::new(""), &known).unwrap();
+            let mut limits = Limits::from(deployment.limits());
+            limits.heed_tries(deployment.keyspaces());
+            assert_eq!(limits.request_time, Span::from_secs(seconds), "{parameters}");
+        }
+    }
 
     #[test]
     fn there_are_no_more_clients_than_files() {

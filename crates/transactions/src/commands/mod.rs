@@ -125,7 +125,7 @@ impl Parameters {
     pub fn for_rtt(rtt_max: Span) -> Parameters {
         Parameters {
             retry: Retry { tries: u32::MAX, ..Retry::for_rtt(rtt_max) },
-            limit: Span::from_secs(20),
+            limit: Span::from_secs(10),
             open_max: 65_536,
             gather_max: 256,
         }
