@@ -536,7 +536,7 @@ impl Clients {
             let dead = sent.is_err() || flooded;
             // Whoever has closed its own end may still read what it asked for.
             let owed = connection.ended && connection.in_flight > 0;
-            if dead || (done && unsent == 0 && !owed) {
+            if dead || (done && connection.stream.flushed() && !owed) {
                 self.end(index, shard, origins, registry);
             }
         }
