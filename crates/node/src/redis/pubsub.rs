@@ -63,12 +63,12 @@ fn add(
     if state.subscribed + args.len() > context.limits.elements {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
     }
-    if topic == Topic::Pattern {
-        // All or none: a part of the confirmations with an error behind them nobody understands.
-        args.from(1).iter().try_for_each(|name| super::args::pattern(name).map(drop))?;
-    }
-    for name in args.from(1).iter() {
-        let name = Blob::new(name);
+    // All or none: a part of the confirmations with an error behind them nobody understands.
+    let names = args.from(1).iter().map(|name| match topic {
+        Topic::Channel => channel(name),
+        Topic::Pattern => super::args::pattern(name).map(Blob::new),
+    });
+    for name in names.collect::<Result<Vec<_>, _>>()? {
         context.hub.subscribe(state.number, topic, &name);
         state.subscribed = count(state, context);
         confirm(word(topic, "subscribe", "psubscribe"), Some(&name), state.subscribed, reply);
@@ -123,8 +123,8 @@ fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>)
     reply.count(count);
 }
 
-/// The name of a channel to publish to, no longer than a node is willing to try on every pattern.
-pub(crate) fn channel(name: &[u8]) -> Result<Blob, Complaint> {
+/// The name of a channel, no longer than a node is willing to try on every pattern.
+fn channel(name: &[u8]) -> Result<Blob, Complaint> {
     match name.len() {
         0..=PATTERN_MAX => Ok(Blob::new(name)),
         _ => Err(Complaint::text(format!("ERR the name of the channel is longer than {PATTERN_MAX} bytes"))),
@@ -132,7 +132,7 @@ pub(crate) fn channel(name: &[u8]) -> Result<Blob, Complaint> {
 }
 
 /// Why a message was not published.
-pub(crate) const FULL: &str = "OVERLOADED too many messages are on their way; try again shortly";
+const FULL: &str = "OVERLOADED too many messages are on their way; try again shortly";
 
 /// `PUBLISH channel message`
 pub(crate) fn publish(

@@ -38,6 +38,8 @@ pub(crate) struct Watches {
     generation: u64,
     keyspace: KeyspaceId,
     keys: Vec<(Blob, u64)>,
+    /// Bytes of the keys, which EXEC carries beside what is queued.
+    bytes: usize,
     /// Requests for versions under way.
     pending: usize,
     /// A version could not be learned: EXEC must not go through.
@@ -85,7 +87,8 @@ impl Watches {
             }
             // As in Redis, such a WATCH has watched nothing; whoever gets the connection next must not pay for it.
             Outcome::Refused(text) if text.starts_with("CROSSSLOT") && last => {
-                self.keys.truncate(watch.first)
+                let apart = self.keys.drain(watch.first..);
+                self.bytes -= apart.map(|(key, _)| key.len()).sum::<usize>();
             }
             _ => self.broken = true,
         }
@@ -124,11 +127,13 @@ pub(crate) fn watch(state: &mut State, args: Args<'_>, context: &mut Context<'_>
         let text = "ERR keys of another keyspace are being watched; a transaction stays in one keyspace";
         return state.complain(&Complaint::text(text), context, sink.out);
     }
-    if watches.keys.len() + args.len() > context.limits.elements {
+    let bytes = watches.bytes + args.from(1).iter().map(<[u8]>::len).sum::<usize>();
+    if watches.keys.len() + args.len() > context.limits.elements || bytes > context.limits.command_bytes {
+        *context.counters.limited.entry("command").or_default() += 1;
         let text = "ERR too many keys are being watched";
         return state.complain(&Complaint::text(text), context, sink.out);
     }
-    watches.keyspace = keyspace;
+    (watches.keyspace, watches.bytes) = (keyspace, bytes);
     let first = watches.keys.len();
     watches.keys.extend(args.from(1).iter().map(|key| (Blob::new(key), 0)));
     watches.pending += 1;
@@ -157,7 +162,7 @@ pub(crate) fn enqueue(
         let text = "ERR SELECT of another keyspace inside MULTI; a transaction stays in one keyspace";
         Some(Complaint::text(text))
     } else if queue.kept.len() >= context.limits.elements
-        || queue.kept.bytes() + args.bytes() > context.limits.command_bytes
+        || state.watches.bytes + queue.kept.bytes() + args.bytes() > context.limits.command_bytes
     {
         *context.counters.limited.entry("command").or_default() += 1;
         Some(Complaint::text("ERR the transaction is too large"))

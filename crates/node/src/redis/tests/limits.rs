@@ -178,6 +178,7 @@ fn what_would_be_much_work_is_refused() {
     let cases = [
         format!("PUBLISH {long} m"),
         format!("PUBLISH {} m", &long[1..]),
+        format!("SUBSCRIBE c {long}"),
         format!("MULTI ; PUBLISH {long} m ; EXEC"),
         format!("ZUNION {} ; ZINTERSTORE t {}", often(17, "z"), often(17, "z")),
         format!("COMMAND DOCS{} ; COMMAND INFO{}", &often(1025, "get")[4..], &often(1025, "nope")[4..]),
@@ -192,6 +193,7 @@ fn what_would_be_much_work_is_refused() {
     expect![[r#"
           -ERR the name of the channel is longer than 4096 bytes·
           :0·
+          -ERR the name of the channel is longer than 4096 bytes·
           +OK·+QUEUED·*1·-ERR the name of the channel is longer than 4096 bytes·
           -ERR a key is named more than 16 times·-ERR a key is named more than 16 times·
           -ERR more than 1024 names of commands·-ERR more than 1024 names of commands·
@@ -321,6 +323,19 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
         then
           +OK·+QUEUED·+QUEUED·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
+
+    // What it watches goes with it.
+    for (id, count) in [(0, 2), (2, 1)] {
+        world.receive(&encode(&[b"WATCH", &[b'k'; 40]]).repeat(count));
+        (0..2).for_each(|at| world.answer(id + at, Outcome::Done(Response::Integer(1))));
+    }
+    world.requests.clear();
+    world.receive(&[&encode_line("MULTI")[..], &set, &encode_line("EXEC")].concat());
+    expect![[r#"
+        then
+          +OK·+OK·-ERR too many keys are being watched·+OK·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
+    "#]].assert_eq(&format!("then\n{}", world.transcript()));
+    assert_eq!(world.counters.limited["command"], 3);
 }
 
 #[test]
