@@ -16,7 +16,8 @@ use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::{Hub, RETRY};
 use isochrone_core::command::{
-    Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, StreamId, StreamRead,
+    Chord, Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, StreamId,
+    StreamRead,
 };
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use std::sync::Arc;
@@ -339,9 +340,9 @@ impl Fills {
     /// What this operation may give.
     pub(crate) fn of(keyspace: KeyspaceId, operation: &Operation) -> Fills {
         match operation {
-            Operation::Transaction { operations, .. } => {
-                let keys = operations.iter().filter_map(filled);
-                let keys: Vec<_> = keys.map(|(key, count)| (key.clone(), count)).collect();
+            Operation::Transaction { .. } => {
+                let mut keys = Vec::new();
+                gather(operation, &mut keys);
                 if keys.is_empty() { Fills::Nothing } else { Fills::Many(keyspace, keys) }
             }
             operation => match filled(operation) {
@@ -363,6 +364,16 @@ impl Fills {
     }
 }
 
+/// What all of a transaction may give: what a known script does may be one within it.
+fn gather(operation: &Operation, keys: &mut Vec<(Blob, usize)>) {
+    match operation {
+        Operation::Transaction { operations, .. } => {
+            operations.iter().for_each(|operation| gather(operation, keys));
+        }
+        operation => keys.extend(filled(operation).map(|(key, count)| (key.clone(), count))),
+    }
+}
+
 fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
     match operation {
         Operation::Push { key, values, .. } => Some((key, values.len())),
@@ -373,6 +384,10 @@ fn filled(operation: &Operation) -> Option<(&Blob, usize)> {
         Operation::XGroup { key, change } => match **change {
             // Whoever waits there is told that nothing will come; or something is new again.
             GroupChange::Destroy { .. } | GroupChange::SetId { .. } => Some((key, usize::MAX)),
+            _ => None,
+        },
+        Operation::ChordStep { chord } => match &**chord {
+            Chord::Part { results, .. } => Some((results, 1)),
             _ => None,
         },
         // However much there is, everybody may have some.

@@ -261,6 +261,11 @@ fn pushes_are_told_to_those_who_wait() {
     raw("RPUSH l 1 2", 4);
     raw("XADD t * f v", 4);
     assert_eq!(raw("EXEC", 5), [20, 23, 22]);
+    // What known scripts add is told as well.
+    raw("EVALSHA b8fc152c83a7e634103ccebd49dcd3146a8f4366 6 l d s r g c task value 0 0 0 0 10 token", 6);
+    raw("MULTI", 7);
+    raw("EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 table z m e 1", 7);
+    assert_eq!(raw("EXEC", 7), [21]);
 }
 
 #[test]
