@@ -1,7 +1,8 @@
 //! Scripted clusters: what is asked when, who fails when, and what is answered.
 
 use crate::latency::Alone;
-use isochrone_core::{Blob, Instant, NodeId, ProcessId, Span, Ticket};
+use isochrone_core::{Blob, Instant, NodeId, PartitionId, ProcessId, Span, Ticket};
+use isochrone_replication::Change;
 use isochrone_sim::{
     Config, Driver, FaultPlan, FaultSet, FlowEvent, Next, Planned, Record, Session, Simulation,
 };
@@ -60,6 +61,25 @@ impl<F: Family> Play<F> {
 
     pub fn client(&self, region: u16) -> ProcessId {
         self.placement.client(NodeId(region))
+    }
+
+    /// Joins these nodes, or parts them.
+    pub fn connect(&mut self, links: &[(u16, u16)], connected: bool) {
+        for (a, b) in links {
+            self.cluster.connect(NodeId(*a), NodeId(*b), connected);
+        }
+    }
+
+    /// The first leader of a partition hands over to another member, 10 ms away, and is parted from its group before it
+    /// hears of that: it goes on to lead for as long as it bears silence.
+    pub fn depose(&mut self, partition: u16, heir: u16) {
+        let group = self.placement.map.group(PartitionId(partition)).clone();
+        let leader = group.leader();
+        self.cluster.administer(leader, Ticket(0), Box::new(Change::Lead(NodeId(heir))));
+        self.run(Span::from_millis(15));
+        for member in group.members.iter().filter(|member| member.process != leader) {
+            self.cluster.connect(leader.node, member.process.node, false);
+        }
     }
 
     /// Asks the client of a region.

@@ -179,8 +179,12 @@ impl Replica {
             }
             return;
         }
-        // Everything earlier leaders appended is applied: it is not prepared, and only its outcome is missing here if
-        // it never was.
+        // A commit rests on a prepared entry. Where the log has neither that nor its end, a newer leader has appended
+        // it of which this one has not heard: were the commit acknowledged for that one, the coordinator would forget it.
+        if ending.is_ok() && !self.state.is_done(txn) && !self.state.is_past(txn) {
+            return;
+        }
+        // It has ended here, or it was never prepared and only its abort is missing here.
         let granted = self.let_go(txn);
         self.follow_up(granted, turn);
         self.wounded.remove(&txn);

@@ -217,6 +217,46 @@ fn a_leader_that_dies_at_any_step_leaves_one_outcome() {
     assert!(committed > 20, "{committed} committed, {aborted} aborted");
 }
 
+/// The leader of a participant has a successor of which it does not hear. It is told of a commit that the other one has
+/// prepared, while the other one is not: nobody may take its word for the other's.
+#[test]
+fn a_commit_is_not_acknowledged_by_a_leader_that_has_a_successor() {
+    // Client and coordinator in region 3; one participant in regions 0 to 2, the other led in region 4.
+    let mut alone = Alone::<Family>::new(unit(6, RTT), &[[3, 4, 5], [0, 1, 2], [4, 3, 5]]);
+    alone.tune = |parameters| parameters.log.election = Span::from_secs(60);
+    let mut play = Play::new(&alone);
+    play.depose(1, 2);
+    let keys = [key(1), key(2)];
+    let write = |play: &mut Play<Family>, values: [&str; 2]| {
+        let (txn, _) = play.begin(3, &[], &keys);
+        play.commit(3, txn, &[(&keys[0], values[0]), (&keys[1], values[1])])
+    };
+    let ticket = write(&mut play, ["a", "b"]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }), "by the successor");
+    play.run(Span::from_secs(1));
+    let begun = play.cluster.now();
+    let ticket = write(&mut play, ["c", "d"]);
+    // The votes have come; the decision is on its way.
+    play.run(Span::from_millis(50));
+    let apart: Vec<(u16, u16)> = (3..6).flat_map(|node| [(1, node), (2, node)]).collect();
+    play.connect(&apart, false);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    play.run(Span::from_secs(5));
+    let said = play.conversation(begun);
+    assert!(said.contains("r3.role0 -> r0.role0.p1 Outcome"), "the former leader was not told: {said}");
+    // What its client knows, and all have acknowledged, is forgotten.
+    let (txn, _) = play.begin(3, &[], &keys[1..]);
+    let ticket = play.commit(3, txn, &[(&keys[1], "e")]);
+    assert!(matches!(play.wait(ticket), Outcome::Committed { .. }));
+    play.run(Span::from_secs(2));
+    play.connect(&apart, true);
+    play.connect(&[(0, 1), (0, 2)], true);
+    play.run(Span::from_secs(5));
+    assert_eq!(play.values(5, &keys), ["c", "e"].map(|text| Some(text.to_owned())));
+    play.run(Span::from_secs(30));
+    assert_eq!(play.said(Span::from_secs(10)), 0, "the coordinator has not forgotten");
+}
+
 #[test]
 fn an_idle_cluster_is_quiet() {
     let mut play = play();
