@@ -252,3 +252,47 @@ fn who_was_taken_for_dead_cannot_commit_any_more() {
     let (told, values) = silent_and_back(true);
     assert!(committed(&told) && values.iter().any(Option::is_none), "{told:?} {values:?}");
 }
+
+/// The leader of a coordinating group has a successor of which it does not hear. It goes on: that it does not know a
+/// transaction, or that a participant does not, is no decision, and nobody is told so.
+#[test]
+fn a_coordinator_that_has_a_successor_decides_nothing_by_what_it_does_not_know() {
+    // The coordinators are in regions 0 to 2, the other participant's leader in 3, clients in 4 to 6.
+    let mut alone = Alone::<Basic>::new(unit(7, RTT), &[[0, 1, 2], [3, 4, 5]]);
+    alone.tune = |parameters| parameters.log.election = Span::from_secs(60);
+    let mut play = Play::new(&alone);
+    let keys = [key(0), key(1)];
+    play.depose(0, 2);
+    play.connect(&[(0, 3), (0, 4)], false);
+    let (txn, _) = play.begin(4, &keys, &keys);
+    let ticket = play.commit(4, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+    assert!(committed(&play.wait(ticket)), "by the successor");
+    play.run(RTT * 10);
+    // The participant asks whether it may forget that one, whoever it believes to lead: the last to tell it of an end.
+    play.connect(&[(0, 3)], true);
+    play.connect(&[(1, 3), (2, 3)], false);
+    let split = play.cluster.now();
+    let (open, _) = play.begin(4, &keys[1..], &keys[1..]);
+    let refused = play.ask(5, Request::Begin { reads: keys.to_vec(), writes: keys.to_vec() });
+    play.run(Span::from_secs(4));
+    let said = play.conversation(split);
+    assert!(said.contains("r0.role0 -> r3.role0.p1 Writeback"), "a refusal is told at once: {said}");
+    assert!(said.contains("r3.role0.p1 -> r0.role0 Closable"), "{said}");
+    assert!(!said.contains("r0.role0 -> r3.role0.p1 Closed"), "it knows nothing of that: {said}");
+    let ticket = play.commit(4, open, &[(&keys[1], "c")]);
+    assert!(committed(&play.wait(ticket)));
+    // A client does not reach the participant, which refuses its transaction for good when it is asked.
+    play.connect(&[(3, 6)], false);
+    play.run(Span::from_secs(1));
+    let split = play.cluster.now();
+    let unknown = play.ask(6, Request::Begin { reads: Vec::new(), writes: keys.to_vec() });
+    assert!(matches!(play.wait(unknown), Outcome::Begun { .. }));
+    play.run(Span::from_secs(6));
+    let said = play.conversation(split);
+    assert!(said.contains("r3.role0.p1 -> r0.role0 Prepared"), "{said}");
+    assert!(!said.contains("r0.role0 -> r3.role0.p1 Writeback"), "it may have ended otherwise: {said}");
+    play.connect(&[(0, 1), (0, 2), (0, 4), (1, 3), (2, 3), (3, 6)], true);
+    play.run(Span::from_secs(10));
+    assert!(play.answer(refused).is_some());
+    assert_eq!(play.values(5, &keys), ["a", "c"].map(|text| Some(text.to_owned())));
+}

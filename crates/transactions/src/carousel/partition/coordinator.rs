@@ -76,6 +76,12 @@ impl Partition {
         Some(running.entry(txn).or_insert_with(|| Running::new(Arc::default(), now, now + resend)))
     }
 
+    /// Whether this leader has heard of a transaction from its client, or ends it.
+    fn has_begun(&self, txn: TxnId) -> bool {
+        let running = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
+        running.is_some_and(|running| !running.parts.is_empty())
+    }
+
     /// Whether nothing that is said of a transaction matters any more.
     fn is_decided(&self, txn: TxnId) -> bool {
         self.state.coordinated.get(&txn).map_or_else(|| self.is_past(txn), |known| known.ended.is_some())
@@ -245,7 +251,9 @@ impl Partition {
                 continue;
             };
             if !verdict.prepared {
-                refusal = refusal.or(Some(Partition::refused(verdict)));
+                // One that rests on a decision is told at once.
+                let reason = Partition::refused(verdict);
+                refusal = refusal.filter(|known| *known != Reason::Presumed).or(Some(reason));
             } else if let Some((_, seen)) = &write {
                 let used = seen.iter().find(|(of, _)| *of == partition).map(|(_, versions)| versions);
                 stale |= !versions_ignored && used.is_some_and(|used| *used != verdict.versions);
@@ -253,19 +261,25 @@ impl Partition {
             at = at.max(verdict.at);
         }
         let ended = match refusal {
-            Some(reason) => Ended::Aborted(reason),
-            None if stale => Ended::Aborted(Reason::StaleRead),
+            Some(reason) if !stale || reason != Reason::Presumed => Ended::Aborted(reason),
+            _ if stale => Ended::Aborted(Reason::StaleRead),
             None if all && (write.is_some() || unwritten && running.writing) => Ended::Committed(at),
-            None => return,
+            _ => return,
         };
         self.decide(txn, ended, turn);
     }
 
-    /// What follows from replicated facts is told at once.
+    /// What follows from replicated facts is told at once. That a participant knows nothing is none: where another
+    /// replica leads by now the participant may have had the outcome from that one, and have forgotten it.
     fn decide(&mut self, txn: TxnId, ended: Ended, turn: &mut Turn<'_>) {
         let early = self.knobs.early_abort;
         let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
         running.ended = Some(ended);
+        if ended == Ended::Aborted(Reason::Presumed) {
+            running.unilateral = true;
+            let parts = running.parts.clone();
+            return turn.append(Entry::Decision { txn, parts, ended });
+        }
         let aborted = matches!(ended, Ended::Aborted(_));
         if running.asked || early && aborted {
             let fast = running.settled.values().all(|(_, fast)| *fast);
@@ -447,8 +461,7 @@ impl Partition {
             }
             return;
         }
-        let begun = self.lead.as_ref().and_then(|lead| lead.running.get(&txn));
-        if begun.is_some_and(|running| !running.parts.is_empty()) {
+        if self.has_begun(txn) {
             return;
         }
         if self.is_past(txn) {
@@ -461,16 +474,28 @@ impl Partition {
         self.abort(txn, [part].into(), Reason::Presumed, turn);
     }
 
-    /// A participant wants to forget: it may what is decided in this log, and what never was here.
+    /// A participant wants to forget: it may what is decided in this log. What never was here is decided now, by an
+    /// entry: where another replica leads by now that one may know of it, and this one gets no entry through.
     pub(super) fn on_closable(&mut self, from: ProcessId, txns: Vec<TxnId>, turn: &mut Turn<'_>) {
-        let Some(lead) = &self.lead else { return };
-        let closed = |txn: &TxnId| match self.state.coordinated.get(txn) {
-            Some(known) => known.ended.is_some(),
-            None => !lead.running.contains_key(txn),
-        };
-        let txns: Vec<TxnId> = txns.into_iter().filter(closed).collect();
-        if !txns.is_empty() {
-            turn.send_ahead(from, Word::Closed { txns });
+        if !self.leaders.note(from.partition, from, turn.now()) {
+            return;
+        }
+        let mut closed = Vec::new();
+        for txn in txns {
+            match self.state.coordinated.get(&txn) {
+                Some(known) if known.ended.is_some() => closed.push(txn),
+                Some(_) => {}
+                None if self.is_past(txn) => closed.push(txn),
+                None if self.has_begun(txn) || turn.backlog() > self.knobs.waiting_max => {}
+                None => {
+                    let part =
+                        Part { partition: from.partition, reads: Arc::default(), writes: Arc::default() };
+                    self.abort(txn, [part].into(), Reason::Presumed, turn);
+                }
+            }
+        }
+        if !closed.is_empty() {
+            turn.send_ahead(from, Word::Closed { txns: closed });
         }
     }
 
