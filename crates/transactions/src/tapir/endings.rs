@@ -244,8 +244,8 @@ impl Server {
         }
     }
 
-    /// A transaction has ended at every replica of it, this one among them: what is held of it comes from a message that
-    /// was late.
+    /// A transaction has ended and is forgotten: what is held of it comes from a message that was late, or this replica
+    /// was away for too long.
     pub(super) fn gone(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
         if self.state.entries.contains_key(&txn) {
             self.takeovers.remove(&txn);

@@ -96,13 +96,13 @@
 //! those that were normal in the latest view count. What was accepted stands; what may have been decided by votes (set
 //! d) stands if a majority has checked it, or if it has its place in the order of timestamps among all else that stands
 //! ([`occ::fits`]; two that have not cannot both have had `Q` votes, for a common replica would have refused one); the
-//! rest (set u) was not decided, and is checked anew. All of a view begin with this record, which counts as checked by
-//! each of them, and with what ended before.
+//! rest (set u) was not decided, and is refused. All of a view begin with this record, which counts as checked by each of
+//! them, and with what ended before.
 //!
 //! *The end.* A replica forgets a transaction when all replicas of all its participants have written down how it ended.
 //! Until then it tells those that may not know, and so replicas that were away catch up. More than `keep_records` of
-//! them are forgotten earlier, if a majority of each participant knows; whoever then asks is told that nobody can say,
-//! and aborts nothing by himself.
+//! them are forgotten earlier, if a majority of each participant knows; whoever then asks lets go of it, and aborts nothing
+//! by himself.
 //!
 //! *Liveness.* A transaction that is prepared for longer than `terminate_after` is taken over, by the replicas in turn,
 //! again after a random and growing pause; any that has a majority of every participant ends it. A client may live and
@@ -117,8 +117,9 @@
 //! - After an abstention of a majority the transaction aborts, as published; the public code tries again.
 //!
 //! **Absent.** Replicas are not replaced while a keyspace lives. A replica that was away for longer than `keep_records`
-//! transactions stays without what it missed until it is overwritten: it serves reads that are then refused, and what
-//! it holds prepared of that time stays so. The records of a change of view travel in one message. Deleted keys are
+//! transactions stays without what it missed until it is overwritten: it serves reads that are then refused. With five
+//! replicas or more it must not have been away for so long: as the leader of a new view it judges by its own data what is
+//! in doubt of d, and may find a place for what has none beside a commit that it missed. The records of a change of view travel in one message. Deleted keys are
 //! remembered for ever.
 
 mod client;

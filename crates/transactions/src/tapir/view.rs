@@ -1,7 +1,7 @@
 //! Changes of view: the leader of the new view makes one record of those of a majority, and all begin with that.
 
 use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Vote};
-use super::occ::{self, Data, Prepared, Rules};
+use super::occ::{self, Data, Prepared};
 use super::server::{DOUBLINGS, Server, Timer};
 use super::takeover::counting;
 use crate::request::TxnId;
@@ -26,13 +26,13 @@ pub struct Change {
 ///
 /// Of each transaction: what was accepted under the highest ballot stands. Else the votes of replicas that were in the
 /// last normal view are counted. A result that so many have voted for that a fast quorum may have (the set d) stands, if
-/// a majority has checked it or it fits what else stands; all else (the set u) is checked anew. `None` where it cannot
-/// be told whether something of d fits, since that is too long ago: more records are needed then.
+/// a majority has checked it or it fits what else stands. All else (the set u) was not decided, and is refused: whoever
+/// leads the view may have been away for longer than the others remember, so its data alone must commit nothing. `None`
+/// where it cannot be told whether something of d fits, since that is too long ago: more records are needed then.
 pub fn merge(
     records: &BTreeMap<ProcessId, (u64, Vec<Held>)>,
     replicas: usize,
     data: &Data,
-    rules: Rules,
 ) -> Option<Vec<Held>> {
     let latest = records.values().map(|(normal, _)| *normal).max()?;
     let mut known: BTreeMap<TxnId, Vec<&Held>> = BTreeMap::new();
@@ -42,7 +42,7 @@ pub fn merge(
         }
     }
     let (majority, most) = (Quorums::majority(replicas), Quorums::recovery(replicas, records.len()));
-    let (mut merged, mut doubtful, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut merged, mut doubtful) = (Vec::new(), Vec::new());
     for (txn, all) in known {
         let Some((attempt, at)) = counting(all.iter().copied()) else { continue };
         let part = all.iter().find_map(|held| held.part.clone());
@@ -65,7 +65,7 @@ pub fn merge(
                 doubtful.push(held(Some(Vote::Ok), Ballot::CLIENT));
             }
             (None, Some((vote, _))) => merged.push(held(Some(vote), Ballot::CLIENT)),
-            (None, None) => open.push(held(None, Ballot::CLIENT)),
+            (None, None) => merged.push(held(Some(Vote::Abstain), Ballot::CLIENT)),
         }
     }
     let mut prepared = Prepared::default();
@@ -78,21 +78,12 @@ pub fn merge(
     // In the order of their timestamps, in which none of them is in the way of a later one.
     let order = |held: &Held| (held.name.at, held.name.txn);
     doubtful.sort_by_key(order);
-    open.sort_by_key(order);
     for mut held in doubtful {
         let fits = match &held.part {
             Some(part) => occ::fits(data, &prepared, held.name.txn, part, held.name.at)?,
             None => false,
         };
         held.vote = Some(if fits { Vote::Ok } else { Vote::Abort });
-        if let Some(part) = ok(&held) {
-            prepared.insert(held.name.txn, held.name.at, &part);
-        }
-        merged.push(held);
-    }
-    for mut held in open {
-        let check = |part: &Arc<Part>| occ::check(data, &prepared, held.name.txn, part, held.name.at, rules);
-        held.vote = Some(held.part.as_ref().map_or(Vote::Abort, check));
         if let Some(part) = ok(&held) {
             prepared.insert(held.name.txn, held.name.at, &part);
         }
@@ -195,7 +186,7 @@ impl Server {
             known.filter_map(|held| Some((held.name.txn, held.part.clone()?))).collect();
         self.catch_up(parts, effects);
         let collected = &self.changing.collected;
-        let Some(merged) = merge(collected, replicas, &self.state.data, self.rules()) else { return };
+        let Some(merged) = merge(collected, replicas, &self.state.data) else { return };
         let ended = |txn: TxnId| {
             self.state.dropped(txn)
                 || self.state.entries.get(&txn).is_some_and(|entry| entry.verdict.is_some())
@@ -304,7 +295,6 @@ mod tests {
     use isochrone_core::{Blob, ClientId, PartitionId};
     use isochrone_store::versions::Version;
 
-    const RULES: Rules = Rules { strict: true, blind: false, stale: false };
     const NEVER: u64 = 0;
 
     /// Transaction `number` at this timestamp, which reads and writes these keys, all of them never written.
@@ -325,7 +315,7 @@ mod tests {
         let of = |held: &[&Held]| (0, held.iter().map(|held| (*held).clone()).collect::<Vec<_>>());
         let records = records.iter().enumerate();
         let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), of(held))).collect();
-        let merged = merge(&records, replicas, data, RULES).unwrap();
+        let merged = merge(&records, replicas, data).unwrap();
         let vote = |held: &Held| (held.name.txn.sequence, held.vote.unwrap());
         merged.iter().map(vote).collect()
     }
@@ -336,8 +326,8 @@ mod tests {
         assert_eq!(merged(3, &Data::default(), &[&[&one], &[&one]])[&1], Vote::Ok);
         let refused = Held { vote: Some(Vote::Abstain), ..one.clone() };
         assert_eq!(merged(3, &Data::default(), &[&[&refused], &[&refused]])[&1], Vote::Abstain);
-        // One vote of two: decided anew, and nothing is in its way.
-        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&refused]])[&1], Vote::Ok);
+        // One vote of two: it was not decided, whatever the leader of the view knows of its keys.
+        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&refused]])[&1], Vote::Abstain);
     }
 
     /// Of three that were read, two voted for one and one for the other: only the first can have had its votes.
@@ -373,7 +363,7 @@ mod tests {
         let records = [(1, vec![refused]), (0, vec![vote.clone(), txn(2, 20, &["z"], &["z"])])];
         let records = records.into_iter().enumerate();
         let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), held)).collect();
-        let merged = merge(&records, 3, &Data::default(), RULES).unwrap();
+        let merged = merge(&records, 3, &Data::default()).unwrap();
         assert_eq!(merged.len(), 1, "what only an old view knows was not decided: {merged:?}");
     }
 }
