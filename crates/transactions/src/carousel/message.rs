@@ -266,6 +266,40 @@ impl Said for Word {
     }
 }
 
+impl Word {
+    /// Whether all partitions that it names are among so many.
+    pub(super) fn names_partitions_below(&self, count: usize) -> bool {
+        let known = |partition: &PartitionId| usize::from(partition.0) < count;
+        let all = |parts: &[Part]| parts.iter().all(|part| known(&part.partition));
+        match self {
+            Word::Prepare { coordinator, part, .. } | Word::Query { coordinator, part, .. } => {
+                known(&coordinator.partition) && known(&part.partition)
+            }
+            Word::Begin { parts, .. } | Word::Abort { parts, .. } => all(parts),
+            Word::Commit { parts, seen, .. } => {
+                all(parts) && seen.iter().all(|(partition, _)| known(partition))
+            }
+            Word::Status { part, .. } => known(&part.partition),
+            Word::Votes { votes, .. } => {
+                votes.iter().all(|vote| known(&vote.coordinator.partition) && known(&vote.part.partition))
+            }
+            Word::Values { partition, .. }
+            | Word::Vote { partition, .. }
+            | Word::Prepared { partition, .. }
+            | Word::WrittenBack { partition, .. }
+            | Word::ReadIs { partition, .. }
+            | Word::NotLeader { partition, .. } => known(partition),
+            Word::Ended { .. }
+            | Word::Heartbeat { .. }
+            | Word::Writeback { .. }
+            | Word::Closable { .. }
+            | Word::Closed { .. }
+            | Word::ReadAt { .. }
+            | Word::Recall { .. } => true,
+        }
+    }
+}
+
 /// The entries of a group's log: of the group as participant, as coordinator, and of its leaders.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Entry {

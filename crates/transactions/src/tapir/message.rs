@@ -265,7 +265,7 @@ pub enum Message {
         /// Which.
         txn: TxnId,
     },
-    /// The answer, also to [`Message::Inquire`]: it has ended everywhere, at the receiver too, and is forgotten.
+    /// The answer, also to [`Message::Inquire`]: it has ended, everywhere or as a majority knows, and is forgotten.
     Gone {
         /// Which.
         txn: TxnId,
@@ -315,6 +315,44 @@ impl Said for Message {
             Message::Decide { ended } => ended.part.is_some(),
             Message::Spread { ended, .. } => ended.iter().any(|ended| ended.part.is_some()),
             _ => false,
+        }
+    }
+}
+
+impl Message {
+    /// Whether all partitions that it names are among so many.
+    pub(super) fn names_partitions_below(&self, count: usize) -> bool {
+        let known = |all: &[PartitionId]| all.iter().all(|partition| usize::from(partition.0) < count);
+        let held = |held: &Held| known(&held.name.participants);
+        let ended = |ended: &Ended| known(&ended.participants);
+        match self {
+            Message::Prepare { name, .. }
+            | Message::Finalize { name, .. }
+            | Message::Inquire { name, .. } => known(&name.participants),
+            Message::Promised { held: of, .. } => held(of),
+            Message::Decide { ended: of } => ended(of),
+            Message::Spread { ended: all, .. } => all.iter().all(ended),
+            Message::Records { held: open, ended: all, .. }
+            | Message::StartView { held: open, ended: all, .. } => {
+                open.iter().all(held) && all.iter().all(ended)
+            }
+            Message::Read { .. }
+            | Message::Values { .. }
+            | Message::Voted { .. }
+            | Message::Confirmed { .. }
+            | Message::Noted { .. }
+            | Message::Settle { .. }
+            | Message::Cleared { .. }
+            | Message::List { .. }
+            | Message::Listed { .. }
+            | Message::Told { .. }
+            | Message::Outbid { .. }
+            | Message::Forgotten { .. }
+            | Message::Has { .. }
+            | Message::Ask { .. }
+            | Message::Gone { .. }
+            | Message::ChangeView { .. }
+            | Message::Fetch { .. } => true,
         }
     }
 }

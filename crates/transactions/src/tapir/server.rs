@@ -282,6 +282,9 @@ impl Process for Server {
     }
 
     fn receive(&mut self, from: ProcessId, message: Message, effects: &mut Effects<Self>) {
+        if !message.names_partitions_below(self.map.groups.len()) {
+            return;
+        }
         match message {
             Message::Read { txn, keys } => self.read(from, txn, &keys, effects),
             Message::Prepare { name, part, view, below, done, cleared } => {
@@ -382,5 +385,44 @@ impl Server {
             ended: self.state.entries.len() - open,
             digest: self.state.data.digest(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Tuning as _;
+    use crate::map::{Group, Split};
+    use isochrone_core::{ClientId, Effect, Instant, KeyspaceId, NodeId, Outbox, Random, ReplicaId};
+    use isochrone_replication::order::Member;
+    use isochrone_store::versions::Version;
+
+    /// What names a partition that there is none of, as a node with another file may, is not written down.
+    #[test]
+    fn what_names_a_partition_that_is_none_is_passed_over() {
+        let process = |role| {
+            let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+            ProcessId { node: NodeId(0), keyspace, partition, role, instance: 0 }
+        };
+        let me = process(crate::SERVER);
+        let members = [Member { replica: ReplicaId(0), process: me }].into();
+        let groups = [Group { members }].into();
+        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+        let parameters = Parameters::for_rtt(Span::from_millis(10));
+        let setup = family::Server { map, partition: PartitionId(0), parameters };
+        let mut server = Server::open(Identity { process: me, incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(me, Random::seeded(1));
+        let from = process(crate::CLIENT);
+        let mut written = |partitions: &[u16]| {
+            let txn = TxnId { client: ClientId { process: from, incarnation: 1 }, sequence: 1 };
+            let participants = partitions.iter().map(|partition| PartitionId(*partition)).collect();
+            let name = Name { txn, participants, attempt: 0, at: Version(1) };
+            let part = Arc::new(Part::default());
+            let (view, below, done, cleared) = (0, 0, 0, Vec::new());
+            let prepare = Message::Prepare { name, part, view, below, done, cleared };
+            server.receive(from, prepare, outbox.input(Instant::ZERO, Stamp::from_nanos(1)));
+            outbox.drain().filter(|effect| matches!(effect, Effect::Record { .. })).count()
+        };
+        assert_eq!((written(&[0, 60_000]), written(&[0])), (0, 1));
     }
 }

@@ -291,6 +291,9 @@ impl Rules for Partition {
     }
 
     fn receive(&mut self, from: ProcessId, word: Word, turn: &mut Turn<'_>) {
+        if !word.names_partitions_below(self.leaders.len()) {
+            return;
+        }
         match word {
             Word::Prepare { .. } => self.on_prepare(from, word, turn),
             Word::Vote { txn, partition, replica, term, leads, verdict } => {

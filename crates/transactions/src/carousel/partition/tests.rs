@@ -19,9 +19,9 @@ fn process(node: u16, role: u8) -> ProcessId {
     ProcessId { node: NodeId(node), keyspace, partition, role: Role(role), instance: 0 }
 }
 
-/// The terms of a follower's votes on one transaction that is asked for twice, before and after it has promised a
-/// higher ballot to nobody who ever led; and how many of them it wrote down.
-fn terms(mutation: Option<Mutation>) -> (Vec<Ballot>, usize) {
+/// The terms of a follower's votes on one transaction, of this coordinator, that is asked for twice: before and after it
+/// has promised a higher ballot to nobody who ever led; and how many of them it wrote down.
+fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, usize) {
     let members: Vec<_> =
         (0..3).map(|seat| Member { replica: ReplicaId(seat), process: process(seat.into(), 0) }).collect();
     let (parameters, me) = (Parameters::fast(Span::from_millis(100)), process(1, 0));
@@ -43,7 +43,7 @@ fn terms(mutation: Option<Mutation>) -> (Vec<Ballot>, usize) {
         Message::Own(Word::Prepare {
             txn: TxnId { client, sequence: 1 },
             below: 1,
-            coordinator: process(0, 0),
+            coordinator,
             part: Part { partition: PartitionId(0), reads: keys.clone(), writes: keys },
             read: true,
             vote: true,
@@ -73,10 +73,17 @@ fn terms(mutation: Option<Mutation>) -> (Vec<Ballot>, usize) {
 /// first votes is not found among the second ones by a leader of a third term.
 #[test]
 fn a_vote_is_cast_once() {
-    let (cast, written) = terms(None);
+    let (cast, written) = terms(None, process(0, 0));
     assert_eq!((cast.len(), written), (2, 1));
     assert_eq!(cast[0], cast[1], "in the term in which it was cast");
-    let (again, written) = terms(Some(Mutation::VoteAgain));
+    let (again, written) = terms(Some(Mutation::VoteAgain), process(0, 0));
     assert_eq!((again.len(), written), (2, 2), "the planted bug is seen");
     assert_ne!(again[0], again[1]);
+}
+
+/// What names a partition that there is none of, as a node with another file may, gets into no log.
+#[test]
+fn what_names_a_partition_that_is_none_is_passed_over() {
+    let nowhere = ProcessId { partition: PartitionId(60_000), ..process(0, 0) };
+    assert_eq!(terms(None, nowhere), (Vec::new(), 0));
 }
