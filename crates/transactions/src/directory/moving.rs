@@ -41,6 +41,8 @@ pub(super) struct Drive {
     carries: Moved,
     done: usize,
     moved: Moved,
+    /// Whether the transaction under way writes nothing, and shows that the move is over.
+    over: bool,
     /// Steps in a row that came to nothing, and since when.
     tries: u32,
     since: Option<Instant>,
@@ -102,6 +104,7 @@ impl Drive {
             carries: Moved::default(),
             done: 0,
             moved: Moved::default(),
+            over: false,
             tries: 0,
             since: None,
             asked: None,
@@ -150,8 +153,6 @@ enum Then {
     Commit(Vec<Update>),
     /// There is nothing to do: this is next.
     Skip(Phase),
-    /// The move is over.
-    Over,
     /// It cannot be.
     Refuse(MoveRefusal),
 }
@@ -210,6 +211,7 @@ impl Find {
         let Some(drive) = self.drives.get_mut(&number) else { return };
         let settled = self.directory.settled || Mutation::ForgetPending.acts(self.directory.mutation);
         let place = |key: &Blob| self.directory.plan.place(key);
+        drive.over = false;
         let then = match (entries.get(&drive.from), entries.get(&drive.to)) {
             (Some(source), Some(target)) => match drive.phase {
                 Phase::Mark => drive.mark(source, target, reads),
@@ -230,11 +232,6 @@ impl Find {
                 self.abandon(txn, turn);
                 self.drive(number, turn);
             }
-            Then::Over => {
-                let moved = drive.moved;
-                self.abandon(txn, turn);
-                self.end_move(number, Ok(moved), turn);
-            }
             Then::Refuse(refusal) => {
                 self.abandon(txn, turn);
                 self.end_move(number, Err(refusal), turn);
@@ -246,6 +243,10 @@ impl Find {
         let Some(drive) = self.drives.get_mut(&number) else { return };
         (drive.tries, drive.since) = (0, None);
         match drive.phase {
+            _ if drive.over => {
+                let moved = drive.moved;
+                return self.end_move(number, Ok(moved), turn);
+            }
             Phase::Mark => {
                 (drive.fence, drive.phase) = (at, Phase::List(0));
                 if Mutation::CarryNothing.acts(self.directory.mutation) {
@@ -313,7 +314,10 @@ impl Drive {
                     Route::Moving { from, to } if from == self.from => Some(to),
                     _ => None,
                 });
-                return elsewhere.map_or(Then::Over, |to| Then::Refuse(MoveRefusal::OnItsWay(to)));
+                return match elsewhere {
+                    Some(to) => Then::Refuse(MoveRefusal::OnItsWay(to)),
+                    None => self.end(),
+                };
             }
             let version = reads.iter().find(|read| read.key == entry).map(|read| read.version);
             (self.fence, self.marked) = (version.unwrap_or_default(), moving);
@@ -331,6 +335,12 @@ impl Drive {
         Then::Commit(updates)
     }
 
+    /// Nothing is left to do, if the entries are what was read: a replica that is behind may have told of them.
+    fn end(&mut self) -> Then {
+        self.over = true;
+        Then::Commit(Vec::new())
+    }
+
     fn finish(&mut self, source: &Arc<Routes>, target: &Arc<Routes>) -> Then {
         let mut arrived = Vec::new();
         for marked in &self.marked {
@@ -344,7 +354,7 @@ impl Drive {
             }));
         }
         if arrived.is_empty() {
-            return Then::Over;
+            return self.end();
         }
         self.updates([source, target], &arrived).map_or_else(Then::Refuse, Then::Commit)
     }
@@ -472,6 +482,22 @@ mod tests {
             let reads = [read(located::key(FROM, b"a"), Some("1"))];
             let then = drive.carry(&source, &reads, |_| Place::Ring(7), true);
             assert!(matches!(then, Then::Skip(Phase::Mark)), "it would take what came back since");
+        }
+    }
+
+    /// A replica that is behind may say that all is done, or that nothing was ever to do: its word is checked.
+    #[test]
+    fn that_a_move_is_over_wants_a_transaction() {
+        let arrived = Arc::new(Routes::of(vec![known(2, Route::At(TO))]));
+        for phase in [Phase::Mark, Phase::End] {
+            let mut drive = carrying();
+            drive.phase = phase;
+            let then = match phase {
+                Phase::Mark => drive.mark(&arrived, &arrived, &[]),
+                _ => drive.finish(&arrived, &arrived),
+            };
+            assert!(matches!(then, Then::Commit(updates) if updates.is_empty()), "{phase:?}");
+            assert!(drive.over, "{phase:?}");
         }
     }
 
