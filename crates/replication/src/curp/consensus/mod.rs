@@ -74,7 +74,9 @@
 //!   majority every later leader meets. A record says how far this was done when it was made, so that a journal
 //!   brings back what was held, no more and no less (D-2).
 //! - **Members** change by the log. Nothing is proposed behind a change until it is decided, and then another reign
-//!   begins, under which other witnesses count: what was answered before it is in the log before it.
+//!   begins, under which other witnesses count: what was answered before it is in the log before it. So a leader takes
+//!   none before it serves, since what it has not replayed yet is in no log, and only a superquorum of the old members
+//!   need hold it. One that it adopts is of a leader that served, or adopted it in turn, and lies behind all of that.
 //!
 //! # What differs from the source
 //! - A record whose command was decided lately is accepted without being held (as D-30): no orphan.

@@ -13,6 +13,8 @@ mutations! {
     SpeculateBeforeNoop = "speculate-before-noop",
     /// A new leader serves reads before what it replays and its no-op are decided.
     ServeBeforeNoop = "serve-before-noop",
+    /// A new leader changes the members before what witnesses know is brought back.
+    ChangeMembersEarly = "change-members-early",
     /// Clients are content with a majority of acceptances.
     SuperquorumTooSmall = "superquorum-too-small",
     /// Replayed is what more witnesses hold than the threshold says.

@@ -480,7 +480,13 @@ impl<V: Ordered> order::Order for Order<V> {
         order::Order::give_up(&mut self.log);
     }
 
+    /// Members change where commands are taken: behind a change what witnesses hold is counted among the new ones, and what
+    /// was completed before, only a superquorum of the old ones need hold.
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        let early = !self.serves_commands() && !self.mutated(Mutation::ChangeMembersEarly);
+        if early && matches!(change, Change::Add(_) | Change::Remove(_)) {
+            return effects.complete_ahead(ticket, Err(Refusal::NotLeader));
+        }
         self.with_log(effects, |log, inner| order::Order::change(log, ticket, change, inner));
     }
 }

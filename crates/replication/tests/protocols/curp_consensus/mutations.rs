@@ -28,6 +28,7 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         Mutation::ForgetFailures => Some(Case { mixed: true, ..with(3, "crash", 4) }),
         // The walk.
         Mutation::ServeBeforeNoop
+        | Mutation::ChangeMembersEarly
         | Mutation::AcceptAnyTerm
         | Mutation::AcceptBeforeDurable
         | Mutation::ForgetRecords

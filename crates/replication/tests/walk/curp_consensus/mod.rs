@@ -7,10 +7,10 @@ mod witness;
 use crate::steps::Step;
 use crate::walk::explore;
 use crate::world::{Disks, Letter, World};
-use isochrone_core::{Instant, Quorums, Random, Span};
-use isochrone_replication::Tuning as _;
+use isochrone_core::{Instant, NodeId, Quorums, Random, Span, Ticket};
 use isochrone_replication::curp::consensus::{Message, Mutation, Order, Parameters};
 use isochrone_replication::order::{Order as _, Reign};
+use isochrone_replication::{Change, Tuning as _};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Small = World<Order<Letter>>;
@@ -56,7 +56,8 @@ fn letters() -> [Letter; 3] {
     [Letter::new(1, 1), Letter::new(2, 1), Letter::new(3, 2)]
 }
 
-fn world_of(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
+/// One that leads, and nothing recorded.
+fn quiet_world(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
     (parameters.log.lease, parameters.mutation) = (lease, mutation);
     (parameters.witness.slots, parameters.witness.ways) = (8, 4);
@@ -65,12 +66,18 @@ fn world_of(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
     assert!(world.order(0).serves_commands());
     world.keep = |message| matches!(message, Message::Verdicts(_));
     world.watch = nothing_completed_is_lost;
-    let reign = world.order(0).reign();
+    world
+}
+
+fn record(world: &mut Small, node: usize, letter: &Letter) {
+    let (reign, values) = (world.order(0).reign(), vec![letter.clone()]);
+    world.send(node, CLIENT, Message::Records { reign, incarnation: 1, values });
+}
+
+fn world_of(replicas: usize, lease: bool, mutation: Option<Mutation>) -> Small {
+    let mut world = quiet_world(replicas, lease, mutation);
     for letter in letters() {
-        for node in 0..replicas {
-            let values = vec![letter.clone()];
-            world.send(node, CLIENT, Message::Records { reign, incarnation: 1, values });
-        }
+        (0..replicas).for_each(|node| record(&mut world, node, &letter));
     }
     world
 }
@@ -133,6 +140,51 @@ fn what_a_superquorum_accepted_outlives_its_leader_and_any_others_that_may_be_lo
         println!("f = {f}: {runs} runs, {brought_back} times something complete was there to be lost");
         assert!(runs > 1_000 && brought_back > 300, "f = {f}: {runs} runs, {brought_back}");
     }
+}
+
+/// Three of four witnesses have accepted, the first leader hands over to one of them and is lost, and its removal is asked
+/// for before a majority has told the new leader what it holds.
+fn succeeded_by_one_who_removes_it(mutation: Option<Mutation>) -> Small {
+    let mut world = quiet_world(4, false, mutation);
+    world.keep_order();
+    // Nobody falls silent.
+    world.hour = Span::from_millis(1);
+    // Who has missed the first place asks for it.
+    for _ in 0..3 {
+        (0..4).for_each(|node| world.fire(node));
+        world.deliver();
+    }
+    (0..3).for_each(|node| record(&mut world, node, &letters()[0]));
+    world.deliver();
+    let change = |world: &mut Small, node, change| {
+        world.act(node, |order, effects| order.change(Ticket(1), change, effects));
+        world.deliver();
+    };
+    world.loses = |message| matches!(message, Message::Frozen { .. });
+    change(&mut world, 0, Change::Lead(NodeId(1)));
+    lose(&mut world, 0);
+    assert!(world.order(1).leads() && !world.order(1).serves_commands());
+    change(&mut world, 1, Change::Remove(NodeId(0)));
+    // The one that holds nothing is heard first.
+    world.loses = |message| matches!(message, Message::Frozen { contents, .. } if !contents.is_empty());
+    world.fire(1);
+    world.deliver();
+    world.loses = |_| false;
+    world.fire(1);
+    world.deliver();
+    assert!(world.order(1).serves_commands() && world.was_given(1, 1));
+    change(&mut world, 1, Change::Remove(NodeId(0)));
+    world
+}
+
+/// Of the old members a superquorum has accepted, and of the new ones fewer may have.
+#[test]
+fn members_change_when_all_is_brought_back() {
+    let world = succeeded_by_one_who_removes_it(None);
+    assert_eq!(world.order(1).members().len(), 3, "asked again, it is done");
+    let early = || succeeded_by_one_who_removes_it(Some(Mutation::ChangeMembersEarly));
+    let text = std::panic::catch_unwind(early).map(drop).unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("1, completed in"), "{text}");
 }
 
 /// With leases; who is elected waits until the last one has run out.
