@@ -416,10 +416,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        let number = self.changes.begin(self.next, ticket, change, effects.now(), &self.service);
         self.next += 1;
-        self.changes.begin(number, ticket, change, effects.now(), &self.service);
         effects.send(self.target, Message::Administer { number, change });
         self.sweep_soon(effects);
     }
@@ -493,7 +492,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             tickets: Series::default(),
             fresh: Vec::new(),
             repeats: Vec::new(),
-            changes: Changes::default(),
+            changes: Changes::of(identity.incarnation),
             sweeping: false,
             parked: false,
             spoken: PhantomData,

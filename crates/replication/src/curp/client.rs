@@ -901,10 +901,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        let number = self.changes.begin(self.next, ticket, change, effects.now(), &self.setup.service);
         self.next += 1;
-        self.changes.begin(number, ticket, change, effects.now(), &self.setup.service);
         effects.send(self.target, Message::Administer { number, change });
         self.sweep_soon(effects);
     }
@@ -959,7 +958,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             fresh: Vec::new(),
             again: Vec::new(),
             repeats: Vec::new(),
-            changes: Changes::default(),
+            changes: Changes::of(identity.incarnation),
             sweeping: false,
             watching: false,
             parked: false,

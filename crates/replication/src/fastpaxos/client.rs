@@ -400,10 +400,9 @@ impl<S: StateMachine> Client<S> {
     }
 
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let number = self.next;
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
+        let number = self.changes.begin(self.next, ticket, change, effects.now(), &self.service);
         self.next += 1;
-        self.changes.begin(number, ticket, change, effects.now(), &self.service);
         effects.send(self.replicas[self.target], Message::Administer { number, change });
         self.sweep_soon(effects);
     }
@@ -453,7 +452,7 @@ impl<S: StateMachine> Process for Client<S> {
             tickets: Series::default(),
             fresh: Vec::new(),
             repeats: Vec::new(),
-            changes: Changes::default(),
+            changes: Changes::of(identity.incarnation),
             target: 0,
             greeted: Instant::ZERO,
             sweeping: false,

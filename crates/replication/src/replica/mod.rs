@@ -14,6 +14,7 @@ mod speculation;
 pub(crate) mod tests;
 mod transfer;
 
+use crate::changes::numbers_of;
 use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told, in_parts};
 use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
@@ -75,11 +76,12 @@ pub struct Replica<S: StateMachine, O: Order> {
     /// When a client was last heard of, and the number of its last command executed then.
     clients: BTreeMap<ClientId, (Instant, u64)>,
     /// The administration under way and who waits for it.
-    administration: Option<(ProcessId, u64, Ticket)>,
+    administration: Option<Administration>,
     /// The change of members that was asked for here and who waits for it.
     stopping: Option<Stopping>,
     /// What the host asked and another replica was told, by number.
     relayed: BTreeMap<u64, Ticket>,
+    /// The last ticket or number that was given, none of which is of a former life.
     tickets: u64,
     /// A replica of a later epoch: what it has is to be taken in.
     later: Option<ProcessId>,
@@ -92,6 +94,14 @@ pub struct Replica<S: StateMachine, O: Order> {
     told_members: Arc<[NodeId]>,
     /// What is taken off how many the machine says have expired, so that those of this life count, whichever machine it was.
     expired_before: u64,
+}
+
+/// A change that the order makes: who has asked for it, under which number, and whom the order answers.
+#[derive(Copy, Clone, Hash)]
+struct Administration {
+    asker: (ProcessId, u64),
+    change: Change,
+    ticket: Ticket,
 }
 
 #[derive(Clone, Hash)]
@@ -344,8 +354,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let result = Err(Refusal::NotLeader);
             return effects.send_ahead(from, Message::Administered { number, result, leader });
         }
-        if let Some((asker, known, _)) = self.administration {
-            if (asker, known) != (from, number) {
+        if let Some(Administration { asker, change: known, .. }) = self.administration {
+            if (asker, known) != ((from, number), change) {
                 let (result, leader) = (Err(Refusal::Busy), Some(self.identity.process));
                 effects.send_ahead(from, Message::Administered { number, result, leader });
             }
@@ -353,15 +363,15 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
         self.tickets += 1;
         let ticket = Ticket(OWN_TICKETS | self.tickets);
-        self.administration = Some((from, number, ticket));
+        self.administration = Some(Administration { asker: (from, number), change, ticket });
         self.with_order(effects, |order, inner| order.change(ticket, change, inner));
     }
 
     fn on_changed(&mut self, ticket: Ticket, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
         if ticket.0 & OWN_TICKETS == 0 {
             effects.complete(ticket, result);
-        } else if let Some((from, number, _)) = self.administration.take_if(|(_, _, known)| *known == ticket)
-        {
+        } else if let Some(done) = self.administration.take_if(|under_way| under_way.ticket == ticket) {
+            let (from, number) = done.asker;
             let leader = self.elsewhere();
             effects.send(from, Message::Administered { number, result, leader });
         }
@@ -471,7 +481,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             administration: None,
             stopping: None,
             relayed: BTreeMap::new(),
-            tickets: 0,
+            tickets: numbers_of(identity.incarnation),
             later: None,
             offers: Offers::default(),
             taking: None,

@@ -256,15 +256,20 @@ const CLIENT: fn() -> ClientId = || Identity { process: process(9, 1), incarnati
 
 impl Bench {
     fn new(bug: Option<Bug>) -> Bench {
+        Bench::of(0, 1, bug)
+    }
+
+    /// In this life, of a group whose only member is on this node.
+    fn of(member: u16, incarnation: u32, bug: Option<Bug>) -> Bench {
         let me = process(0, 0);
         let setup = Setup {
-            members: Arc::from([Member { replica: ReplicaId(0), process: me }]),
+            members: Arc::from([Member { replica: ReplicaId(0), process: process(member, 0) }]),
             preferred: None,
             service: Service::for_rtt(Span::from_millis(1)),
             parameters: Knobs(bug),
             machine: Texts::default(),
         };
-        let replica = Replica::open(Identity { process: me, incarnation: 1 }, &setup);
+        let replica = Replica::open(Identity { process: me, incarnation }, &setup);
         let outbox = Outbox::new(me, Random::seeded(1));
         let mut bench = Bench { replica, outbox, tentative: VecDeque::new(), sequence: 0 };
         bench.input(|replica, effects| replica.start(effects));
@@ -287,6 +292,19 @@ impl Bench {
             }
         }
         told
+    }
+
+    /// What is said of administration.
+    fn administer(
+        &mut self,
+        input: impl FnOnce(&mut Replica<Texts, Script>, &mut Effects<Replica<Texts, Script>>),
+    ) -> Vec<Message<Deed, Text, ()>> {
+        input(&mut self.replica, self.outbox.input(Instant::ZERO, Stamp::ZERO));
+        let sent = self.outbox.drain().filter_map(|effect| match effect {
+            Effect::Send { message, .. } => Some(message),
+            _ => None,
+        });
+        sent.collect()
     }
 
     /// The client asks for this; its number.
@@ -712,4 +730,31 @@ fn a_barrier_within_a_batch() {
     assert_eq!(bench.run(Append(1, 'c')), speculative("abc"));
     bench.drop();
     assert_eq!(bench.text(1), "ab");
+}
+
+/// Of one that comes again an answer is on its way. A number alone does not say that it is the same.
+#[test]
+fn another_order_under_the_same_number_is_not_taken_for_the_first() {
+    let mut bench = Bench::new(None);
+    let mut asked = |node: u16| {
+        let ask = Message::Administer { number: 7, change: Change::Lead(NodeId(node)) };
+        bench.administer(|replica, effects| replica.receive(process(1, 0), ask, effects))
+    };
+    assert!(asked(1).is_empty() && asked(1).is_empty());
+    let answers = asked(2);
+    let [Message::Administered { number: 7, result: Err(Refusal::Busy), .. }] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+}
+
+#[test]
+fn what_is_passed_on_has_a_number_of_its_life() {
+    let numbers = [1, 2].map(|life| {
+        let mut bench = Bench::of(1, life, None);
+        let change = Change::Lead(NodeId(1));
+        let sent = bench.administer(|replica, effects| replica.request(Ticket(1), change, effects));
+        let [Message::Administer { number, .. }] = sent[..] else { panic!("{sent:?}") };
+        number
+    });
+    assert_ne!(numbers[0], numbers[1]);
 }

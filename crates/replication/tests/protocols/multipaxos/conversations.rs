@@ -149,7 +149,7 @@ fn a_new_member_catches_up_before_it_votes() {
     talk.pass(100).ask(A, set("x"));
     talk.pass(100).change(Change::Add(D));
     talk.hear(100, expect![[r#"
-        200 client A -> replica A: Administer number: 2, change: Add(n3)
+        200 client A -> replica A: Administer number: 4294967298, change: Add(n3)
         220 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
         220 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
         220 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s1, value: Change(Configuration version: 1, members: [Member replica: r0,
@@ -168,12 +168,12 @@ fn a_new_member_catches_up_before_it_votes() {
         252 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
         252 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
         252 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s2, last: s2
-        262 replica A -> client A: Administered number: 2, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+        262 replica A -> client A: Administered number: 4294967298, result: Ok(()), leader: Some(A/k1/p0/role0/0)
         262 answer: Changed
     "#]]);
     talk.pass(200).change(Change::Remove(B));
     talk.hear(100, expect![[r#"
-        500 client A -> replica A: Administer number: 3, change: Remove(n1)
+        500 client A -> replica A: Administer number: 4294967299, change: Remove(n1)
         500 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
         500 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
         500 replica A -> replica D (ahead): Accept ballot: b1.0, slot: s3, value: Change(Configuration version: 2, members: [Member replica: r0,
@@ -186,7 +186,7 @@ fn a_new_member_catches_up_before_it_votes() {
         522 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
         532 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
         532 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s4, last: s4
-        542 replica A -> client A: Administered number: 3, result: Ok(()), leader: Some(A/k1/p0/role0/0)
+        542 replica A -> client A: Administered number: 4294967299, result: Ok(()), leader: Some(A/k1/p0/role0/0)
         542 answer: Changed
     "#]]);
     assert_eq!(talk.answers.0, [Outcome::Replied(Reply::Ok), Outcome::Changed, Outcome::Changed]);
@@ -213,14 +213,14 @@ fn leadership_is_handed_over_without_waiting_for_the_lease() {
     let mut talk = Talk::<Family>::new(0, |_| {});
     talk.pass(100).change(Change::Lead(C));
     talk.hear(120, expect![[r#"
-        100 client A -> replica A: Administer number: 1, change: Lead(n2)
+        100 client A -> replica A: Administer number: 4294967297, change: Lead(n2)
         100 replica A -> replica C: Handover ballot: b1.0, decided: s0
         111 replica C -> replica A (behind a record): Prepare ballot: b1.2, from: s0
         111 replica C -> replica B (behind a record): Prepare ballot: b1.2, from: s0
         111 replica C -> replica C (behind a record): Prepare ballot: b1.2, from: s0
         111 replica C -> replica C: Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
         122 replica A -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b1.0, end: s0, accepted: [], lease: None, l
-        122 replica A -> client A (behind a record): Administered number: 1, result: Ok(()), leader: None
+        122 replica A -> client A (behind a record): Administered number: 4294967297, result: Ok(()), leader: None
         122 answer: Changed
         122 replica B -> replica C (behind a record): Promised ballot: b1.2, report: Report decided: s0, tail: b0.0, end: s0, accepted: [], lease: Some((r
         132 replica C -> replica A (ahead): Adopt ballot: b1.2, from: s0, values: [], decided: s0
