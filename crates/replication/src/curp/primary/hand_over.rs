@@ -1,6 +1,8 @@
 //! A change of the master by hand: the old one brings everything to its copies and gives its word that it serves
-//! nobody any more; the managers do the rest (as 3.17's planned change).
+//! nobody any more, and that none of its copies reads for clients under what it granted; the managers do the rest (as
+//! 3.17's planned change).
 
+use super::Mutation;
 use super::message::Note;
 use super::order::{Handing, Order};
 use super::registry::Configuration;
@@ -8,36 +10,24 @@ use crate::order::Ordered;
 use crate::request::{Change, Refusal};
 use isochrone_core::{Effects, Instant, NodeId, Span, Ticket};
 
-/// How long a master may take to bring everything to its copies; it takes no commands meanwhile.
+/// How long a master may take to bring everything to its copies, beside what leases of those that read may last; it takes
+/// no commands meanwhile.
 const HANDING_MAX: Span = Span::from_secs(5);
-
-impl Handing {
-    /// When one that begins now is given up.
-    pub(super) fn limit(now: Instant) -> Instant {
-        now + HANDING_MAX
-    }
-}
 
 impl<V: Ordered> Order<V> {
     pub(super) fn begin_handing(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        let now = effects.now();
         match self.heir_of(change) {
             Ok(None) => effects.complete_ahead(ticket, Ok(())),
             Err(refusal) => effects.complete_ahead(ticket, Err(refusal)),
-            Ok(Some(heir)) => self.hand_to(heir, Handing::limit(now), Some(ticket), effects),
+            Ok(Some(heir)) => self.hand_to(heir, Some(ticket), effects),
         }
     }
 
-    pub(super) fn hand_to(
-        &mut self,
-        heir: NodeId,
-        until: Instant,
-        ticket: Option<Ticket>,
-        effects: &mut Effects<Self>,
-    ) {
-        self.append_queued(effects.now());
+    pub(super) fn hand_to(&mut self, heir: NodeId, ticket: Option<Ticket>, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        self.append_queued(now);
         let Some(lead) = &mut self.lead else { return };
-        let epoch = lead.epoch;
+        let (epoch, until) = (lead.epoch, now.max(lead.reads_over()) + HANDING_MAX);
         lead.hurried = true;
         self.handing = Some(Handing { ticket, heir, epoch, until, yielded: false });
         effects.mark(Note::Counted("handovers_begun"));
@@ -67,11 +57,15 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// Gives the word, once everything is with all copies.
+    /// Gives the word, once everything is with all copies and none of them reads for clients: who comes next may know
+    /// nothing of such reads. Asked whenever this server settles, so at every beat.
     pub(super) fn pursue_handing(&mut self, effects: &mut Effects<Self>) {
-        let done = self.queue.is_empty() && self.book.full() == self.book.end();
-        let epoch = self.lead.as_ref().map(|lead| lead.epoch);
-        let Some(handing) = self.handing.as_mut().filter(|handing| Some(handing.epoch) == epoch) else {
+        let Some(lead) = &self.lead else { return };
+        let at_once = self.parameters().mutated(Mutation::DropReadersAtOnce);
+        let reads = !at_once && effects.now() < lead.reads_over();
+        let done = self.queue.is_empty() && self.book.full() == self.book.end() && !reads;
+        let epoch = lead.epoch;
+        let Some(handing) = self.handing.as_mut().filter(|handing| handing.epoch == epoch) else {
             return;
         };
         if done && !handing.yielded {

@@ -183,7 +183,7 @@ impl<V: Wire> Lead<V> {
     }
 
     /// When the last lease is over that copies may have to read, and those of earlier masters.
-    fn reads_over(&self) -> Instant {
+    pub(super) fn reads_over(&self) -> Instant {
         self.targets.values().map(|target| target.reader.until()).max().unwrap_or(self.waits).max(self.waits)
     }
 
@@ -267,9 +267,8 @@ impl<V: Ordered> Order<V> {
         effects.record_lazily(Record::Adopted { epoch, at: end, batches: Vec::new() });
         effects.send(self.process, Message::Own { epoch, upto: end });
         let fetches = crashed.is_some() && !self.parameters().mutated(Mutation::ServeWithoutWitness);
-        // The word of the old master is not that of its copies, which may read for clients as long as it granted.
-        let word = self.registry.yielded() && !self.parameters().reads_nearby();
-        let held = committed.is_some() && !word;
+        // Who gives its word has seen to it that no copy reads for clients any more, either.
+        let held = committed.is_some() && !self.registry.yielded();
         let waits = match held && !self.parameters().mutated(Mutation::IgnoreLeases) {
             true => self.granted.max(reads),
             false => now,
@@ -504,9 +503,9 @@ impl<V: Ordered> Order<V> {
 
     fn speak(&mut self, effects: &mut Effects<Self>) {
         let (sent, full, me) = (effects.now(), self.book.full(), self.process);
-        let base = self.book.base();
+        let (base, hands_over) = (self.book.base(), self.hands_over().is_some());
         let Some(lead) = &mut self.lead else { return };
-        let until = lead.reads_until(sent, &self.knobs.0);
+        let until = lead.reads_until(sent, hands_over, &self.knobs.0);
         let (epoch, list) = (lead.epoch, lead.list);
         for (node, target, counts) in lead.followers() {
             let acked = target.acked;

@@ -4,7 +4,7 @@
 //! node goes on until another stands in its place. A master that is retired hands over first.
 
 use super::message::{Message, Note};
-use super::order::{Handing, Order};
+use super::order::Order;
 use super::registry::Registry;
 use crate::order::Ordered;
 use crate::request::Refusal;
@@ -91,14 +91,14 @@ impl<V: Ordered> Order<V> {
 
     /// The manager knows who could be the master in the place of this one, which is retired.
     pub(super) fn retire(&mut self, heir: NodeId, effects: &mut Effects<Self>) {
-        let (now, me) = (effects.now(), self.me());
+        let me = self.me();
         let busy = !self.registry.is_retired(me) || self.handing.is_some();
         let able = |heir: &NodeId| {
             let lead = self.lead.as_ref().filter(|lead| lead.serves() && lead.next.is_none());
             lead.is_some_and(|lead| lead.targets.contains_key(heir))
         };
         if !busy && able(&heir) {
-            self.hand_to(heir, Handing::limit(now), None, effects);
+            self.hand_to(heir, None, effects);
         }
     }
 }

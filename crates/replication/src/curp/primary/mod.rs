@@ -91,9 +91,9 @@
 //!
 //! **By hand.** A master that is told to hand over takes nothing more, brings all that it has to its copies, and says
 //! that it serves nobody any more; the managers then begin a recovery to the copy that was named. There is nothing to
-//! be replayed, and no lease to be waited for but those of copies that clients read at. A master never takes back what it said, but by another list, which the
-//! managers begin where no copy can take over. Where a deployment prefers a master, that is the first one; later it is
-//! the master again only by hand.
+//! be replayed, and no lease to be waited for: those of copies that clients read at are over before it says so. A
+//! master never takes back what it said, but by another list, which the managers begin where no copy can take over.
+//! Where a deployment prefers a master, that is the first one; later it is the master again only by hand.
 //!
 //! A node can be *retired*: a copy there gives way to one on a spare, or to none where there are still `copies_min`; a
 //! master there hands over first; and nothing is put there until the node is admitted again. What is left must live: a

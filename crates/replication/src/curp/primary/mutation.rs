@@ -41,7 +41,8 @@ mutations! {
     NearWithoutLease = "near-without-lease",
     /// A copy reads for clients although it holds something newer that is not known to be on all backups.
     NearUnsynced = "near-unsynced",
-    /// A new list is ready although a copy that is not part of it may still read for clients.
+    /// A new list is ready although a copy that is not part of it may still read for clients, and a master gives its word
+    /// although a copy may.
     DropReadersAtOnce = "drop-readers-at-once",
     /// Unified: a recovery puts what the witness of another node holds behind the log of its own.
     MixNodes = "mix-nodes",

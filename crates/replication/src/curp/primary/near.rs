@@ -20,7 +20,8 @@
 //!   before anything could be complete under the new one. A list that was begun and replaced by another never
 //!   counted, so nothing was granted under it.
 //! - *A later master.* It is a copy of the list that counts, and serves only when what it granted to the old master is
-//!   over ([`super::order::Order`]'s `granted`; a restart counts from anew), also where the old one hands over. The master grants leases no longer than
+//!   over ([`super::order::Order`]'s `granted`; a restart counts from anew). Where the old one hands over, that one grants
+//!   nothing more, and gives its word only when all that it granted is over. The master grants leases no longer than
 //!   the shortest of those it holds of *all* its copies, those of a list to come included. So also one that was given
 //!   up and does not know can grant nothing that outlives this. A master without copies grants nothing, as there is
 //!   nobody to grant it to. One that restarts is not a master any more and has nothing to wait for: who comes after
@@ -162,10 +163,15 @@ impl Reader {
 
 impl<V: Wire> Lead<V> {
     /// Until when copies may read, by this clock, if they may: as long as no other master can serve, and under a list
-    /// that counts.
-    pub(super) fn reads_until(&self, now: Instant, parameters: &Parameters) -> Option<Instant> {
+    /// that counts; nothing is granted by one who hands over.
+    pub(super) fn reads_until(
+        &self,
+        now: Instant,
+        hands_over: bool,
+        parameters: &Parameters,
+    ) -> Option<Instant> {
         let counts = self.serves() && self.next.is_none();
-        if !counts || !parameters.reads_nearby() {
+        if !counts || hands_over || !parameters.reads_nearby() {
             return None;
         }
         self.targets.values().map(|target| target.lease).min().filter(|until| now < *until)

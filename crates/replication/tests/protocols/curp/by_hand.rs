@@ -142,3 +142,50 @@ fn a_master_that_gave_its_word_reads_no_more() {
     read_behind_a_word(None).unwrap();
     assert!(read_behind_a_word(Some("serve-after-yield")).unwrap_err().contains("counts 1"));
 }
+
+/// Two messages that are lost in the next test: the word, which the test passes on, and that the old reign is over, which
+/// the witness of a node that is cut off does not hear.
+fn is_cut(message: &Wired) -> bool {
+    gives_word(message) || matches!(message, Message::Order { message: Spoken::End { .. }, .. })
+}
+
+/// `nearby_reads` is switched off node by node, first at the heir. A copy that clients read at hears of nothing from the
+/// moment on when the master is told to hand over.
+fn read_at_a_copy_behind_a_word(bug: Option<&str>) -> Result<(), String> {
+    let mut play =
+        Play::new(4, 2, vec![vec![Count::add(1)], vec![], vec![Count::read(1)]], bug, |parameters, _| {
+            (parameters.sync_delay, parameters.nearby_reads) = (Span::ZERO, true);
+            parameters.lease_length = Span::from_secs(1);
+        });
+    play.servers[1].setup.parameters.nearby_reads = false;
+    play.restart_server(1);
+    play.pass(Span::from_secs(2));
+    play.comes(Play::is_done)?;
+    play.near_at = Some(1);
+    play.plans[2].push_back(Count::read(1));
+    play.comes(Play::is_done)?;
+    assert_eq!(play.near, 1, "the second copy reads");
+    play.deaf = Some((NodeId(2), FOREVER));
+    play.hand_over(0, 1);
+    play.comes(|play| play.net.iter().any(|(.., message)| gives_word(message)))?;
+    play.net.retain(|(.., message)| !gives_word(message));
+    play.loses = is_cut;
+    let (version, master) = (play.registry.version, NodeId(1));
+    assert!(play.agree(&Decree::HandOver { version, master, copies: nodes([3]) }));
+    play.comes(|play| play.registry.next.is_none())?;
+    play.plans[1].push_back(Count::add(1));
+    play.comes(Play::is_done)?;
+    // It goes by what it knew.
+    play.stubborn.insert(2);
+    play.near_at = Some(1);
+    play.plans[2].push_back(Count::read(1));
+    play.comes(|play| play.near_at.is_none())?;
+    play.stubborn.clear();
+    play.comes(Play::is_done).map(drop)
+}
+
+#[test]
+fn a_master_gives_its_word_when_no_copy_reads_any_more() {
+    read_at_a_copy_behind_a_word(None).unwrap();
+    assert!(read_at_a_copy_behind_a_word(Some("drop-readers-at-once")).unwrap_err().contains("counts 1"));
+}
