@@ -6,6 +6,8 @@
 //! - [`check`] decides linearizability against a [`Model`] (Wing and Gong's search with Lowe's memoisation, over
 //!   components of keys), says *undecided* where the budget ends, and explains a violation by the few operations
 //!   that conflict;
+//! - [`check_by_key`] decides it for each key by itself, where operations of several keys need not be linearizable as a
+//!   whole;
 //! - [`once`] decides whether acknowledged operations took effect exactly once, unknown ones at most once and
 //!   failed ones never, and whether a session's operations took effect in the session's order;
 //! - [`transactions`] decides serializability, strict or not, by the search for a circle among transactions;
@@ -19,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod by_key;
 mod explain;
 mod history;
 mod jsonl;
@@ -35,6 +38,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub use by_key::check_by_key;
 pub use explain::{ExplainedOperation, Explanation};
 pub use history::{History, Operation, Outcome, Value};
 pub use jsonl::{HistoryError, Reader, Writer};

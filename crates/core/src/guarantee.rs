@@ -10,6 +10,9 @@ use std::fmt;
 pub enum Guarantee {
     /// Each command seems to take effect at one point between its call and its answer.
     Linearizable,
+    /// The commands of each key, seen by themselves, are linearizable. One that touches several keys may lie between two
+    /// others on different keys in another order than that of real time.
+    LinearizableByKey,
     /// All replicas execute one order; an acknowledged command has its place, its result may come later.
     Sequenced,
     /// Serializable, in an order that respects real time.
@@ -28,6 +31,7 @@ impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Guarantee::Linearizable => "linearizable",
+            Guarantee::LinearizableByKey => "linearizable by key",
             Guarantee::Sequenced => "sequenced",
             Guarantee::StrictlySerializable => "strictly serializable",
             Guarantee::Serializable => "serializable",

@@ -3,7 +3,7 @@
 
 use crate::simulated::{Answer, Clients, Script};
 use crate::{Pace, Recorder, Window, Workload};
-use isochrone_check::{Budget, History, Verdict, check_named, once};
+use isochrone_check::{Budget, History, ModelName, Verdict, check_by_key, check_named, once};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
@@ -314,9 +314,7 @@ fn add_node(config: &mut Config, twin: usize) {
     config.delays[last][last] = Span::ZERO;
 }
 
-/// Checks a history by what was promised; gives the reason where it cannot be decided. That all replicas
-/// execute one order, which is all that a sequenced keyspace promises beyond exactly once, is seen by the
-/// simulator's oracle while it runs.
+/// Checks a history by what was promised; gives the reason where it cannot be decided.
 fn judge(
     history: &History,
     guarantee: Guarantee,
@@ -329,8 +327,13 @@ fn judge(
     // A history of a trial is decided within milliseconds or it is a hard one.
     let budget = Budget { steps: 50_000_000, ..Budget::default() };
     // A command is a transaction: what is strictly serializable is linearizable key by key.
-    let linearizable = matches!(guarantee, Guarantee::Linearizable | Guarantee::StrictlySerializable);
-    let checked = linearizable.then(|| check_named(history, isochrone_check::ModelName::Kv, &budget));
+    let checked = match guarantee {
+        Guarantee::Linearizable | Guarantee::StrictlySerializable => {
+            Some(check_named(history, ModelName::Kv, &budget))
+        }
+        Guarantee::LinearizableByKey => Some(check_by_key(history, &budget)),
+        _ => None,
+    };
     match checked.transpose() {
         Ok(None) => {}
         Ok(Some(report)) => match report.verdict {

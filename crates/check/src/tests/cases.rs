@@ -1,7 +1,10 @@
 //! The suite: hand-written histories with their verdicts, each with the reason it is there.
 
 use crate::tests::script::history;
-use crate::{Budget, History, ModelName, SessionViolationKind, Verdict, check_named, check_sessions, once};
+use crate::{
+    Budget, History, ModelName, SessionViolationKind, Verdict, check_by_key, check_named, check_sessions,
+    once,
+};
 
 pub(super) struct Case {
     pub(super) name: &'static str,
@@ -758,6 +761,28 @@ pub(super) fn sessions() -> Result<(), String> {
 #[test]
 fn every_case_has_its_verdict() {
     assert_eq!(verdicts(), Ok(()));
+}
+
+/// A write of both keys lies between two of one each, behind the second and before the first.
+#[test]
+fn what_each_key_says_may_be_right_where_the_whole_is_not() {
+    let crossed = "
+        1 0..90 mset x+y 3 3 -> OK
+        2 0..10 set x 1 -> OK
+        3 20..30 set y 2 -> OK
+        3 100..110 mget x+y -> [1 3]
+        3 120..130 copy x+z -> 1
+        3 140..150 get z -> 3";
+    let whole = check_named(&history(crossed), ModelName::Kv, &Budget::default()).unwrap();
+    assert_eq!(whole.verdict.as_str(), "violation");
+    for (more, verdict) in [
+        ("", "linearizable"),
+        ("3 200..210 get y -> 2", "violation"),
+        ("4 200..210 mget x+y -> [3 3]", "violation"),
+    ] {
+        let report = check_by_key(&history(&format!("{crossed}\n{more}")), &Budget::default()).unwrap();
+        assert_eq!(report.verdict.as_str(), verdict, "{more}");
+    }
 }
 
 #[test]

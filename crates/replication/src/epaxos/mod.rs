@@ -10,9 +10,11 @@
 //! Gotsman, Sutra, *Making Democracy Work*, OPODIS '25, arXiv 2511.02743), which is sound with the small fast
 //! quorum.
 //!
-//! **What it promises.** Linearizable, with each client command executed exactly once; so it is where blind
-//! commands are answered at their commit (`reply = "commit"`). Commands that commute are executed in
-//! different orders at different replicas.
+//! **What it promises.** Linearizable, with each client command executed exactly once. Commands that commute are
+//! executed in different orders at different replicas. Where blind commands are answered at their commit (`reply =
+//! "commit"`), the commands of each key are linearizable by themselves, and no more: let one of the keys x and y be on
+//! its way, a write of x be committed behind it, and then a write of y without it; the one may still get its place
+//! behind the write of y, and then that comes before the write of x, which was answered before it was asked.
 //!
 //! **What it assumes.** Crash faults of a minority, fair-lossy links. No clock.
 //!
@@ -159,7 +161,8 @@ pub use parameters::Parameters;
 
 use crate::family::{AskingClient, Replicated};
 use crate::order::Ordered;
-use isochrone_core::StateMachine;
+use crate::service::{Reply, Service};
+use isochrone_core::{Guarantee, StateMachine};
 
 /// EPaxos.
 #[derive(Copy, Clone, Debug)]
@@ -177,4 +180,13 @@ impl crate::Family for Family {
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = AskingClient<Family, S>;
+
+    /// What interferes keeps real time from its commit on: the later one has the other among its dependencies, or the
+    /// higher number of order. What does not interfere keeps it only where answers follow execution.
+    fn guarantee(_: &Parameters, service: &Service) -> Guarantee {
+        match service.reply {
+            Reply::Execute => Guarantee::Linearizable,
+            Reply::Commit => Guarantee::LinearizableByKey,
+        }
+    }
 }

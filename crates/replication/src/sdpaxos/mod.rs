@@ -103,7 +103,8 @@ pub use rebuild::Report;
 use crate::family::{AskingClient, Replicated};
 use crate::order::{Membership, Ordered, Step, Takes};
 use crate::request::{Change, Refusal};
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, StateMachine, Ticket};
+use crate::service::Service;
+use isochrone_core::{Ballot, Effects, Guarantee, Instant, ProcessId, ReplicaSet, StateMachine, Ticket};
 use serde::{Deserialize, Serialize};
 
 /// SDPaxos as a family of the frame.
@@ -120,6 +121,12 @@ impl crate::Family for Family {
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = AskingClient<Family, S>;
+
+    /// Also where blind commands are answered when they are ready: their slot is committed with all before it, and
+    /// whoever asks later is given a later one.
+    fn guarantee(_: &Parameters, _: &Service) -> Guarantee {
+        Guarantee::Linearizable
+    }
 }
 
 /// Where a state stands: behind which slot, and whose the slots before it are.

@@ -1,0 +1,64 @@
+//! Linearizability of each key by itself, where that of the whole is not promised.
+//!
+//! A history of operations on several keys may be linearizable on each of them and not as a whole: two writes of
+//! different keys, one after the other, and between them in the other order one of both. So what touches several keys is
+//! taken apart: writes and reads of several keys are one of each key. Of a copy the target is left out, since nobody
+//! says what it was given; its source was read, and nothing is known of the answer.
+
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
+
+use crate::history::{History, Operation, Outcome, Value};
+use crate::model::Kv;
+use crate::report::{Budget, CheckError, Report, Verdict, check};
+
+/// Decides whether the operations on each key are linearizable by themselves, by the model [`Kv`]. Where the whole is,
+/// each key is. An explanation counts the lines of the history taken apart.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn check_by_key(history: &History, budget: &Budget<'_>) -> Result<Report, CheckError> {
+    let whole = check(history, &Kv, budget)?;
+    match whole.verdict {
+        Verdict::Violation(_) => check(&taken_apart(history), &Kv, budget),
+        Verdict::Linearizable | Verdict::Undecided { .. } => Ok(whole),
+    }
+}
+
+fn taken_apart(history: &History) -> History {
+    let several = |operation: &&Operation| operation.keys.len() > 1 && operation.outcome != Outcome::Failed;
+    let mut unsaid: FxHashSet<Arc<str>> = FxHashSet::default();
+    for operation in history.operations.iter().filter(several) {
+        let unchanged = operation.value == Some(Value::Integer(0));
+        match &*operation.op {
+            "mset" | "mget" => {}
+            "copy" if unchanged => {}
+            "copy" => unsaid.extend(operation.keys.last().cloned()),
+            _ => unsaid.extend(operation.keys.iter().cloned()),
+        }
+    }
+    let parts = history.operations.iter().flat_map(parts);
+    parts.filter(|part| !unsaid.contains(&part.keys[0])).collect()
+}
+
+/// One operation of each key. A copy, and whatever else is not known, has read it, which deletes what has expired.
+fn parts(operation: &Operation) -> Vec<Operation> {
+    if operation.keys.len() < 2 {
+        return vec![operation.clone()];
+    }
+    let part = |(place, key): (usize, &Arc<str>)| {
+        let (op, args, value) = match (&*operation.op, &operation.value) {
+            ("mset", value) => ("set", operation.args.get(place).cloned(), value.clone()),
+            ("mget", Some(Value::List(values))) => ("get", None, values.get(place).cloned()),
+            _ => ("get", None, None),
+        };
+        Operation {
+            keys: vec![Arc::clone(key)],
+            op: op.into(),
+            args: args.into_iter().collect(),
+            value,
+            ..operation.clone()
+        }
+    };
+    operation.keys.iter().enumerate().map(part).collect()
+}
