@@ -20,6 +20,8 @@ pub enum ViolationKind {
     Panic,
     /// After all faults had ended, a session did not.
     Stuck,
+    /// After all faults had ended, what a node was asked was not answered in time; for the caller's clients.
+    Liveness,
     /// A ticket was answered that is not open.
     Ticket,
     /// A message or snapshot did not survive its own encoding.

@@ -4,9 +4,9 @@
 use crate::{Kind, Pace, Recorder, Request, Session, Window, Workload, described, value};
 use isochrone_check as check;
 use isochrone_core::command::{Command, Operation, Response};
-use isochrone_core::{Instant, Protocol, Random, Span, Stamp, Ticket};
+use isochrone_core::{Instant, NodeId, Protocol, Random, Span, Stamp, Ticket};
 use isochrone_sim::{Admin, Driver, Next, Session as Seat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a client process says of a command, in words that all protocols share.
 #[derive(Clone, Debug)]
@@ -38,6 +38,9 @@ pub struct Script {
     pub seed: u64,
     /// Whether the history is kept.
     pub history: bool,
+    /// Where things go wrong: when the reads begin with which, after `until`, the first session of each node ends
+    /// ([`Workload::closing`]).
+    pub closing: Option<Instant>,
     /// How far a session's wall clock may be off, either way: the stamps of its commands.
     pub skew_max: Span,
     /// The region of each node, for the recorder.
@@ -58,6 +61,10 @@ pub struct Clients<F: Protocol> {
     operations: Vec<check::Operation>,
     refused: u64,
     unknown: u64,
+    /// The nodes of the sessions that end the run.
+    closers: BTreeSet<NodeId>,
+    /// What they were not answered in time.
+    unserved: Vec<String>,
 }
 
 struct Client {
@@ -74,6 +81,16 @@ struct Client {
     pending: BTreeMap<Ticket, Pending>,
     /// The second half of a request, to be asked when the first is answered.
     then: Option<(Kind, Instant, Operation)>,
+    /// What it ends with.
+    closing: VecDeque<Closing>,
+}
+
+/// Something that a session ends with.
+struct Closing {
+    operation: Operation,
+    not_before: Instant,
+    /// When it was asked first.
+    since: Option<Instant>,
 }
 
 struct Pending {
@@ -83,7 +100,16 @@ struct Pending {
     sequence: u64,
     command: Command,
     then: Option<Operation>,
+    /// It is what the session ends with, and was first asked then.
+    closing: Option<Instant>,
 }
+
+/// What is asked when all faults have ended is answered within this, or a node does not serve: longer than one try of a
+/// client, which may have begun with one that is away.
+const SERVED_WITHIN: Span = Span::from_secs(30);
+
+/// So long after a failure it is tried again.
+const PAUSE: Span = Span::from_millis(200);
 
 /// The wall clock at the start of every run: some time in 2025.
 const EPOCH: Stamp = Stamp::from_nanos(1_750_000_000_000_000_000);
@@ -98,8 +124,24 @@ impl<F: Protocol> Clients<F> {
         admin: Operators,
     ) -> Clients<F> {
         let recorder = Recorder::new(script.window);
-        let (sessions, operations) = (BTreeMap::new(), Vec::new());
-        Clients { script, request, answer, admin, sessions, recorder, operations, refused: 0, unknown: 0 }
+        Clients {
+            script,
+            request,
+            answer,
+            admin,
+            sessions: BTreeMap::new(),
+            recorder,
+            operations: Vec::new(),
+            refused: 0,
+            unknown: 0,
+            closers: BTreeSet::new(),
+            unserved: Vec::new(),
+        }
+    }
+
+    /// What was not answered in time after all faults had ended.
+    pub fn unserved(&self) -> &[String] {
+        &self.unserved
     }
 
     /// The latencies of the answered requests.
@@ -124,8 +166,15 @@ impl<F: Protocol> Clients<F> {
     }
 
     fn client(&mut self, seat: Seat) -> &mut Client {
-        let script = &self.script;
+        let (script, closers) = (&self.script, &mut self.closers);
         self.sessions.entry(seat.number).or_insert_with(|| {
+            let closing = script.closing.filter(|_| closers.insert(seat.client.node));
+            let closing = closing.map_or_else(VecDeque::new, |reads_at| {
+                let first = script.until + Span::from_millis(1);
+                let not_before = std::iter::once(first).chain(std::iter::repeat(reads_at));
+                let asked = script.workload.closing().zip(not_before);
+                asked.map(|(operation, not_before)| Closing { operation, not_before, since: None }).collect()
+            });
             let mut random =
                 Random::seeded(script.seed ^ u64::from(seat.number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let skew =
@@ -141,6 +190,7 @@ impl<F: Protocol> Clients<F> {
                 next: None,
                 pending: BTreeMap::new(),
                 then: None,
+                closing,
             }
         })
     }
@@ -156,6 +206,22 @@ impl<F: Protocol> Clients<F> {
         let pace = self.script.pace;
         let Some(client) = self.sessions.get_mut(&seat.number) else { return };
         let Some(mut pending) = client.pending.remove(&ticket) else { return };
+        let returned = (outcome != check::Outcome::Unknown).then_some(now);
+        if let Some(since) = pending.closing {
+            if now.since(since) > SERVED_WITHIN {
+                let (node, what) = (seat.client.node, described(&pending.command.operation).0);
+                let took = now.since(since);
+                self.unserved.push(format!(
+                    "{node} was asked for {what} at {since} and had not answered {took} later: {outcome:?}"
+                ));
+                client.closing.clear();
+            } else if outcome != check::Outcome::Ok {
+                let operation = pending.command.operation.clone();
+                let again = Closing { operation, not_before: now + PAUSE, since: Some(since) };
+                client.closing.push_front(again);
+            }
+            return self.note(seat.number, pending, returned, outcome, answer);
+        }
         match (outcome, pending.then.take()) {
             (check::Outcome::Ok, Some(then)) => client.then = Some((pending.kind, pending.due, then)),
             (check::Outcome::Ok, None) => self.recorder.record(client.region, pending.kind, pending.due, now),
@@ -169,7 +235,6 @@ impl<F: Protocol> Clients<F> {
             check::Outcome::Failed => self.refused += 1,
             check::Outcome::Unknown => self.unknown += 1,
         }
-        let returned = (outcome != check::Outcome::Unknown).then_some(now);
         self.note(seat.number, pending, returned, outcome, answer);
     }
 
@@ -215,7 +280,13 @@ impl<F: Protocol> Driver<F> for Clients<F> {
             None => {
                 let due = client.due;
                 if due >= until || client.asked >= most {
-                    return Next::Done;
+                    let Some(closing) = client.closing.pop_front() else { return Next::Done };
+                    let at = closing.not_before.max(now);
+                    let mut pending = client.prepare(Kind::Read, at, at, closing.operation, None);
+                    pending.closing = Some(closing.since.unwrap_or(at));
+                    let request = request(pending.command.clone());
+                    client.next = Some(pending);
+                    return Next::Request { at, request };
                 }
                 at = due.max(now);
                 client.asked += 1;
@@ -271,7 +342,7 @@ impl Client {
     ) -> Pending {
         self.sequence += 1;
         let command = Command::new(self.stamp(at), operation);
-        Pending { kind, due, invoked: at, sequence: self.sequence, command, then }
+        Pending { kind, due, invoked: at, sequence: self.sequence, command, then, closing: None }
     }
 
     fn stamp(&self, at: Instant) -> Stamp {

@@ -222,6 +222,10 @@ pub fn run<F: Protocol>(
         [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
     let shown = plan.to_string();
     simulation.set_faults(plan);
+    let guarantee = F::guarantee(&placement);
+    // What is answered before it is executed is executed by then.
+    let settles = if guarantee == Guarantee::Sequenced { SETTLED } else { Span::ZERO };
+    let executed = Instant::ZERO + terms.duration + settles;
     let script = Script {
         workload: terms.workload.clone(),
         pace: match terms.rate {
@@ -235,10 +239,10 @@ pub fn run<F: Protocol>(
         window: terms.counted(),
         seed: random.below(u64::MAX),
         history: terms.check,
+        closing: (terms.check && !terms.faults.is_empty()).then_some(executed),
         skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
         region_of,
     };
-    let guarantee = F::guarantee(&placement);
     let (membership, moves) =
         (membership.then_some(bridge.membership), (terms.moves > 0).then_some(bridge.moves));
     let admin = Box::new(move |random: &mut Random| match (membership, moves) {
@@ -252,9 +256,19 @@ pub fn run<F: Protocol>(
     let mut report = simulation.run(&mut clients);
     let elapsed = begun.elapsed();
     let figures = clients.recorder().clone();
+    let at = report.virtual_time;
+    // Who is lost for good may be one of a majority that the members were changed to.
+    let lost = [FaultKind::BitRot, FaultKind::DiskLost].map(|kind| report.faults.count(kind));
+    if lost == [0, 0] && report.violations.is_empty() {
+        let unserved = clients.unserved().first().cloned();
+        let violation = |text| Violation { seed, at, kind: ViolationKind::Liveness, text };
+        report.violations.extend(unserved.map(violation));
+    }
     let history = clients.into_history();
     let undecided = if terms.check && report.violations.is_empty() {
-        judge(&history, guarantee, seed, report.virtual_time, &mut report.violations)
+        // With wrong clocks nobody knows when a stamp is past.
+        let executed = if clocks { Instant::MAX } else { executed };
+        judge(&history, guarantee, executed, seed, at, &mut report.violations)
     } else {
         None
     };
@@ -314,10 +328,32 @@ fn add_node(config: &mut Config, twin: usize) {
     config.delays[last][last] = Span::ZERO;
 }
 
-/// Checks a history by what was promised; gives the reason where it cannot be decided.
+/// So long after the end of all faults everything is executed that was answered before them.
+const SETTLED: Span = Span::from_secs(5);
+
+/// What was answered with its place, as it would have been with its result: at the latest when everything had one. What
+/// a sequenced keyspace promises of its writes is a place behind what had been executed when they were asked for.
+fn executed_by(history: &History, executed: Instant) -> History {
+    let mut history = history.clone();
+    for operation in &mut history.operations {
+        let blind = match &*operation.op {
+            "mset" => true,
+            "set" => !operation.args.iter().any(|word| word == "nx"),
+            _ => false,
+        };
+        if blind && operation.returned.is_some_and(|returned| returned < executed.as_nanos()) {
+            operation.returned = Some(executed.as_nanos());
+        }
+    }
+    history
+}
+
+/// Checks a history by what was promised; gives the reason where it cannot be decided. Nothing that was answered with its
+/// place before `executed` is executed later.
 fn judge(
     history: &History,
     guarantee: Guarantee,
+    executed: Instant,
     seed: u64,
     at: Span,
     violations: &mut Vec<Violation>,
@@ -332,6 +368,7 @@ fn judge(
             Some(check_named(history, ModelName::Kv, &budget))
         }
         Guarantee::LinearizableByKey => Some(check_by_key(history, &budget)),
+        Guarantee::Sequenced => Some(check_named(&executed_by(history, executed), ModelName::Kv, &budget)),
         _ => None,
     };
     match checked.transpose() {

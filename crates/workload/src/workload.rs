@@ -184,6 +184,23 @@ impl Workload {
         })
     }
 
+    /// What ends a run in which things went wrong: something is counted, and then every record read, or the first ones
+    /// where they are many.
+    pub fn closing(&self) -> impl Iterator<Item = Operation> + '_ {
+        const MOST: u64 = 24;
+        let checked = self.name == "check";
+        let reads = (0..self.records.min(MOST)).flat_map(move |record| {
+            let others = checked.then(|| {
+                let fields =
+                    (0..FIELDS).map(move |field| op::hash_get(self.key_of("hash", record), field_of(field)));
+                let whole = [op::get(self.key_of("counter", record)), op::range(self.key_of("list", record))];
+                whole.into_iter().chain(fields)
+            });
+            [op::get(self.key(record))].into_iter().chain(others.into_iter().flatten())
+        });
+        [op::increment(self.key_of("closing", 0), 1)].into_iter().chain(reads)
+    }
+
     fn key(&self, record: u64) -> Blob {
         self.key_of("key", record)
     }
@@ -200,6 +217,13 @@ impl Workload {
         }
         text.into()
     }
+}
+
+/// How many fields a hash of the checked mix has.
+const FIELDS: u64 = 3;
+
+fn field_of(number: u64) -> Blob {
+    format!("f{number}").into()
 }
 
 /// One closed or open loop of requests.
@@ -302,7 +326,7 @@ impl Session {
 
     fn hash(&mut self, record: u64) -> Operation {
         let hash = self.key_of("hash", record);
-        let field = Blob::from(format!("f{}", self.random.below(3)));
+        let field = field_of(self.random.below(FIELDS));
         match self.random.below(4) {
             0 | 1 => op::hash_set(hash, field, self.value()),
             2 => op::hash_get(hash, field),
