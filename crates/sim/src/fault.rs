@@ -80,6 +80,10 @@ kinds! {
     Snapshot = "snapshot" in "snapshot",
     /// The membership changes, as the driver orders.
     Membership = "membership" in "membership",
+    /// A node wakes up late and takes what has come meanwhile in one round: senders mixed, timers first or last.
+    Rounds = "rounds" in "rounds",
+    /// A crash leaves any prefix of what was not synced, strikes between two records, and again soon after a restart.
+    Tears = "tears" in "tears",
 }
 
 /// A choice of fault kinds.
@@ -89,8 +93,10 @@ pub struct FaultSet(u32);
 impl FaultSet {
     /// No fault.
     pub const NONE: FaultSet = FaultSet(0);
-    /// Every kind.
-    pub const ALL: FaultSet = FaultSet((1 << FaultKind::ALL.len()) - 1);
+    /// Every kind but `rounds` and `tears`, without which the seeds that tests name show what they show.
+    pub const ALL: FaultSet = FaultSet((1 << FaultKind::Rounds as u32) - 1);
+    /// Every kind: `all` on the command line.
+    pub const EVERY: FaultSet = FaultSet((1 << FaultKind::ALL.len()) - 1);
 
     /// Whether a kind is chosen.
     pub fn contains(self, kind: FaultKind) -> bool {
@@ -142,7 +148,7 @@ impl FromStr for FaultSet {
             set = found.fold(set, FaultSet::with);
             match word {
                 "none" => {}
-                "all" => set = FaultSet::ALL,
+                "all" => set = FaultSet::EVERY,
                 _ if set == before
                     && !FaultKind::ALL.iter().any(|kind| kind.name() == word || kind.group() == word) =>
                 {
@@ -168,7 +174,7 @@ impl fmt::Display for FaultSet {
         f.write_str(
             match (*self, names.join(",")) {
                 (FaultSet::NONE, _) => "none".to_owned(),
-                (FaultSet::ALL, _) => "all".to_owned(),
+                (FaultSet::EVERY, _) => "all".to_owned(),
                 (_, names) => names,
             }
             .as_str(),
@@ -228,7 +234,7 @@ mod tests {
     fn sets_are_read_by_group_and_by_kind() {
         let set: FaultSet = "crash,loss,drift".parse().unwrap();
         assert_eq!(set.to_string(), "crash,power_loss,client_crash,loss,duplicate,drift");
-        assert_eq!("all".parse(), Ok(FaultSet::ALL));
+        assert_eq!("all".parse(), Ok(FaultSet::EVERY));
         assert_eq!("none".parse(), Ok(FaultSet::NONE));
         assert_eq!("loss,loss".parse::<FaultSet>().unwrap().kinds().count(), 2);
         let error = "crash,fire".parse::<FaultSet>().unwrap_err().to_string();

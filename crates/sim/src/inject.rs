@@ -4,7 +4,7 @@ use crate::driver::Admin;
 use crate::fault::{Action, FaultKind};
 use crate::simulation::{Due, Simulation};
 use crate::trace::FlowEvent;
-use crate::world::{Event, Input};
+use crate::world::{Event, Input, TEARS};
 use isochrone_core::{NodeId, ProcessId, Protocol, Span, Ticket};
 
 impl<F: Protocol> Simulation<F> {
@@ -21,9 +21,13 @@ impl<F: Protocol> Simulation<F> {
             Action::Crash { node, effects, down } => {
                 // Counted when it happens.
                 counted = false;
+                let tears = self.world.nodes[*node].torn & TEARS != 0;
+                let records = tears && self.world.rough.chance(0.5);
                 let node = &mut self.world.nodes[*node];
                 if node.up {
-                    (node.fuse, node.fuse_down) = (effects + 1, *down);
+                    // A record has several other effects beside it.
+                    let fuse = if records { effects / 4 } else { *effects };
+                    (node.fuse, node.fuse_down, node.fuse_records) = (fuse + 1, *down, records);
                 }
             }
             Action::PowerLoss { down } => {
@@ -90,6 +94,11 @@ impl<F: Protocol> Simulation<F> {
             }
             Action::BitRot { node } => self.lose(*node, "a synced record is corrupt: refuses to start"),
             Action::DiskLost { node } => self.lose(*node, "disk lost"),
+            Action::Rounds { node, quantum } => {
+                // Counted by the rounds that have several inputs.
+                self.world.nodes[*node].quantum = quantum.as_nanos();
+                counted = false;
+            }
             Action::Membership => {
                 // Counted by the orders it leads to.
                 self.due.push(Due::Membership);
@@ -137,6 +146,7 @@ impl<F: Protocol> Simulation<F> {
             Action::Bandwidth { node, .. } => world.network.throttle(*node, None),
             Action::ClockStep { node, nanos } => world.nodes[*node].clock.step(-nanos),
             Action::ClockFreeze { node } => world.nodes[*node].clock.freeze(world.now, false),
+            Action::Rounds { node, .. } => world.nodes[*node].quantum = 0,
             _ => {}
         }
         world.trace.note(world.now, None, || FlowEvent::Fault(format!("end of {}", fault.kind.name())));
@@ -160,6 +170,7 @@ impl<F: Protocol> Simulation<F> {
             node.clock.heal(now);
             (node.gray, node.torn, node.fuse, node.fail_sync) = (0, 0, u64::MAX, None);
             (node.sync, node.paused_until) = (healthy, now.min(node.paused_until));
+            (node.quantum, node.fuse_records) = (0, false);
             self.rearm(index);
             // A pause that has ended: what waited for its end is due now.
             let (first, cores) = (self.world.nodes[index].first_cpu, self.world.nodes[index].cores);

@@ -1,9 +1,10 @@
 //! How nodes and processes come and go.
 
+use crate::fault::FaultKind;
 use crate::oracle::ViolationKind;
 use crate::simulation::Simulation;
 use crate::trace::FlowEvent;
-use crate::world::{Event, Input, Outgoing};
+use crate::world::{Event, Input, Outgoing, TEARS};
 use isochrone_core::{Protocol, Span};
 
 impl<F: Protocol> Simulation<F> {
@@ -31,6 +32,7 @@ impl<F: Protocol> Simulation<F> {
         node.epoch += 1;
         (node.tail, node.durable) = (kept, kept);
         (node.syncing, node.dirty, node.stalled, node.fuse) = (None, false, false, u64::MAX);
+        node.fuse_records = false;
         (node.paused_until, node.fail_sync) = (0, None);
         node.waiting.clear();
         for cpu in node.first_cpu..node.first_cpu + node.cores {
@@ -78,6 +80,11 @@ impl<F: Protocol> Simulation<F> {
         node.up = true;
         node.epoch += 1;
         node.clock.reboot(world.now, base);
+        // What comes after the records are read is done for the first time, and with a journal that was just cut.
+        if node.torn & TEARS != 0 && self.plan.kinds.contains(FaultKind::Crash) && world.rough.chance(0.3) {
+            node.fuse = 1 + world.rough.below(33);
+            node.fuse_down = Span::from_nanos(10_000_000 + world.rough.below(2_000_000_000));
+        }
         let processes = node.processes.clone();
         world.trace.digest.fold(world.now ^ u64::from(index) << 44);
         world.trace.note(world.now, Some(index as usize), || FlowEvent::Up("started".to_owned()));

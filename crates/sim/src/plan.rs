@@ -141,6 +141,13 @@ pub enum Action {
     },
     /// The driver is asked for a change of membership.
     Membership,
+    /// The node wakes up as late as this after something has come, and takes all that has by then.
+    Rounds {
+        /// Which node.
+        node: usize,
+        /// How late at most.
+        quantum: Span,
+    },
 }
 
 /// A fault with its time.
@@ -175,12 +182,22 @@ impl FaultPlan {
     /// fault that is always there hides what only its absence lets happen.
     pub fn draw(seed: u64, allowed: FaultSet, shape: &Shape) -> FaultPlan {
         let mut random = Random::seeded(seed ^ 0x6661_756c_7473);
-        let several = allowed.kinds().count() > 2;
-        let kept = allowed.kinds().filter(|_| !several || random.chance(0.5));
-        let kinds = kept.collect::<Vec<_>>().into_iter().fold(FaultSet::NONE, FaultSet::with);
+        let older = |kind: &FaultKind| FaultSet::ALL.contains(*kind);
+        let several = allowed.kinds().filter(older).count() > 2;
+        let kept = allowed.kinds().filter(older).filter(|_| !several || random.chance(0.5));
+        let mut kinds = kept.collect::<Vec<_>>().into_iter().fold(FaultSet::NONE, FaultSet::with);
         let mut draw = Draw { random, shape, lost: 0, faults: Vec::new() };
         for kind in kinds.kinds() {
             draw.kind(kind);
+        }
+        // From a stream of their own: what a seed draws of the others is the same with and without them.
+        draw.random = Random::seeded(seed ^ 0x726f_756e_6473);
+        for kind in [FaultKind::Rounds, FaultKind::Tears] {
+            let left_on = !several || draw.random.chance(0.5);
+            if left_on && allowed.contains(kind) {
+                kinds = kinds.with(kind);
+                draw.kind(kind);
+            }
         }
         let mut faults = draw.faults;
         faults.sort_by_key(|fault| fault.at);
@@ -213,8 +230,9 @@ impl Draw<'_> {
     fn kind(&mut self, kind: FaultKind) {
         match kind {
             FaultKind::DiskSlow => self.disks(),
-            // These two are answers to the question what a crash leaves; every crash asks it.
-            FaultKind::DiskTorn | FaultKind::DiskCorrupt => {}
+            // These are answers to the question what a crash leaves; every crash asks it.
+            FaultKind::DiskTorn | FaultKind::DiskCorrupt | FaultKind::Tears => {}
+            FaultKind::Rounds => self.rounds(),
             FaultKind::BitRot | FaultKind::DiskLost => self.losses(kind),
             FaultKind::Snapshot => {
                 for node in 0..self.shape.regions.len() {
@@ -327,6 +345,19 @@ impl Draw<'_> {
             };
             let action = Action::DiskSlow { node, sync: Span::from_nanos(sync) };
             self.push(FaultKind::DiskSlow, Span::ZERO, Span::ZERO, action);
+        }
+    }
+
+    /// Every node its own times and its own quantum: about 0.1 to 50 ms.
+    fn rounds(&mut self) {
+        for node in 0..self.shape.regions.len() {
+            for _ in 0..self.random.below(4) {
+                let at = Span::from_nanos(self.random.below(self.shape.horizon.as_nanos() * 9 / 10));
+                let room = self.shape.horizon.saturating_sub(at).as_nanos();
+                let length = Span::from_nanos(self.octaves(26, 33).min(room));
+                let quantum = Span::from_nanos(self.octaves(17, 25).min(50_000_000));
+                self.push(FaultKind::Rounds, at, length, Action::Rounds { node, quantum });
+            }
         }
     }
 

@@ -98,7 +98,7 @@ impl<F: Protocol, P: Process<Message = F::Message>> Seat<F, P> {
     fn drain(&mut self, world: &mut World<F>) {
         let made = world.at;
         for effect in self.outbox.drain() {
-            if !world.effect(self.node) {
+            if !world.effect(self.node, matches!(effect, Effect::Record { .. })) {
                 // The node crashes between two effects: the rest of them never was.
                 break;
             }
@@ -239,7 +239,7 @@ impl<F: Protocol, P: Process<Message = F::Message>> Actor<F> for Seat<F, P> {
             if *position > durable {
                 return true;
             }
-            if !world.effect(self.node) {
+            if !world.effect(self.node, false) {
                 return false;
             }
             let Some((_, made, effect)) = self.held.pop_front() else { break };

@@ -133,6 +133,8 @@ impl<F: Protocol> Simulation<F> {
                 sessions: node.sessions.unwrap_or(config.sessions),
                 fuse: u64::MAX,
                 fuse_down: Span::ZERO,
+                fuse_records: false,
+                quantum: 0,
                 lost: false,
                 snapshot_every: config.snapshot_every.max(1),
                 torn: 0,
@@ -151,6 +153,7 @@ impl<F: Protocol> Simulation<F> {
             kicked: Vec::new(),
             outgoing: Vec::new(),
             random,
+            rough: Random::seeded(config.seed ^ 0x0072_6f75_6768),
             healthy_sync: config.sync.as_nanos(),
             calm_snapshots: config.snapshot_every.max(1),
             cost: config.cost,
@@ -236,6 +239,16 @@ impl<F: Protocol> Simulation<F> {
         }
         if self.plan.kinds.contains(FaultKind::DiskCorrupt) {
             self.world.nodes.iter_mut().for_each(|node| node.torn |= crate::world::CORRUPT);
+        }
+        if self.plan.kinds.contains(FaultKind::Tears) {
+            // What is durable at once no crash can take back: a disk that syncs takes 0.05 to 3 ms.
+            for node in &mut self.world.nodes {
+                node.torn |= crate::world::TEARS;
+                if node.sync == 0 {
+                    let floor = 50_000 << self.world.rough.below(6);
+                    node.sync = floor + self.world.rough.below(floor);
+                }
+            }
         }
         // All are there before the first one acts: what it says at once is heard.
         let mut opened = Vec::new();
@@ -326,7 +339,7 @@ impl<F: Protocol> Simulation<F> {
             }
             Event::Wake { cpu } => {
                 self.world.cpus[cpu as usize].woken = false;
-                self.kick(cpu);
+                self.wake(cpu, 0);
             }
             Event::Timer { process, slot, generation } => {
                 if let Some(input) = self.seats[process as usize].fire(slot, generation, &mut self.world) {

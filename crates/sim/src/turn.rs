@@ -6,6 +6,7 @@ use crate::simulation::Simulation;
 use crate::trace::{FlowEvent, label};
 use crate::world::{Event, Input, World};
 use isochrone_core::{Protocol, wire};
+use std::collections::VecDeque;
 
 impl<F: Protocol> Simulation<F> {
     pub(crate) fn arrives(&mut self, to: u32, epoch: u32, from: u32, message: F::Message) {
@@ -29,13 +30,24 @@ impl<F: Protocol> Simulation<F> {
         self.kick(cpu);
     }
 
-    /// A core has input: it takes its turn now, or as soon as it is free.
+    /// A core has input: it takes its turn now, or as soon as it is free and its node wakes up.
     pub(crate) fn kick(&mut self, index: u32) {
+        let cpu = &self.world.cpus[index as usize];
+        let late = match self.world.nodes[cpu.node as usize].quantum {
+            quantum if quantum > 0 && !cpu.woken => self.world.rough.below(quantum),
+            _ => 0,
+        };
+        self.wake(index, late);
+    }
+
+    /// The same, this much later.
+    pub(crate) fn wake(&mut self, index: u32, late: u64) {
         let cpu = &mut self.world.cpus[index as usize];
         if cpu.woken || cpu.inbox.is_empty() {
             return;
         }
-        let free = cpu.busy_until.max(self.world.nodes[cpu.node as usize].paused_until);
+        let now = self.world.now + late;
+        let free = cpu.busy_until.max(self.world.nodes[cpu.node as usize].paused_until).max(now);
         if free <= self.world.now {
             self.turn(index);
         } else {
@@ -57,6 +69,10 @@ impl<F: Protocol> Simulation<F> {
         let cpu = index as usize;
         let node = world.cpus[cpu].node;
         let mut inputs = 0;
+        if world.nodes[node as usize].quantum > 0 && world.cpus[cpu].inbox.len() > 1 {
+            world.mix(index);
+            world.faults.add(FaultKind::Rounds);
+        }
         world.at = world.now;
         loop {
             while world.cpus[cpu].unsettled < BATCH
@@ -175,6 +191,51 @@ impl<F: Protocol> Simulation<F> {
         let down = self.world.nodes[node as usize].fuse_down;
         self.crash_node(node, "crashed between two effects", None);
         self.restart_after(node, down);
+    }
+}
+
+/// Who an input is from, as far as its order among others goes.
+#[derive(PartialEq)]
+enum Sender {
+    Node(u32),
+    Client(u32),
+}
+
+impl<F: Protocol> World<F> {
+    /// Puts what has come into the order of one round: starts come first, what is from one sender keeps its order, and
+    /// timers come before or after all messages and requests.
+    fn mix(&mut self, index: u32) {
+        let (mut starts, mut timers) = (VecDeque::new(), VecDeque::new());
+        let mut lanes: Vec<(Sender, VecDeque<(u32, Input<F>)>)> = Vec::new();
+        for (process, input) in std::mem::take(&mut self.cpus[index as usize].inbox) {
+            let sender = match &input {
+                Input::Start => {
+                    starts.push_back((process, input));
+                    continue;
+                }
+                Input::Expire { .. } => {
+                    timers.push_back((process, input));
+                    continue;
+                }
+                Input::Message { from, .. } => Sender::Node(self.places[*from as usize].node),
+                Input::Request { .. } | Input::Admin { .. } | Input::Cancel { .. } => Sender::Client(process),
+            };
+            match lanes.iter_mut().find(|(other, _)| *other == sender) {
+                Some((_, lane)) => lane.push_back((process, input)),
+                None => lanes.push((sender, [(process, input)].into())),
+            }
+        }
+        let mut mixed = VecDeque::new();
+        while !lanes.is_empty() {
+            let chosen = self.rough.below(lanes.len() as u64) as usize;
+            mixed.extend(lanes[chosen].1.pop_front());
+            if lanes[chosen].1.is_empty() {
+                lanes.swap_remove(chosen);
+            }
+        }
+        let [first, second] = if self.rough.chance(0.5) { [timers, mixed] } else { [mixed, timers] };
+        starts.extend(first.into_iter().chain(second));
+        self.cpus[index as usize].inbox = starts;
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 /// Bits of [`Node::torn`]: what a crash may leave of what was not synced.
 pub(crate) const TORN: u64 = 1;
 pub(crate) const CORRUPT: u64 = 2;
+pub(crate) const TEARS: u64 = 4;
 
 /// What happens at a point of virtual time.
 pub(crate) enum Event<F: Protocol> {
@@ -143,6 +144,10 @@ pub(crate) struct Node {
     /// Effects until the node crashes; `u64::MAX` for no crash.
     pub(crate) fuse: u64,
     pub(crate) fuse_down: Span,
+    /// Whether only records burn it.
+    pub(crate) fuse_records: bool,
+    /// How late it wakes up at most, to take all that has come in one round; 0 for at once.
+    pub(crate) quantum: u64,
     /// It will not come back.
     pub(crate) lost: bool,
     pub(crate) snapshot_every: u64,
@@ -165,6 +170,8 @@ pub(crate) struct World<F: Protocol> {
     pub(crate) kicked: Vec<u32>,
     pub(crate) outgoing: Vec<Outgoing<F>>,
     pub(crate) random: Random,
+    /// Of rounds and tears, which must not move what `random` gives to the others.
+    pub(crate) rough: Random,
     pub(crate) healthy_sync: u64,
     /// How often snapshots are taken where no fault asks for more.
     pub(crate) calm_snapshots: u64,
@@ -186,9 +193,9 @@ impl<F: Protocol> World<F> {
     }
 
     /// Counts one effect; false where the node crashes before it.
-    pub(crate) fn effect(&mut self, node: u32) -> bool {
+    pub(crate) fn effect(&mut self, node: u32, record: bool) -> bool {
         let node = &mut self.nodes[node as usize];
-        if node.fuse == u64::MAX {
+        if node.fuse == u64::MAX || node.fuse_records && !record {
             return true;
         }
         node.fuse = node.fuse.saturating_sub(1);
@@ -370,6 +377,10 @@ impl<F: Protocol> World<F> {
         let (durable, unsynced) = (node.durable, node.tail - node.durable);
         if unsynced == 0 {
             return durable;
+        }
+        if torn & TEARS != 0 {
+            self.faults.add(FaultKind::Tears);
+            return durable + self.rough.below(unsynced + 1);
         }
         match self.random.below(4) {
             0 => durable,

@@ -2,7 +2,7 @@
 //! that the seed draws, and the verdict on what the clients saw.
 
 use crate::simulated::{Answer, Clients, Script};
-use crate::{Pace, Recorder, Window, Workload};
+use crate::{Kind, Pace, Recorder, Window, Workload};
 use isochrone_check::{Budget, History, ModelName, Verdict, check_by_key, check_named, once};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
@@ -79,6 +79,9 @@ pub struct Terms<W = Workload> {
     pub moves: u32,
     /// A bug to plant.
     pub plant: Option<String>,
+    /// Of how many records a seed has one of these, and in a third of the seeds no command touches two keys; as the
+    /// workload says where there is none.
+    pub records: &'static [u64],
 }
 
 impl<W> Terms<W> {
@@ -128,6 +131,7 @@ impl<W> Terms<W> {
             check: true,
             moves: 0,
             plant: None,
+            records: &[],
         }
     }
 
@@ -226,8 +230,16 @@ pub fn run<F: Protocol>(
     // What is answered before it is executed is executed by then.
     let settles = if guarantee == Guarantee::Sequenced { SETTLED } else { Span::ZERO };
     let executed = Instant::ZERO + terms.duration + settles;
+    let mut workload = terms.workload.clone();
+    if !terms.records.is_empty() {
+        let mut random = Random::seeded(seed ^ 0x0072_6563_6f72_6473);
+        workload.records = terms.records[random.below(terms.records.len() as u64) as usize];
+        if random.below(3) == 0 {
+            workload = workload.without(Kind::Pair);
+        }
+    }
     let script = Script {
-        workload: terms.workload.clone(),
+        workload,
         pace: match terms.rate {
             Some(rate) => Pace::Open { rate },
             // With faults a pause makes room for them between the requests.

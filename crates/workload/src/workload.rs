@@ -151,6 +151,12 @@ impl Workload {
         }
     }
 
+    /// The same without requests of one kind.
+    #[must_use]
+    pub fn without(self, kind: Kind) -> Workload {
+        Workload { mix: self.mix.iter().filter(|(other, _)| *other != kind).copied().collect(), ..self }
+    }
+
     /// Session `number` of `total`, drawing from `random`.
     pub fn session(&self, number: u32, total: u32, random: Random) -> Session {
         let chooser = match self.keys {

@@ -8,7 +8,7 @@ fn every_kind_happens_in_a_hundred_seeds() {
     let mut all = Histogram::default();
     for seed in 0..100 {
         let mut simulation = simulation(busy(seed), Bug::None);
-        let plan = FaultPlan::draw(seed, FaultSet::ALL, &simulation.shape(1));
+        let plan = FaultPlan::draw(seed, FaultSet::EVERY, &simulation.shape(1));
         assert!(plan.kinds.kinds().count() < FaultKind::ALL.len(), "half the kinds are off");
         simulation.set_faults(plan);
         all.merge(&simulation.run(&mut Writers::new(60)).faults);
@@ -24,7 +24,7 @@ fn a_kind_alone_happens_alone() {
         let mut all = Histogram::default();
         // A torn or corrupt tail needs a crash that leaves one.
         let mut set = FaultSet::NONE.with(kind);
-        if matches!(kind, FaultKind::DiskTorn | FaultKind::DiskCorrupt) {
+        if matches!(kind, FaultKind::DiskTorn | FaultKind::DiskCorrupt | FaultKind::Tears) {
             set = set.with(FaultKind::PowerLoss);
         }
         for seed in 0..20 {
