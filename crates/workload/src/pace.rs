@@ -19,6 +19,9 @@ pub enum Pace {
     },
 }
 
+/// How long a session waits after what took no time, as a read at its own node's replica.
+const BREATH: Span = Span::from_millis(1);
+
 impl Pace {
     /// When a session's first request is due, given when the run starts: closed loops start at once,
     /// open ones at their first arrival.
@@ -27,6 +30,12 @@ impl Pace {
             Pace::Closed { .. } => start,
             Pace::Open { .. } => self.next(start, start, random),
         }
+    }
+
+    /// When a session may ask again that asked and was answered at these moments: what took no time is not followed by
+    /// another at the same moment, or a run would never end.
+    pub(crate) fn not_before(asked: Instant, answered: Instant) -> Instant {
+        if asked == answered { answered + BREATH } else { answered }
     }
 
     /// When the next request is due, given when the last was due and when it was answered. An open

@@ -228,7 +228,8 @@ impl<F: Protocol> Clients<F> {
             _ => {}
         }
         if let (Pace::Closed { .. }, None) = (pace, &client.then) {
-            client.due = pace.next(pending.due, now, &mut client.random);
+            let not_before = Pace::not_before(pending.invoked, now);
+            client.due = pace.next(pending.due, now, &mut client.random).max(not_before);
         }
         match outcome {
             check::Outcome::Ok => {}

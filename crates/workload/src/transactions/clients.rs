@@ -4,7 +4,7 @@ use super::figures::{End, Figures};
 use super::history::{History, Tried};
 use super::plan::{Kind, Plan};
 use super::workload::{Session, Workload};
-use crate::Window;
+use crate::{Pace, Window};
 use isochrone_check as check;
 use isochrone_check::transactions::Transactions;
 use isochrone_core::{Instant, NodeId, Protocol, Random, Span, Ticket};
@@ -103,9 +103,6 @@ struct Attempt {
 /// What lies between the ends of two sessions that end a run.
 const APART: Span = Span::from_secs(3);
 
-/// A transaction that took no time is not followed by another at the same moment, or a run would never end.
-const BREATH: Span = Span::from_millis(1);
-
 impl TransactionClients {
     /// The clients of one run.
     pub fn new(script: Script) -> TransactionClients {
@@ -203,7 +200,7 @@ impl TransactionClients {
             _ => None,
         };
         let first = attempt.first.unwrap_or(attempt.invoked);
-        let not_before = if now == attempt.invoked { now + BREATH } else { now };
+        let not_before = Pace::not_before(attempt.invoked, now);
         client.turn = match again {
             Some(pause) => {
                 let next = client.attempt(attempt.plan.clone(), attempt.tried + 1, Some(first));
