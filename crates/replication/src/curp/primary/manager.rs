@@ -480,19 +480,34 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     /// Copies for a master: of these those that are not lost, then others; none if there would be too few. A retired one
     /// stays only where there would be too few otherwise, and none is taken. No two of them, nor the master and one of
     /// them, are in one region as long as there are regions enough (D-41).
-    fn choose(&self, master: NodeId, of: &[NodeId], now: Instant, settled: bool) -> Option<Arc<[NodeId]>> {
+    ///
+    /// Where nobody serves until they have everything, they are those that hold it already, as long as these are enough:
+    /// the others join under a master that serves.
+    fn choose(&self, master: NodeId, of: &[NodeId], now: Instant, serves: bool) -> Option<Arc<[NodeId]>> {
         let (least, most) = self.copies();
         let silence = self.knobs.0.silence;
         let stable = |node: &NodeId| {
-            !settled || self.heard.get(node).is_some_and(|heard| now.since(heard.since) >= silence)
+            !serves || self.heard.get(node).is_some_and(|heard| now.since(heard.since) >= silence)
         };
         let registry = self.group.machine();
+        let region = |node: NodeId| self.regions.get(&node).copied();
         let retired = |node: &&NodeId| registry.is_retired(**node);
         let usable = |node: &&NodeId| **node != master && !self.is_lost(**node, now);
         let others = self.nodes.iter().filter(|node| !of.contains(node) && stable(node));
         let stay = of.iter().chain(others).filter(|node| !retired(node)).filter(usable);
         let stay: Vec<NodeId> = stay.copied().collect();
-        let mut chosen = apart(master, &stay, most, |node| self.regions.get(&node).copied());
+        if let Some(now_is) = registry.committed.as_ref().filter(|_| !serves) {
+            let here: Vec<NodeId> = stay.iter().copied().filter(|node| now_is.names(*node)).collect();
+            let mut chosen = apart(master, &here, most, region);
+            let lacking = most.min(stay.len()) - chosen.len();
+            // Until one that joins has taken its place, a retired one is as good as any.
+            let holders = now_is.copies.iter().chain([&now_is.master]);
+            chosen.extend(holders.filter(retired).filter(usable).take(lacking));
+            if chosen.len() >= least {
+                return Some(chosen.into());
+            }
+        }
+        let mut chosen = apart(master, &stay, most, region);
         let lacking = least.saturating_sub(chosen.len());
         chosen.extend(of.iter().filter(retired).filter(usable).take(lacking));
         (chosen.len() >= least).then(|| chosen.into())

@@ -65,9 +65,11 @@
 //! sync of the old master can end any more, so its log has all that ever was safe (D-27); asks one witness of the old
 //! list, which accepts nothing from then on; appends what that holds and the log does not, without acknowledgements
 //! (D-48); brings all its new copies there, each in one message as far as its own log went, so that none ever has less
-//! than it confirmed; starts their witnesses; waits out the lease that it granted to the old master itself; and says that it is ready.
-//! Only when the managers have agreed that it counts, it serves. A server that comes back as master, backup or spare
-//! follows, takes back what it executed too early, and is taken into the list again.
+//! than it confirmed; starts their witnesses; waits out the lease that it granted to the old master itself; and says
+//! that it is ready. Only when the managers have agreed that it counts, it serves. So its copies are those of the old
+//! list, and the old master if that lives, as long as they are `copies_min`: a spare joins under a master that serves.
+//! A server that comes back as master, backup or spare follows, takes back what it executed too early, and is taken
+//! into the list again.
 //!
 //! **Lists.** A new list, of which every server of the group may be part, has a version. Those that are new in it follow
 //! the log first, for a large state takes its time, and then the master takes the list on,
@@ -96,11 +98,11 @@
 //! Where a deployment prefers a master, that is the first one; later it is the master again only by hand.
 //!
 //! A node can be *retired*: a copy there gives way to one on a spare, or to none where there are still `copies_min`; a
-//! master there hands over first; and nothing is put there until the node is admitted again. What is left must live: a
-//! master and `copies_min` copies. Should more fail later, a retired node that still holds a copy goes on, but none is
-//! taken. The managers agree on it, so it outlives all of them. The manager of such a node leaves their group, as soon as
-//! another is there in its place, or the number is even, or one more such manager can leave with it; until then it
-//! votes. Its server follows as any spare's.
+//! master there hands over first, and is a copy until the spare has everything; and nothing is put there until the node
+//! is admitted again. What is left must live: a master and `copies_min` copies. Should more fail later, a retired node
+//! that still holds a copy goes on, but none is taken. The managers agree on it, so it outlives all of them. The
+//! manager of such a node leaves their group, as soon as another is there in its place, or the number is even, or one
+//! more such manager can leave with it; until then it votes. Its server follows as any spare's.
 //!
 //! **Unified.** With the knob `unified` the server of a copy keeps what clients record (see `unified.rs`): `Records`,
 //! `Near` and `Start` go there, `Verdicts`, `Distant` and `Started` come from there. A run has the names of what the

@@ -16,7 +16,7 @@ pub struct Parameters {
     /// How many copies there are beside the master: how many failures lose nothing. Fewer where there are fewer
     /// replicas. All of them are waited for, so more make it slower.
     pub f: usize,
-    /// How many copies are left at least when others are down.
+    /// How many copies are left at least when others are down, or have not the state yet when another becomes the master.
     pub copies_min: usize,
     /// Commands that are not yet on their way to the backups at most (D-16).
     pub batch_max: usize,
