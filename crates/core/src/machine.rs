@@ -47,12 +47,6 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// `specs/curp.md` 7.3): such a command goes through the log.
     fn read(&self, command: &Self::Command) -> Option<Self::Reply>;
 
-    /// Whether [`StateMachine::read`] of this reading command would be `None` now: cheap to ask. Who takes such a command in
-    /// gives it its place at once, in front of what its client has sent behind it.
-    fn reading_changes(&self, _command: &Self::Command) -> bool {
-        false
-    }
-
     /// The reply of a command where it depends on nothing in the state: a blind write. Where a keyspace
     /// replies at commit, its client is told so before the command is executed.
     fn blind(_command: &Self::Command) -> Option<Self::Reply> {

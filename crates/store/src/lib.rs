@@ -323,10 +323,6 @@ impl StateMachine for Store {
         self.answer(&command.operation, command.stamp)
     }
 
-    fn reading_changes(&self, command: &Command) -> bool {
-        self.touches_expired(&command.operation, command.stamp)
-    }
-
     fn blind(command: &Command) -> Option<Response> {
         use isochrone_core::command::{Condition, Expiry, Operation};
         match &command.operation {

@@ -265,11 +265,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         now: Instant,
     ) -> Option<Told<S::Reply>> {
         let Ask { command, touching, synced, .. } = ask;
-        let reads_only = S::reads_only(&command);
-        let touches = reads_only && !touching && self.machine.reading_changes(&command);
-        // Where clients have witnesses, these hold nothing of what was asked as a read.
-        let synced = synced || touches;
-        if reads_only && !touching && !touches {
+        if S::reads_only(&command) && !touching {
             if reads {
                 return self.read_now(id, &command, now);
             }
@@ -435,8 +431,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 (*heard, *known) = (now, last);
             }
             if now.since(*heard) >= self.service.session_idle {
-                let newer =
-                    retained[at + 1..].iter().take_while(|newer| newer.process == client.process).last();
+                let newer = retained[at + 1..].iter().take_while(|newer| newer.process == client.process).last();
                 let (client, through) = newer.map_or((*client, last), |newest| (*newest, 0));
                 // Refused or lost, it is proposed again by a later sweep.
                 let _ = self.order.propose(Entry::Expire { client, through }, 64, now);
