@@ -79,7 +79,7 @@ fn commands(
     let drawn = faults == FaultSet::EVERY && name == "check" && arguments.records.is_none();
     let mut terms = terms(arguments, deployment, workload, faults)?;
     if drawn {
-        terms.records = &[2, 4, 12];
+        terms.records = &[4, 8, 16];
     }
     let mut guarantee = String::new();
     let (campaign, recorder) = campaign::run(

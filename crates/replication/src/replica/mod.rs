@@ -431,7 +431,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 (*heard, *known) = (now, last);
             }
             if now.since(*heard) >= self.service.session_idle {
-                let newer = retained[at + 1..].iter().take_while(|newer| newer.process == client.process).last();
+                let newer =
+                    retained[at + 1..].iter().take_while(|newer| newer.process == client.process).last();
                 let (client, through) = newer.map_or((*client, last), |newest| (*newest, 0));
                 // Refused or lost, it is proposed again by a later sweep.
                 let _ = self.order.propose(Entry::Expire { client, through }, 64, now);

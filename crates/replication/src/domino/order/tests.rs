@@ -585,7 +585,7 @@ fn who_answers_at_the_commit_tells_the_place_whoever_has_proposed_the_command() 
     let led = world.places.iter().filter(|(position, word)| *position % 4 > 0 && **word > 0);
     let led: BTreeSet<(u64, u64)> = led.map(|(position, word)| (*word, position / 4)).collect();
     assert_eq!(led.len(), 2, "{:?}", world.places);
-    assert_eq!(world.placed.iter().copied().collect::<BTreeSet<_>>(), led);
+    assert!(led.iter().all(|place| world.placed.contains(place)), "{:?} of {led:?}", world.placed);
 }
 
 /// Seed 11: a lane had given a stamp ninety seconds ahead, and clients went on using it.

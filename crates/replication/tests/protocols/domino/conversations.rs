@@ -42,6 +42,7 @@ pub fn show(label: &str) -> Option<String> {
 fn talk(way: Way) -> Talk<Family> {
     let mut talk = Talk::new(0, |placement: &mut Placement<Machine>| {
         placement.service.reply = Reply::Commit;
+        placement.parameters.reply = Reply::Commit;
         let parameters = &mut placement.parameters;
         (parameters.way, parameters.learners) = (way, Learners::Sole);
         parameters.extra = Extra::Fixed(Span::ZERO);

@@ -16,6 +16,7 @@ const MS: fn(u64) -> Span = Span::from_millis;
 fn lab(replicas: u16, way: Way) -> Lab {
     let mut lab = Plan::even(replicas, 15).open(|placement| {
         placement.service.reply = At::Commit;
+        placement.parameters.reply = At::Commit;
         let parameters = &mut placement.parameters;
         (parameters.way, parameters.extra) = (way, Extra::Fixed(Span::ZERO));
     });
@@ -61,6 +62,7 @@ fn an_owner_that_was_suspected_wrongly_goes_back_to_its_lane() {
     let mut revoke = Span::ZERO;
     let mut lab = Plan { hook: Some(Box::new(hook)), ..Plan::even(3, 15) }.open(|placement| {
         placement.service.reply = At::Commit;
+        placement.parameters.reply = At::Commit;
         placement.parameters.extra = Extra::Fixed(Span::ZERO);
         revoke = placement.parameters.revoke;
     });
@@ -94,6 +96,7 @@ fn an_owner_that_was_suspected_wrongly_goes_back_to_its_lane() {
 fn without_answers_to_probes_commands_go_through_leaders() {
     let mut lab = Plan::even(3, 15).open(|placement| {
         placement.service.reply = At::Commit;
+        placement.parameters.reply = At::Commit;
         // Shorter than any way: whatever comes is too old.
         placement.parameters.probe_timeout = MS(1);
     });
@@ -113,6 +116,7 @@ fn a_minority_decides_nothing_and_catches_up() {
     for learners in [Learners::All, Learners::Sole] {
         let mut lab = Plan::even(3, 15).open(|placement| {
             placement.service.reply = At::Commit;
+            placement.parameters.reply = At::Commit;
             placement.parameters.learners = learners;
         });
         lab.pass(MS(1_500));

@@ -19,6 +19,7 @@ fn a_commit_that_a_client_has_seen_survives_every_crash_of_as_many_as_may_fail()
         for crashed in (0u32..1 << replicas).filter(|crashed| crashed.count_ones() == f) {
             let mut lab = Plan::even(replicas, 15).open(|placement| {
                 placement.service.reply = At::Commit;
+                placement.parameters.reply = At::Commit;
                 let parameters = &mut placement.parameters;
                 parameters.way = Way::Fast;
                 (parameters.heartbeat, parameters.probe) = (MS(50), MS(50));

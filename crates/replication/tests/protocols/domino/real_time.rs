@@ -15,6 +15,7 @@ const MS: fn(u64) -> Span = Span::from_millis;
 fn lab(reply: At, extra: u64) -> Lab {
     let mut lab = Plan::even(3, 5).open(|placement| {
         placement.service.reply = reply;
+        placement.parameters.reply = reply;
         placement.parameters.extra = Extra::Fixed(MS(extra));
         placement.parameters.probe_timeout = MS(30);
     });

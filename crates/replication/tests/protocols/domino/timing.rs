@@ -16,6 +16,7 @@ const MS: fn(u64) -> Span = Span::from_millis;
 fn at_commit(extra: u64) -> impl Fn(&mut Placement<Machine>) {
     move |placement| {
         placement.service.reply = Reply::Commit;
+        placement.parameters.reply = Reply::Commit;
         placement.parameters.extra = Extra::Fixed(MS(extra));
     }
 }
