@@ -194,6 +194,9 @@ impl<F: Protocol> Simulation<F> {
     }
 }
 
+/// Inputs of one sender, in their order, and for whom.
+type Lane<F> = VecDeque<(u32, Input<F>)>;
+
 /// Who an input is from, as far as its order among others goes.
 #[derive(PartialEq)]
 enum Sender {
@@ -206,7 +209,7 @@ impl<F: Protocol> World<F> {
     /// timers come before or after all messages and requests.
     fn mix(&mut self, index: u32) {
         let (mut starts, mut timers) = (VecDeque::new(), VecDeque::new());
-        let mut lanes: Vec<(Sender, VecDeque<(u32, Input<F>)>)> = Vec::new();
+        let mut lanes: Vec<(Sender, Lane<F>)> = Vec::new();
         for (process, input) in std::mem::take(&mut self.cpus[index as usize].inbox) {
             let sender = match &input {
                 Input::Start => {
