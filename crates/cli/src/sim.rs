@@ -9,7 +9,7 @@ use campaign::Campaign;
 use isochrone_core::deployment::{Keyspace, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{FaultSet, Jitter, Record, Seeds};
+use isochrone_sim::{FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
 use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
@@ -115,8 +115,6 @@ fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<R
     deployment.regions().iter().filter_map(row).collect()
 }
 
-/// Sessions of one simulation have numbers of twenty bits.
-const CLIENTS_MAX: u64 = 1 << 20;
 /// More requests a second than this leave no time between two.
 const RATE_MAX: f64 = 1e8;
 
@@ -208,9 +206,9 @@ fn terms<W>(
     if sessions == 0 {
         bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
     }
-    if sessions > CLIENTS_MAX {
+    if sessions > SESSION_NUMBERS {
         bail!(Usage(format!(
-            "--clients: {sessions} with those that make them even; at most {CLIENTS_MAX} can be told apart"
+            "--clients: {sessions} with those that make them even; at most {SESSION_NUMBERS} can be told apart"
         )));
     }
     let given = arguments.straggler.iter().map(String::as_str);

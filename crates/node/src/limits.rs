@@ -99,6 +99,9 @@ pub fn open_files() -> Option<u64> {
     current
 }
 
+/// Who tries a command for a time may be in the middle of a try when that is over.
+const LAST_TRY: Span = Span::from_secs(5);
+
 impl Limits {
     /// Takes no more clients than the system allows files, and says so. As many may come in each of so many ways.
     pub fn heed_files(&mut self, files: Option<u64>, ways: usize) {
@@ -113,12 +116,7 @@ impl Limits {
             self.clients = room;
         }
     }
-}
 
-/// Who tries a command for a time may be in the middle of a try when that is over.
-const LAST_TRY: Span = Span::from_secs(5);
-
-impl Limits {
     /// Waits longer than these keyspaces try a command: who has tried it knows, and says, that it has had no effect.
     pub fn heed_tries(&mut self, keyspaces: &[Keyspace]) {
         for keyspace in keyspaces {

@@ -39,6 +39,7 @@ pub use network::{DelayHook, Jitter};
 pub use oracle::{Violation, ViolationKind};
 pub use run::Report;
 pub use runner::{Seeds, Summary, run_seeds};
+pub use session::SESSION_NUMBERS;
 pub use simulation::Simulation;
 pub use trace::{Digest, FlowEvent, Line};
 pub use traffic::{Load, Traffic};

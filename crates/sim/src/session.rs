@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 
 /// Tickets of sessions carry this bit, the session's number below it and a count above.
 const SESSION_BIT: u64 = 1 << 62;
-pub(crate) const SESSION_NUMBERS: u64 = 1 << 20;
+/// Sessions of one simulation: their numbers lie below this.
+pub const SESSION_NUMBERS: u64 = 1 << 20;
 
 pub(crate) struct SessionState<F: Protocol> {
     pub(crate) session: Session,
