@@ -32,7 +32,7 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
             Outcome::Unknown => Answer::Unknown,
         },
         roles: &["replica", "client"],
-        spare: |placement, node| placement.spares.push(node),
+        spare: Placement::add_spare,
         membership: orders::<F>,
         moves: moves::<F>,
         plant: |placement, name| {

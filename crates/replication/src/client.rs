@@ -11,6 +11,7 @@ use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
+use crate::stream::{Said, Saying};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
     ProcessId, Series, Snapshot, Span, Ticket, Wire,
@@ -61,6 +62,7 @@ pub struct Client<C, R, M, P> {
     fresh: Vec<u64>,
     /// Those that it was sent before, and has not answered.
     repeats: Vec<u64>,
+    saying: Saying,
     changes: Changes,
     sweeping: bool,
     /// Nobody is known to lead: everything outstanding is asked for again, in order, by the next sweep, and what is new
@@ -156,13 +158,18 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             return self.fresh.clear();
         }
         let (mut repeats, mut fresh) = (std::mem::take(&mut self.repeats), std::mem::take(&mut self.fresh));
-        effects.repeating(|effects| self.send_asks(&mut repeats, effects));
-        self.send_asks(&mut fresh, effects);
+        effects.repeating(|effects| self.send_asks(&mut repeats, |saying| saying.again(), effects));
+        self.send_asks(&mut fresh, Saying::next, effects);
         (self.repeats, self.fresh) = (repeats, fresh);
     }
 
     /// Asks the target for these, and clears them.
-    fn send_asks(&self, sequences: &mut Vec<u64>, effects: &mut Effects<Self>) {
+    fn send_asks(
+        &mut self,
+        sequences: &mut Vec<u64>,
+        mut said: impl FnMut(&mut Saying) -> Said,
+        effects: &mut Effects<Self>,
+    ) {
         if sequences.is_empty() {
             return;
         }
@@ -177,8 +184,11 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
-            let requests = |asks| Message::Requests { client, below, under: None, asks, forwarded: false };
-            in_parts(asks, |asks| effects.send(self.target, requests(asks)));
+            in_parts(asks, |asks| {
+                let (under, forwarded, said) = (None, false, said(&mut self.saying));
+                let requests = Message::Requests { client, below, under, asks, forwarded, said };
+                effects.send(self.target, requests);
+            });
         }
     }
 
@@ -290,10 +300,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         match leader {
             Some(leader) if leader != from => {
-                match self.led {
-                    true => self.turn_to(leader, now),
-                    false => (self.target, self.answered) = (leader, now),
-                }
+                self.turn_to(leader, now);
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
@@ -350,8 +357,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         } else if oldest.is_some_and(trusts) && silence >= self.service.retry / 2 {
             // Its answer may wait behind others, or what it was asked may be on its way still: who takes commands says so.
             let (client, below, asks) = (self.me, self.below(), Vec::new());
-            let question = Message::Requests { client, below, under: None, asks, forwarded: false };
+            let (under, forwarded, said) = (None, false, Said::Freely);
+            let question = Message::Requests { client, below, under, asks, forwarded, said };
             effects.urgently(|effects| effects.send(self.target, question));
+        }
+        if parked {
+            self.saying.begin();
         }
         let renewed = parked || self.target != target;
         let mut placed = Vec::new();
@@ -383,10 +394,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn turn_away(&mut self, now: Instant) {
         let at = self.replicas.iter().position(|replica| *replica == self.target);
         let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
-        match self.led {
-            true => self.turn_to(self.replicas[next], now),
-            false => self.target = self.replicas[next],
-        }
+        self.turn_to(self.replicas[next], now);
         self.answered = now;
         if !self.led && next != 0 {
             // Each try of a nearest replica that stays silent costs a wait, so they become rare.
@@ -399,9 +407,15 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
             (self.target, self.answered) = (process, now);
-            self.repeats.clear();
-            self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
+            self.say_anew();
         }
+    }
+
+    /// Begins a turn.
+    fn say_anew(&mut self) {
+        self.saying.begin();
+        self.repeats.clear();
+        self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
     }
 
     /// Goes back to the nearest replica once in a while.
@@ -410,8 +424,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             && now >= at
             && self.target != self.replicas[0]
         {
-            self.target = self.replicas[0];
-            self.answered = now;
+            self.turn_to(self.replicas[0], now);
         }
     }
 
@@ -441,7 +454,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             }
             Some(Answered::Elsewhere(change)) => match leader {
                 Some(leader) if leader != from => {
-                    self.target = leader;
+                    self.turn_to(leader, now);
                     effects.send(leader, Message::Administer { number, change });
                 }
                 _ => self.changes.hasten(number, now, &self.service),
@@ -492,6 +505,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             tickets: Series::default(),
             fresh: Vec::new(),
             repeats: Vec::new(),
+            saying: Saying::default(),
             changes: Changes::of(identity.incarnation),
             sweeping: false,
             parked: false,
@@ -516,6 +530,11 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
                 if incarnation == self.me.incarnation =>
             {
                 self.on_redirect(from, leader, &sequences, effects);
+            }
+            Message::Missed { incarnation, turn } => {
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) {
+                    self.say_anew();
+                }
             }
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);

@@ -30,6 +30,7 @@ pub mod request;
 mod reserve;
 pub mod sdpaxos;
 pub mod service;
+pub mod stream;
 
 pub use client::Client;
 pub use family::{AskingClient, CLIENT, Family, MessageOf, OrderOf, REPLICA, Replicated, Tuning};

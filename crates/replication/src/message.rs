@@ -2,6 +2,7 @@
 
 use crate::order::{Member, Ordered, Reign};
 use crate::request::{Change, Refusal};
+use crate::stream::Said;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{Blob, ClientId, CommandId, Fact, Footprint, Mark, ProcessId, Span, Wire, wire};
 use serde::{Deserialize, Serialize};
@@ -182,6 +183,8 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         asks: Vec<Ask<C>>,
         /// Whether a replica has sent them on already.
         forwarded: bool,
+        /// Where they stand in what the client says.
+        said: Said,
     },
     /// The answers.
     Replies {
@@ -204,6 +207,14 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         leader: Option<ProcessId>,
         /// The commands that were not taken.
         sequences: Vec<u64>,
+    },
+    /// Something that was said before what the sender was asked is missing: nothing behind it is taken. All that is
+    /// outstanding is to be said in the turn after this one.
+    Missed {
+        /// The client's incarnation that asked.
+        incarnation: u32,
+        /// The turn.
+        turn: u32,
     },
     /// Change the members or the leader.
     Administer {

@@ -65,6 +65,14 @@ impl<S, F: Family> Placement<S, F> {
         (first != node).then(|| self.client(first))
     }
 
+    /// One more node has a replica that waits to be added; clients may ask it last of all.
+    pub fn add_spare(&mut self, node: NodeId) {
+        self.spares.push(node);
+        for (_, nearest) in &mut self.clients {
+            nearest.push(node);
+        }
+    }
+
     /// Who leads a partition first: its turn goes around the replicas, beginning with [`Placement::leader`].
     pub fn leader(&self, partition: PartitionId) -> NodeId {
         leader_in_turn(&self.replicas, self.leader, partition)
@@ -136,8 +144,7 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let clients = nodes().map(|client| {
             let mut nearest = servers.clone();
             nearest.sort_by_key(|replica| far(client, *replica));
-            let others = spares.iter().filter(|node| !servers.contains(node));
-            nearest.extend(others);
+            nearest.extend(spares.iter().filter(|node| !servers.contains(node)));
             (client, nearest)
         });
         Ok(Placement {

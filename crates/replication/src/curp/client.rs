@@ -21,6 +21,7 @@ use crate::family::Tuning as _;
 use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Reign;
 use crate::request::{Change, Outcome, Refusal, Request};
+use crate::stream::{Said, Saying};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed,
@@ -59,6 +60,7 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     again: Vec<u64>,
     /// The same, where it was, and has not answered.
     repeats: Vec<u64>,
+    saying: Saying,
     changes: Changes,
     sweeping: bool,
     /// Whether the deadline of records is watched.
@@ -163,8 +165,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.nearby, self.watching_reads).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
-        (self.next, &self.outstanding, &self.fresh, &self.again, &self.repeats, &self.changes).hash(state);
-        (self.sweeping, self.watching, self.parked, self.lost, self.probed).hash(state);
+        (self.next, &self.outstanding, &self.fresh, &self.again, &self.repeats).hash(state);
+        (self.saying, &self.changes, self.sweeping, self.watching, self.parked, self.lost, self.probed)
+            .hash(state);
     }
 }
 
@@ -366,10 +369,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.watch_reads(until, effects);
         }
         let (client, below) = (self.me, self.below());
-        let requests = |asks| Message::Requests { client, below, under: reign, asks, forwarded: false };
+        let requests =
+            |asks, said| Message::Requests { client, below, under: reign, asks, forwarded: false, said };
         if !repeats.is_empty() {
             effects.repeating(|effects| {
-                in_parts(repeats, |asks| effects.send(self.target, requests(asks)));
+                in_parts(repeats, |asks| effects.send(self.target, requests(asks, self.saying.again())));
             });
         }
         if asks.is_empty() {
@@ -388,7 +392,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             }
             self.watch(effects);
         }
-        in_parts(asks, |asks| effects.send(self.target, requests(asks)));
+        in_parts(asks, |asks| effects.send(self.target, requests(asks, self.saying.next())));
     }
 
     /// Asks for the safe answers of these, each once and not among `asks`, which is in order.
@@ -678,7 +682,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let (client, below) = (self.me, self.below());
         let under = self.view.as_ref().map(|view| view.reign);
         let asks = Vec::new();
-        let question = Message::Requests { client, below, under, asks, forwarded: false };
+        let (forwarded, said) = (false, Said::Freely);
+        let question = Message::Requests { client, below, under, asks, forwarded, said };
         effects.urgently(|effects| effects.send(self.target, question));
         self.inquire(effects);
     }
@@ -694,7 +699,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let now = effects.now();
         let known = self.view.as_ref().map(|view| view.reign);
         let later = known.is_none_or(|known| known < reign);
-        if from == self.target {
+        // One that knows of no leader may be no member any more, and never learn who leads.
+        if from == self.target && leader.is_some() {
             self.answered = now;
         }
         if later {
@@ -729,8 +735,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
             (self.target, self.answered) = (process, now);
-            self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
+            self.say_anew();
         }
+    }
+
+    /// Begins a turn.
+    fn say_anew(&mut self) {
+        self.saying.begin();
+        self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
     }
 
     /// Somebody speaks of a reign. If it is later than the one known, its view is made or asked for.
@@ -776,6 +788,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         (self.parked, self.lost) = (false, false);
         if !first {
             self.program.clear();
+            self.saying.begin();
         }
         for (sequence, asked) in self.outstanding.iter_mut() {
             // They are begun again in their order.
@@ -872,6 +885,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.probe(effects);
         }
         let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
+        if parked {
+            self.saying.begin();
+        }
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
                 if self.lost && !asked.sent {
@@ -920,7 +936,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             Some(Answered::Over(ticket, outcome)) => effects.complete(ticket, outcome),
             Some(Answered::Elsewhere(change)) => match leader {
                 Some(leader) if leader != from => {
-                    self.target = leader;
+                    self.turn_to(leader, effects.now());
                     effects.send(leader, Message::Administer { number, change });
                 }
                 _ => self.changes.hasten(number, effects.now(), &self.setup.service),
@@ -958,6 +974,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             fresh: Vec::new(),
             again: Vec::new(),
             repeats: Vec::new(),
+            saying: Saying::default(),
             changes: Changes::of(identity.incarnation),
             sweeping: false,
             watching: false,
@@ -1000,6 +1017,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
                 Heard::View(view) => self.adopt(view, effects),
                 Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
             },
+            Message::Missed { incarnation, turn } => {
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) {
+                    self.say_anew();
+                }
+            }
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);
             }

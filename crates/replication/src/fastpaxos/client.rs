@@ -159,7 +159,10 @@ impl<S: StateMachine> Client<S> {
         let (client, below) = (self.me, self.below());
         for replica in &self.replicas {
             // Not sent on: the others have it as well.
-            let requests = |asks| Message::Requests { client, below, under: None, asks, forwarded: true };
+            let requests = |asks| {
+                let said = crate::stream::Said::Freely;
+                Message::Requests { client, below, under: None, asks, forwarded: true, said }
+            };
             in_parts(asks.clone(), |asks| effects.send(*replica, requests(asks)));
         }
     }

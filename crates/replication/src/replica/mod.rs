@@ -19,6 +19,7 @@ use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told, in_p
 use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
+use crate::stream::{Hearing, Heed, Said};
 use epoch::{Inner, Stopping};
 use isochrone_core::machine::Keys;
 use isochrone_core::{
@@ -75,6 +76,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     outbox: BTreeMap<(ClientId, Reign), Outgoing<S>>,
     /// When a client was last heard of, and the number of its last command executed then.
     clients: BTreeMap<ClientId, (Instant, u64)>,
+    /// How far each client was heard, where this replica takes its commands.
+    hearing: Hearing,
     /// The administration under way and who waits for it.
     administration: Option<Administration>,
     /// The change of members that was asked for here and who waits for it.
@@ -102,6 +105,16 @@ struct Administration {
     asker: (ProcessId, u64),
     change: Change,
     ticket: Ticket,
+}
+
+/// The fields of [`Message::Requests`].
+struct Requests<S: StateMachine> {
+    client: ClientId,
+    below: u64,
+    under: Option<Reign>,
+    asks: Vec<Ask<S::Command>>,
+    forwarded: bool,
+    said: Said,
 }
 
 #[derive(Clone, Hash)]
@@ -166,15 +179,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     /// Commands of a client, from itself or sent on by a replica that takes none.
-    fn on_requests(
-        &mut self,
-        client: ClientId,
-        below: u64,
-        under: Option<Reign>,
-        asks: Vec<Ask<S::Command>>,
-        forwarded: bool,
-        effects: &mut Effects<Self>,
-    ) {
+    fn on_requests(&mut self, requests: Requests<S>, effects: &mut Effects<Self>) {
+        let Requests { client, below, under, asks, forwarded, said } = requests;
         let reign = self.order.reign();
         let elsewhere = match self.takes() {
             // Not forwarded: the client is to begin again under this reign.
@@ -191,7 +197,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return match leader.filter(|_| self.service.forward && !forwarded) {
                 Some(leader) => {
                     let small = asks.is_empty();
-                    let requests = Message::Requests { client, below, under, asks, forwarded: true };
+                    let requests = Message::Requests { client, below, under, asks, forwarded: true, said };
                     effects.urgently_if(small, |effects| effects.send_ahead(leader, requests))
                 }
                 None => self.redirect(client, leader, &asks, effects),
@@ -206,6 +212,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let (incarnation, answers) = (client.incarnation, Vec::new());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
             return effects.urgently(|effects| effects.send_ahead(client.process, replies));
+        }
+        match self.hearing.hear(client, said, (self.epoch, reign)) {
+            Heed::Take => {}
+            Heed::Drop => return,
+            Heed::Miss(turn) => {
+                let missed = Message::Missed { incarnation: client.incarnation, turn };
+                return effects.urgently(|effects| effects.send_ahead(client.process, missed));
+            }
         }
         let now = effects.now();
         self.clients.entry(client).or_insert((now, 0)).0 = now;
@@ -474,6 +488,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             digest: 0,
             outbox: BTreeMap::new(),
             clients: BTreeMap::new(),
+            hearing: Hearing::default(),
             administration: None,
             stopping: None,
             relayed: BTreeMap::new(),
@@ -532,8 +547,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             Message::Ended { epoch, .. } => self.on_ended(from, epoch, effects),
             Message::Join { epoch } => self.on_join(from, epoch, effects),
             Message::Joined { epoch } => self.on_joined(from, epoch, effects),
-            Message::Requests { client, below, under, asks, forwarded } => {
-                self.on_requests(client, below, under, asks, forwarded, effects);
+            Message::Requests { client, below, under, asks, forwarded, said } => {
+                let requests = Requests { client, below, under, asks, forwarded, said };
+                self.on_requests(requests, effects);
                 self.take_steps(effects);
             }
             Message::Status { client, sequences } => self.on_status(client, &sequences, effects),
@@ -547,7 +563,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
                 }
             }
             // For clients.
-            Message::Replies { .. } | Message::Redirect { .. } | Message::Standing { .. } => {}
+            Message::Replies { .. }
+            | Message::Redirect { .. }
+            | Message::Missed { .. }
+            | Message::Standing { .. } => {}
         }
     }
 

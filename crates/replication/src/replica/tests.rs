@@ -5,6 +5,7 @@ use crate::client::Nothing;
 use crate::curp::Bug;
 use crate::family::Tuning;
 use crate::order::{Decided, Step, Tentative};
+use crate::stream::Said;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{Effect, Export, Footprint, Lane, NodeId, Outbox, Random, Stamp};
@@ -316,7 +317,8 @@ impl Bench {
     fn hear(&mut self, ask: Ask<Deed>) -> Vec<Told1> {
         let asks = vec![ask];
         let (client, under) = (CLIENT(), Some(self.replica.order.reign()));
-        let requests = Message::Requests { client, below: 1, under, asks, forwarded: false };
+        let requests =
+            Message::Requests { client, below: 1, under, asks, forwarded: false, said: Said::Freely };
         self.input(|replica, effects| replica.receive(client.process, requests, effects))
     }
 
@@ -538,7 +540,8 @@ fn another_reign_is_told() {
     bench.drop();
     let asks = vec![Ask { sequence: 1, command: Append(1, 'a'), touching: false, synced: true }];
     let under = Some(Reign(0, 0));
-    let requests = Message::Requests { client: CLIENT(), below: 1, under, asks, forwarded: false };
+    let requests =
+        Message::Requests { client: CLIENT(), below: 1, under, asks, forwarded: false, said: Said::Freely };
     let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
     bench.replica.receive(CLIENT().process, requests, effects);
     let told: Vec<_> = bench.outbox.drain().collect();
@@ -554,8 +557,14 @@ fn another_reign_is_told() {
 fn a_request_for_nothing_is_answered() {
     let mut bench = Bench::new(None);
     let ask = |bench: &mut Bench, under| {
-        let requests =
-            Message::Requests { client: CLIENT(), below: 1, under, asks: Vec::new(), forwarded: true };
+        let requests = Message::Requests {
+            client: CLIENT(),
+            below: 1,
+            under,
+            asks: Vec::new(),
+            forwarded: true,
+            said: Said::Freely,
+        };
         let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
         bench.replica.receive(CLIENT().process, requests, effects);
         bench.replica.settle(effects);

@@ -19,6 +19,7 @@ mod model;
 mod multipaxos;
 mod mutations;
 mod partitions;
+mod pipelines;
 mod safety;
 mod sdpaxos;
 mod slow_lines;

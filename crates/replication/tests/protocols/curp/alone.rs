@@ -6,6 +6,7 @@ use isochrone_core::{Instant, NodeId, Span};
 use isochrone_replication::REPLICA;
 use isochrone_replication::curp::primary::Message as Spoken;
 use isochrone_replication::message::{Ask, Message};
+use isochrone_replication::stream::Said;
 
 /// Without copies, what counts is what is durable at the master: so it is while a list with one is to follow, and from the
 /// moment that a list without any is to follow.
@@ -35,7 +36,8 @@ fn between_a_list_without_copies_and_one_with_some_nothing_counts_that_is_not_du
         play.begin(1, Count::add(2));
         let ask = Ask { sequence, command: Count::add(2), touching: false, synced: false };
         let (below, under, asks) = (sequence, None, vec![ask]);
-        let requests = Message::Requests { client: id, below, under, asks, forwarded: true };
+        let requests =
+            Message::Requests { client: id, below, under, asks, forwarded: true, said: Said::Freely };
         play.net.push((id.process, process(0, REPLICA), requests));
         let answered = play.answered();
         play.pass(Span::from_millis(300));

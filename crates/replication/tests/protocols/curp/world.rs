@@ -14,6 +14,7 @@ use isochrone_replication::curp::primary::{
 use isochrone_replication::message::{Ask, Entry, Message, Told};
 use isochrone_replication::order::{Member, Reign};
 use isochrone_replication::service::Service;
+use isochrone_replication::stream::Said;
 use isochrone_replication::{CLIENT, Change, REPLICA, Refusal, Tuning as _, replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -622,6 +623,7 @@ impl World {
             under: Some(reign),
             asks: vec![ask],
             forwarded: true,
+            said: Said::Freely,
         };
         let lost = !std::mem::replace(&mut asked.again, true) && self.muted.contains(&index);
         let mut out = if lost { Vec::new() } else { vec![(process(master.0, REPLICA), requests)] };

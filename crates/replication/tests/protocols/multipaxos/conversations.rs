@@ -57,14 +57,14 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
-        320 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        347 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        375 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        402 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        430 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        457 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        485 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
-        512 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false
+        320 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        347 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        375 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        402 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        430 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        457 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        485 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
+        512 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
         540 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         549 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
         549 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0

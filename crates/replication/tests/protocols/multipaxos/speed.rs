@@ -9,6 +9,6 @@ use std::mem::size_of;
 #[test]
 fn messages_keep_their_size() {
     assert_eq!(size_of::<log::Message<Entry<Command>>>(), 48);
-    assert_eq!(size_of::<Message<Command, Reply, log::Message<Entry<Command>>>>(), 72);
+    assert_eq!(size_of::<Message<Command, Reply, log::Message<Entry<Command>>>>(), 88);
     assert_eq!(size_of::<Record<log::Record<Entry<Command>>>>(), 56);
 }
