@@ -30,6 +30,9 @@ struct Heard {
 
 /// While the wall clock is behind, an eighth of the time is given back.
 const SLEW: u64 = 8;
+/// Half of it by a clock that is ahead of most others: after a jump of several all wait for their wall clocks, and would
+/// keep their distance, by which executions are late, for eight times as long as the jump was.
+const SLEW_AHEAD: u64 = 2;
 
 impl GroupClock {
     pub(super) fn new(me: usize, members: usize) -> GroupClock {
@@ -59,9 +62,11 @@ impl GroupClock {
         }
         let passed = self.read.map_or(Span::ZERO, |read| now.since(read));
         self.read = Some(now);
-        let slewed = self.floor.last() + passed.saturating_sub(passed / SLEW);
-        let most = self.most(wall, now, |heard| heard.wall) + parameters.lag_max;
-        let mut target = wall.min(most).max(slewed);
+        let slewed = |part| self.floor.last() + passed.saturating_sub(passed / part);
+        let shown = wall.min(self.most(wall, now, |heard| heard.wall) + parameters.lag_max);
+        let ahead = || self.ahead(now) > parameters.lag_max / 4;
+        let part = if shown < slewed(SLEW) && ahead() { SLEW_AHEAD } else { SLEW };
+        let mut target = shown.max(slewed(part));
         let announced = self.most(self.floor.last(), now, |heard| heard.clock);
         if announced > target + parameters.lag_max {
             target = announced;
@@ -156,6 +161,9 @@ mod tests {
         let behind = clock.now(at(16), wall(999_000), &parameters);
         assert_eq!(behind, 1_000_015 * MS, "an eighth slower than time");
         assert_eq!(clock.now(at(16), wall(999_000), &parameters), behind, "it stands at one instant");
+        clock.raise(1_000_316 * MS);
+        let ahead = clock.now(at(24), wall(999_008), &parameters);
+        assert_eq!(ahead, 1_000_320 * MS, "far ahead of the others, half as fast as time");
     }
 
     #[test]
