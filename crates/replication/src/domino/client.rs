@@ -23,7 +23,7 @@ use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Path, Phase, Process, ProcessId,
-    ReplicaId, ReplicaSet, Series, Snapshot, Span, StateMachine, Ticket,
+    ReplicaId, ReplicaSet, Series, Snapshot, Span, Stamp, StateMachine, Ticket,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +45,10 @@ pub struct Client<S: StateMachine> {
     /// Who measures for this one, where it is another client of the region.
     proxy: Option<ProcessId>,
     next: u64,
-    /// The highest stamp of anything sent or known to be committed: what comes next lies behind it.
-    last: u64,
+    /// The highest stamp at which anything is known to be committed.
+    placed: u64,
+    /// The highest stamp that was sent and still counts, and for which command.
+    stamped: Option<(u64, u64)>,
     outstanding: Series<Asked<S::Command>>,
     /// By the ticket's number.
     tickets: Series<u64>,
@@ -100,6 +102,15 @@ impl Way {
 }
 
 impl<C> Asked<C> {
+    /// The stamp with which it was sent to all, as long as nobody looks for another place: not once so many have refused
+    /// it, or a leader is asked.
+    fn stamp(&self) -> Option<u64> {
+        match self.way {
+            Way::Fast { stamp, .. } if self.attempts == 0 => Some(stamp),
+            _ => None,
+        }
+    }
+
     /// Whether it is time to ask what became of it. Sending it again would give it a second place, which every replica
     /// records. That comes next, where it is unknown, nobody answers, or it goes on waiting: another leader's lane may
     /// be sooner than the place it waits for. Reads are remembered by nobody, and small.
@@ -145,6 +156,21 @@ impl<S: StateMachine> Client<S> {
     /// The first command that is not finished: the replicas may forget those before it.
     fn below(&self) -> u64 {
         self.outstanding.first().map_or(self.next, |(sequence, _)| sequence)
+    }
+
+    /// What is sent next lies behind this: behind what is committed, of which the host may know, and, so that commands
+    /// that are under way together keep their order, behind the stamps of those that may get them.
+    fn above(&mut self, now: Instant, wall: Stamp) -> u64 {
+        if let Some((stamp, sequence)) = self.stamped {
+            // One by a clock that was wrong then is refused: whoever kept behind it would be too, and so on.
+            let horizon = self.predictor.horizon(now, wall);
+            if stamp > horizon || self.outstanding.get(sequence).and_then(Asked::stamp).is_none() {
+                let stamps = self.outstanding.iter();
+                let stamps = stamps.filter_map(|(sequence, asked)| Some((asked.stamp()?, sequence)));
+                self.stamped = stamps.filter(|(stamp, _)| *stamp <= horizon).max();
+            }
+        }
+        self.stamped.map_or(0, |(stamp, _)| stamp).max(self.placed)
     }
 
     fn say(&self, seat: usize, message: OrderMessage<Entry<S::Command>>, effects: &mut Effects<Self>) {
@@ -212,7 +238,8 @@ impl<S: StateMachine> Client<S> {
         let mut fast: Vec<(u64, Entry<S::Command>)> = Vec::new();
         let mut led: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
         let mut repeats: BTreeMap<usize, Vec<Entry<S::Command>>> = BTreeMap::new();
-        let above = self.last;
+        let above = self.above(now, effects.stamp());
+        let mut last = above;
         let best = self.predictor.leader(now).map_or(fallback, |(_, seat)| seat);
         for sequence in std::mem::take(&mut self.fresh) {
             let Some(attempts) = self.outstanding.get(sequence).map(|asked| asked.attempts) else {
@@ -231,10 +258,10 @@ impl<S: StateMachine> Client<S> {
                 // A copy goes through a leader: whatever became of the first, it is executed once.
                 Choice::Fast(stamp) if asked.attempts == 0 => {
                     // The next stamp that ends in this node's number.
-                    let least = stamp.max(self.last + 1);
+                    let least = stamp.max(last + 1);
                     let ahead = (shard + SHARDS - least % SHARDS) % SHARDS;
                     let stamp = least + ahead;
-                    self.last = stamp;
+                    (last, self.stamped) = (stamp, Some((stamp, sequence)));
                     let (votes, rejected) = (BTreeMap::new(), ReplicaSet::EMPTY);
                     asked.way = Way::Fast { stamp, votes, rejected, judged: None };
                     fast.push((stamp, entry));
@@ -323,7 +350,7 @@ impl<S: StateMachine> Client<S> {
 
     /// A command cannot lose its place any more.
     fn commit(&mut self, sequence: u64, at: u64, path: Path, effects: &mut Effects<Self>) {
-        self.last = self.last.max(at);
+        self.placed = self.placed.max(at);
         if self.service.reply != Reply::Commit {
             return;
         }
@@ -597,7 +624,8 @@ impl<S: StateMachine> Process for Client<S> {
             predictor: Predictor::new(setup.parameters, processes),
             proxy: setup.proxy,
             next: 1,
-            last: 0,
+            placed: 0,
+            stamped: None,
             outstanding: Series::default(),
             tickets: Series::default(),
             fresh: Vec::new(),
@@ -722,7 +750,7 @@ mod tests {
     use super::*;
     use crate::family::Tuning;
     use isochrone_core::command::Touch;
-    use isochrone_core::{Effect, Export, Footprint, NodeId, Outbox, Random, Stamp};
+    use isochrone_core::{Effect, Export, Footprint, NodeId, Outbox, Random};
     use serde::{Deserialize, Serialize};
 
     #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]

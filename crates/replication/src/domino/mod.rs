@@ -12,7 +12,7 @@
 //! linearizable. With `reply = "commit"` it is sequenced: a blind write is answered when it cannot lose its
 //! place, before its stamp has passed, so another client may still read what was there before, or get an
 //! earlier place. One client's commands keep their order all the same: its stamps rise, and a leader gives its
-//! commands stamps above all that it has sent or knows to be committed.
+//! commands stamps above all that it knows to be committed, or has sent and may still get.
 //!
 //! **What it assumes.** Crash faults of a minority, fair-lossy links. Clocks cost latency when they are wrong,
 //! never safety: a replica's clock never goes back, not even over a restart, and one that is far ahead of most

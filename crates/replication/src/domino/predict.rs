@@ -248,6 +248,18 @@ impl Predictor {
         Some((trip, u64::try_from(arrival).ok()?))
     }
 
+    /// Behind this most replicas refuse a stamp that is sent now, by what is measured of their clocks.
+    pub fn horizon(&self, now: Instant, wall: Stamp) -> u64 {
+        let seats = 0..self.targets.len();
+        let mut ways: Vec<SignedSpan> = seats.filter_map(|seat| self.one_way(seat, now)).collect();
+        ways.sort_unstable();
+        let most = ways.get(Quorums::majority(self.targets.len()) - 1).or(ways.last());
+        let Some(way) = most else { return u64::MAX };
+        let future = self.parameters.0.future_max.as_nanos();
+        let reached = i128::from(wall.as_nanos()) + i128::from(*way) + i128::from(future);
+        u64::try_from(reached.max(0)).unwrap_or(u64::MAX)
+    }
+
     /// The way for a request sent now; `fallback` is the replica to ask where nothing is known.
     pub fn choose(&mut self, now: Instant, wall: Stamp, fallback: usize) -> Choice {
         let fast = self.fast(now, wall);

@@ -164,9 +164,10 @@ impl<V: Ordered> Order<V> {
     /// Requests of a client, each at its stamp.
     pub(super) fn on_propose(&mut self, values: Vec<(u64, V)>, effects: &mut Effects<Self>) {
         let clock = self.now(effects);
+        let horizon = self.horizon(clock, effects.now());
         for (at, value) in values {
             let Some(id) = value.id() else { continue };
-            let result = self.judge_request(at, &value, clock);
+            let result = self.judge_request(at, &value, clock, horizon);
             let told = self.told.entry(id.client).or_default();
             match result {
                 Ok(fresh) => {
@@ -207,10 +208,15 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// Nothing gets a place here that lies beyond: what most clocks have reached and `future_max` more.
+    pub(super) fn horizon(&self, clock: u64, now: Instant) -> u64 {
+        let reached = clock.saturating_sub(self.clock.ahead(now).as_nanos());
+        reached.saturating_add(self.parameters().future_max.as_nanos())
+    }
+
     /// Whether a request is voted for, and if so whether it was not before.
-    pub(super) fn judge_request(&self, at: u64, value: &V, clock: u64) -> Result<bool, Reject> {
+    pub(super) fn judge_request(&self, at: u64, value: &V, clock: u64, horizon: u64) -> Result<bool, Reject> {
         let acceptor = &self.acceptor;
-        let future = self.parameters().future_max.as_nanos();
         if !acceptor.open || !self.clock.is_set() || at < acceptor.from {
             return Err(Reject::Closed);
         }
@@ -227,7 +233,7 @@ impl<V: Ordered> Order<V> {
         if at < clock || (acceptor.noops.get(at).is_some() && !not_monotone) {
             return Err(Reject::Late);
         }
-        if at > clock.saturating_add(future) || acceptor.votes.len() >= self.parameters().queue_commands {
+        if at > horizon || acceptor.votes.len() >= self.parameters().queue_commands {
             return Err(Reject::Closed);
         }
         Ok(true)

@@ -181,9 +181,16 @@ impl<V: Ordered> Order<V> {
         // What lies before the frontier is decided: a revoker may have closed it while this owner was away.
         let sealed = if in_sealed { 0 } else { sealed.max(self.tracks[self.me + 1].frontier()) };
         let majority = self.majority();
+        let horizon = self.horizon(clock, now);
         let mut values = Vec::with_capacity(self.owner.queue.len());
         while let Some(queued) = self.owner.queue.pop_front() {
             let owner = &mut self.owner;
+            // Behind a stamp of a wrong clock, which nobody votes for and its client has yet to learn of: there it would
+            // hold up whoever comes next. The client asks again, behind what it knows by then. What is committed lies nearer.
+            if queued.above > horizon {
+                owner.bytes -= queued.bytes;
+                continue;
+            }
             let at = due.max(owner.last + 1).max(owner.skip).max(queued.above + 1).max(sealed);
             assert!(
                 at > owner.last && at >= owner.skip,

@@ -164,3 +164,27 @@ fn a_wrong_clock_delays_executions_by_its_bound_at_most() {
         }
     }
 }
+
+/// The smallest schedule of seed 8 (three regions, `clock_jump`): a client's clock jumps minutes ahead and soon back. Its
+/// stamps are refused by all, and nothing that it asks then or later is placed behind them.
+#[test]
+fn stamps_that_all_have_refused_hold_up_nothing() {
+    const JUMP: i64 = 1_000_000_000_000;
+    for asked in [1, 20] {
+        let mut lab = lab(3, Way::Fast);
+        for step in [JUMP, -JUMP] {
+            lab.cluster.step_wall_clock(NodeId(3), step);
+            for _ in 0..asked {
+                lab.ask(3, set("x"));
+                lab.pass(MS(10));
+            }
+        }
+        lab.pass(MS(5_000));
+        assert_eq!(lab.heard.answers.len(), 2 * asked, "what was refused is placed elsewhere");
+        for node in [3, 0] {
+            lab.ask(node, Command::Get(key(1)));
+            lab.pass(MS(1_000));
+        }
+        assert_eq!(lab.heard.answers.len(), 2 * asked + 2, "and nothing waits behind it");
+    }
+}

@@ -53,7 +53,7 @@ fn a_request_that_is_late_everywhere_leaves_a_noop_and_goes_through_a_leader_onc
     world.propose(at, 1);
     for order in &world.orders {
         let clock = order.clock.last();
-        assert_eq!(order.judge_request(at, &Word(1), clock), Err(Reject::Late));
+        assert_eq!(order.judge_request(at, &Word(1), clock, u64::MAX), Err(Reject::Late));
     }
     world.lead(1, 1);
     world.deliver();
