@@ -54,7 +54,9 @@ impl<V: Ordered> Order<V> {
         }
         self.learn_full(full, effects);
         let end = self.book.end();
-        if acked < end {
+        // Also with nothing in its log: until the master knows that it follows it is sent nothing, and what said so may
+        // have been lost, or of an earlier list.
+        if acked < end || end == Slot::ZERO {
             effects.urgently(|effects| effects.send(from, Message::Acked { epoch, upto: end }));
         }
     }

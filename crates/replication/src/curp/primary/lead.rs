@@ -187,13 +187,19 @@ impl<V: Wire> Lead<V> {
         self.targets.values().map(|target| target.reader.until()).max().unwrap_or(self.waits).max(self.waits)
     }
 
-    /// Copies that were not heard of for long.
+    /// Copies that were not heard of for long, or, where they are wanted, whose witnesses were not.
     pub(super) fn silent(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
         let lost = move |target: &Target| now.since(target.heard) >= silence;
-        let deaf = move |target: &Target| !target.started && now.since(target.starting) >= silence * 2;
-        let counted = self.targets.iter().filter(move |(_, target)| lost(target) || deaf(target));
+        let late = move |target: &Target| !target.started && now.since(target.starting) >= silence * 2;
+        let deaf = move |node: NodeId, target: &Target| self.wants_witness(node) && late(target);
+        let counted = self.targets.iter().filter(move |(node, target)| lost(target) || deaf(**node, target));
         let joining = self.joining.iter().flat_map(|joining| &joining.targets);
         counted.chain(joining.filter(move |(_, target)| lost(target))).map(|(node, _)| *node)
+    }
+
+    /// Whether the witness of this node is to know the list that is to count next.
+    fn wants_witness(&self, node: NodeId) -> bool {
+        self.next.as_ref().is_some_and(|next| next.copies.contains(&node))
     }
 
     /// Copies that count and were not heard of for long. Nothing becomes safe meanwhile, and no lease is held.
@@ -416,8 +422,8 @@ impl<V: Ordered> Order<V> {
     fn start_witnesses(&mut self, effects: &mut Effects<Self>) {
         let Some(lead) = &self.lead else { return };
         let reign = lead.reign();
-        let wanted = |node: &NodeId| lead.next.as_ref().is_some_and(|next| next.copies.contains(node));
-        for (node, _) in lead.targets.iter().filter(|(node, target)| !target.started && wanted(node)) {
+        let wanted = |(node, target): &(&NodeId, &Target)| !target.started && lead.wants_witness(**node);
+        for (node, _) in lead.targets.iter().filter(wanted) {
             effects.send(self.witness(*node), Message::Start { reign });
         }
     }

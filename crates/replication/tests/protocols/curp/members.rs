@@ -402,20 +402,46 @@ fn a_wish_that_nobody_grants_is_given_up() {
     assert!(!play.registry.is_retired(NodeId(2)));
 }
 
-/// A copy that was taken out, and lacks more than its master keeps, comes back under the same master: it takes in the
-/// state, without which its list could never count.
+/// A copy that was taken out comes back under the same master, and its list counts: one that lacks more than its master
+/// keeps takes in the state, and one that followed while the log was empty is sent what came since (seed 40,001,088).
 #[test]
 fn a_copy_that_comes_back_to_the_same_master_takes_in_what_it_missed() {
-    let plans = vec![vec![Count::add(1)]];
-    let mut play = Play::new(3, 1, plans, None, |parameters, _| {
-        (parameters.sync_delay, parameters.keep_slots) = (Span::ZERO, 2);
-    });
-    play.ends_well().unwrap();
-    play.replace([2]);
-    play.plans[0].extend((0..20).map(Count::add));
-    play.ends_well().unwrap();
-    play.replace([1]);
+    for (before, meanwhile) in [(1, 20), (0, 1)] {
+        let plans = vec![(0..before).map(Count::add).collect()];
+        let mut play = Play::new(3, 1, plans, None, |parameters, _| {
+            (parameters.sync_delay, parameters.keep_slots) = (Span::ZERO, 2);
+        });
+        play.ends_well().unwrap();
+        play.replace([2]);
+        play.until("the other list", |play| play.registry.next.is_none());
+        // The master has heard of that, and tells the one that was taken out nothing more.
+        play.ends_well().unwrap();
+        play.plans[0].extend((0..meanwhile).map(Count::add));
+        play.ends_well().unwrap();
+        play.replace([1]);
+        play.until("the list", |play| play.registry.next.is_none());
+        play.ends_well().unwrap();
+        assert_eq!(play.registry.committed.as_ref().unwrap().reign.0, 1, "the same master");
+    }
+}
+
+/// A witness that was to know a list in whose place another was begun, without it, need not: its copy is not given up for
+/// that, or there might be too few for any list.
+#[test]
+fn a_copy_is_silent_by_its_witness_only_where_that_is_wanted() {
+    let silence = Span::from_millis(200);
+    let mut play = Play::new(4, 2, vec![vec![]], None, |parameters, _| parameters.silence = silence);
+    play.loses = |message| {
+        use isochrone_replication::curp::primary::Message as Spoken;
+        use isochrone_replication::message::Message;
+        matches!(message, Message::Order { message: Spoken::Started { .. }, .. })
+    };
+    play.replace([1, 3]);
+    play.until("the list is taken on", |play| play.servers[0].process.order().copies().len() == 3);
+    play.replace([2, 3]);
+    play.pass(silence * 3);
+    assert_eq!(play.silent, [NodeId(2), NodeId(3)]);
+    play.loses = |_| false;
     play.until("the list", |play| play.registry.next.is_none());
     play.ends_well().unwrap();
-    assert_eq!(play.registry.committed.as_ref().unwrap().reign.0, 1, "the same master");
 }

@@ -129,6 +129,8 @@ pub struct World {
     pub counted: BTreeMap<&'static str, u64>,
     /// What administration was answered.
     pub administered: Vec<Result<(), Refusal>>,
+    /// Of which copies a master has said last that they are silent.
+    pub silent: Vec<NodeId>,
     pub broken: Option<String>,
 }
 
@@ -248,6 +250,7 @@ impl World {
             fast: 0,
             counted: BTreeMap::new(),
             administered: Vec::new(),
+            silent: Vec::new(),
             broken: None,
         };
         for at in 0..world.servers.len() {
@@ -404,6 +407,9 @@ impl World {
                     return;
                 }
                 let Spoken::Pong { version, report } = message else { return };
+                if report.part != Part::Follows {
+                    self.silent = report.silent.clone();
+                }
                 if let Part::Ready(reign) = report.part
                     && self.registry.next.as_ref().is_some_and(|next| next.reign == reign)
                 {
