@@ -59,6 +59,12 @@ impl Service {
         }
     }
 
+    /// How long a command waits for its keys while they are on their way to another partition. Gateways wait 15 s at least
+    /// before they say that nobody knows, and are told before what is known: that nothing has come of it.
+    pub(crate) fn patience(&self) -> Span {
+        self.limit.min(Span::from_secs(10))
+    }
+
     /// Reads over these defaults; the caller finishes the reader. `commits` says whether the protocol knows
     /// of a commit before the execution.
     pub fn read_from(&mut self, reader: &mut ParameterReader<'_>, commits: bool) {

@@ -376,7 +376,7 @@ where
         let held: Vec<_> = self.held.iter().map(|(number, due)| (*number, *due)).collect();
         for (number, due) in held {
             let Some(asked) = self.asked.get(number) else { continue };
-            if now.since(asked.since) >= self.service.limit {
+            if now.since(asked.since) >= self.service.patience() {
                 // It was refused, or never sent: nothing has come of it.
                 self.finish(number, Outcome::Refused(Refusal::Moving), effects);
                 continue;

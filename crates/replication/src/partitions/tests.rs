@@ -391,7 +391,7 @@ fn places_that_are_moving_are_waited_for() {
     let sent = bench.shares();
     bench.tell(1, sent[1].2, Some(Says::Done(2)));
     let (mut ticket, mut ends) = (sent[0].2, 0);
-    for _ in 0..99 {
+    for _ in 0..49 {
         bench.tell(0, ticket, Some(Says::Partly(0, moving(false))));
         ends += steps(&mut bench);
         bench.pass(Span::from_millis(200));

@@ -241,7 +241,7 @@ where
         let due = self.wholes.iter().filter(|(_, whole)| whole.due().is_some_and(|due| due <= now));
         for ticket in due.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             let Some(whole) = self.wholes.get_mut(&ticket) else { continue };
-            if now.since(whole.since) >= self.service.limit {
+            if now.since(whole.since) >= self.service.patience() {
                 self.fail(ticket, Outcome::Refused(Refusal::Moving), effects);
                 continue;
             }
