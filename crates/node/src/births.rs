@@ -1,33 +1,90 @@
-//! Which data directories nodes have: a node that comes with another one than before has lost what it promised.
+//! Which data directories nodes have, and which past: a node that comes with another directory than before, or with an old copy
+//! of its own, has lost what it promised.
 //!
-//! A directory is given a number at random when its node first starts, its *birth*, which the node tells with
-//! every greeting. Every node remembers the births of the others, durably and before it hears anything else of them.
-//! Whoever comes back under a known name with an unknown birth has lost its disk, or was started with another directory. It
+//! A directory is given a number at random when its node first starts, its *birth*, and another one at every start, its *salt*.
+//! A node tells both with every greeting, with the salts of the starts before, of which it keeps the last [`PAST`]. Every
+//! node remembers of each other one, durably and before it hears anything else of it, its birth and the salt of the start that
+//! it took in last. Whoever comes back under a known name with an unknown birth has lost its disk, or was started with another
+//! directory; whoever comes without the salt that is remembered was started with a copy that was made before that start. It
 //! is not listened to, is sent nothing, and is told so, upon which it ends: no protocol here survives a replica that comes
 //! back without its memory (`trust.md` R13; `specs/curp.md` D-2).
+//!
+//! Salts and not numbers of starts say what a directory knows: a copy counts on from where it was made, and has as many starts
+//! as the original before long. Numbers only say which salts are too old to be kept: where a node has started more than [`PAST`]
+//! times since it was taken in, nobody can tell, and it is taken in. So that a copy does not get there by being refused again and
+//! again, the starts that are refused are remembered by their numbers as well.
+//!
+//! What this cannot see: a copy that was made while the node ran, where the next start is that of the copy; and one whose
+//! neighbours were away in all starts since it was made.
 
 use crate::listing::Listing;
 use crate::node::StartError;
 use isochrone_core::{NodeId, Random};
 use rand_core::RngCore;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const PEERS: Listing = Listing {
     name: "PEERS",
-    head: "isochrone peers, format 2: number birth",
+    heads: &[
+        "isochrone peers, format 3: number birth start:salt...",
+        "isochrone peers, format 2: number birth",
+    ],
     older: "isochrone peers, format 1: number birth",
-    reads: "formats 1 and 2",
-    line: "`number birth`",
+    reads: "formats 1 to 3",
+    line: "`number birth start:salt...`",
 };
 
-/// The births that a node knows, its own among them.
+/// Starts that a node tells of beside the one of now: they fit into a greeting.
+pub const PAST: usize = 64;
+
+/// One start of a node.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// Rises from start to start.
+    pub number: u32,
+    /// What tells it from the same start of a copy.
+    pub salt: u64,
+}
+
+/// What a node says of its data directory.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Life {
+    /// Its number.
+    pub birth: u64,
+    /// The start of now.
+    pub start: Start,
+    /// Those before, the oldest first, [`PAST`] at most.
+    pub past: Vec<Start>,
+}
+
+impl Life {
+    /// Whether this is what goes on from a start with `salt`, as far as can be told; since then `number` was heard of.
+    fn follows(&self, Start { number, salt }: Start) -> bool {
+        let knows = self.past.iter().chain([&self.start]).any(|start| start.salt == salt);
+        let forgotten =
+            self.past.len() >= PAST && self.past.first().is_some_and(|oldest| oldest.number > number);
+        knows || forgotten
+    }
+}
+
+/// What is known of a node.
+#[derive(Clone, Eq, PartialEq, Debug)]
+struct Known {
+    birth: u64,
+    /// Of another node: the salt of the start that was taken in last, and the highest number that was heard of, one at most. Of
+    /// this one: its last starts, the oldest first. None where it was written before they were remembered.
+    starts: Vec<Start>,
+}
+
+/// The births and starts that a node knows, its own among them.
 #[derive(Debug)]
 pub struct Births {
     data: PathBuf,
-    own: u64,
-    known: BTreeMap<NodeId, u64>,
+    own: Life,
+    known: BTreeMap<NodeId, Known>,
 }
 
 /// What comes of meeting a node.
@@ -40,6 +97,20 @@ pub(crate) enum Stranger {
          node of another name in its place (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\")"
     )]
     Reborn,
+    /// Its directory does not know of a start that is known here.
+    #[error(
+        "its data directory is an old copy: it comes as start {number}, and does not know the start as which it was taken in \
+         last (up to start {heard} was heard of). What the node has promised since the copy was made must not be forgotten: start it \
+         with the directory as it was when the node ended for the last time, or delete the copy and put a node of another name in its \
+         place (docs/operations.md, \"A node that has lost its disk, or whose journal is damaged\"). Where the node runs elsewhere \
+         with the newer data, end only this process of it"
+    )]
+    Outdated {
+        /// The start that it comes as.
+        number: u32,
+        /// The highest one that was heard of.
+        heard: u32,
+    },
     /// It cannot be remembered, and so not be taken for who it is the next time.
     #[error("{path} cannot be written: {cause}")]
     Unwritten {
@@ -51,28 +122,38 @@ pub(crate) enum Stranger {
 }
 
 impl Births {
-    /// What a data directory knows. Where it has no birth it is given one.
+    /// What a data directory knows, with one more start of its node, which is durable from here on. Where it has no birth it is
+    /// given one. `incarnation` is how often the journal was opened.
     ///
     /// # Errors
     /// The file cannot be read or written, or is not what this version writes.
-    pub fn open(data: &Path, me: NodeId, random: &mut Random) -> Result<Births, StartError> {
+    pub fn open(
+        data: &Path,
+        me: NodeId,
+        incarnation: u32,
+        random: &mut Random,
+    ) -> Result<Births, StartError> {
         let found = PEERS.read(data, entry)?;
-        let older = found.as_ref().is_some_and(|found| found.older);
-        let known: BTreeMap<_, _> =
+        let mut known: BTreeMap<_, _> =
             found.map(|found| found.entries).unwrap_or_default().into_iter().collect();
-        let own = known.get(&me).copied();
-        let mut births = Births { data: data.into(), own: own.unwrap_or_else(|| random.next_u64()), known };
-        if own.is_none() {
-            births.remember(me, births.own).map_err(|error| PEERS.unfit(data, error))?;
-        } else if older {
-            births.write().map_err(|error| PEERS.unfit(data, error))?;
-        }
+        let (birth, mut past) = match known.remove(&me) {
+            Some(Known { birth, starts }) => (birth, starts),
+            None => (random.next_u64(), Vec::new()),
+        };
+        past.drain(..past.len().saturating_sub(PAST));
+        // A journal that is not synced may count a start again, after a power failure.
+        let next = past.last().map_or(1, |last| last.number.saturating_add(1));
+        let start = Start { number: incarnation.max(next), salt: random.next_u64() };
+        let starts = past.iter().copied().chain([start]).collect();
+        known.insert(me, Known { birth, starts });
+        let births = Births { data: data.into(), own: Life { birth, start, past }, known };
+        births.write().map_err(|error| PEERS.unwritten(data, error))?;
         Ok(births)
     }
 
-    /// This node's own.
-    pub fn own(&self) -> u64 {
-        self.own
+    /// What this node says of its own.
+    pub fn own(&self) -> &Life {
+        &self.own
     }
 
     /// What is wrong with a deployment file of so many nodes, if anything: a node was met that it does not have. Whether that
@@ -92,29 +173,40 @@ impl Births {
         ))
     }
 
-    /// A node has come with this birth. When this returns, it is known by it for ever.
-    pub(crate) fn meet(&mut self, node: NodeId, birth: u64) -> Result<(), Stranger> {
-        match self.known.get(&node) {
-            Some(known) if *known == birth => Ok(()),
-            Some(_) => Err(Stranger::Reborn),
-            None => self
-                .remember(node, birth)
-                .map_err(|cause| Stranger::Unwritten { path: PEERS.path(&self.data), cause }),
+    /// A node has come with this directory. When this returns, it is known by it for ever, and by this start until the next.
+    pub(crate) fn meet(&mut self, node: NodeId, life: &Life) -> Result<(), Stranger> {
+        let Life { birth, start, .. } = life;
+        let before = match self.known.get(&node) {
+            Some(known) if known.birth != *birth => return Err(Stranger::Reborn),
+            Some(known) => known.starts.last().copied(),
+            None => None,
+        };
+        let heard = before.map_or(0, |before| before.number);
+        let follows = before.is_none_or(|before| life.follows(before));
+        let salt = before.filter(|_| !follows).map_or(start.salt, |before| before.salt);
+        let after = Start { number: heard.max(start.number), salt };
+        if before != Some(after) {
+            self.remember(node, Known { birth: *birth, starts: vec![after] })
+                .map_err(|cause| Stranger::Unwritten { path: PEERS.path(&self.data), cause })?;
         }
+        if follows { Ok(()) } else { Err(Stranger::Outdated { number: start.number, heard }) }
     }
 
     /// Durably, or not at all.
-    fn remember(&mut self, node: NodeId, birth: u64) -> io::Result<()> {
-        self.known.insert(node, birth);
+    fn remember(&mut self, node: NodeId, known: Known) -> io::Result<()> {
+        let before = self.known.insert(node, known);
         let written = self.write();
         if written.is_err() {
-            self.known.remove(&node);
+            match before {
+                Some(before) => self.known.insert(node, before),
+                None => self.known.remove(&node),
+            };
         }
         written
     }
 
     fn write(&self) -> io::Result<()> {
-        PEERS.write(&self.data, self.known.iter().map(|(node, birth)| format!("{} {birth:016x}", node.0)))
+        PEERS.write(&self.data, self.known.iter().map(line))
     }
 
     /// What keeps a node from starting on data without any, if that is so.
@@ -123,43 +215,128 @@ impl Births {
     }
 }
 
-fn entry(line: &str) -> Option<(NodeId, u64)> {
-    let (number, birth) = line.split_once(' ')?;
-    Some((NodeId(number.parse().ok()?), u64::from_str_radix(birth, 16).ok()?))
+fn entry(line: &str) -> Option<(NodeId, Known)> {
+    let mut words = line.split(' ');
+    let number = words.next()?.parse().ok()?;
+    let birth = hexadecimal(words.next()?)?;
+    let start = |word: &str| {
+        let (number, salt) = word.split_once(':')?;
+        Some(Start { number: number.parse().ok()?, salt: hexadecimal(salt)? })
+    };
+    let starts = words.map(start).collect::<Option<_>>()?;
+    Some((NodeId(number), Known { birth, starts }))
+}
+
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word, 16).ok()
+}
+
+fn line((node, known): (&NodeId, &Known)) -> String {
+    let mut line = format!("{} {:016x}", node.0, known.birth);
+    line.extend(known.starts.iter().map(|Start { number, salt }| format!(" {number}:{salt:016x}")));
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Node 1 starts.
     fn open(data: &Path, seed: u64) -> Births {
-        Births::open(data, NodeId(1), &mut Random::seeded(seed)).unwrap()
+        Births::open(data, NodeId(1), 1, &mut Random::seeded(seed)).unwrap()
+    }
+
+    /// A directory of this birth in its first start.
+    fn first(birth: u64) -> Life {
+        Life { birth, start: Start { number: 1, salt: birth }, past: Vec::new() }
+    }
+
+    /// The same, started once more.
+    fn again(life: &Life, salt: u64) -> Life {
+        let mut past: Vec<_> = life.past.iter().copied().chain([life.start]).collect();
+        past.drain(..past.len().saturating_sub(PAST));
+        Life { birth: life.birth, start: Start { number: life.start.number + 1, salt }, past }
     }
 
     #[test]
     fn who_was_met_is_known_for_ever_and_by_nothing_else() {
         let data = tempfile::tempdir().unwrap();
         let mut births = open(data.path(), 1);
-        let own = births.own();
-        births.meet(NodeId(2), 7).unwrap();
-        births.meet(NodeId(2), 7).unwrap();
-        let mut again = open(data.path(), 2);
-        assert_eq!(again.own(), own, "a directory is born once");
-        for births in [&mut births, &mut again] {
-            let refused = births.meet(NodeId(2), 8).unwrap_err();
+        let own = births.own().clone();
+        births.meet(NodeId(2), &first(7)).unwrap();
+        births.meet(NodeId(2), &first(7)).unwrap();
+        let mut later = open(data.path(), 2);
+        assert_eq!(later.own().birth, own.birth, "a directory is born once");
+        assert_eq!((later.own().start.number, &later.own().past), (2, &vec![own.start]));
+        assert_ne!(later.own().start.salt, own.start.salt);
+        for births in [&mut births, &mut later] {
+            let refused = births.meet(NodeId(2), &first(8)).unwrap_err();
             assert!(matches!(refused, Stranger::Reborn), "{refused}");
-            births.meet(NodeId(2), 7).expect("the first stays the one");
+            births.meet(NodeId(2), &first(7)).expect("the first stays the one");
         }
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(open(other.path(), 3).own(), own);
+        assert_ne!(open(other.path(), 3).own().birth, own.birth);
+        // The number is the journal's where that has counted more, and rises also where that has lost one.
+        let number = |incarnation| {
+            let births = Births::open(other.path(), NodeId(1), incarnation, &mut Random::seeded(4)).unwrap();
+            births.own().start.number
+        };
+        assert_eq!([5, 5, 6, 9].map(number), [5, 6, 7, 9]);
+    }
+
+    #[test]
+    fn an_old_copy_is_known_by_what_it_does_not_know() {
+        let data = tempfile::tempdir().unwrap();
+        let meets = |life: &Life| open(data.path(), 1).meet(NodeId(2), life);
+        let begun = first(7);
+        let once = again(&begun, 20);
+        let twice = again(&once, 30);
+        meets(&begun).unwrap();
+        meets(&again(&again(&again(&begun, 20), 21), 22)).expect("whoever was away has missed starts");
+        let data = tempfile::tempdir().unwrap();
+        let meets = |life: &Life| open(data.path(), 1).meet(NodeId(2), life);
+        for life in [&begun, &once, &once, &twice] {
+            meets(life).unwrap();
+        }
+        // As it was, started anew as often, and once more than the original; the peer starts anew each time.
+        for old in [once.clone(), again(&once, 31), again(&again(&once, 31), 32)] {
+            let number = old.start.number;
+            let refused = meets(&old).unwrap_err();
+            assert!(
+                matches!(refused, Stranger::Outdated { number: told, .. } if told == number),
+                "{refused}"
+            );
+        }
+        meets(&twice).expect("it goes on");
+        // However often it is tried, also where it has started more often than it remembers.
+        let mut births = open(data.path(), 1);
+        let mut old = again(&once, 40);
+        for salt in 100..110 + PAST as u64 {
+            old = again(&old, salt);
+            births.meet(NodeId(2), &old).unwrap_err();
+        }
+        births.meet(NodeId(2), &again(&twice, 50)).expect("the original is known by what it knows");
+        // Whoever was away for longer than is remembered cannot tell.
+        let mut later = begun.clone();
+        for salt in 200..202 + PAST as u64 {
+            later = again(&later, salt);
+            if later.past.len() < PAST {
+                continue;
+            }
+            let data = tempfile::tempdir().unwrap();
+            let mut births = open(data.path(), 1);
+            births.meet(NodeId(2), &begun).unwrap();
+            births.meet(NodeId(2), &later).unwrap();
+        }
+        assert!(later.past.iter().all(|start| start.salt != begun.start.salt), "it is forgotten by now");
     }
 
     #[test]
     fn a_file_without_somebody_who_was_met_is_told_of() {
         let data = tempfile::tempdir().unwrap();
         let mut births = open(data.path(), 1);
-        births.meet(NodeId(0), 7).unwrap();
-        births.meet(NodeId(3), 8).unwrap();
+        births.meet(NodeId(0), &first(7)).unwrap();
+        births.meet(NodeId(3), &first(8)).unwrap();
         assert_eq!(births.unlisted(4), None);
         let told = open(data.path(), 2).unlisted(2).unwrap();
         assert!(told.contains("it has 2, counted from 0, and met were 3."), "{told}");
@@ -170,41 +347,61 @@ mod tests {
     fn who_cannot_be_written_down_is_not_known() {
         let data = tempfile::tempdir().unwrap();
         let mut births = open(data.path(), 1);
+        let known = first(6);
+        births.meet(NodeId(0), &known).unwrap();
         std::fs::remove_dir_all(data.path()).unwrap();
-        let refused = births.meet(NodeId(2), 7).unwrap_err();
-        assert!(matches!(refused, Stranger::Unwritten { .. }), "{refused}");
+        for (node, life) in [(2, first(7)), (0, again(&known, 20))] {
+            let refused = births.meet(NodeId(node), &life).unwrap_err();
+            assert!(matches!(refused, Stranger::Unwritten { .. }), "{refused}");
+        }
         std::fs::create_dir(data.path()).unwrap();
-        births.meet(NodeId(2), 8).expect("nothing was known of it");
+        births.meet(NodeId(2), &first(8)).expect("nothing was known of it");
+        births.meet(NodeId(0), &again(&known, 21)).expect("only the start before was known");
     }
 
     #[test]
     fn a_damaged_file_is_refused() {
         let data = tempfile::tempdir().unwrap();
         let mut births = open(data.path(), 1);
-        births.meet(NodeId(2), 7).unwrap();
+        births.meet(NodeId(2), &first(7)).unwrap();
         let path = PEERS.path(data.path());
         let written = std::fs::read(&path).unwrap();
+        let refused = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let error = Births::open(data.path(), NodeId(1), 1, &mut Random::seeded(1)).unwrap_err();
+            error.to_string()
+        };
         for (at, bit) in (0..written.len()).zip((0..8).cycle()) {
             let mut text = written.clone();
             text[at] ^= 1 << bit;
-            std::fs::write(&path, &text).unwrap();
-            let error = Births::open(data.path(), NodeId(1), &mut Random::seeded(1)).unwrap_err().to_string();
+            let error = refused(&text);
             assert!(error.contains("PEERS"), "{at}: {error}");
         }
         for (text, expected) in [
-            ("isochrone peers, format 3\n", "of another format; this version reads formats 1 and 2"),
+            ("isochrone peers, format 4\n", "of another format; this version reads formats 1 to 3"),
+            ("isochrone peers, format 3: number birth start:salt...\n1 7 1:8\n", "its checksum is another"),
             ("isochrone peers, format 2: number birth\n1 7\n", "its checksum is another"),
             ("isochrone peers, format 1: number birth\n1\n", "a line is not"),
             ("isochrone peers, format 1: number birth\n1 zz\n", "a line is not"),
+            ("isochrone peers, format 1: number birth\n1 7 1\n", "a line is not"),
         ] {
-            std::fs::write(&path, text).unwrap();
-            let error = Births::open(data.path(), NodeId(1), &mut Random::seeded(1)).unwrap_err().to_string();
+            let error = refused(text.as_bytes());
             assert!(error.contains("PEERS") && error.contains(expected), "{error}");
         }
-        // What an earlier version wrote has its checksum from the next start on.
-        let old = format!("isochrone peers, format 1: number birth\n1 {:016x}\n2 {:016x}\n", births.own(), 7);
-        std::fs::write(&path, old).unwrap();
-        assert_eq!(open(data.path(), 2).own(), births.own());
-        assert_eq!(std::fs::read(&path).unwrap(), written);
+        // What earlier versions wrote knows of no starts: whoever comes next under its birth is taken in.
+        let birth = births.own().birth;
+        let old = format!("number birth\n1 {birth:016x}\n2 {:016x}\n", 7);
+        let first_format = format!("isochrone peers, format 1: {old}");
+        let second = format!("isochrone peers, format 2: {old}");
+        let second = format!("{second}checksum {:08x}\n", crc32c::crc32c(second.as_bytes()));
+        for text in [first_format, second] {
+            std::fs::write(&path, text).unwrap();
+            let mut births = open(data.path(), 2);
+            assert_eq!((births.own().birth, births.own().start.number), (birth, 1));
+            let later = again(&first(7), 9);
+            births.meet(NodeId(2), &later).unwrap();
+            let refused = open(data.path(), 3).meet(NodeId(2), &first(7)).unwrap_err();
+            assert!(matches!(refused, Stranger::Outdated { number: 1, heard: 2 }), "{refused}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Small files of a data directory that must not be taken for something else: lines under a head, written whole and read whole,
 //! with a checksum. A bit of them that a disk has turned would disown a node, or show other data under the same name.
 
-use crate::journal::put;
+use crate::journal::{JournalError, put};
 use crate::node::StartError;
 use std::fs;
 use std::io;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// Such a file.
 pub(crate) struct Listing {
     pub(crate) name: &'static str,
-    /// Its first line.
-    pub(crate) head: &'static str,
-    /// The first line of what an earlier version wrote, which has no checksum.
+    /// Its first line, and before it in time those of earlier versions that wrote a checksum, the newest first.
+    pub(crate) heads: &'static [&'static str],
+    /// The first line of what the first version wrote, which has no checksum.
     pub(crate) older: &'static str,
     /// What the formats are called that are read.
     pub(crate) reads: &'static str,
@@ -25,6 +25,9 @@ const PUT_BACK: &str = "Put it back as it was, or put a node of another name in 
                         \"A node that has lost its disk, or whose journal is damaged\")";
 
 const SUM: &str = "checksum ";
+
+/// Bytes that such a file takes.
+const ROOM: u64 = 4 << 10;
 
 /// What such a file says.
 pub(crate) struct Found<T> {
@@ -44,6 +47,11 @@ impl Listing {
         StartError::Layout { path: self.path(data), cause: cause.to_string() }
     }
 
+    /// The same where it cannot be written.
+    pub(crate) fn unwritten(&self, data: &Path, cause: io::Error) -> StartError {
+        JournalError::io(self.path(data), "write", ROOM, cause).into()
+    }
+
     /// The same where there is no such file, and should be.
     pub(crate) fn missing(&self, data: &Path) -> StartError {
         self.unfit(data, format!("it is missing, though there is data beside it. {PUT_BACK}"))
@@ -58,16 +66,18 @@ impl Listing {
         data: &Path,
         entry: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<Found<T>>, StartError> {
+        let damaged = |what: &str| self.unfit(data, format!("it is damaged: {what}. {PUT_BACK}"));
         let text = match fs::read_to_string(self.path(data)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unfit(data, error)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(damaged("it is no text")),
+            Err(error) => return Err(JournalError::io(self.path(data), "read", 0, error).into()),
         };
-        let damaged = |what: &str| self.unfit(data, format!("it is damaged: {what}. {PUT_BACK}"));
-        let older = text.lines().next() == Some(self.older);
-        let body = match text.lines().next() {
-            Some(_) if older => text.as_str(),
-            Some(head) if head == self.head => {
+        let head = text.lines().next();
+        let older = head != self.heads.first().copied();
+        let body = match head {
+            Some(head) if head == self.older => text.as_str(),
+            Some(head) if self.heads.contains(&head) => {
                 let end = text.trim_end_matches('\n').rfind('\n').map_or(0, |end| end + 1);
                 let (body, sum) = text.split_at(end);
                 if sum.trim_end() != format!("{SUM}{:08x}", crc32c::crc32c(body.as_bytes())) {
@@ -89,7 +99,7 @@ impl Listing {
 
     /// Writes these lines, durably or not at all.
     pub(crate) fn write(&self, data: &Path, lines: impl Iterator<Item = String>) -> io::Result<()> {
-        let mut text = format!("{}\n", self.head);
+        let mut text = format!("{}\n", self.heads[0]);
         for line in lines {
             text += &line;
             text.push('\n');

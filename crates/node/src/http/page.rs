@@ -258,6 +258,17 @@ pub(super) fn page(state: &State) -> String {
         }
     }
     for peer in &status.peers {
+        if let Some(millis) = peer.clock_ahead_ms {
+            page.value(
+                "isochrone_peer_clock_ahead_seconds",
+                gauge,
+                "By how much the wall clock of the peer is ahead of this node's.",
+                &[("peer", &peer.name)],
+                millis / 1e3,
+            );
+        }
+    }
+    for peer in &status.peers {
         page.value(
             "isochrone_peer_queued_bytes",
             gauge,

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 const KEYSPACES: Listing = Listing {
     name: "KEYSPACES",
-    head: "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...",
+    heads: &[
+        "isochrone keyspaces, format 2: name number protocol partitions replicas leases-in-ms key=value...",
+    ],
     older: "isochrone keyspaces, format 1: name number protocol partitions",
     reads: "formats 1 and 2",
     line: "`name number protocol partitions` and what follows them",
@@ -141,7 +143,7 @@ impl Layout {
             tracing::info!(%wait, "leases are shorter than they were: those that were granted are waited out");
             std::thread::sleep(Duration::from_nanos(wait.as_nanos()));
         }
-        KEYSPACES.write(data, known.iter().map(line)).map_err(|error| KEYSPACES.unfit(data, error))
+        KEYSPACES.write(data, known.iter().map(line)).map_err(|error| KEYSPACES.unwritten(data, error))
     }
 }
 

@@ -203,7 +203,7 @@ impl Node {
         shard.snapshot_every(config.snapshot_bytes);
         shard.set_time(clock.now(), clock.stamp());
 
-        let birth = births.own();
+        let life = births.own().clone();
         let hello = |to| Hello {
             magic: MAGIC,
             version: VERSION,
@@ -211,8 +211,7 @@ impl Node {
             cluster: deployment.cluster().to_owned(),
             from: config.node,
             to,
-            incarnation,
-            birth,
+            life: life.clone(),
         };
         let mut listener = match config.sockets.peer.take() {
             None => None,

@@ -79,7 +79,7 @@ pub(super) fn recover(
         return Err(error);
     }
     layout.keep(&config.data)?;
-    let births = Births::open(&config.data, config.node, &mut random)?;
+    let births = Births::open(&config.data, config.node, incarnation, &mut random)?;
     if let Some(told) = births.unlisted(deployment.nodes().len()) {
         tracing::error!("{told}");
     }

@@ -78,7 +78,7 @@ pub enum Failure {
     /// The journal failed; nothing may be acknowledged any more.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A peer knows this node with another data directory.
+    /// A peer knows this node with another data directory, or with a newer one.
     #[error("{by} does not take this node in: {why}")]
     Disowned {
         /// Its name.
@@ -449,7 +449,7 @@ impl Reactor {
     fn tick(&mut self, now: Instant) {
         self.renew_certificates();
         let registry = self.poller.registry();
-        self.peers.tick(now, registry);
+        self.peers.tick(now, self.shard.io().stamp, registry);
         let times = (now, self.clients.request_time());
         self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);

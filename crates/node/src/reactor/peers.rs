@@ -15,7 +15,7 @@ use crate::transport::emulation::Emulation;
 use crate::transport::frame::{self, Frame, FrameBuffer, FrameError, Hello, MAGIC, VERSION};
 use crate::transport::link::{Link, Target};
 use crate::transport::stream::{Acceptor, Got, Stream};
-use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span};
+use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
 use std::collections::BTreeMap;
@@ -25,6 +25,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 8;
+
+/// Clocks that differ by more than that are told of: what is overdue is deleted after as long, whoever knows of it.
+const CLOCKS_APART: Span = Span::from_secs(1);
+/// How often.
+const REMIND: Span = Span::from_secs(3_600);
 
 /// Everything between this node and the others.
 pub(crate) struct Peers {
@@ -44,15 +49,15 @@ pub(crate) struct Peers {
     pub resolver: Option<Resolver>,
     /// How often each link had failed when its peer's name was last looked up.
     looked_up: BTreeMap<NodeId, u64>,
+    /// When it was last said that the clock of a peer differs, where it does.
+    warned: BTreeMap<NodeId, Instant>,
     /// What the connections of other nodes have told since they were last taken.
     pub news: Vec<News>,
     inbound: Slab<Inbound>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
     generation: u64,
-    /// How often each peer had started when it last greeted.
-    incarnations: BTreeMap<NodeId, u32>,
-    /// The data directories of all.
+    /// The data directories of all, and their starts.
     births: Births,
 }
 
@@ -106,11 +111,11 @@ impl Peers {
             limits,
             resolver: None,
             looked_up: BTreeMap::new(),
+            warned: BTreeMap::new(),
             news: Vec::new(),
             inbound: Slab::default(),
             again: Vec::new(),
             generation: 0,
-            incarnations: BTreeMap::new(),
             births,
         }
     }
@@ -178,10 +183,9 @@ impl Peers {
     fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
-        let (incarnations, births, news) = (&mut self.incarnations, &mut self.births, &mut self.news);
+        let (births, news) = (&mut self.births, &mut self.news);
         let (now, name, limits, links) = (shard.io().now, &*self.name, &self.limits, &self.links);
-        let context =
-            Reading { now, hello, name, leaders, claimed, incarnations, births, links, limits, news };
+        let context = Reading { now, hello, name, leaders, claimed, births, links, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         match outcome {
@@ -235,8 +239,42 @@ impl Peers {
         self.generation = changed.unwrap_or(self.generation);
     }
 
-    /// Ends greetings that take too long.
-    pub fn tick(&mut self, now: Instant, registry: &Registry) {
+    /// Says where the clock of a peer differs from this node's, which stands at `stamp`: once, again every [`REMIND`], and when
+    /// it is over.
+    fn compare_clocks(&mut self, now: Instant, stamp: Stamp) {
+        for (node, link) in &self.links {
+            let Some((ahead, wrong)) = link.told.map(|told| told.ahead(now, stamp)) else { continue };
+            let apart = Span::from_nanos(ahead.unsigned_abs().saturating_sub(wrong));
+            match to_tell(apart, self.warned.get(node).copied(), now) {
+                Some(true) => {
+                    self.warned.insert(*node, now);
+                    tracing::warn!(
+                        peer = %link.name,
+                        "the clocks of {} and {} differ: that of {} is {} ahead. Keys expire by the clock of the node that is \
+                         asked, so early or late by as much. Have NTP set both (chrony, systemd-timesyncd)",
+                        self.name,
+                        link.name,
+                        if ahead > 0 { &link.name } else { &self.name },
+                        Span::from_nanos(ahead.unsigned_abs()),
+                    );
+                }
+                Some(false) => {
+                    self.warned.remove(node);
+                    tracing::info!(peer = %link.name, "the clocks of {} and {} agree again", self.name, link.name);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// By how many nanoseconds the clock of a peer is ahead of this node's, which stands at `stamp`.
+    pub fn ahead(&self, node: NodeId, now: Instant, stamp: Stamp) -> Option<i64> {
+        Some(self.links.get(&node)?.told?.ahead(now, stamp).0)
+    }
+
+    /// Ends greetings that take too long, and looks at clocks.
+    pub fn tick(&mut self, now: Instant, stamp: Stamp, registry: &Registry) {
+        self.compare_clocks(now, stamp);
         for index in self.inbound.keys() {
             if self.inbound.get(index).is_some_and(|inbound| inbound.node.is_none() && inbound.until <= now) {
                 let why = Broken::Greeting(format!("no greeting within {}", self.limits.handshake_time));
@@ -296,7 +334,8 @@ impl Peers {
         }
     }
 
-    /// Fails where a peer says that this node has lost its data directory: it must not take part without what it promised.
+    /// Fails where a peer says that this node has lost its data directory, or has an old copy: it must not take part without
+    /// what it promised.
     pub fn check(&self) -> Result<(), Failure> {
         let disowned =
             |link: &Link| Some(Failure::Disowned { by: link.name.clone(), why: link.disowned()?.to_owned() });
@@ -343,6 +382,15 @@ impl Peers {
     }
 }
 
+/// Whether to tell that clocks which are so far apart differ, or that they agree again; nothing where that was done.
+fn to_tell(apart: Span, warned: Option<Instant>, now: Instant) -> Option<bool> {
+    match warned {
+        None => (apart > CLOCKS_APART).then_some(true),
+        Some(_) if apart <= CLOCKS_APART / 2 => Some(false),
+        Some(last) => (apart > CLOCKS_APART && now.since(last) >= REMIND).then_some(true),
+    }
+}
+
 /// What reading a connection needs besides it.
 struct Reading<'a> {
     now: Instant,
@@ -350,7 +398,6 @@ struct Reading<'a> {
     name: &'a str,
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
-    incarnations: &'a mut BTreeMap<NodeId, u32>,
     births: &'a mut Births,
     links: &'a BTreeMap<NodeId, Link>,
     limits: &'a Limits,
@@ -373,7 +420,10 @@ impl Reading<'_> {
                 (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
                 (Frame::Hello(hello), None) => {
                     self.greet(&hello, stream).inspect_err(|why| match why {
-                        Broken::Stranger { why: why @ Stranger::Reborn, .. } => {
+                        Broken::Stranger {
+                            why: why @ (Stranger::Reborn | Stranger::Outdated { .. }),
+                            ..
+                        } => {
                             frame::disown(stream.out(), &why.to_string());
                         }
                         why => frame::refuse(stream.out(), &why.to_string()),
@@ -394,7 +444,7 @@ impl Reading<'_> {
                             self.claimed.insert((keyspace, partition), self.now);
                         }
                     }
-                    frame::pong(stream.out(), ping.number);
+                    frame::pong(stream.out(), ping.number, shard.io().stamp);
                     Ok(())
                 }
                 _ => Err(Broken::Unexpected),
@@ -407,18 +457,7 @@ impl Reading<'_> {
     fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), Broken> {
         self.recognise(hello, stream).map_err(Broken::Greeting)?;
         let name = self.called(hello.from);
-        self.births
-            .meet(hello.from, hello.birth)
-            .map_err(|why| Broken::Stranger { name: name.clone(), why })?;
-        let known = self.incarnations.entry(hello.from).or_insert(0);
-        if hello.incarnation < *known {
-            return Err(Broken::Greeting(format!(
-                "you are start {} of {name}, and start {known} has greeted before: an old process, or an old copy of its data",
-                hello.incarnation
-            )));
-        }
-        *known = hello.incarnation;
-        Ok(())
+        self.births.meet(hello.from, &hello.life).map_err(|why| Broken::Stranger { name, why })
     }
 
     /// What a node is called here; one that is not in the file has only a number.
@@ -469,5 +508,34 @@ impl Reading<'_> {
                 .map_err(|why| format!("you say that you are {name}, but {why}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::link::Told;
+
+    #[test]
+    fn clocks_that_differ_are_told_of_now_and_then() {
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        let stamp = |seconds: u64| Stamp::from_nanos(seconds * 1_000_000_000);
+        let told = Told { at: at(10), stamp: stamp(5_000), round_trip: Span::from_secs(2) };
+        // A second for the way back and three that have passed since.
+        for (mine, ahead) in [(5_004, 0), (5_000, 4), (8_604, -3_600)] {
+            assert_eq!(told.ahead(at(13), stamp(mine)), (ahead * 1_000_000_000, 1_000_000_000));
+        }
+        let far = Told { stamp: Stamp::from_nanos(u64::MAX), ..told };
+        assert_eq!(far.ahead(at(10), Stamp::ZERO).0, i64::MAX);
+        for (apart, warned, expected) in [
+            (900, None, None),
+            (1_100, None, Some(true)),
+            (1_100, Some(at(401)), None),
+            (1_100, Some(at(400)), Some(true)),
+            (900, Some(Instant::ZERO), None),
+            (400, Some(at(10)), Some(false)),
+        ] {
+            assert_eq!(to_tell(Span::from_millis(apart), warned, at(4_000)), expected, "{apart} {warned:?}");
+        }
     }
 }

@@ -86,6 +86,8 @@ pub struct PeerStatus {
     pub connected: bool,
     /// The last round trip, what is emulated included.
     pub round_trip_ms: Option<f64>,
+    /// By how much its wall clock is ahead of this node's, as if both ways took as long.
+    pub clock_ahead_ms: Option<f64>,
     /// Why there is no link.
     pub trouble: String,
     /// Bytes that wait for it.
@@ -458,7 +460,7 @@ impl Reporter {
             unsafe_fsync_off: node.unsafe_fsync_off,
             clients: clients.len(),
             keyspaces,
-            peers: peers.links.values().map(|link| peer(link, peers, shard)).collect(),
+            peers: peers.links.values().map(|link| peer(link, peers, now, shard)).collect(),
             processes: self.processes.values().cloned().collect(),
         };
         self.board.post(status, clients.counters.clone());
@@ -563,12 +565,13 @@ impl ProcessStatus {
     }
 }
 
-fn peer(link: &crate::transport::link::Link, peers: &Peers, shard: &mut Shard) -> PeerStatus {
+fn peer(link: &crate::transport::link::Link, peers: &Peers, now: Instant, shard: &mut Shard) -> PeerStatus {
     let mut status = PeerStatus {
         name: link.name.clone(),
         address: link.address.to_string(),
         connected: link.ready(),
         round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
+        clock_ahead_ms: peers.ahead(link.node, now, shard.io().stamp).map(|ahead| ahead as f64 / 1e6),
         trouble: link.trouble().to_owned(),
         queued_bytes: link.backlog(),
         connects: link.connects,
@@ -638,18 +641,10 @@ mod tests {
     fn peers() -> Peers {
         let cluster = "tests".to_owned();
         let (from, to) = (NodeId(0), NodeId(1));
-        let hello = Hello {
-            magic: MAGIC,
-            version: VERSION,
-            cluster_id: 1,
-            cluster,
-            from,
-            to,
-            incarnation: 1,
-            birth: 1,
-        };
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), &mut Random::seeded(1)).unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
+        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life };
         Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default(), births)
     }
 

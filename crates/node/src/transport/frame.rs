@@ -4,9 +4,8 @@
 //! ```text
 //! dialler                               acceptor
 //!   Hello {magic, version, cluster,
-//!          from, to, incarnation,
-//!          birth}                   ->
-//!                                   <-  Welcome {version, birth}, or  Refuse or Disown "why", and the end
+//!          from, to, life}          ->
+//!                                   <-  Welcome {version, life}, or  Refuse or Disown "why", and the end
 //!   Message, News, Ping, Part ...   ->
 //!                                   <-  Pong ...
 //! ```
@@ -14,9 +13,10 @@
 //! A large frame travels as parts, in order, so that others may go between them: a heartbeat does not wait until a value of 50 MB
 //! has crossed an ocean.
 
+pub use crate::births::{Life, Start};
 use crate::hub::News;
-use isochrone_core::wire::{decode, encode_into};
-use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, Urgency};
+use isochrone_core::wire::{decode, decode_prefix, encode_into};
+use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, Stamp, Urgency};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -50,10 +50,8 @@ pub struct Hello {
     pub from: NodeId,
     /// Who it believes it has reached.
     pub to: NodeId,
-    /// How often the dialler has started.
-    pub incarnation: u32,
-    /// The number of the dialler's data directory.
-    pub birth: u64,
+    /// The dialler's data directory and its starts.
+    pub life: Life,
 }
 
 /// Sent once a second on every link.
@@ -75,12 +73,12 @@ pub enum Frame<'a> {
     Welcome {
         /// The acceptor's version.
         version: u16,
-        /// The number of the acceptor's data directory.
-        birth: u64,
+        /// The acceptor's data directory and its starts; nothing where its version is another.
+        life: Option<Life>,
     },
     /// The answer to one that is not: why.
     Refuse(String),
-    /// The answer to one whose sender has lost its data directory: why it must end.
+    /// The answer to one whose sender has lost its data directory, or has an old copy of it: why it must end.
     Disown(String),
     /// A message between processes.
     Message {
@@ -93,8 +91,8 @@ pub enum Frame<'a> {
     },
     /// Are you there, and what the asker leads.
     Ping(Ping),
-    /// The answer to a ping.
-    Pong(u64),
+    /// The answer to a ping: its number, and the wall clock of who answers.
+    Pong(u64, Stamp),
     /// What the connections of one node tell those of another.
     News(News),
     /// A piece of a frame, without its length; `last` ends it.
@@ -140,10 +138,10 @@ pub fn hello(out: &mut Vec<u8>, hello: &Hello) {
 }
 
 /// Appends a welcome.
-pub fn welcome(out: &mut Vec<u8>, birth: u64) {
+pub fn welcome(out: &mut Vec<u8>, life: &Life) {
     frame(out, 2, |out| {
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&birth.to_le_bytes());
+        encode_into(life, out);
     });
 }
 
@@ -202,8 +200,11 @@ pub fn ping(out: &mut Vec<u8>, ping: &Ping) {
 }
 
 /// Appends a pong.
-pub fn pong(out: &mut Vec<u8>, number: u64) {
-    frame(out, 6, |out| out.extend_from_slice(&number.to_le_bytes()));
+pub fn pong(out: &mut Vec<u8>, number: u64, stamp: Stamp) {
+    frame(out, 6, |out| {
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&stamp.as_nanos().to_le_bytes());
+    });
 }
 
 /// Appends news.
@@ -229,11 +230,14 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
 fn read(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
     let (kind, content) = frame.split_first().ok_or(FrameError::Content("empty"))?;
     Ok(match kind {
-        1 => Frame::Hello(decode(content).map_err(|_| FrameError::Content("hello"))?),
+        1 => Frame::Hello(
+            decode(content).ok().or_else(|| foreign(content)).ok_or(FrameError::Content("hello"))?,
+        ),
         2 => {
-            let (version, birth) = content.split_first_chunk().ok_or(FrameError::Content("welcome"))?;
-            let birth = birth.try_into().map_err(|_| FrameError::Content("welcome"))?;
-            Frame::Welcome { version: u16::from_le_bytes(*version), birth: u64::from_le_bytes(birth) }
+            let (version, life) = content.split_first_chunk().ok_or(FrameError::Content("welcome"))?;
+            let version = u16::from_le_bytes(*version);
+            let life = (version == VERSION).then(|| decode(life)).transpose();
+            Frame::Welcome { version, life: life.map_err(|_| FrameError::Content("welcome"))? }
         }
         3 => Frame::Refuse(String::from_utf8_lossy(content).into_owned()),
         4 => {
@@ -250,7 +254,12 @@ fn read(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
             }
         }
         5 => Frame::Ping(decode(content).map_err(|_| FrameError::Content("ping"))?),
-        6 => Frame::Pong(u64::from_le_bytes(content.try_into().map_err(|_| FrameError::Content("pong"))?)),
+        6 => match content.as_chunks() {
+            ([number, stamp], []) => {
+                Frame::Pong(u64::from_le_bytes(*number), Stamp::from_nanos(u64::from_le_bytes(*stamp)))
+            }
+            _ => return Err(FrameError::Content("pong")),
+        },
         7 => Frame::News(decode(content).map_err(|_| FrameError::Content("news"))?),
         8 => Frame::Disown(String::from_utf8_lossy(content).into_owned()),
         9 => match content {
@@ -259,6 +268,15 @@ fn read(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
         },
         other => return Err(FrameError::Kind(*other)),
     })
+}
+
+/// The greeting of another version, of which no more is known than that, so that its sender can be told.
+fn foreign(hello: &[u8]) -> Option<Hello> {
+    let ((magic, version), _): (([u8; 8], u16), _) = decode_prefix(hello).ok()?;
+    let life = Life { birth: 0, start: Start { number: 0, salt: 0 }, past: Vec::new() };
+    let (nobody, cluster) = (NodeId(u16::MAX), String::new());
+    let hello = Hello { magic, version, cluster_id: 0, cluster, from: nobody, to: nobody, life };
+    (magic == MAGIC && version != VERSION).then_some(hello)
 }
 
 /// Turns a stream of bytes into frames, with parts put together. Keeps only what is incomplete, so an idle connection costs
@@ -354,6 +372,7 @@ pub const MESSAGE_OVERHEAD: usize = HEADER + ADDRESSES;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::births::PAST;
     use proptest::prelude::*;
 
     fn process(node: u16) -> ProcessId {
@@ -363,6 +382,9 @@ mod tests {
     #[test]
     fn a_frame_comes_back_however_it_is_cut() {
         let mut bytes = Vec::new();
+        // As much as a greeting may hold.
+        let start = |number| Start { number: u32::MAX - number, salt: u64::MAX };
+        let life = Life { birth: u64::MAX, start: start(0), past: (0..PAST as u32).map(start).collect() };
         let greeting = Hello {
             magic: MAGIC,
             version: VERSION,
@@ -370,34 +392,33 @@ mod tests {
             cluster: "test".into(),
             from: NodeId(1),
             to: NodeId(2),
-            incarnation: 3,
-            birth: 11,
+            life: life.clone(),
         };
         hello(&mut bytes, &greeting);
-        welcome(&mut bytes, 12);
+        welcome(&mut bytes, &life);
         refuse(&mut bytes, "why");
         disown(&mut bytes, "why");
         message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"body"));
         let asked = Ping { number: 5, leads: vec![(KeyspaceId(1), PartitionId(0), 4)] };
         ping(&mut bytes, &asked);
-        pong(&mut bytes, 6);
+        pong(&mut bytes, 6, Stamp::from_nanos(7));
         let told = News::Published { channel: "channel".into(), payload: "payload".into() };
         news(&mut bytes, &told);
         let expected = [
             Frame::Hello(greeting),
-            Frame::Welcome { version: VERSION, birth: 12 },
+            Frame::Welcome { version: VERSION, life: Some(life) },
             Frame::Refuse("why".into()),
             Frame::Disown("why".into()),
             Frame::Message { from: process(1), to: process(2), body: b"body" },
             Frame::Ping(asked),
-            Frame::Pong(6),
+            Frame::Pong(6, Stamp::from_nanos(7)),
             Frame::News(told),
         ];
         for size in 1..bytes.len() {
             let (mut buffer, mut seen) = (FrameBuffer::default(), 0);
             for piece in bytes.chunks(size) {
                 buffer
-                    .feed(piece, 1 << 10, |frame| {
+                    .feed(piece, HANDSHAKE_MAX, |frame| {
                         assert_eq!(frame, expected[seen]);
                         seen += 1;
                         Ok::<(), FrameError>(())
@@ -412,7 +433,7 @@ mod tests {
     fn a_long_frame_travels_in_parts_and_others_between_them() {
         let body: Vec<u8> = (0..3 * PART + 5).map(|at| at as u8).collect();
         let mut bytes = Vec::new();
-        pong(&mut bytes, 1);
+        pong(&mut bytes, 1, Stamp::ZERO);
         let begin = bytes.len();
         message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(&body));
         part(&mut bytes, begin);
@@ -422,7 +443,7 @@ mod tests {
         assert_eq!(whole(&bytes[at..], 1), PART + HEADER + 1, "at least one");
         assert_eq!(whole(&bytes, usize::MAX), bytes.len());
         let mut between = Vec::new();
-        pong(&mut between, 2);
+        pong(&mut between, 2, Stamp::ZERO);
         bytes.splice(at..at, between);
         for size in [7, PART, bytes.len()] {
             let (mut buffer, mut seen) = (FrameBuffer::default(), Vec::new());
@@ -430,7 +451,7 @@ mod tests {
                 let limit = body.len() + MESSAGE_OVERHEAD;
                 let each = |frame: Frame<'_>| {
                     seen.push(match frame {
-                        Frame::Pong(number) => number,
+                        Frame::Pong(number, _) => number,
                         Frame::Message { body: got, .. } => u64::from(got == &body[..]) + 10,
                         _ => 0,
                     });
@@ -452,6 +473,28 @@ mod tests {
         let before = bytes.clone();
         part(&mut bytes, 0);
         assert_eq!((bytes.len(), bytes == before), (PART + 4, true));
+    }
+
+    #[test]
+    fn greetings_of_other_versions_are_understood_as_that() {
+        let other = |magic: [u8; 8], version: u16| {
+            let mut bytes = Vec::new();
+            frame(&mut bytes, 1, |out| encode_into(&(magic, version, "another content"), out));
+            bytes
+        };
+        let read = |bytes: &[u8]| {
+            parse(bytes, HANDSHAKE_MAX).map(|found| match found {
+                Some((Frame::Hello(hello), _)) => hello.version,
+                Some((Frame::Welcome { version, life: None }, _)) => version,
+                _ => 0,
+            })
+        };
+        assert_eq!(read(&other(MAGIC, 5)), Ok(5));
+        assert_eq!(read(&other(MAGIC, VERSION)), Err(FrameError::Content("hello")));
+        assert_eq!(read(&other(*b"GARBAGE!", 5)), Err(FrameError::Content("hello")));
+        let mut welcomed = Vec::new();
+        frame(&mut welcomed, 2, |out| out.extend_from_slice(&[5, 0, 1, 2, 3]));
+        assert_eq!(read(&welcomed), Ok(5));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::births::{Births, Stranger};
 use crate::outgoing::PeerQueue;
 use crate::poller::Ready;
 use crate::security;
-use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Random, Span};
+use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Random, Span, Stamp};
 use mio::{Registry, Token};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -86,6 +86,8 @@ pub struct Link {
     pub failures: u64,
     /// The last measured time from ping to pong, which includes what is emulated.
     pub round_trip: Option<Span>,
+    /// What the peer's wall clock stood at.
+    pub told: Option<Told>,
     token: Token,
     hello: Hello,
     tls: Option<Arc<ClientConfig>>,
@@ -103,6 +105,29 @@ pub struct Link {
     disowned: Option<String>,
     /// What pings tell the peer that this node leads.
     leads: Vec<(KeyspaceId, PartitionId, u64)>,
+}
+
+/// What a peer's wall clock stood at within a round trip.
+#[derive(Copy, Clone, Debug)]
+pub struct Told {
+    /// When that was over.
+    pub at: Instant,
+    /// The peer's clock.
+    pub stamp: Stamp,
+    /// How long it took.
+    pub round_trip: Span,
+}
+
+impl Told {
+    /// By how many nanoseconds the peer's clock is ahead of one that stands at `stamp` now, as if both ways took as long; and
+    /// by how many that may be wrong.
+    pub fn ahead(&self, now: Instant, stamp: Stamp) -> (i64, u64) {
+        let half = self.round_trip.as_nanos() / 2;
+        let since = now.since(self.at).as_nanos();
+        let theirs = i128::from(self.stamp.as_nanos()) + i128::from(half) + i128::from(since);
+        let ahead = theirs - i128::from(stamp.as_nanos());
+        (i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX }), half)
+    }
 }
 
 /// Frames in the order in which they leave.
@@ -198,6 +223,7 @@ impl Link {
             connects: 0,
             failures: 0,
             round_trip: None,
+            told: None,
             token,
             hello,
             tls,
@@ -219,7 +245,7 @@ impl Link {
         matches!(self.state, State::Ready { .. }) && !self.delay.cut
     }
 
-    /// Why the peer says that this node has lost its data directory, if it does.
+    /// Why the peer says that this node has lost its data directory, or has an old copy, if it does.
     pub fn disowned(&self) -> Option<&str> {
         self.disowned.as_deref()
     }
@@ -450,11 +476,11 @@ impl Link {
                 Ok(Got::Bytes(bytes)) => {
                     frames.feed(&scratch[..bytes], frame::HANDSHAKE_MAX, |frame| {
                         match frame {
-                            Frame::Welcome { version: VERSION, birth } => welcome = Some(birth),
+                            Frame::Welcome { life: Some(life), .. } => welcome = Some(life),
                             Frame::Welcome { version, .. } => return Err(Broken::Version(version)),
                             Frame::Refuse(why) => return Err(Broken::Refused(why)),
                             Frame::Disown(why) => return Err(Broken::Disowned(why)),
-                            Frame::Pong(sent) => pong = Some(Instant::from_nanos(sent)),
+                            Frame::Pong(sent, stamp) => pong = Some((Instant::from_nanos(sent), stamp)),
                             _ => return Err(Broken::Unexpected),
                         }
                         Ok(())
@@ -467,14 +493,16 @@ impl Link {
         }
         // The greeting may still wait for the handshake of TLS that the read has just ended.
         stream.flush()?;
-        if let Some(sent) = pong {
-            self.round_trip = Some(now.since(sent));
+        if let Some((sent, stamp)) = pong {
+            let round_trip = now.since(sent);
+            self.round_trip = Some(round_trip);
+            self.told = Some(Told { at: now, stamp, round_trip });
             if let State::Ready { heard, .. } = &mut self.state {
                 *heard = now;
             }
         }
-        if let Some(birth) = welcome {
-            births.meet(self.node, birth)?;
+        if let Some(life) = welcome {
+            births.meet(self.node, &life)?;
             self.welcomed(now)?;
         }
         Ok(())
@@ -512,7 +540,7 @@ impl Link {
         if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
             stream.deregister(registry);
         }
-        self.round_trip = None;
+        (self.round_trip, self.told) = (None, None);
         self.lose();
         let half = self.pause.as_nanos() / 2;
         self.state = State::Pausing { until: now + Span::from_nanos(half + self.random.below(half + 1)) };

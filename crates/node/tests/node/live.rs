@@ -9,7 +9,7 @@ use isochrone_node::journal::Expect;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::transport::emulation::{Delay, Emulation};
-use isochrone_node::transport::frame::{self, Frame, Hello, MAGIC, VERSION};
+use isochrone_node::transport::frame::{self, Frame, Hello, Life, MAGIC, Start, VERSION};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -103,12 +103,19 @@ impl Cluster {
         self.start(node, socket);
     }
 
-    /// The number of a node's data directory, as it remembers it itself.
-    fn birth(&self, node: NodeId) -> u64 {
+    /// What a node says of its data directory, as it remembers it itself.
+    fn life(&self, node: NodeId) -> Life {
         let file = self.directory.path().join(format!("data-{}", node.0)).join("PEERS");
         let text = std::fs::read_to_string(file).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{} ", node.0)));
-        u64::from_str_radix(line.unwrap(), 16).unwrap()
+        let hexadecimal = |word| u64::from_str_radix(word, 16).unwrap();
+        let (birth, starts) = line.unwrap().split_once(' ').unwrap();
+        let mut past: Vec<Start> = starts
+            .split(' ')
+            .map(|start| start.split_once(':').unwrap())
+            .map(|(number, salt)| Start { number: number.parse().unwrap(), salt: hexadecimal(salt) })
+            .collect();
+        Life { birth: hexadecimal(birth), start: past.pop().unwrap(), past }
     }
 
     pub fn connected(&self) {
@@ -210,6 +217,7 @@ fn a_cluster_counts_through_kills_and_shows_itself() {
         "isochrone_journal_sync_duration_seconds_count",
         "isochrone_unsafe_fsync_off 0",
         "isochrone_leader{keyspace=\"main\"} 1",
+        "isochrone_peer_clock_ahead_seconds{peer=\"node-1\"} ",
     ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
@@ -303,9 +311,10 @@ fn strangers_at_the_peer_port_are_told_why() {
         cluster: "test".to_owned(),
         from: NodeId(1),
         to: NodeId(0),
-        incarnation: 9,
-        birth: cluster.birth(NodeId(1)),
+        life: cluster.life(NodeId(1)),
     };
+    let mut old = hello.life.clone();
+    old.start = Start { number: 2, salt: 2 };
     let speaks = format!("speaks version {VERSION}");
     let refusals = [
         (
@@ -319,7 +328,7 @@ fn strangers_at_the_peer_port_are_told_why() {
         ),
         (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
         (Hello { from: NodeId(7), ..hello.clone() }, "does not have you, number 7 in the file"),
-        (Hello { incarnation: 0, ..hello.clone() }, "has greeted before"),
+        (Hello { life: old, ..hello.clone() }, "its data directory is an old copy: it comes as start 2"),
         (Hello { magic: *b"GARBAGE!", ..hello.clone() }, "that was no greeting"),
     ];
     for (hello, expected) in refusals {
@@ -327,7 +336,7 @@ fn strangers_at_the_peer_port_are_told_why() {
         frame::hello(&mut bytes, &hello);
         let answer = say(cluster.peers[&NodeId(0)], &bytes);
         match frame::parse(&answer, 1 << 20).unwrap() {
-            Some((Frame::Refuse(why), _)) => assert!(why.contains(expected), "{why}"),
+            Some((Frame::Refuse(why) | Frame::Disown(why), _)) => assert!(why.contains(expected), "{why}"),
             other => panic!("{expected}: {other:?}"),
         }
     }
@@ -474,8 +483,36 @@ fn a_node_that_comes_back_without_its_data_is_told_so_and_ends() {
     // With what it had it is welcome.
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&away, &data).unwrap();
+    copy(&data, &away);
     cluster.start(lost, socket);
     cluster.connected();
+    // A copy of before that start, which begins as often as the original, is known also by those that were restarted since.
+    let (ended, socket) = stop(&mut cluster);
+    ended.unwrap();
+    cluster.kill_and_start(NodeId(0));
+    cluster.kill_and_start(NodeId(2));
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&away, &data).unwrap();
+    cluster.start(lost, socket);
+    eventually("it has ended", || (!cluster.nodes[&lost].running()).then_some(()));
+    let why = stop(&mut cluster).0.unwrap_err().to_string();
+    assert!(
+        why.contains("does not take this node in: its data directory is an old copy: it comes as start 2"),
+        "{why}"
+    );
+}
+
+/// Copies a directory.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -490,9 +527,9 @@ fn nodes_speak_mutual_tls() {
     assert_eq!((1..=20).map(|_| client.count()).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
     // Plain text gets no further than the handshake of TLS.
     let mut bytes = Vec::new();
-    let (from, to, incarnation) = (NodeId(1), NodeId(0), 99);
-    let (magic, version, cluster_name, birth) = (MAGIC, VERSION, "test".to_owned(), cluster.birth(from));
-    let hello = Hello { magic, version, cluster_id, cluster: cluster_name, from, to, incarnation, birth };
+    let (from, to) = (NodeId(1), NodeId(0));
+    let (magic, version, cluster_name, life) = (MAGIC, VERSION, "test".to_owned(), cluster.life(from));
+    let hello = Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life };
     frame::hello(&mut bytes, &hello);
     let answer = say(cluster.peers[&NodeId(0)], &bytes);
     assert!(!matches!(frame::parse(&answer, 1 << 20), Ok(Some((Frame::Welcome { .. }, _)))), "{answer:?}");
