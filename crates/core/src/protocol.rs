@@ -1,6 +1,6 @@
 //! A protocol as a whole: its name, its guarantee, and where its processes stand.
 
-use crate::{Guarantee, Process, ProcessId, Span, Wire};
+use crate::{Guarantee, NodeId, Process, ProcessId, Span, Wire};
 use std::fmt::Debug;
 
 /// A family of processes that serve one keyspace together.
@@ -38,6 +38,8 @@ pub struct Lasting {
     /// What must not change while the data lives, by the names and values of deployment files: under another value what is
     /// in the logs would mean something else.
     pub fixed: Vec<(&'static str, String)>,
+    /// Nodes beside the replicas of the file that may come to hold what the others rest on: more may be named, none may go.
+    pub spares: Vec<NodeId>,
     /// How long what one of the processes granted may bind it after a restart that forgot it.
     pub leases: Span,
 }

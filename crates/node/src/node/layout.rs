@@ -1,14 +1,14 @@
 //! Which keyspaces a data directory holds. A process is found again by its number, which a deployment file gives
 //! by position, and a key by the number of partitions: a file that changed these would show other data under the
 //! same names, so the directory remembers them and such a file is refused. It remembers as well who the first replicas
-//! were: with others in the file, those of them that know nothing might agree without this one; and what else the protocol
-//! rests on ([`Lasting`]).
+//! were: with others in the file, those of them that know nothing might agree without this one; which spares serve, since
+//! what the protocol has put there is not looked for elsewhere; and what else it rests on ([`Lasting`]).
 
 use super::StartError;
 use crate::listing::Listing;
 use isochrone_core::deployment::{Deployment, Keyspace};
-use isochrone_core::{Lasting, Span};
-use std::collections::BTreeMap;
+use isochrone_core::{Lasting, NodeId, Span};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,19 +32,26 @@ struct Known {
     replicas: Option<String>,
     /// How long leases may hold that were granted.
     leases: Span,
+    /// Nodes beside them that serve.
+    spares: BTreeSet<String>,
     /// Parameters, in words.
     fixed: BTreeMap<String, String>,
 }
 
+/// The word before the names of [`Known::spares`]. A parameter of this name is fixed nowhere.
+const SPARES: &str = "spares";
+
 impl Known {
     fn of(deployment: &Deployment, keyspace: &Keyspace, lasting: &Lasting) -> Known {
         let Keyspace { id, protocol, partitions, replicas, .. } = keyspace;
-        let names: Vec<_> = replicas.iter().map(|node| deployment.node(*node).name.as_str()).collect();
+        let name = |node: &NodeId| deployment.node(*node).name.clone();
+        let names: Vec<_> = replicas.iter().map(name).collect();
+        let spares = lasting.spares.iter().map(name).collect();
         let (protocol, replicas) = (protocol.clone(), Some(names.join(",")));
         let fixed = lasting.fixed.iter().map(|(key, value)| ((*key).to_owned(), word(value))).collect();
         // As it is written: whole milliseconds, and none too few.
         let leases = Span::from_millis(lasting.leases.as_nanos().div_ceil(1_000_000));
-        Known { number: id.0, protocol, partitions: *partitions, replicas, leases, fixed }
+        Known { number: id.0, protocol, partitions: *partitions, replicas, leases, spares, fixed }
     }
 }
 
@@ -103,6 +110,15 @@ pub(super) fn examine(
                 return refuse(format!(
                     "keyspace {name:?} began with replicas = {was} and the deployment file says {is}; write them as \
                      they were, one by one, and name nodes that are added in `spares`"
+                ));
+            }
+            let gone: Vec<_> = was.spares.difference(&now.spares).map(String::as_str).collect();
+            if !gone.is_empty() {
+                let gone = gone.join(", ");
+                return refuse(format!(
+                    "keyspace {name:?} has had {gone} among its `spares`, which the deployment file does not name any more; \
+                     what is there would not be looked for, and nothing might be served: write it there again. \
+                     Copies are kept from a node by `remove-replica` (docs/operations.md, \"Changing things while it runs\")"
                 ));
             }
             for (key, is) in &now.fixed {
@@ -167,17 +183,24 @@ fn entry(line: &str) -> Option<(String, Known)> {
     let replicas = words.next().map(str::to_owned);
     let leases = words.next().map_or(Some(0), |millis| millis.parse().ok())?;
     let fixed: Option<BTreeMap<_, _>> = words.map(|word| word.split_once('=')).collect();
-    let fixed = fixed?.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    Some((name, Known { number, protocol, partitions, replicas, leases: Span::from_millis(leases), fixed }))
+    let mut fixed = fixed?;
+    let spares = fixed.remove(SPARES).map(|names| names.split(',').map(str::to_owned).collect());
+    let (spares, leases) = (spares.unwrap_or_default(), Span::from_millis(leases));
+    let fixed = fixed.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    Some((name, Known { number, protocol, partitions, replicas, leases, spares, fixed }))
 }
 
 /// Names have no spaces.
 fn line((name, known): (&String, &Known)) -> String {
-    let Known { number, protocol, partitions, replicas, leases, fixed } = known;
+    let Known { number, protocol, partitions, replicas, leases, spares, fixed } = known;
     let mut line = format!("{name} {number} {protocol} {partitions}");
     // Those of a keyspace that is not in the file may not be known.
     if let Some(replicas) = replicas {
         line += &format!(" {replicas} {}", leases.as_nanos() / 1_000_000);
+        if !spares.is_empty() {
+            let names: Vec<_> = spares.iter().map(String::as_str).collect();
+            line += &format!(" {SPARES}={}", names.join(","));
+        }
         line.extend(fixed.iter().map(|(key, value)| format!(" {key}={value}")));
     }
     line
@@ -205,7 +228,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let begun = [("main", "multipaxos", 3), ("log", "epaxos", 1)];
         let fixed = vec![("bounds", "m, n".to_owned())];
-        let lasting = Lasting { fixed, leases: Span::from_micros(1_500) };
+        let lasting = Lasting { fixed, leases: Span::from_micros(1_500), ..Lasting::default() };
         let lasting = |keyspaces: usize| vec![lasting.clone(); keyspaces];
         let keep = |path: &Path, deployment: &Deployment| {
             examine(path, deployment, &lasting(deployment.keyspaces().len()))?.keep(path)
@@ -281,6 +304,22 @@ mod tests {
             "longer leases of a former life are waited out"
         );
         assert!(holds(&fs::read_to_string(&path).unwrap()));
+        put(written.replace(" a 2", " a 2 spares=a,b"));
+        refused(
+            &begun,
+            expect![[
+                r#"KEYSPACES: keyspace "main" has had a, b among its `spares`, which the deployment file does not name any more; what is there would not be looked for, and nothing might be served: write it there again. Copies are kept from a node by `remove-replica` (docs/operations.md, "Changing things while it runs")"#
+            ]],
+        );
+        let spares = Lasting { spares: vec![NodeId(0)], ..Lasting::default() };
+        put(written.clone());
+        for _ in 0..2 {
+            examine(directory.path(), &deployment(&begun[..1]), &[spares.clone()])
+                .and_then(|layout| layout.keep(directory.path()))
+                .unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap();
+        assert!(kept.lines().any(|line| line.starts_with("main 1 multipaxos 3 a 0 spares=a")), "{kept}");
         put(written.replace(" a ", " a,b "));
         refused(
             &begun,

@@ -166,7 +166,7 @@ impl<F: Family> Protocol for Served<F> {
     }
 
     fn lasting(placement: &Placement<F>) -> Lasting {
-        Lasting { fixed: placement.fixed.clone(), leases: Span::ZERO }
+        Lasting { fixed: placement.fixed.clone(), ..Lasting::default() }
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
