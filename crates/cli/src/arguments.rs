@@ -211,13 +211,13 @@ pub struct Sim {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     pub seeds: Option<u64>,
     /// The first seed of --seeds
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds", value_parser = clap::value_parser!(u64).range(..1 << 63))]
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub from: u64,
     /// none, all, or a list: crash,partition,loss,reorder,clock,disk,...
     #[arg(long, value_name = "KINDS", default_value = "none")]
     pub faults: String,
     /// Threads for --seeds [default: the machine's cores]
-    #[arg(long, value_name = "T", requires = "seeds")]
+    #[arg(long, value_name = "T", requires = "seeds", conflicts_with = "seed")]
     pub threads: Option<usize>,
     /// Delays jitter by up to this share of themselves, percent
     #[arg(long, value_name = "PCT", default_value_t = 0.0)]

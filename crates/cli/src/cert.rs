@@ -1,11 +1,11 @@
 //! `isochrone cert` and `isochrone password`: what the [security] section of a deployment names.
 
 use crate::arguments::Cert;
-use crate::output::{print_text, say};
+use crate::output::{another_directory, print_text, say};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use isochrone_core::{Deployment, deployment::Node};
-use isochrone_node::cert::{self, Issued};
+use isochrone_node::cert::{self, AuthorityError, Issued};
 use isochrone_node::gateway::Secret;
 use isochrone_node::security::hash_password;
 use std::fs::{self, OpenOptions};
@@ -19,7 +19,10 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
     // The file may already name the certificates that are about to be made, or not yet.
     let deployment = Deployment::load(&file, &protocols::known().insecure(true))?;
     protocols::check(&deployment)?;
-    fs::create_dir_all(&out).with_context(|| format!("{}: cannot make the directory", out.display()))?;
+    fs::create_dir_all(&out).map_err(|cause| {
+        let right = another_directory(&cause);
+        Usage(format!("--out {}: cannot make the directory: {cause}\n  {right}", out.display()))
+    })?;
     let authority = authority(&out, deployment.cluster(), days)?;
     for node in deployment.nodes() {
         let cluster = deployment.cluster();
@@ -85,7 +88,10 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
             write(&ca, &format!("{head}{}", new.certificate), false)?;
             return Ok(new);
         }
-        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", ca.display())),
+        Err(error) => {
+            let wrong = format!("{}: cannot be read: {error}", ca.display());
+            bail!(Usage(format!("{wrong}\n  run this as the user who made it, or choose another --out")));
+        }
     };
     if !certificate.starts_with(&head) {
         bail!(
@@ -93,11 +99,24 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
             ca.display()
         );
     }
-    let key = fs::read_to_string(&key).with_context(|| {
-        format!("{}: cannot be read, and without it nothing can be signed; put it back", key.display())
+    let text = fs::read_to_string(&key).map_err(|error| {
+        let wrong =
+            format!("{}: cannot be read, and without it nothing can be signed: {error}", key.display());
+        Usage(format!("{wrong}\n  put it back, or run this as the user who may read it; {ANEW}"))
     })?;
-    Ok(Issued { certificate, key })
+    let authority = Issued { certificate, key: text };
+    cert::check(&authority).map_err(|wrong| {
+        let file = if matches!(wrong, AuthorityError::Certificate(_)) { &ca } else { &key };
+        Usage(format!(
+            "{}: {wrong}\n  put back the two files as they were made together; {ANEW}",
+            file.display()
+        ))
+    })?;
+    Ok(authority)
 }
+
+/// What is left where an authority is lost.
+const ANEW: &str = "where they are lost, an authority in another --out signs all pairs anew, and every node and client gets those";
 
 fn keep(out: &Path, name: &str, pair: &Issued) -> anyhow::Result<()> {
     write(&out.join(format!("{name}.key")), &pair.key, true)?;
@@ -107,7 +126,9 @@ fn keep(out: &Path, name: &str, pair: &Issued) -> anyhow::Result<()> {
 /// Writes beside and renames, so that a node that starts meanwhile finds a whole file.
 fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
     let beside = path.with_extension("new");
-    let cannot = || format!("{}: cannot be written", path.display());
+    let cannot = |cause: std::io::Error| {
+        Usage(format!("{}: cannot be written: {cause}\n  {}", path.display(), another_directory(&cause)))
+    };
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -117,10 +138,10 @@ fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
     }
     #[cfg(not(unix))]
     let _ = secret;
-    let mut file = options.open(&beside).with_context(cannot)?;
-    file.write_all(text.as_bytes()).with_context(cannot)?;
-    file.sync_all().with_context(cannot)?;
-    fs::rename(&beside, path).with_context(cannot)
+    let mut file = options.open(&beside).map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)?;
+    file.sync_all().map_err(cannot)?;
+    Ok(fs::rename(&beside, path).map_err(cannot)?)
 }
 
 /// How a deployment file names a folder: from where the file is, if the folder lies there.
@@ -222,7 +243,14 @@ mod tests {
         assert_eq!(first, fs::read(&ca).unwrap());
         let error = run(deploy(folder.path(), "other")).unwrap_err().to_string();
         assert!(error.contains("not the authority of cluster \"other\""), "{error}");
-        fs::remove_file(folder.path().join("certs/ca.key")).unwrap();
+        let key = folder.path().join("certs/ca.key");
+        let another = cert::authority("shop", 30).unwrap().key;
+        for (text, wrong) in [("nothing", "it holds no private key"), (&another, "it is not the key of")] {
+            fs::write(&key, text).unwrap();
+            let error = run(deploy(folder.path(), "shop")).unwrap_err().to_string();
+            assert!(error.contains(&format!("ca.key: {wrong}")), "{error}");
+        }
+        fs::remove_file(key).unwrap();
         let error = run(deploy(folder.path(), "shop")).unwrap_err().to_string();
         assert!(error.contains("put it back"), "{error}");
     }

@@ -127,6 +127,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::NoDirectory { .. }
             | JournalError::Missing { .. }
             | JournalError::Denied { .. }
+            | JournalError::ReadOnly { .. }
             | JournalError::Locked { .. }),
         ) => error.to_string(),
         error @ (StartError::Security(_) | StartError::Layout { .. } | StartError::OtherNode { .. }) => {

@@ -60,11 +60,30 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_text(&(serde_json::to_string(value)? + "\n"))
 }
 
-/// Prints text for people. Whoever reads it may stop early (`| head`); that is no failure of ours.
+/// Prints text for people. Whoever reads it may stop early (`| head`); that is no failure of ours. Where it cannot be written
+/// the place was given wrongly: no verdict is to be read from the exit status then.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     match put(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Usage(format!(
+            "standard output: cannot be written: {cause}\n  send it to a file on a disk with room, or to a pipe that is read"
+        ))
+        .into()),
         _ => Ok(()),
+    }
+}
+
+/// What to do where a directory cannot be made or written.
+pub(crate) fn another_directory(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        ErrorKind::PermissionDenied => "name a directory that this user may write",
+        ErrorKind::ReadOnlyFilesystem => {
+            "name a directory on a file system that is not read-only, or mount this one anew"
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "name a directory, or one that does not exist yet"
+        }
+        ErrorKind::StorageFull => "free space on this disk, or name a directory on another",
+        _ => "name another directory",
     }
 }
 

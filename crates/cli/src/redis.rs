@@ -2,7 +2,7 @@
 //! data, so that the same directory can grow into a cluster.
 
 use crate::arguments::Redis as Arguments;
-use crate::{Status, Usage, log, node, protocols};
+use crate::{Status, Usage, log, node, output, protocols};
 use anyhow::Context;
 use isochrone_core::Deployment;
 use isochrone_core::deployment::{Address, Node};
@@ -95,16 +95,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
 fn make(dir: &Path) -> anyhow::Result<()> {
     let made = journal::make(dir).and_then(|()| tempfile::tempfile_in(dir));
     let Err(cause) = made else { return Ok(()) };
-    let right = match cause.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "name a directory that this user may write"
-        }
-        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
-            "name a directory, or one that does not exist yet"
-        }
-        ErrorKind::StorageFull => "free space on this disk, or name a directory on another",
-        _ => "name another directory",
-    };
+    let right = output::another_directory(&cause);
     Err(Usage(format!("--dir {}: cannot write there: {cause}\n  {right}", dir.display())).into())
 }
 
@@ -240,13 +231,17 @@ impl Settings {
             );
             return Err(Usage(format!("{wrong}\n  leave it away, or name {held} or more")).into());
         }
+        let bind = bind.unwrap_or(self.bind);
+        let certificate = certificate.or(self.certificate);
         let settings = Settings {
-            bind: bind.unwrap_or(self.bind),
+            bind,
             port: port.unwrap_or(self.port),
             databases: databases.unwrap_or(held),
             password: password.or(self.password),
-            certificate: certificate.or(self.certificate),
-            insecure: self.insecure || insecure,
+            // Remembered only where it says something: whoever has since gone back to loopback, or to TLS, has not said that
+            // what comes after it is to be plain text.
+            insecure: (self.insecure || insecure) && !bind.is_loopback() && certificate.is_none(),
+            certificate,
         };
         let Settings { bind, .. } = &settings;
         if bind.is_loopback() {
@@ -460,6 +455,15 @@ mod tests {
         };
         assert!(open(None, true).unwrap_err().to_string().contains("there is no password"));
         assert!(open(Some(HASH), false).unwrap_err().to_string().contains("--cert FILE --key FILE"));
-        assert!(open(Some(HASH), true).is_ok());
+        let plain = open(Some(HASH), true).unwrap();
+        // It holds until there is TLS, or nobody else who can read along.
+        assert!(plain.clone().with(wishes()).unwrap().insecure);
+        let pair = Some(("/etc/a.pem".to_owned(), "/etc/a.key".to_owned()));
+        let encrypted = plain.clone().with(Wishes { certificate: pair, ..wishes() }).unwrap();
+        let bind = |bind: Ipv4Addr| Wishes { bind: Some(IpAddr::V4(bind)), ..wishes() };
+        let alone = plain.with(bind(Ipv4Addr::LOCALHOST)).unwrap();
+        assert!(!encrypted.insecure && !alone.insecure);
+        let again = alone.with(bind(Ipv4Addr::UNSPECIFIED)).unwrap_err().to_string();
+        assert!(again.contains("--insecure where plain text is meant"), "{again}");
     }
 }

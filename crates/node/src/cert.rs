@@ -6,6 +6,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use thiserror::Error;
 
 /// A certificate and its key, PEM.
@@ -25,6 +27,36 @@ pub struct CertError {
     pub subject: String,
     /// What went wrong.
     pub cause: String,
+}
+
+/// A certificate and a key that are no authority.
+#[derive(Debug, Error)]
+pub enum AuthorityError {
+    /// The key is none.
+    #[error("it holds no private key ({0})")]
+    Key(String),
+    /// The certificate is none.
+    #[error("it holds no certificate ({0})")]
+    Certificate(String),
+    /// Each is one, of different authorities.
+    #[error("it is not the key of the certificate beside it, and nobody would believe what it signs")]
+    Apart,
+}
+
+/// Whether what this authority signs will be believed by whoever has its certificate.
+///
+/// # Errors
+/// One of the two is none, or they do not belong together.
+pub fn check(authority: &Issued) -> Result<(), AuthorityError> {
+    let none = |cause: &dyn std::fmt::Display| AuthorityError::Certificate(cause.to_string());
+    let key = KeyPair::from_pem(&authority.key).map_err(|error| AuthorityError::Key(error.to_string()))?;
+    let certificate =
+        CertificateDer::from_pem_slice(authority.certificate.as_bytes()).map_err(|error| none(&error))?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|error| none(&error))?;
+    if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
+        return Err(AuthorityError::Apart);
+    }
+    Ok(())
 }
 
 /// Makes an authority for a cluster, good for so many days.

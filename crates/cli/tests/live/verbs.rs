@@ -116,6 +116,12 @@ fn check_tells_held_broken_and_unreadable_apart_by_its_status() {
     let (status, _, err) = outcome(["check", &none]);
     assert_eq!(status, 2);
     assert!(err.contains("none.jsonl:1"), "{err}");
+    // Who cannot say what was found has found nothing. Linux has a file that is always full.
+    if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+        let told = isochrone(["check", &bad]).stdout(full).output().unwrap();
+        let err = String::from_utf8_lossy(&told.stderr);
+        assert!(told.status.code() == Some(2) && err.contains("standard output: cannot be written"), "{err}");
+    }
 }
 
 /// What holds of nothing, or can never be, is bad input and told once: neither a success nor a failure of what was asked.
@@ -140,6 +146,9 @@ fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
         (&["check", file], "the history is empty"),
         (&["check", file, "--model", "transactions"], "the history is empty"),
         (&["sim", THREE, "--seeds", "0"], "--seeds"),
+        (&["sim", THREE, "--seed", "1", "--from", "1"], "cannot be used with '--from <S>'"),
+        (&["sim", THREE, "--seed", "1", "--threads", "1"], "cannot be used with '--threads <T>'"),
+        (&["cert", THREE, "--out", &below], "file/below: cannot make the directory: Not a directory"),
         (&["sim", THREE, "--duration", "0s"], "a time above 0"),
         (&["sim", THREE, "--moves", "3"], "--moves 3: the keyspace has one partition"),
         (&["bench", THREE, "--duration", "0s"], "a time above 0"),

@@ -151,6 +151,16 @@ pub enum JournalError {
         cause: Arc<io::Error>,
     },
 
+    /// The file system takes nothing.
+    #[error("{}: cannot {action}: the file system is read-only. Mount it so that it can be written (where it is so by itself, \
+             the system has found errors on the disk: its log says which), or name a directory elsewhere if this node has never run.", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+    },
+
     /// The operating system refused.
     #[error("{}: cannot {action}: {cause}. The node stops: after a failed {action} nobody knows what the disk holds; \
              check the disk, then start the node again.", path.display())]
@@ -190,6 +200,7 @@ impl JournalError {
         let path = path.into();
         match cause.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, needed },
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, action },
             io::ErrorKind::PermissionDenied => Self::Denied { path, action, cause: Arc::new(cause) },
             _ => Self::Io { path, action, cause: Arc::new(cause) },
         }
