@@ -314,7 +314,7 @@ mod tests {
         let spares = Lasting { spares: vec![NodeId(0)], ..Lasting::default() };
         put(written.clone());
         for _ in 0..2 {
-            examine(directory.path(), &deployment(&begun[..1]), &[spares.clone()])
+            examine(directory.path(), &deployment(&begun[..1]), std::slice::from_ref(&spares))
                 .and_then(|layout| layout.keep(directory.path()))
                 .unwrap();
         }
