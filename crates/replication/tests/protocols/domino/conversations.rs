@@ -87,7 +87,7 @@ fn a_request_that_is_late_everywhere_goes_through_a_leader() {
         1500 replica C -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
         1510 replica A -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
         1510 replica B -> client C (ahead): Rejected incarnation: 1, votes: [(@1210.000002, 1, Late)]
-        1520 client C -> replica C: ProposeLed above: @1210.000002, values: [Command id: n2#1, sequence: 1, below: 1, comm..
+        1520 client C -> replica C: ProposeLed above: 0, values: [Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "..
         1521 replica C -> replica A (behind a record): [Accept values: [(@1537.500000, Some(Command ..
         1521 replica C -> replica B (behind a record): [Accept values: [(@1537.500000, Some(Command ..
         1521 replica C -> replica C (behind a record): [Accepted stamps: [@1537.500000]]

@@ -61,8 +61,8 @@ fn all_faults_break_nothing_with_other_quorums() {
             let n = placement.replicas.len();
             placement.parameters.quorums = FastQuorums::sized(n, Some(n / 2 + 1), None).ok();
         },
-        30,
-        15,
+        20,
+        10,
     );
     println!("{counted:?}");
 }

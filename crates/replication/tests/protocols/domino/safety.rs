@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 #[test]
 fn all_faults_at_three_and_five_replicas_break_nothing() {
-    let counted = hold_under_all_faults::<Family>(tune, 50, 20);
+    let counted = hold_under_all_faults::<Family>(tune, 40, 12);
     println!("{counted:?}");
 }
 

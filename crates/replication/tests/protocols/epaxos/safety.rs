@@ -34,9 +34,9 @@ fn replies_at_commit_keep_each_key_linearizable() {
             placement.parameters.reply = Reply::Commit;
         })
     };
-    hold(&case(3), 0, 40);
-    hold(&case(5), 0, 40);
-    hold(&Case { hot: true, rounds: 100, ..case(5) }, 0, 20);
+    hold(&case(3), 0, 30);
+    hold(&case(5), 0, 20);
+    hold(&Case { hot: true, rounds: 100, ..case(5) }, 0, 10);
 }
 
 /// `flaws.md`: execution can chain through dependencies. Ten sessions write two keys without pause at five

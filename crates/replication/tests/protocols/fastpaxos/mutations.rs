@@ -17,7 +17,7 @@ fn case(mutation: Mutation) -> Case<Family> {
         Mutation::CountReignsTogether => with(3, "none", 0, false),
         Mutation::ThresholdOffByOne => Case { deaf: true, ..with(5, "none", 0, true) },
         Mutation::VoteBeforeDurable => with(3, "power_loss,disk_slow", 8, true),
-        Mutation::ForgetPromise => Case { first: 380, isolated: 6, ..with(3, "delay", 20, true) },
+        Mutation::ForgetPromise => Case { first: 400, isolated: 6, ..with(3, "delay", 20, true) },
         Mutation::RetryUnderNewName => with(3, "loss", 0, false),
         Mutation::ReignOn => with(3, "disk_slow", 20, true),
         Mutation::FastQuorumTooSmall => Case { first: 30, ..with(3, "loss", 0, true) },

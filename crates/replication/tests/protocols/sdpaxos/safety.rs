@@ -7,7 +7,7 @@ use isochrone_sim::FaultSet;
 
 #[test]
 fn it_holds_under_all_faults() {
-    let counted = hold_under_all_faults(tune, 60, 60);
+    let counted = hold_under_all_faults(tune, 60, 30);
     for name in ["elections", "views_installed", "lease_waits"] {
         assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
     }
@@ -15,5 +15,5 @@ fn it_holds_under_all_faults() {
 
 #[test]
 fn seven_hold_under_all_faults() {
-    hold(&Case::new(7, FaultSet::ALL, tune), 2_000_000, 40);
+    hold(&Case::new(7, FaultSet::ALL, tune), 2_000_000, 16);
 }
