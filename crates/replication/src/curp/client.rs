@@ -699,7 +699,6 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let now = effects.now();
         let known = self.view.as_ref().map(|view| view.reign);
         let later = known.is_none_or(|known| known < reign);
-        // One that knows of no leader may be no member any more, and never learn who leads.
         if from == self.target && leader.is_some() {
             self.answered = now;
         }
@@ -869,7 +868,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         for ticket in self.changes.expire(now, &service) {
             effects.complete(ticket, Outcome::Unknown);
         }
-        let due = self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
+        let parked = std::mem::take(&mut self.parked);
+        // One that only says that nobody leads may be no member, and never learn who does.
+        let due =
+            parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         if due && now.since(self.answered) >= service.retry {
             let replicas = &self.setup.replicas;
             let at = replicas.iter().position(|replica| *replica == self.target);
@@ -884,7 +886,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if (self.lost || silent) && !self.outstanding.is_empty() {
             self.probe(effects);
         }
-        let (known, parked) = (self.view.is_some(), std::mem::take(&mut self.parked));
+        let known = self.view.is_some();
         if parked {
             self.saying.begin();
         }
@@ -1014,7 +1016,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
                 Heard::Distant(distant) if distant.incarnation == self.me.incarnation => {
                     self.on_distant(from, distant, effects);
                 }
-                Heard::View(view) => self.adopt(view, effects),
+                Heard::View(view) => {
+                    if view.leader == from
+                        && self.view.as_ref().is_some_and(|known| known.reign == view.reign)
+                    {
+                        self.turn_to(from, effects.now());
+                    }
+                    self.adopt(view, effects);
+                }
                 Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
             },
             Message::Missed { incarnation, turn } => {
