@@ -531,10 +531,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             {
                 self.on_redirect(from, leader, &sequences, effects);
             }
-            Message::Missed { incarnation, turn } => {
-                if incarnation == self.me.incarnation && self.saying.is_in(turn) {
-                    self.say_anew();
-                }
+            Message::Missed { incarnation, turn }
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
+            {
+                self.say_anew();
             }
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);

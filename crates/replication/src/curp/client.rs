@@ -1026,10 +1026,10 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
                 }
                 Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
             },
-            Message::Missed { incarnation, turn } => {
-                if incarnation == self.me.incarnation && self.saying.is_in(turn) {
-                    self.say_anew();
-                }
+            Message::Missed { incarnation, turn }
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
+            {
+                self.say_anew();
             }
             Message::Administered { number, result, leader } => {
                 self.on_administered(from, number, result, leader, effects);
