@@ -391,6 +391,25 @@ fn what_waited_for_a_master_is_asked_of_it() {
     }
 }
 
+/// Seed 60002180: one that only says that nobody leads may be no member, and never learn who does. Who leads is believed.
+#[test]
+fn whoever_only_says_that_nobody_leads_is_left() {
+    let mut table = Table::ready(None);
+    let retry = Service::for_rtt(Span::from_millis(10)).retry;
+    table.ask(Append(1, 'a'));
+    let mut asked = Vec::new();
+    for _ in 0..9 {
+        let redirect = Message::Redirect { incarnation: 1, reign: FIRST, leader: None, sequences: vec![2] };
+        table.hear(1, redirect);
+        let heard = table.fire(retry / 8, Timer::Sweep);
+        asked.extend(heard.asked.iter().map(|(whom, ..)| *whom));
+    }
+    assert!(asked.contains(&2), "{asked:?}");
+    let view = View { reign: FIRST, leader: process(1), witnesses: [2, 3].map(process).into(), needed: 2 };
+    let heard = table.hear(1, Message::Order { epoch: 0, message: Said::View(view) });
+    assert_eq!(heard.asked, [(1, Some(FIRST), 2, true)]);
+}
+
 /// A copy was asked for a read, and the leader was not: the write behind it comes behind it there as well, whatever waits on
 /// the way.
 #[test]
