@@ -312,7 +312,7 @@ impl Peers {
 
     /// The round trip to a peer, what is emulated included.
     pub fn round_trip(&self, node: NodeId) -> Option<Span> {
-        let measured = self.links.get(&node)?.round_trip?;
+        let measured = self.links.get(&node)?.told?.round_trip;
         let emulated = self.emulation.as_ref().map_or(Span::ZERO, |emulation| {
             let me = self.hello.from;
             emulation.get(me, node).one_way + emulation.get(node, me).one_way

@@ -84,9 +84,7 @@ pub struct Link {
     pub connects: u64,
     /// How often it broke or could not be made.
     pub failures: u64,
-    /// The last measured time from ping to pong, which includes what is emulated.
-    pub round_trip: Option<Span>,
-    /// What the peer's wall clock stood at.
+    /// The last answer to a ping.
     pub told: Option<Told>,
     token: Token,
     hello: Hello,
@@ -114,7 +112,7 @@ pub struct Told {
     pub at: Instant,
     /// The peer's clock.
     pub stamp: Stamp,
-    /// How long it took.
+    /// From ping to pong, which includes what is emulated.
     pub round_trip: Span,
 }
 
@@ -222,7 +220,6 @@ impl Link {
             address,
             connects: 0,
             failures: 0,
-            round_trip: None,
             told: None,
             token,
             hello,
@@ -494,9 +491,7 @@ impl Link {
         // The greeting may still wait for the handshake of TLS that the read has just ended.
         stream.flush()?;
         if let Some((sent, stamp)) = pong {
-            let round_trip = now.since(sent);
-            self.round_trip = Some(round_trip);
-            self.told = Some(Told { at: now, stamp, round_trip });
+            self.told = Some(Told { at: now, stamp, round_trip: now.since(sent) });
             if let State::Ready { heard, .. } = &mut self.state {
                 *heard = now;
             }
@@ -540,7 +535,7 @@ impl Link {
         if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
             stream.deregister(registry);
         }
-        (self.round_trip, self.told) = (None, None);
+        self.told = None;
         self.lose();
         let half = self.pause.as_nanos() / 2;
         self.state = State::Pausing { until: now + Span::from_nanos(half + self.random.below(half + 1)) };
