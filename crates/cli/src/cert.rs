@@ -130,7 +130,11 @@ fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
         Usage(format!("{}: cannot be written: {cause}\n  {}", path.display(), another_directory(&cause)))
     };
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    // What an interrupted run has left may be readable for others.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot(error).into()),
+        _ => options.write(true).create_new(true),
+    };
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
@@ -222,8 +226,10 @@ mod tests {
     #[test]
     fn the_pairs_can_be_used_and_keys_are_private() {
         let folder = tempfile::tempdir().unwrap();
-        run(deploy(folder.path(), "shop")).unwrap();
         let file = |name: &str| folder.path().join("certs").join(name);
+        fs::create_dir(folder.path().join("certs")).unwrap();
+        fs::write(file("a1.new"), "left by a run that was interrupted").unwrap();
+        run(deploy(folder.path(), "shop")).unwrap();
         isochrone_node::security::peer_tls(&file("ca.pem"), &file("a1.pem"), &file("a1.key")).unwrap();
         isochrone_node::security::client_tls(&file("a1-client.pem"), &file("a1-client.key")).unwrap();
         #[cfg(unix)]

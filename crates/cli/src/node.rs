@@ -7,6 +7,7 @@ use isochrone_core::Deployment;
 use isochrone_core::deployment::Node;
 use isochrone_node::journal::{Expect, JournalError};
 use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, StartError};
+use isochrone_node::reactor::Failure;
 use isochrone_node::redis::RedisGateway;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -79,12 +80,12 @@ pub(crate) fn serve(
     while handle.running() {
         if stop.within(GLANCE) {
             tracing::info!("a signal asks this node to stop");
-            handle.stop()?;
+            handle.stop().map_err(ended)?;
             tracing::info!("stopped in order");
             return Ok(Status::Held);
         }
     }
-    handle.wait()?;
+    handle.wait().map_err(ended)?;
     Ok(Status::Held)
 }
 
@@ -112,6 +113,14 @@ fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> 
         let wrong = format!("--name {name}: {} has no such node", deployment.file());
         Usage(format!("{wrong}\n  use one of {}", known.join(", "))).into()
     })
+}
+
+/// A node that was started with a directory that it must not have is not to be started with it again.
+fn ended(failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Disowned { .. } => Usage(failure.to_string()).into(),
+        Failure::Journal(_) | Failure::Io(_) => failure.into(),
+    }
 }
 
 /// What was asked for wrongly is told apart from what went wrong.

@@ -12,7 +12,7 @@
 //! Salts and not numbers of starts say what a directory knows: a copy counts on from where it was made, and has as many starts
 //! as the original before long. Numbers only say which salts are too old to be kept: where a node has started more than [`PAST`]
 //! times since it was taken in, nobody can tell, and it is taken in. So that a copy does not get there by being refused again and
-//! again, the starts that are refused are remembered by their numbers as well.
+//! again, the starts that are refused are remembered by their numbers, and who is refused forgets that start before any other.
 //!
 //! What this cannot see: a copy that was made while the node ran, where the next start is that of the copy; and one whose
 //! neighbours were away in all starts since it was made.
@@ -56,7 +56,7 @@ pub struct Life {
     pub birth: u64,
     /// The start of now.
     pub start: Start,
-    /// Those before, the oldest first, [`PAST`] at most.
+    /// Those before, [`PAST`] at most: the oldest first, but for those that were refused, which are before them.
     pub past: Vec<Start>,
 }
 
@@ -64,8 +64,7 @@ impl Life {
     /// Whether this is what goes on from a start with `salt`, as far as can be told; since then `number` was heard of.
     fn follows(&self, Start { number, salt }: Start) -> bool {
         let knows = self.past.iter().chain([&self.start]).any(|start| start.salt == salt);
-        let forgotten =
-            self.past.len() >= PAST && self.past.first().is_some_and(|oldest| oldest.number > number);
+        let forgotten = self.past.len() >= PAST && self.past.iter().all(|start| start.number > number);
         knows || forgotten
     }
 }
@@ -75,7 +74,7 @@ impl Life {
 struct Known {
     birth: u64,
     /// Of another node: the salt of the start that was taken in last, and the highest number that was heard of, one at most. Of
-    /// this one: its last starts, the oldest first. None where it was written before they were remembered.
+    /// this one: its last starts, as in [`Life::past`]. None where it was written before they were remembered.
     starts: Vec<Start>,
 }
 
@@ -142,7 +141,7 @@ impl Births {
         };
         past.drain(..past.len().saturating_sub(PAST));
         // A journal that is not synced may count a start again, after a power failure.
-        let next = past.last().map_or(1, |last| last.number.saturating_add(1));
+        let next = past.iter().map(|start| start.number).max().map_or(1, |last| last.saturating_add(1));
         let start = Start { number: incarnation.max(next), salt: random.next_u64() };
         let starts = past.iter().copied().chain([start]).collect();
         known.insert(me, Known { birth, starts });
@@ -190,6 +189,17 @@ impl Births {
                 .map_err(|cause| Stranger::Unwritten { path: PEERS.path(&self.data), cause })?;
         }
         if follows { Ok(()) } else { Err(Stranger::Outdated { number: start.number, heard }) }
+    }
+
+    /// This start was refused: it is the first to be forgotten. A copy that starts again and again, as services do, would else
+    /// forget those by which whoever has not met it since knows it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn refused(&mut self, me: NodeId) -> Result<(), StartError> {
+        let Life { birth, start, past } = &self.own;
+        let starts = [start].into_iter().chain(past).copied().collect();
+        self.remember(me, Known { birth: *birth, starts }).map_err(|error| PEERS.unwritten(&self.data, error))
     }
 
     /// Durably, or not at all.
@@ -316,6 +326,22 @@ mod tests {
             births.meet(NodeId(2), &old).unwrap_err();
         }
         births.meet(NodeId(2), &again(&twice, 50)).expect("the original is known by what it knows");
+        // Nor does one get on by being refused by another, where each time forgets that start first.
+        let (directory, bystander) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let birth = open(directory.path(), 1).own().birth;
+        let met = Life { birth, start: Start { number: 2, salt: 9 }, past: Vec::new() };
+        open(bystander.path(), 1).meet(NodeId(2), &met).unwrap();
+        let starts = |number| {
+            let random = &mut Random::seeded(u64::from(number));
+            Births::open(directory.path(), NodeId(1), number, random).unwrap()
+        };
+        for number in 2..80 {
+            starts(number).refused(NodeId(1)).unwrap();
+        }
+        let last = starts(80).own().clone();
+        assert_eq!((last.start.number, last.past.len()), (80, PAST));
+        let refused = open(bystander.path(), 1).meet(NodeId(2), &last).unwrap_err();
+        assert!(matches!(refused, Stranger::Outdated { heard: 2, .. }), "{refused}");
         // Whoever was away for longer than is remembered cannot tell.
         let mut later = begun.clone();
         for salt in 200..202 + PAST as u64 {

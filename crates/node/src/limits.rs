@@ -16,7 +16,7 @@ pub struct Limits {
     /// Commands under way of one connection; more wait unread in its socket.
     pub pipeline: usize,
     /// How long a command may stay unanswered before the client is told that its fate is unknown: longer than any
-    /// keyspace tries one ([`Limits::heed_tries`]).
+    /// keyspace is given to try one ([`Limits::heed_tries`]).
     pub request_time: Span,
     /// Bytes queued for one peer; beyond it messages are dropped, as a network may.
     pub peer_queue_bytes: usize,
@@ -117,11 +117,14 @@ impl Limits {
         }
     }
 
-    /// Waits longer than these keyspaces try a command: who has tried it knows, and says, that it has had no effect.
-    pub fn heed_tries(&mut self, keyspaces: &[Keyspace]) {
+    /// Waits longer than these keyspaces say that they try a command: who has tried it knows whether it may have had an effect.
+    /// The protocols in `transactional` have another limit for commands than for transactions.
+    pub fn heed_tries(&mut self, keyspaces: &[Keyspace], transactional: &[&str]) {
         for keyspace in keyspaces {
             let mut reader = keyspace.parameters.read();
-            let tried = reader.span("command_limit", Span::ZERO, Span::ZERO, Span::MAX);
+            let transacts = transactional.contains(&keyspace.protocol.as_str());
+            let limit = if transacts { "command_limit" } else { "time_limit" };
+            let tried = reader.span(limit, Span::ZERO, Span::ZERO, Span::MAX);
             self.request_time = self.request_time.max(tried + LAST_TRY);
         }
     }
@@ -169,19 +172,24 @@ mod tests {
 
     #[test]
     fn commands_are_waited_for_as_long_as_they_are_tried() {
-        let known = deployment::Known::names(&["tapir"]);
-        for (parameters, seconds) in
-            [("", 15), ("command_limit = \"1s\"", 15), ("command_limit = \"40s\"", 45)]
-        {
+        let known = deployment::Known::names(&["tapir", "curp"]);
+        for (protocol, parameters, seconds) in [
+            ("tapir", "", 15),
+            ("tapir", "command_limit = \"1s\"", 15),
+            ("tapir", "command_limit = \"40s\"", 45),
+            ("tapir", "time_limit = \"40s\"", 15),
+            ("curp", "time_limit = \"5s\"", 15),
+            ("curp", "time_limit = \"40s\"", 45),
+        ] {
             let text = format!(
                 "cluster = \"t\"\n[[region]]\nname = \"here\"\n[[node]]\nname = \"n\"\nregion = \"here\"\n\
-                 [[keyspace]]\nname = \"main\"\nprotocol = \"tapir\"\nreplicas = [\"n\"]\nparameters = {{ {parameters} }}\n"
+                 [[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"\nreplicas = [\"n\"]\nparameters = {{ {parameters} }}\n"
             );
             let deployment =
                 deployment::Deployment::parse(&text, "t.toml", std::path::Path::new(""), &known).unwrap();
             let mut limits = Limits::from(deployment.limits());
-            limits.heed_tries(deployment.keyspaces());
-            assert_eq!(limits.request_time, Span::from_secs(seconds), "{parameters}");
+            limits.heed_tries(deployment.keyspaces(), &["tapir"]);
+            assert_eq!(limits.request_time, Span::from_secs(seconds), "{protocol} {parameters}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
-use crate::stream::{Said, Saying};
+use crate::stream::{Load, Said, Saying};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
     ProcessId, Series, Snapshot, Span, Ticket, Wire,
@@ -58,7 +58,7 @@ pub struct Client<C, R, M, P> {
     outstanding: Series<Asked<C>>,
     /// By the ticket's number.
     tickets: Series<u64>,
-    /// Numbers to be sent to the target in `settle`.
+    /// Numbers to be sent to the target in `settle`, or as soon as there is room for them.
     fresh: Vec<u64>,
     /// Those that it was sent before, and has not answered.
     repeats: Vec<u64>,
@@ -79,6 +79,7 @@ struct Asked<T> {
     /// It has its place, and its host has the answer.
     placed: bool,
     what: T,
+    load: Load,
     at: Instant,
     /// When it is asked for again.
     due: Instant,
@@ -133,6 +134,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             Asked {
                 ticket: Some(ticket),
                 placed: false,
+                load: Load::of(&command),
                 what: command,
                 at: now,
                 due,
@@ -163,7 +165,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         (self.repeats, self.fresh) = (repeats, fresh);
     }
 
-    /// Asks the target for these, and clears them.
+    /// Asks the target for these, as far as there is room, and keeps the others.
     fn send_asks(
         &mut self,
         sequences: &mut Vec<u64>,
@@ -176,12 +178,17 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         // What one connection has sent without waiting is to be run in that order.
         sequences.sort_unstable();
         sequences.dedup();
-        let outstanding = &self.outstanding;
+        let (outstanding, saying) = (&mut self.outstanding, &mut self.saying);
+        let load =
+            |sequence: &u64| outstanding.get(*sequence).filter(|asked| !asked.placed).map(|asked| asked.load);
+        let mut room = saying.room();
+        let fit = sequences.iter().take_while(|sequence| room(load(sequence))).count();
         let ask = |sequence: u64| {
-            let asked = outstanding.get(sequence).filter(|asked| !asked.placed)?;
+            let asked = outstanding.get_mut(sequence).filter(|asked| !asked.placed)?;
+            saying.take(&mut asked.load);
             Some(Ask { sequence, command: asked.what.clone(), touching: asked.touching, synced: false })
         };
-        let asks: Vec<_> = sequences.drain(..).filter_map(ask).collect();
+        let asks: Vec<_> = sequences.drain(..fit).filter_map(ask).collect();
         if !asks.is_empty() {
             let (client, below) = (self.me, self.below());
             in_parts(asks, |asks| {
@@ -192,13 +199,22 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
     }
 
+    /// It is outstanding no more.
+    fn remove(&mut self, sequence: u64) -> Option<Asked<C>> {
+        let asked = self.outstanding.remove(sequence)?;
+        if !asked.placed {
+            self.saying.answered(asked.load);
+        }
+        Some(asked)
+    }
+
     fn finish(
         &mut self,
         sequence: u64,
         outcome: Outcome<R>,
         effects: &mut Effects<Self>,
     ) -> Option<Asked<C>> {
-        let asked = self.outstanding.remove(sequence)?;
+        let asked = self.remove(sequence)?;
         if let Some(ticket) = asked.ticket {
             self.tickets.remove(ticket.0);
             effects.complete(ticket, outcome);
@@ -212,6 +228,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         if std::mem::replace(&mut asked.placed, true) {
             return;
         }
+        self.saying.answered(asked.load);
         if let Some(ticket) = asked.ticket.take() {
             self.tickets.remove(ticket.0);
             effects.complete(ticket, Outcome::Replied(reply));
@@ -372,7 +389,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 asked.due = now + self.service.retry * u64::from(asked.attempts.min(4));
                 match asked.placed {
                     true => placed.push(sequence),
-                    false if renewed => self.fresh.push(sequence),
+                    false if renewed || !self.saying.has_said(asked.load) => self.fresh.push(sequence),
                     false => self.repeats.push(sequence),
                 }
             }
@@ -407,13 +424,13 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
             (self.target, self.answered) = (process, now);
+            self.saying.begin();
             self.say_anew();
         }
     }
 
-    /// Begins a turn.
+    /// In the turn that has begun.
     fn say_anew(&mut self) {
-        self.saying.begin();
         self.repeats.clear();
         self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
     }
@@ -534,6 +551,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             Message::Missed { incarnation, turn }
                 if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
             {
+                self.saying.missed();
                 self.say_anew();
             }
             Message::Administered { number, result, leader } => {
@@ -556,7 +574,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
         if let Some(sequence) = self.tickets.remove(ticket.0) {
-            self.outstanding.remove(sequence);
+            self.remove(sequence);
         }
         self.changes.cancel(ticket);
     }

@@ -5,9 +5,13 @@
 //! placed. Asked for again later, that would be run behind what was said after it: of a pipeline that sets a key twice,
 //! the first value would stand. So messages with commands are numbered within a *turn*. A turn begins with all that
 //! the client has outstanding; whoever hears a number too high in it asks for the next turn.
+//!
+//! What is said behind something that was lost crosses the line for nothing. So no more than a *window* of bytes is said and not
+//! answered at a time: it is halved where something was missed, and grows by what is answered. Else a queue that has once
+//! overflowed would be kept full by what nobody takes.
 
 use crate::order::Reign;
-use isochrone_core::{ClientId, ProcessId};
+use isochrone_core::{ClientId, ProcessId, Wire, wire};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -34,16 +38,85 @@ pub enum Said {
 }
 
 /// How far a client is.
-#[derive(Copy, Clone, Default, Hash, Debug)]
+#[derive(Copy, Clone, Hash, Debug)]
 pub(crate) struct Saying {
     turn: u32,
     said: u64,
+    /// Bytes that were said in this turn and are not answered.
+    under_way: usize,
+    /// How many may be.
+    window: usize,
+}
+
+/// The least and the most that may be under way, in bytes: what is small is hardly held back, and a node's queue towards
+/// another has room for the most (`peer_queue`), which fills a line of 100 MB/s around the world.
+const WINDOWS: (usize, usize) = (256 << 10, 32 << 20);
+
+/// A command's size in bytes, and the turn in which it was said last.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub(crate) struct Load {
+    size: usize,
+    turn: Option<u32>,
+}
+
+impl Load {
+    pub(crate) fn of(command: &impl Wire) -> Load {
+        Load { size: wire::encoded_size(command), turn: None }
+    }
+
+    pub(crate) fn size(self) -> usize {
+        self.size
+    }
+}
+
+impl Default for Saying {
+    fn default() -> Saying {
+        Saying { turn: 0, said: 0, under_way: 0, window: WINDOWS.1 }
+    }
 }
 
 impl Saying {
     /// Begins a turn: all that is outstanding is to be said next, or another replica is spoken to.
     pub(crate) fn begin(&mut self) {
-        *self = Saying { turn: self.turn + 1, said: 0 };
+        *self = Saying { turn: self.turn + 1, said: 0, under_way: 0, window: self.window };
+    }
+
+    /// Something was missed in this turn: the next begins, with less at a time.
+    pub(crate) fn missed(&mut self) {
+        self.window = (self.under_way / 2).clamp(WINDOWS.0, WINDOWS.1);
+        self.begin();
+    }
+
+    /// Whether there is room for these, one after the other; what is outstanding no more needs none.
+    pub(crate) fn room(&self) -> impl FnMut(Option<Load>) -> bool + use<> {
+        let Saying { turn, mut under_way, window, .. } = *self;
+        move |load| {
+            let Some(load) = load.filter(|load| load.turn != Some(turn)) else { return true };
+            let room = under_way == 0 || under_way + load.size <= window;
+            under_way += load.size;
+            room
+        }
+    }
+
+    /// It is said in this turn.
+    pub(crate) fn take(&mut self, load: &mut Load) {
+        if !self.has_said(*load) {
+            load.turn = Some(self.turn);
+            self.under_way += load.size;
+        }
+    }
+
+    /// Whether it was said in this turn.
+    pub(crate) fn has_said(&self, load: Load) -> bool {
+        load.turn == Some(self.turn)
+    }
+
+    /// It is outstanding no more, or has its place.
+    pub(crate) fn answered(&mut self, load: Load) {
+        if self.has_said(load) {
+            self.under_way -= load.size;
+            self.window = (self.window + load.size).min(WINDOWS.1);
+        }
     }
 
     /// The place of the next message.
@@ -159,6 +232,40 @@ mod tests {
         assert_eq!(hear(first), Heed::Take);
         assert_eq!(hear(said[3]), Heed::Drop, "of a turn that is over");
         assert_eq!(hear(second), Heed::Take);
+    }
+
+    #[test]
+    fn no_more_than_a_window_is_under_way_and_what_was_missed_halves_it() {
+        let mut saying = Saying::default();
+        let load = |size| Load { size, turn: None };
+        let fit = |saying: &Saying, size| {
+            let mut room = saying.room();
+            (0..100).take_while(|_| room(Some(load(size)))).count()
+        };
+        assert_eq!(fit(&saying, WINDOWS.1 * 2), 1, "one is said, however large");
+        assert_eq!(fit(&saying, 1 << 20), 32);
+        let mut loads = vec![load(1 << 20); 32];
+        for load in &mut loads {
+            saying.take(load);
+            saying.take(load);
+        }
+        assert_eq!(fit(&saying, 1), 0);
+        assert!(
+            saying.room()(Some(loads[0])) && saying.room()(None),
+            "it is under way as it is, or not any more"
+        );
+        saying.answered(loads[0]);
+        assert_eq!(fit(&saying, 1 << 20), 1);
+        saying.missed();
+        assert!(!saying.has_said(loads[1]));
+        assert_eq!(fit(&saying, 1 << 20), 15);
+        saying.answered(loads[1]);
+        assert_eq!(fit(&saying, 1 << 20), 15, "it was said in a turn that is over");
+        saying.take(&mut loads[2]);
+        saying.answered(loads[2]);
+        assert_eq!(fit(&saying, 1 << 20), 16);
+        saying.missed();
+        assert_eq!(fit(&saying, 64 << 10), 4, "never less");
     }
 
     #[test]

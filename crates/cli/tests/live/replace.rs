@@ -55,7 +55,7 @@ fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
     // Whoever starts it may not know that: the others do.
     let (status, _, err) =
         outcome(["node", file.to_str().unwrap(), "--name", "n0", "--data", data.to_str().unwrap()]);
-    assert_eq!(status, 1, "{err}");
+    assert_eq!(status, 2, "{err}");
     assert!(err.contains("does not take this node in: it has another data directory"), "{err}");
 
     let _spare = node(&file, 3, path);
@@ -110,7 +110,7 @@ fn a_copy_of_curp_that_has_lost_its_disk_is_not_taken_back() {
         // The second time there is a directory, which is still not the one.
         let words = ["node", file.to_str().unwrap(), "--name", &name, "--data", data.to_str().unwrap()];
         let (status, _, err) = outcome(words);
-        assert_eq!(status, 1, "start {life}: {err}");
+        assert_eq!(status, 2, "start {life}: {err}");
         assert!(
             err.contains("does not take this node in: it has another data directory"),
             "start {life}: {err}"

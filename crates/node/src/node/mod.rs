@@ -154,7 +154,8 @@ impl Node {
         let mut limits = Limits::from(deployment.limits());
         let ways = usize::from(!config.sockets.redis.is_empty()) + usize::from(config.sockets.grpc.is_some());
         limits.heed_files(open_files(), ways);
-        limits.heed_tries(deployment.keyspaces());
+        let transactional: Vec<_> = protocols.transactional().collect();
+        limits.heed_tries(deployment.keyspaces(), &transactional);
         let region = deployment.region(me.region).name.clone();
         let http_address = config.sockets.http.as_ref().map(TcpListener::local_addr).transpose()?;
         let grpc_address = config.sockets.grpc.as_ref().map(TcpListener::local_addr).transpose()?;

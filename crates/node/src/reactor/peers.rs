@@ -244,8 +244,10 @@ impl Peers {
     fn compare_clocks(&mut self, now: Instant, stamp: Stamp) {
         for (node, link) in &self.links {
             let Some((ahead, wrong)) = link.told.map(|told| told.ahead(now, stamp)) else { continue };
-            let apart = Span::from_nanos(ahead.unsigned_abs().saturating_sub(wrong));
-            match to_tell(apart, self.warned.get(node).copied(), now) {
+            let apart = ahead.unsigned_abs();
+            let (least, most) = (apart.saturating_sub(wrong), apart.saturating_add(wrong));
+            let told = self.warned.get(node).copied();
+            match to_tell(Span::from_nanos(least), Span::from_nanos(most), told, now) {
                 Some(true) => {
                     self.warned.insert(*node, now);
                     tracing::warn!(
@@ -336,10 +338,14 @@ impl Peers {
 
     /// Fails where a peer says that this node has lost its data directory, or has an old copy: it must not take part without
     /// what it promised.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&mut self) -> Result<(), Failure> {
         let disowned =
             |link: &Link| Some(Failure::Disowned { by: link.name.clone(), why: link.disowned()?.to_owned() });
-        self.links.values().find_map(disowned).map_or(Ok(()), Err)
+        let Some(failure) = self.links.values().find_map(disowned) else { return Ok(()) };
+        if let Err(error) = self.births.refused(self.hello.from) {
+            tracing::warn!("that this start was refused is not kept: {error}");
+        }
+        Err(failure)
     }
 
     pub fn close(&mut self, registry: &Registry) {
@@ -382,12 +388,13 @@ impl Peers {
     }
 }
 
-/// Whether to tell that clocks which are so far apart differ, or that they agree again; nothing where that was done.
-fn to_tell(apart: Span, warned: Option<Instant>, now: Instant) -> Option<bool> {
+/// Whether to tell that clocks which are so far apart, at least and at most, differ, or that they agree again; nothing where
+/// that was done.
+fn to_tell(least: Span, most: Span, warned: Option<Instant>, now: Instant) -> Option<bool> {
     match warned {
-        None => (apart > CLOCKS_APART).then_some(true),
-        Some(_) if apart <= CLOCKS_APART / 2 => Some(false),
-        Some(last) => (apart > CLOCKS_APART && now.since(last) >= REMIND).then_some(true),
+        None => (least > CLOCKS_APART).then_some(true),
+        Some(_) if most <= CLOCKS_APART / 2 => Some(false),
+        Some(last) => (least > CLOCKS_APART && now.since(last) >= REMIND).then_some(true),
     }
 }
 
@@ -527,15 +534,17 @@ mod tests {
         }
         let far = Told { stamp: Stamp::from_nanos(u64::MAX), ..told };
         assert_eq!(far.ahead(at(10), Stamp::ZERO).0, i64::MAX);
-        for (apart, warned, expected) in [
-            (900, None, None),
-            (1_100, None, Some(true)),
-            (1_100, Some(at(401)), None),
-            (1_100, Some(at(400)), Some(true)),
-            (900, Some(Instant::ZERO), None),
-            (400, Some(at(10)), Some(false)),
+        for (least, most, warned, expected) in [
+            (900, 1_300, None, None),
+            (1_100, 1_300, None, Some(true)),
+            (1_100, 1_300, Some(at(401)), None),
+            (1_100, 1_300, Some(at(400)), Some(true)),
+            (900, 1_300, Some(Instant::ZERO), None),
+            (0, 1_300, Some(at(10)), None),
+            (0, 400, Some(at(10)), Some(false)),
         ] {
-            assert_eq!(to_tell(Span::from_millis(apart), warned, at(4_000)), expected, "{apart} {warned:?}");
+            let told = to_tell(Span::from_millis(least), Span::from_millis(most), warned, at(4_000));
+            assert_eq!(told, expected, "{least} {most} {warned:?}");
         }
     }
 }

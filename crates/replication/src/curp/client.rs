@@ -21,11 +21,11 @@ use crate::family::Tuning as _;
 use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
 use crate::order::Reign;
 use crate::request::{Change, Outcome, Refusal, Request};
-use crate::stream::{Said, Saying};
+use crate::stream::{Load, Said, Saying};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed,
-    NodeId, Path, Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket, wire,
+    NodeId, Path, Process, ProcessId, Series, Snapshot, Span, StateMachine, Ticket,
 };
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -54,9 +54,9 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     outstanding: Series<Asked<S>>,
     /// By the ticket's number.
     tickets: Series<u64>,
-    /// Numbers that begin an attempt in `settle`.
+    /// Numbers that begin an attempt in `settle`, or as soon as there is room for them.
     fresh: Vec<u64>,
-    /// Numbers whose safe answers are asked for in `settle`, where the target was not asked for them.
+    /// Numbers whose safe answers are asked for then, where the target was not asked for them.
     again: Vec<u64>,
     /// The same, where it was, and has not answered.
     repeats: Vec<u64>,
@@ -82,6 +82,7 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
 struct Asked<S: StateMachine> {
     ticket: Ticket,
     command: S::Command,
+    load: Load,
     /// The hashes of its keys; none where it touches all keys.
     keys: Option<Vec<u64>>,
     /// Whether a witness can keep it.
@@ -138,7 +139,7 @@ impl<S: StateMachine> Clone for Asked<S> {
 impl<S: StateMachine> Hash for Asked<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.ticket, &self.command, self.touching, self.at, self.due, self.attempts, self.sent).hash(state);
-        (&self.attempt, self.near, &self.early).hash(state);
+        (self.load, &self.attempt, self.near, &self.early).hash(state);
     }
 }
 
@@ -174,6 +175,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
 /// The hashes of all keys of a command, none where it touches all; and whether a witness can keep it.
 fn keys_of<S: StateMachine>(
     command: &S::Command,
+    load: Load,
     keyspace: KeyspaceId,
     fast: &FastPath,
     forget_reads: bool,
@@ -186,7 +188,7 @@ fn keys_of<S: StateMachine>(
     });
     let few = keys.as_ref().is_some_and(|keys| (1..=fast.keys_max).contains(&keys.len()));
     // What follows a read that is under way would be seen by it, were it run before.
-    let fits = few && !S::follows(command) && wire::encoded_size(command) <= fast.slot_bytes;
+    let fits = few && !S::follows(command) && load.size() <= fast.slot_bytes;
     (keys, fits)
 }
 
@@ -242,9 +244,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         let sequence = self.next;
         self.next += 1;
-        let (keys, fits) = if S::reads_only(&command) { (None, false) } else { self.keys(&command) };
+        let load = Load::of(&command);
+        let (keys, fits) = if S::reads_only(&command) { (None, false) } else { self.keys(&command, load) };
         let asked = Asked {
             ticket,
+            load,
             keys,
             fits,
             begun: false,
@@ -264,9 +268,9 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         self.sweep_soon(effects);
     }
 
-    fn keys(&self, command: &S::Command) -> (Option<Vec<u64>>, bool) {
+    fn keys(&self, command: &S::Command, load: Load) -> (Option<Vec<u64>>, bool) {
         let keyspace = self.me.process.keyspace;
-        keys_of::<S>(command, keyspace, &self.fast, self.planted(Bug::ForgetReadKeys))
+        keys_of::<S>(command, load, keyspace, &self.fast, self.planted(Bug::ForgetReadKeys))
     }
 
     fn sweep_soon(&mut self, effects: &mut Effects<Self>) {
@@ -278,6 +282,26 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
 
     fn has_nothing_to_ask(&self) -> bool {
         self.fresh.is_empty() && self.again.is_empty() && self.repeats.is_empty()
+    }
+
+    /// What there is room for, in order, of what begins an attempt and of what is asked for again; the rest stays.
+    fn take_fitting(&mut self) -> (Vec<u64>, Vec<u64>) {
+        for numbers in [&mut self.fresh, &mut self.again] {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        let mut room = self.saying.room();
+        let (mut fresh, mut again) = (0, 0);
+        loop {
+            let heads = (self.fresh.get(fresh).copied(), self.again.get(again).copied());
+            let Some(next) = heads.0.into_iter().chain(heads.1).min() else { break };
+            if !room(self.outstanding.get(next).map(|asked| asked.load)) {
+                break;
+            }
+            fresh += usize::from(heads.0 == Some(next));
+            again += usize::from(heads.1 == Some(next));
+        }
+        (self.fresh.drain(..fresh).collect(), self.again.drain(..again).collect())
     }
 
     /// Begins attempts: one message to the leader, and one to each witness, with all that has gathered.
@@ -318,9 +342,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let early = self.planted(Bug::BackupBeforeWitness);
         let (mut asks, mut kept) = (Vec::new(), Vec::new());
         let (mut near, mut reading, mut first, mut until) = (None, Vec::new(), Vec::new(), now);
-        self.fresh.sort_unstable();
-        self.fresh.dedup();
-        for sequence in std::mem::take(&mut self.fresh) {
+        let (fresh, again) = self.take_fitting();
+        for sequence in fresh {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             asked.sent = true;
             let reads = S::reads_only(&asked.command) && !asked.touching;
@@ -356,9 +379,13 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             let (command, touching) = (asked.command.clone(), asked.touching);
             asks.push(Ask { sequence, command, touching, synced: asked.attempt.is_safe() && !reads });
         }
-        let again = std::mem::take(&mut self.again);
         asks.extend(self.ask_safe(again, &asks));
         asks.sort_unstable_by_key(|ask| ask.sequence);
+        for ask in &asks {
+            if let Some(asked) = self.outstanding.get_mut(ask.sequence) {
+                self.saying.take(&mut asked.load);
+            }
+        }
         let repeats = std::mem::take(&mut self.repeats);
         let repeats = self.ask_safe(repeats, &asks);
         if let Some(witness) = near.flatten() {
@@ -547,6 +574,14 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
     }
 
+    /// It is outstanding no more.
+    fn remove(&mut self, sequence: u64) -> Option<Asked<S>> {
+        let mut asked = self.outstanding.remove(sequence)?;
+        end(&mut self.program, &mut asked);
+        self.saying.answered(asked.load);
+        Some(asked)
+    }
+
     fn finish(
         &mut self,
         sequence: u64,
@@ -555,8 +590,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         spans: Option<Spans>,
         effects: &mut Effects<Self>,
     ) {
-        let Some(mut asked) = self.outstanding.remove(sequence) else { return };
-        end(&mut self.program, &mut asked);
+        let Some(asked) = self.remove(sequence) else { return };
         self.tickets.remove(asked.ticket.0);
         effects.complete(asked.ticket, outcome);
         if let Some(path) = path {
@@ -632,8 +666,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                     if !std::mem::replace(&mut asked.touching, true) {
                         asked.near = Near::Over;
                         asked.due = now + self.setup.service.retry;
-                        let command = asked.command.clone();
-                        let (keys, fits) = self.keys(&command);
+                        let (command, load) = (asked.command.clone(), asked.load);
+                        let (keys, fits) = self.keys(&command, load);
                         if let Some(asked) = self.outstanding.get_mut(sequence) {
                             (asked.keys, asked.fits) = (keys, fits);
                         }
@@ -734,13 +768,13 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
             (self.target, self.answered) = (process, now);
+            self.saying.begin();
             self.say_anew();
         }
     }
 
-    /// Begins a turn.
+    /// In the turn that has begun.
     fn say_anew(&mut self) {
-        self.saying.begin();
         self.again.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
     }
 
@@ -897,7 +931,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 }
                 asked.attempts += 1;
                 // A copy was asked, or whoever said that nobody leads: who leads has nothing of it.
-                let unasked = parked || asked.near != Near::Over;
+                let unasked = parked || asked.near != Near::Over || !self.saying.has_said(asked.load);
                 asked.near = Near::Over;
                 asked.due = now + service.retry * u64::from(asked.attempts.min(4));
                 // Under the same reign the attempt goes on, and a safe answer is asked for.
@@ -1029,6 +1063,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             Message::Missed { incarnation, turn }
                 if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
             {
+                self.saying.missed();
                 self.say_anew();
             }
             Message::Administered { number, result, leader } => {
@@ -1050,10 +1085,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
     }
 
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
-        if let Some(sequence) = self.tickets.remove(ticket.0)
-            && let Some(mut asked) = self.outstanding.remove(sequence)
-        {
-            end(&mut self.program, &mut asked);
+        if let Some(sequence) = self.tickets.remove(ticket.0) {
+            self.remove(sequence);
         }
         self.changes.cancel(ticket);
     }

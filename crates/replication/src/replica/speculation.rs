@@ -19,6 +19,7 @@ use crate::curp::unsynced::Unsynced;
 use crate::family::Tuning as _;
 use crate::message::{Entry, Note, Told};
 use crate::order::{Order, Ordered as _, Tentative};
+use crate::stream::Hearing;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     ClientId, CommandId, Effects, Fact, Footprint as _, Instant, OnceTable, ProcessId, Seen, Series,
@@ -311,6 +312,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// Everything tentative may never be decided: undoes it.
     pub(super) fn undo(&mut self, effects: Option<&mut Effects<Self>>) {
         self.once.abandon();
+        // What was heard and has no place yet is to be said again, and before what comes behind it.
+        self.hearing = Hearing::default();
         if self.speculation.ahead() {
             if !self.planted(Bug::KeepTentative) {
                 self.speculation.revert(&mut self.machine);

@@ -6,12 +6,12 @@ use crate::talk::{A, B, C, D, Silent};
 use isochrone_core::{NodeId, Random, Span, Ticket};
 use isochrone_replication::multipaxos::Form;
 use isochrone_replication::{
-    Family, Outcome, Placement, Request, curp, epaxos, mencius, multipaxos, sdpaxos,
+    Change, Family, Outcome, Placement, Request, curp, epaxos, mencius, multipaxos, sdpaxos,
 };
 use isochrone_sim::{Config, Simulation};
 
 /// A client that is 10 ms from three replicas says numbers in bursts while its way to the first is cut again and again; and that
-/// one may crash, and is there again soon.
+/// one may crash, and is there again soon, or hand over to the second, which hands it back.
 fn keeps_order<F: Family>(seed: u64, crashes: bool, tune: fn(&mut Placement<Machine, F>)) {
     let mut random = Random::seeded(seed);
     let nodes = [A, B, C, D];
@@ -34,12 +34,22 @@ fn keeps_order<F: Family>(seed: u64, crashes: bool, tune: fn(&mut Placement<Mach
             cluster.request(client, Ticket(said), Request::Command(command));
             cluster.run_for(Span::from_micros(random.below(400)), &mut answers);
         }
-        match random.below(if crashes { 4 } else { 3 }) {
+        match random.below(if crashes { 5 } else { 3 }) {
             0 | 1 => {
                 connected = !connected;
                 cluster.connect(A, D, connected);
             }
             2 => {}
+            3 => {
+                for (way, (from, to)) in [(A, B), (B, A)].into_iter().enumerate() {
+                    let change = Request::Change(Change::Lead(to));
+                    cluster.request(placement.client(from), Ticket(said * 2 + way as u64), change);
+                    said += 1;
+                    let command = Command::Append(key(1), format!("{said} "));
+                    cluster.request(client, Ticket(said), Request::Command(command));
+                    cluster.run_for(Span::from_millis(35 + random.below(60)), &mut answers);
+                }
+            }
             _ => {
                 cluster.crash(A);
                 cluster.run_for(Span::from_millis(random.below(20)), &mut answers);
