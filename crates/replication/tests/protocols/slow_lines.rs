@@ -117,18 +117,12 @@ fn carries_a_load<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
     assert!(load.done > 150, "{}: {}", F::NAME, load.done);
 }
 
-/// Twice as much under way as a queue holds: what is lost of it is missed, and what is said behind that is void. Something is
-/// answered all the same, to the end.
-fn goes_on_where_a_queue_overflows<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
-    let load = run::<F>(1_000_000, 200, 20_000, u64::MAX, tune);
-    assert!(
-        load.last > Instant::ZERO + Span::from_secs(11),
-        "{}: {} until {}",
-        F::NAME,
-        load.done,
-        load.last
-    );
-    assert!(load.done > 100, "{}: {}", F::NAME, load.done);
+/// Clients want twice as much under way as the queue towards the leader holds: what is lost of it is missed, and what is said behind
+/// that is void. The line goes on carrying what counts.
+fn goes_on_where_a_queue_overflows<F: Family>() {
+    let load = run::<F>(1_000_000, 200, 20_000, u64::MAX, |_| {});
+    let late = Instant::ZERO + Span::from_secs(11);
+    assert!(load.last > late && load.done > 200, "{}: {} until {}", F::NAME, load.done, load.last);
 }
 
 /// The first replica holds a large value that nobody has decided, as does the third, from whom the second must be told of it in order to
@@ -158,6 +152,7 @@ fn carries<F: Family>(tune: fn(&mut Placement<Machine, F>)) {
 #[test]
 fn multipaxos_lives_with_slow_lines() {
     carries::<multipaxos::Family>(|_| {});
+    goes_on_where_a_queue_overflows::<multipaxos::Family>();
     goes_on_without_who_held_a_large_value::<multipaxos::Family>(A);
 }
 
@@ -191,9 +186,11 @@ fn domino_lives_with_slow_lines() {
 #[test]
 fn curp_lives_with_slow_lines() {
     carries::<curp::primary::Family>(|_| {});
+    goes_on_where_a_queue_overflows::<curp::primary::Family>();
 }
 
 #[test]
 fn curp_consensus_lives_with_slow_lines() {
     carries::<curp::consensus::Family>(|_| {});
+    goes_on_where_a_queue_overflows::<curp::consensus::Family>();
 }
