@@ -1,6 +1,6 @@
 //! What a command line says in the place of the file.
 
-use super::{ConfigErrors, Deployment, Known, Parameters, parse, values};
+use super::{ConfigErrors, Deployment, Known, parse, values};
 use crate::id::{KeyspaceId, NodeId};
 
 impl Deployment {
@@ -27,7 +27,7 @@ impl Deployment {
         let keyspace = &mut self.keyspaces[usize::from(id.0) - 1];
         if keyspace.protocol != protocol {
             keyspace.protocol = protocol.to_owned();
-            keyspace.parameters = Parameters::none();
+            keyspace.parameters.clear();
         }
         match (known.places(protocol), keyspace.replication) {
             (true, Some(_)) => keyspace.spread(nodes),

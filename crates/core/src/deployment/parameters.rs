@@ -23,6 +23,7 @@ pub struct Parameters {
 
 #[derive(Clone, Debug)]
 struct Entry {
+    /// Counted from 1; 0 where the command line says it.
     line: u32,
     key: String,
     value: Value,
@@ -38,6 +39,13 @@ enum Value {
     Text(String),
     /// A float, a date, a list, a table: no parameter has such a value.
     Other,
+}
+
+impl Entry {
+    /// Where a command line says it, as a person would find it there.
+    fn option(&self) -> Option<String> {
+        (self.line == 0).then(|| format!("--set {}={}", self.key, self.written))
+    }
 }
 
 impl Value {
@@ -80,6 +88,11 @@ impl Parameters {
             entries.collect()
         });
         Self { file: file.clone(), keyspace: Arc::from(keyspace), entries: entries.unwrap_or_default() }
+    }
+
+    /// Forgets all that were given: each takes its default.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
     }
 
     /// Sets one, in the place of what the file says.
@@ -194,6 +207,11 @@ impl ParameterReader<'_> {
         })
     }
 
+    /// Whether a value is given for this key.
+    pub fn gives(&self, key: &str) -> bool {
+        self.parameters.entries.iter().any(|entry| entry.key == key)
+    }
+
     /// Ends the reading of one that takes no interest in the other keys.
     ///
     /// # Errors
@@ -228,7 +246,7 @@ impl ParameterReader<'_> {
                 [] => "remove it: the protocol has no parameters".to_owned(),
                 asked => suggest(&entry.key, asked.iter().copied()),
             };
-            self.mistakes.at(entry.line, wrong, right);
+            note(&mut self.mistakes, entry, wrong, right);
         }
         let nothing_wrong = self.mistakes.is_empty();
         self.mistakes.unless_any(nothing_wrong.then_some(()))
@@ -240,9 +258,18 @@ impl ParameterReader<'_> {
     }
 
     fn refuse<T>(&mut self, entry: &Entry, wrong: &str, right: &str, default: T) -> T {
-        let Entry { line, key, written, .. } = entry;
+        let Entry { key, written, .. } = entry;
         let keyspace = &self.parameters.keyspace;
-        self.mistakes.at(*line, format!("keyspace {keyspace:?}: parameter {key} = {written} {wrong}"), right);
+        let wrong = format!("keyspace {keyspace:?}: parameter {key} = {written} {wrong}");
+        note(&mut self.mistakes, entry, wrong, right.to_owned());
         default
+    }
+}
+
+/// Notes a mistake where it was made: on a line of the file, or in an option.
+fn note(mistakes: &mut Mistakes, entry: &Entry, wrong: String, right: String) {
+    match entry.option() {
+        None => mistakes.at(entry.line, wrong, right),
+        Some(option) => mistakes.absorb(ConfigErrors::one(option, 0, wrong, right)),
     }
 }
