@@ -134,6 +134,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::NewerFormat { .. }
             | JournalError::NotIsochrone { .. }
             | JournalError::NoDirectory { .. }
+            | JournalError::NoPlace { .. }
             | JournalError::Missing { .. }
             | JournalError::Denied { .. }
             | JournalError::ReadOnly { .. }

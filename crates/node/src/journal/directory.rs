@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::disk::{Disk as _, DiskFile as _, RealDisk};
 use super::error::JournalError;
@@ -49,6 +50,10 @@ impl DataDirectory {
             ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
                 let stands = path.ancestors().find(|above| above.exists()).unwrap_or(path);
                 JournalError::NoDirectory { path: stands.into() }
+            }
+            // The disk is not to blame, and has nothing of ours.
+            ErrorKind::NotFound | ErrorKind::InvalidFilename | ErrorKind::InvalidInput => {
+                JournalError::NoPlace { path: path.into(), cause: Arc::new(error) }
             }
             _ => JournalError::io(path, "create the directory", SECTOR as u64, error),
         })?;

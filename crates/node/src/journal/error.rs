@@ -79,6 +79,15 @@ pub enum JournalError {
         path: PathBuf,
     },
 
+    /// There is no such place for a directory.
+    #[error("{}: cannot make the directory: {cause}. Name a directory that this user can make.", path.display())]
+    NoPlace {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: Arc<io::Error>,
+    },
+
     /// The directory was expected to hold a node's data and holds none.
     #[error(
         "{}: no data of this node is here, but this node has run before. Mount the right disk; if the disk is lost, \
