@@ -292,6 +292,9 @@ impl Cluster {
         let Some(target) = place.nodes.iter().copied().find(|node| keyspace.replicas.contains(node)) else {
             return format!("{name} has no replica of {}, so it cannot lead", keyspace.name);
         };
+        if place.cut {
+            return format!("{name} is cut off; p heals it");
+        }
         // A replica that does not lead passes the order on to the one that does.
         let Some(orders) = self.seats[usize::from(target.0)].handle.as_ref().map(NodeHandle::orders) else {
             return format!("{name} is down; r starts it");
