@@ -7,7 +7,7 @@ use super::durability::{self, Syncing};
 use super::login;
 use super::lookups::Lookups;
 use super::monitor;
-use super::pipeline::{Pipeline, Waiting};
+use super::pipeline::{self, Pipeline, Waiting};
 use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, ProtocolError, Requests};
@@ -402,8 +402,15 @@ impl State {
             && self.finishing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
-            && self.unsent + self.pipeline.ready() + self.pipeline.waiting() * self.expected
-                <= self.output_max
+            && self.unsent + self.pipeline.ready() + self.expected() <= self.output_max
+    }
+
+    /// Bytes that the answers under way are taken to have. How small those before were says nothing of the next: of answers
+    /// that are copies [`FLOODED`] may be under way, so that together they are within what may be unsent.
+    fn expected(&self) -> usize {
+        let copies = self.pipeline.copying();
+        (self.pipeline.waiting() - copies) * self.expected
+            + copies * self.expected.max(self.output_max / FLOODED + 1)
     }
 
     /// Where nobody needs to log in, nobody is a stranger, whoever came while that was otherwise neither, until it is again.
@@ -568,7 +575,7 @@ impl State {
         let behind = if reads { self.pipeline.ordered() > 0 } else { self.pipeline.looking() > 0 };
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
-        let lookups = Lookups::of(&operation);
+        let (lookups, copies) = (Lookups::of(&operation), pipeline::copies(&operation));
         let (version, bytes) = (self.version, sink.bytes);
         let (name, asked) = (self.last_command, context.now);
         let told = sink.said.filter(|_| context.hub.slowlog.listens());
@@ -577,7 +584,8 @@ impl State {
                 slowlog::note(args, notes);
             }
         });
-        let waiting = Waiting { shape, version, bytes, muted, ordered, fills, lookups, name, asked, noted };
+        let waiting =
+            Waiting { shape, version, bytes, muted, ordered, copies, fills, lookups, name, asked, noted };
         let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
@@ -593,6 +601,7 @@ impl State {
             bytes: sink.bytes,
             muted,
             ordered: false,
+            copies: false,
             fills: Fills::Nothing,
             lookups: Lookups::Nothing,
             name: self.last_command,

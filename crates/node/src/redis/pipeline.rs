@@ -5,6 +5,7 @@ use super::lookups::Lookups;
 use super::reply::Version;
 use super::shape::Shape;
 use isochrone_core::Instant;
+use isochrone_core::command::Operation;
 use std::collections::VecDeque;
 
 /// The replies that a connection still owes, oldest first. Replies that nothing stands before go straight
@@ -16,6 +17,7 @@ pub(crate) struct Pipeline {
     slots: VecDeque<Slot>,
     waiting: usize,
     ordered: usize,
+    copying: usize,
     bytes: usize,
     ready: usize,
     /// What was noted of the requests under way, in their order, and how much was noted before that.
@@ -52,6 +54,8 @@ pub(crate) struct Waiting {
     pub(crate) muted: bool,
     /// Whether it is executed in its place among the writes.
     pub(crate) ordered: bool,
+    /// Whether [`copies`] is true of it.
+    pub(crate) copies: bool,
     /// What it may give to those who wait for a key.
     pub(crate) fills: Fills,
     /// Whether what it reads is found.
@@ -62,6 +66,49 @@ pub(crate) struct Waiting {
     /// What was noted of it.
     pub(crate) noted: Noted,
 }
+
+/// Whether the answer to this operation takes memory of its own as soon as it is made, with no bound in what is asked. Values
+/// and elements themselves are shared with the keyspace, so that of `GET`, `MGET` or a few elements of a list there is no
+/// copy until they are written.
+pub(crate) fn copies(operation: &Operation) -> bool {
+    use Operation::*;
+    match operation {
+        GetRange { .. }
+        | Keys { .. }
+        | Scan { .. }
+        | Dump { .. }
+        | Sort { .. }
+        | HGetAll { .. }
+        | HKeys { .. }
+        | HVals { .. }
+        | HScan { .. }
+        | HRandField { count: Some(_), .. }
+        | LPos { count: Some(_), .. }
+        | SMembers { .. }
+        | SScan { .. }
+        | SRandMember { count: Some(_), .. }
+        | SCombine { .. }
+        | ZRange { .. }
+        | ZScan { .. }
+        | ZCombine { .. }
+        | ZRandMember { count: Some(_), .. }
+        | GeoSearch { .. }
+        | XRange { .. }
+        | XRead { .. }
+        | XReadGroup { .. }
+        | XGroup { .. }
+        | XInfo { .. } => true,
+        LRange { start, stop, .. } => {
+            (*start < 0) != (*stop < 0) || stop.saturating_sub(*start) >= FEW_ELEMENTS
+        }
+        // All of it is one answer.
+        Transaction { operations, .. } => operations.iter().any(copies),
+        _ => false,
+    }
+}
+
+/// So many elements of a list are few.
+const FEW_ELEMENTS: i64 = 1024;
 
 impl Pipeline {
     /// Requests under way.
@@ -77,6 +124,11 @@ impl Pipeline {
     /// Requests under way that are not.
     pub(crate) fn looking(&self) -> usize {
         self.waiting - self.ordered
+    }
+
+    /// Requests under way of which [`copies`] is true.
+    pub(crate) fn copying(&self) -> usize {
+        self.copying
     }
 
     /// Bytes of the requests under way.
@@ -122,6 +174,7 @@ impl Pipeline {
     pub(crate) fn wait(&mut self, waiting: Waiting) -> u64 {
         self.waiting += 1;
         self.ordered += usize::from(waiting.ordered);
+        self.copying += usize::from(waiting.copies);
         self.bytes += waiting.bytes;
         self.slots.push_back(Slot::Waiting(waiting));
         self.first + self.slots.len() as u64 - 1
@@ -159,6 +212,7 @@ impl Pipeline {
             Slot::Waiting(waiting) => {
                 self.waiting -= 1;
                 self.ordered -= usize::from(waiting.ordered);
+                self.copying -= usize::from(waiting.copies);
                 self.bytes -= waiting.bytes;
                 Some(waiting)
             }

@@ -1,5 +1,6 @@
 //! Every limit, just kept and just passed.
 
+use super::super::connection::FLOODED;
 use super::{World, encode, encode_line, play};
 use crate::gateway::{Login, Outcome, Session};
 use crate::limits::Limits;
@@ -306,6 +307,31 @@ fn a_pipeline_of_large_answers_is_for_who_reads_them() {
         }
         assert_eq!((world.connection.closing(), answered), (!reads, answers));
         assert_eq!(world.counters.limited.get("output"), (!reads).then_some(&1));
+    }
+}
+
+#[test]
+fn answers_that_are_copies_are_few_at_a_time_however_small_those_before_were() {
+    let mut world = World::new(Login::Open);
+    for id in 0..200 {
+        world.receive(b"GET a\r\n");
+        world.answer(id, Outcome::Done(Response::Nil));
+    }
+    let few =
+        ["GETRANGE s 0 -1", "LRANGE l 0 -1", "HGETALL h", "ZRANGE z 0 9", "MULTI ; DUMP s ; DUMP s ; EXEC"];
+    let many = ["GET a", "LRANGE l 0 99", "HMGET h a b"];
+    let all = few.map(|request| (request, FLOODED)).into_iter().chain(many.map(|request| (request, 1024)));
+    for (request, under_way) in all {
+        let request: Vec<u8> = request.split(" ; ").flat_map(encode_line).collect();
+        world.requests.clear();
+        world.receive(&request.repeat(2000));
+        let ids: Vec<u64> = world.requests.iter().map(|request| request.id).collect();
+        assert_eq!(ids.len(), under_way, "{}", request.escape_ascii());
+        let mut at = 0;
+        while let Some(id) = world.requests.get(at).map(|request| request.id) {
+            world.answer(id, Outcome::Done(Response::Nil));
+            at += 1;
+        }
     }
 }
 
