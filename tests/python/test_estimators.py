@@ -95,6 +95,9 @@ def test_stops_early_by_loss_and_by_held_back_samples(samples):
     held = CopClassifier(max_iter=500, early_stopping=True, validation_fraction=0.2).fit(X, y)
     assert held.n_iter_ < 500
     assert held.t_ == held.n_iter_ * 1600
+    for partial in (CopClassifier(early_stopping=True), CopRegressor(early_stopping=True)):
+        with pytest.raises(ValueError, match="early_stopping is True, but partial_fit goes once over what it is given"):
+            partial.partial_fit(X, y, **({"classes": [-1, 1]} if isinstance(partial, CopClassifier) else {}))
     with pytest.warns(ConvergenceWarning, match="still improving after max_iter=6"):
         CopClassifier(max_iter=6, tol=1e-9, n_iter_no_change=5, learning_rate="geometric").fit(X, y)
 

@@ -115,6 +115,12 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
 
+    def _check_partial(self) -> None:
+        """Refuses those, and what a pass over some of the samples cannot do."""
+        self._check_parameters()
+        if self.early_stopping:
+            raise ValueError("early_stopping is True, but partial_fit goes once over what it is given: leave it False")
+
     def _check_parameters(self) -> None:
         """Refuses parameters that mean nothing, naming the ones that would."""
         _one_of(self, "loss", self._losses)
@@ -480,7 +486,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self : CopClassifier
             The estimator.
         """
-        self._check_parameters()
+        self._check_partial()
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError(
                 "class_weight 'balanced' is not supported for partial_fit, which does not see all of y: use "
@@ -714,7 +720,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         self : CopRegressor
             The estimator.
         """
-        self._check_parameters()
+        self._check_partial()
         with all_or_nothing(self):
             X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
             fresh = self._start(1, X.shape[1], True)

@@ -125,6 +125,12 @@ fn check(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.first_epoch && arguments.scheme != Scheme::Cop {
         bail!(Usage(format!("--first-epoch is for --scheme cop; {} needs no plan", arguments.scheme)));
     }
+    if arguments.carry && !matches!(arguments.scheme, Scheme::Cop | Scheme::Serial) {
+        bail!(Usage(format!(
+            "--carry is for --scheme cop and serial; {} has no versions to carry on",
+            arguments.scheme
+        )));
+    }
     if arguments.plan.is_some() && arguments.scheme != Scheme::Cop {
         bail!(Usage(format!("--plan is for --scheme cop; {} needs no plan", arguments.scheme)));
     }
@@ -383,16 +389,16 @@ pub(super) fn room<T: Task>(task: &T, features: u32, models: usize) -> Result<()
         .map_err(|wide| Usage(wide.to_string()))
 }
 
+/// What helps a model that diverges.
+const SMALLER: &str = "take smaller steps (--step 0.01, with --schedule optimal a larger --alpha), or scale the values of \
+    the samples to about 1";
+
 /// Whether all numbers of a model are finite.
 pub(super) fn converged(model: &Model) -> anyhow::Result<()> {
     if model.parameters.iter().chain([&model.intercept]).all(|number| number.is_finite()) {
         return Ok(());
     }
-    bail!(Usage(
-        "the model diverged: its numbers grew beyond all bounds\n  take smaller steps (--step 0.01), or scale the values of \
-         the samples to about 1"
-            .to_owned()
-    ))
+    bail!(Usage(format!("the model diverged: its numbers grew beyond all bounds\n  {SMALLER}")))
 }
 
 /// Whether a model is not far worse than none: steps that are too large need not end in infinities.
@@ -404,8 +410,7 @@ fn descended(task: &Linear, data: &Dataset<'_>, objective: f64) -> anyhow::Resul
         return Ok(());
     }
     bail!(Usage(format!(
-        "the model diverged: its objective is {objective:.3e}, that of a model of zeros {nothing:.3}\n  take smaller steps \
-         (--step 0.01), or scale the values of the samples to about 1"
+        "the model diverged: its objective is {objective:.3e}, that of a model of zeros {nothing:.3}\n  {SMALLER}"
     )))
 }
 

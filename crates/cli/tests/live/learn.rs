@@ -682,6 +682,12 @@ fn wrong_input_is_told_with_what_would_be_right() {
     "#]],
     );
     train(
+        &["--carry", "--scheme", "hogwild"],
+        expect![[r#"
+        isochrone: --carry is for --scheme cop and serial; hogwild has no versions to carry on
+    "#]],
+    );
+    train(
         &["--plan", &model, "--scheme", "hogwild"],
         expect![[r#"
         isochrone: --plan is for --scheme cop; hogwild needs no plan
@@ -794,7 +800,7 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["--rank", "2"],
         expect![[r#"
         isochrone: the model diverged: its numbers grew beyond all bounds
-          take smaller steps (--step 0.01), or scale the values of the samples to about 1
+          take smaller steps (--step 0.01, with --schedule optimal a larger --alpha), or scale the values of the samples to about 1
     "#]],
     );
     train(
@@ -813,7 +819,7 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["--loss", "squared", "--step", "1000"],
         expect![[r#"
             isochrone: the model diverged: its objective is 1.760e30, that of a model of zeros 19.000
-              take smaller steps (--step 0.01), or scale the values of the samples to about 1
+              take smaller steps (--step 0.01, with --schedule optimal a larger --alpha), or scale the values of the samples to about 1
         "#]],
     );
     let bad = at(folder, "bad.svm");
