@@ -106,7 +106,7 @@ fn commands(
 
 /// What clients in each region saw, and what no linearizable write is faster than.
 fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<Row> {
-    let replicas: Vec<_> = space.replicas.iter().map(|&node| deployment.node(node).region).collect();
+    let replicas = isochrone_plan::servers(deployment, space);
     let row = |region: &Region| {
         let floor = isochrone_plan::floor(deployment.matrix(), Client::of(region.id, &replicas), &replicas);
         let figures = recorder.region(usize::from(region.id.0), None)?;

@@ -18,7 +18,7 @@ pub struct Plan {
     pub keyspace: String,
     /// The protocol and leader that the deployment names; the leader is none where it leaves the choice.
     pub configured: Recommendation,
-    /// The region of each replica.
+    /// The region of each replica; of a keyspace of `curp` also of each spare, since those serve from the start.
     pub replicas: Vec<String>,
     /// How many of them may crash.
     pub crashes: usize,
@@ -72,9 +72,9 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let matrix = deployment.given_matrix()?;
     assert_eq!(demand.clients.len(), matrix.len(), "clients are given for each region");
     let keyspace = deployment.keyspace(keyspace);
-    let replicas: Vec<RegionId> = keyspace.replicas.iter().map(|id| deployment.node(*id).region).collect();
+    let replicas = servers(deployment, keyspace);
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
-    let quorums = quorums(keyspace)?;
+    let quorums = quorums(keyspace, replicas.len())?;
     let crashes = Quorums::faults(replicas.len());
     let mut rows = rows(matrix, &replicas, quorums, demand);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
@@ -113,12 +113,24 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     })
 }
 
+/// The region of each node that serves a keyspace from the start: of its replicas and, as those of `curp` serve like
+/// these, of its spares.
+pub fn servers(deployment: &Deployment, keyspace: &Keyspace) -> Vec<RegionId> {
+    let spares = match keyspace.protocol.as_str() {
+        "curp" => keyspace.parameters.read().text("spares", ""),
+        _ => String::new(),
+    };
+    let replicas = keyspace.replicas.iter().map(|id| deployment.node(*id).region);
+    let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
+    replicas.chain(spares.map(|node| node.region)).collect()
+}
+
 /// The replica of a keyspace that makes the best leader, sequencer or coordinator for its clients: the least mean over
 /// them of what its protocol's clients wait for because of it. The first of equals.
 pub fn leader(deployment: &Deployment, keyspace: &Keyspace) -> NodeId {
     let matrix = deployment.matrix();
     let region = |node: &NodeId| deployment.node(*node).region;
-    let replicas: Vec<RegionId> = keyspace.replicas.iter().map(region).collect();
+    let replicas = servers(deployment, keyspace);
     let demand = Demand::of(deployment);
     let total = |node: &&NodeId| {
         let commit = |client: RegionId| {
@@ -147,8 +159,7 @@ impl Demand {
 }
 
 /// The quorums of Domino: what the keyspace says where it is one of Domino, else those that follow from its replicas.
-fn quorums(keyspace: &Keyspace) -> Result<FastQuorums, ConfigErrors> {
-    let replicas = keyspace.replicas.len();
+fn quorums(keyspace: &Keyspace, replicas: usize) -> Result<FastQuorums, ConfigErrors> {
     if keyspace.protocol != "domino" {
         return Ok(FastQuorums::of(replicas));
     }

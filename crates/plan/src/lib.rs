@@ -8,7 +8,7 @@
 //!   each needs without load, with all replicas or with some of them crashed ([`Group`]);
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
-//!   choose; [`leader`]: only the leader;
+//!   choose; [`leader`]: only the leader; [`servers`]: where those stand that serve it;
 //! - [`carousel`], [`tapir`], [`twopc`]: what a transaction over several [`Partitions`] needs; [`plan_transactions`]: the
 //!   same for the mixes of workloads and one keyspace of a deployment.
 
@@ -40,7 +40,7 @@ mod tests;
 mod transactions;
 pub mod twopc;
 
-pub use advice::{Plan, Recommendation, leader, plan};
+pub use advice::{Plan, Recommendation, leader, plan, servers};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};

@@ -221,6 +221,30 @@ fn partitions_are_led_in_turn_and_the_mean_is_over_them() {
     assert_eq!(plan.to_string().lines().last(), Some(last));
 }
 
+/// One replica of `curp` grows into three by naming spares, which serve at once: what clients wait is that of three. The
+/// spares of other protocols wait to be added.
+#[test]
+fn the_spares_of_curp_count_as_replicas() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml"));
+    let protocol = "protocol = \"multipaxos\"";
+    let begun = text.unwrap().replace("replication = 3", "replicas = [\"us-east\"]\nparameters = SPARES");
+    let planned_of = |name: &'static str, text: String| {
+        let text = text.replace(protocol, &format!("protocol = {name:?}"));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
+        planned(&Deployment::parse(&text, "x.toml", Path::new(folder), &Known::names(&[name])).unwrap())
+    };
+    let grown = |name: &'static str| {
+        let plan = planned_of(name, begun.replace("SPARES", "{ spares = \"us-west, euro\" }"));
+        let row = plan.protocols.iter().find(|row| row.label() == "curp, leader US East").unwrap();
+        let waits: Vec<_> = row.regions.iter().map(|region| region.commit_ms).collect();
+        (plan.replicas.len(), plan.crashes, waits, plan.configured.leader)
+    };
+    let led = Some("US East".to_owned());
+    assert_eq!(grown("curp"), (3, 1, vec![161.0, 88.0, 166.0], led.clone()));
+    assert_eq!(grown("multipaxos"), (1, 0, vec![73.0, 0.0, 88.0], led));
+}
+
 #[test]
 fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");

@@ -458,8 +458,7 @@ impl Cluster {
 impl Place {
     fn of(deployment: &Deployment, keyspace: KeyspaceId, region: RegionId, window: Duration) -> Place {
         let keyspace = deployment.keyspace(keyspace);
-        let home = |node: &NodeId| deployment.node(*node).region;
-        let replicas: Vec<_> = keyspace.replicas.iter().map(home).collect();
+        let replicas = isochrone_plan::servers(deployment, keyspace);
         let here = replicas.iter().filter(|replica| **replica == region).count();
         let nodes: Vec<_> = deployment.nodes_in(region).map(|node| node.id).collect();
         let client = if here > 0 { Client::At(region) } else { Client::In(region) };

@@ -36,8 +36,9 @@ pub struct Parameters {
     /// Whether a copy's server is its witness itself, so that its log is sent by name (3.16). Fixed for the life of a
     /// keyspace: who changes it finds nobody who may lead.
     pub unified: bool,
-    /// How long a lease lasts. A copy that clients read at is told of its own a round trip and a half after the master
-    /// asked for its, and must count it from half a round trip earlier: two round trips and some beats are the least.
+    /// How long a lease lasts. A copy that clients read at has one without gaps where this is above the round trips of
+    /// the master with its farthest copy, of which the master's own lease is, and with this one, two beats, and what the
+    /// clocks may drift.
     pub lease_length: Span,
     /// How far a steady clock's rate may be off, in millionths: leases rest on it.
     pub drift_ppm: u64,
@@ -98,6 +99,11 @@ impl Tuning for Parameters {
         knobs::silence(reader, "silence", &mut self.silence, self.heartbeat);
         self.lease = reader.boolean("lease", self.lease);
         self.nearby_reads = reader.boolean("nearby_reads", self.nearby_reads);
+        if self.nearby_reads && !self.lease {
+            let right =
+                "remove lease = false, or nearby_reads: a copy answers reads under a lease of the master's";
+            reader.reject("nearby_reads", "does nothing with lease = false", right);
+        }
         self.unified = reader.boolean("unified", self.unified);
         self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);

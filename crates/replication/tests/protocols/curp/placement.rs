@@ -68,3 +68,15 @@ fn copies_that_cannot_be_are_refused() {
           write a whole number from 0 to 1"#]],
     );
 }
+
+#[test]
+fn reads_at_copies_without_leases_are_refused() {
+    assert_eq!(placed(&["a", "b", "c"], "nearby_reads = true"), Ok((2, 1)));
+    refused(
+        &["a", "b", "c"],
+        "nearby_reads = true, lease = false",
+        expect![[r#"
+        test.toml:22: keyspace "main": parameter nearby_reads = true does nothing with lease = false
+          remove lease = false, or nearby_reads: a copy answers reads under a lease of the master's"#]],
+    );
+}
