@@ -140,9 +140,10 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::ReadOnly { .. }
             | JournalError::Locked { .. }),
         ) => error.to_string(),
-        error @ (StartError::Security(_) | StartError::Layout { .. } | StartError::OtherNode { .. }) => {
-            error.to_string()
-        }
+        error @ (StartError::Security(_)
+        | StartError::Layout { .. }
+        | StartError::OtherCluster { .. }
+        | StartError::OtherNode { .. }) => error.to_string(),
         other => return other.into(),
     };
     Usage(usage).into()

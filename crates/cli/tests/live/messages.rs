@@ -188,7 +188,7 @@ fn data_directories_of_others() {
         "n0",
         2,
         expect![[r#"
-        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another cluster: found cluster db860fb4521d319e, expected 236d7955593cb59c. Name this node's own directory; a new one only where it has never run.
+        isochrone: FOLDER/n0/IDENTITY: this data directory belongs to another cluster than "theirs", the one of the deployment file. Name this node's own directory; a new one only where it has never run. Clusters are known by their names: where `cluster` has changed in the file, put it back.
     "#]],
     );
     let three = deployment(path, "three.toml", "ours", &nodes(3));

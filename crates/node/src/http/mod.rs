@@ -42,6 +42,10 @@ const PLACES: &str = "there are GET /healthz, /readyz, /status, /metrics and /ad
                       /admin/move-leader, /admin/add-replica, /admin/remove-replica, /admin/move-range, /admin/stop-process \
                       and /admin/stop\n";
 
+/// What is said to whoever names a process otherwise.
+const A_PROCESS: &str = "  write a name of /status in parts, n0/k1/p0/role0/0 as {\"process\": {\"node\": 0, \"keyspace\": 1, \
+                         \"partition\": 0, \"role\": 0, \"instance\": 0}}";
+
 /// What the server shows and whom it asks.
 pub(crate) struct State {
     pub board: Arc<Board>,
@@ -317,7 +321,7 @@ async fn stop_process(
     };
     match serde_json::from_slice::<Which>(&body) {
         Ok(Which { process }) => order(state, |respond| Control::StopProcess(process, respond)).await,
-        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n{A_PROCESS}\n")).into_response(),
     }
 }
 

@@ -115,10 +115,18 @@ pub(super) fn page(state: &State) -> String {
         ("isochrone_leader", gauge, "Whether a process of this node leads.", |k| {
             k.leads.load(Relaxed).into()
         }),
-        ("isochrone_decided_position", gauge, "The furthest position known to be decided.", |k| {
-            k.decided.load(Relaxed)
-        }),
-        ("isochrone_applied_position", gauge, "The furthest position applied.", |k| k.applied.load(Relaxed)),
+        (
+            "isochrone_decided_position",
+            gauge,
+            "The furthest place of the log that this node knows decided; to be compared between nodes only.",
+            |k| k.decided.load(Relaxed),
+        ),
+        (
+            "isochrone_applied_position",
+            gauge,
+            "How much this node has applied, at rest the same at every node; to be compared between nodes only.",
+            |k| k.applied.load(Relaxed),
+        ),
     ];
     for (name, kind, help, read) in counts {
         for keyspace in &metrics.keyspaces {

@@ -79,6 +79,18 @@ pub enum StartError {
     /// The data directory.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The data directory is one of another cluster.
+    #[error(
+        "{}: this data directory belongs to another cluster than {expected:?}, the one of the deployment file. Name this \
+         node's own directory; a new one only where it has never run. Clusters are known by their names: where `cluster` has \
+         changed in the file, put it back.", path.display()
+    )]
+    OtherCluster {
+        /// The file that says so.
+        path: PathBuf,
+        /// The cluster of the deployment file.
+        expected: String,
+    },
     /// The data directory is another node's.
     #[error(
         "{}: this data directory belongs to another node: found {found}, expected {expected}. Two nodes must never share a \

@@ -102,9 +102,15 @@ pub(super) fn recover(
     Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
 }
 
-/// The same error, with the names that the deployment has for nodes.
+/// The same error, with the names that the deployment has for itself and for nodes.
 fn named(error: JournalError, deployment: &Deployment) -> StartError {
-    let JournalError::OtherNode { path, found, expected } = error else { return error.into() };
+    let (path, found, expected) = match error {
+        JournalError::OtherNode { path, found, expected } => (path, found, expected),
+        JournalError::OtherCluster { path, .. } => {
+            return StartError::OtherCluster { path, expected: deployment.cluster().to_owned() };
+        }
+        other => return other.into(),
+    };
     let name = |number: u16| match deployment.nodes().get(usize::from(number)) {
         Some(node) => node.name.clone(),
         None => format!("number {number} in the file, counted from 0, which has no such node"),
