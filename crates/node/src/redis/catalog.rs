@@ -355,7 +355,10 @@ pub fn page() -> String {
             }
         }
         for absent in ABSENT.iter().filter(|absent| absent.group == group) {
-            rows.insert(absent.name, format!("| {} |  | absent: {} |\n", shown(absent.name), absent.why));
+            rows.insert(
+                absent.name,
+                format!("| {} |  | absent: {} |\n", shown(absent.name), cell(absent.why)),
+            );
         }
         rows.into_values().for_each(|row| page.push_str(&row));
     }
@@ -365,13 +368,18 @@ pub fn page() -> String {
 fn row(spec: &Spec) -> String {
     let syntax = match spec.about.syntax {
         "" => String::new(),
-        syntax => format!("`{}`", syntax.replace('|', "\\|")),
+        syntax => format!("`{}`", cell(syntax)),
     };
     let state = match spec.differs {
         "" => "supported".to_owned(),
-        how => format!("differs: {how}"),
+        how => format!("differs: {}", cell(how)),
     };
     format!("| {} | {syntax} | {state} |\n", shown(spec.name))
+}
+
+/// A pipe would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
 }
 
 fn shown(name: &str) -> String {
