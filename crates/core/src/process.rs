@@ -13,7 +13,7 @@ use thiserror::Error;
 /// **The host's contract in one sentence**: give one input, then drain every effect in order, then
 /// give the next input; nothing made after a record leaves before that record is durable.
 ///
-/// The host's duties, numbered as in ARCHITECTURE.md:
+/// The host's duties:
 ///
 /// 1. *Lanes.* A `send`, `complete`, `emit` or mark waits until every earlier `record` of the same
 ///    process is durable; `send_ahead` and `complete_ahead` wait for nothing and may overtake;

@@ -255,7 +255,7 @@ const MEASURES: &[Measure] = &[
 ];
 
 /// Why TAPIR need not take as long under Retwis.
-const TAPIR_RETWIS: &str = "network time is 293 ms with any placement (specs/carousel.md 7.3); the rest is how a client \
+const TAPIR_RETWIS: &str = "network time is 293 ms with any placement; the rest is how a client \
                             waits for its own last transaction, and timers";
 
 const SYSTEMS: [(&str, &str); 4] =

@@ -133,9 +133,10 @@ fn print(
 
 fn show(printed: &Printed) -> String {
     let mut figures = printed.figures.tables();
-    figures += &printed
-        .figures
-        .summary(&format!("{:.1} messages a transaction, ", printed.messages_per_transaction));
+    figures += &printed.figures.summary(&format!(
+        "{:.1} messages a transaction, those within a node too, ",
+        printed.messages_per_transaction
+    ));
     figures += &printed.campaign.traffic("transaction", printed.share);
     let Printed { protocol, updates, reads, workload, .. } = printed;
     let subject = format!("{protocol} (updates {updates}, reads {reads}), {workload}");
