@@ -160,6 +160,8 @@ pub(crate) fn heard(
     let apart = matches!(&outcome, Outcome::Refused(text) if text.starts_with("CROSSSLOT"));
     let empty = match (&outcome, step) {
         _ if apart => false,
+        // Who reads for a group is told that its stream is something else, as that its group is gone.
+        _ if other && matches!(blocked.operation, Operation::XReadGroup { .. }) => false,
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
             blocked.ask(Step::Attempt, context, requests);

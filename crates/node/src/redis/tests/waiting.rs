@@ -405,7 +405,12 @@ fn a_read_for_a_group_waits_and_is_told_when_the_group_is_gone() {
          > XACK s g 1 2-3 ; XPENDING s g ; XINFO CONSUMERS s g
          < 2 int 1
          < 3 nogroup 0
-         < 4 nogroup 0",
+         < 4 nogroup 0
+         < 5 array
+         > XREADGROUP GROUP g a BLOCK 0 STREAMS s >
+         < 6 nilarray
+         + 2
+         < 6 wrongtype",
         expect![[r#"
             > XREADGROUP GROUP g a COUNT 1 BLOCK 0 STREAMS s t > > ; PING
               ask 0 k1 XReadGroup { read: GroupRead { streams: [("s", None), ("t", None)], group: "g", consumer: "a", count: 1, forget: false, peek: false } }
@@ -441,6 +446,18 @@ fn a_read_for_a_group_waits_and_is_told_when_the_group_is_gone() {
               -NOGROUP No such consumer group 'g' for key name 's'·
             < 4 nogroup 0
               -NOGROUP No such key 's' or consumer group 'g'·
+            < 5 array
+              *0·
+            > XREADGROUP GROUP g a BLOCK 0 STREAMS s >
+              ask 6 k1 XReadGroup { read: GroupRead { streams: [("s", None)], group: "g", consumer: "a", count: 0, forget: false, peek: false } }
+              reads no further
+            < 6 nilarray
+              reads no further
+            + 2
+              ask 6 k1 XReadGroup { read: GroupRead { streams: [("s", None)], group: "g", consumer: "a", count: 0, forget: false, peek: true } }
+              reads no further
+            < 6 wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
         "#]],
     );
 }
