@@ -3,6 +3,7 @@
 use super::acl::{self, Verdict};
 use super::complaint::Complaint;
 use super::connection::{Mute, Sink, State};
+use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, integer};
 use super::shape::Shape;
@@ -208,6 +209,9 @@ fn greet(number: u64, reply: &mut Reply<'_>) {
 pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
     state.queue = None;
     state.watches.clear();
+    let mut told = Vec::new();
+    pubsub::tell_own(state, context, &mut Reply::new(&mut told, state.version));
+    state.pipeline.write(sink.out, |out| out.extend_from_slice(&told));
     context.hub.leave(state.number);
     state.subscribed = 0;
     state.mute = Mute::Off;

@@ -77,10 +77,7 @@ fn add(
 }
 
 fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>, topic: Topic) {
-    // What it has published itself before this comes before its end.
-    if std::mem::take(&mut state.published) && state.subscribed > 0 {
-        context.hub.take_messages(state.number).iter().for_each(|message| write(message, reply));
-    }
+    tell_own(state, context, reply);
     let names = match args.len() {
         1 => context.hub.subscriptions(state.number, topic),
         _ => args.from(1).iter().map(Blob::new).collect(),
@@ -93,6 +90,13 @@ fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &
         context.hub.unsubscribe(state.number, topic, &name);
         state.subscribed = count(state, context);
         confirm(word, Some(&name), state.subscribed, reply);
+    }
+}
+
+/// Before a subscription ends: what this connection has published itself comes before that.
+pub(crate) fn tell_own(state: &mut State, context: &mut Context<'_>, reply: &mut Reply<'_>) {
+    if std::mem::take(&mut state.published) && state.subscribed > 0 {
+        context.hub.take_messages(state.number).iter().for_each(|message| write(message, reply));
     }
 }
 

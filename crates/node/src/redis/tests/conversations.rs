@@ -573,6 +573,7 @@ fn odd_spellings_are_read_as_redis_reads_them() {
          > LOLWUT VERSION abc ; ACL GETUSER nope
          | ACL SETUSER u "" on\r\n
          > HELLO 3 ; SUBSCRIBE x ; PUBLISH x m ; UNSUBSCRIBE x ; PUBLISH x m
+         > SUBSCRIBE x ; PUBLISH x m ; RESET ; PING
          > ZRANGE z 0 -1 LIMIT 5 -1 ; ZRANGE z 0 1 LIMIT 5 -1 BYSCORE
          > ZADD z 0x10 a -0X1.8p+1 b 0x.8 c +0x1p-2 d 0e5 e 0x1fffffffffffff8 f
          > SCAN 0 TYPE foo ; SCAN 0 TYPE STRING MATCH a*
@@ -594,6 +595,8 @@ fn odd_spellings_are_read_as_redis_reads_them() {
               +OK·
             > HELLO 3 ; SUBSCRIBE x ; PUBLISH x m ; UNSUBSCRIBE x ; PUBLISH x m
               %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·x·:1·:1·>3·$7·message·$1·x·$1·m·>3·$11·unsubscribe·$1·x·:0·:0·
+            > SUBSCRIBE x ; PUBLISH x m ; RESET ; PING
+              >3·$9·subscribe·$1·x·:1·:1·>3·$7·message·$1·x·$1·m·+RESET·+PONG·
             > ZRANGE z 0 -1 LIMIT 5 -1 ; ZRANGE z 0 1 LIMIT 5 -1 BYSCORE
               ask 0 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: false }
               ask 1 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: 0, exclusive: false }, max: ScoreBound { score: 1, exclusive: false } }, reverse: false, limit: Some(Limit { offset: 5, count: -1 }) }, with_scores: false }
