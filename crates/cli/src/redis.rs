@@ -269,8 +269,8 @@ impl Settings {
         let address = std::net::SocketAddr::new(self.bind, self.port);
         let mut text = format!(
             "# One node for Redis clients, as `isochrone redis` has written it. Edited, it is run as it is, and not\n\
-             # written again. To grow into a master with two witnesses: give this node a `listen`, add two nodes\n\
-             # behind it, name them below `replicas` as parameters = {{ spares = \"NAME, NAME\" }}, and start each with\n\
+             # written again. To grow into a master with two witnesses: give this node a `listen` and an `http`, add\n\
+             # two nodes behind it, name them below `replicas` as parameters = {{ spares = \"NAME, NAME\" }}, and start each with\n\
              # `isochrone node`, this one with --name {NAME} and this directory as --data (docs/operations.md).\n\
              \n\
              cluster = \"redis\"\n\
