@@ -402,6 +402,8 @@ pub struct ClientView {
     pub protocol: u8,
     /// The last command's name.
     pub last_command: &'static str,
+    /// How many commands MULTI has queued, where there is one, and how many keys are watched.
+    pub transaction: (Option<usize>, usize),
     /// Bytes received and sent.
     pub traffic: (u64, u64),
 }

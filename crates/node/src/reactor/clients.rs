@@ -718,6 +718,7 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         index: 0,
         protocol: 2,
         last_command: "",
+        transaction: (None, 0),
         traffic: (0, 0),
     }
 }

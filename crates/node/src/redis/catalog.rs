@@ -54,7 +54,7 @@ pub(crate) fn info(
     for name in names.iter() {
         match table::by_name(name) {
             Some(spec) => describe(spec, reply),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

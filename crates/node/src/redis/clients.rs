@@ -25,7 +25,7 @@ pub(crate) fn info(
 ) -> Answer {
     let mut text = String::new();
     if let Some(client) = context.clients.get_mut(&state.number) {
-        client.last_command = state.last_command;
+        state.show(client);
         line(&mut text, state.number, client, context.now, context.hub);
     }
     reply.verbatim(&text);
@@ -47,7 +47,7 @@ pub(crate) fn list(
             let parsed: Option<BTreeSet<u64>> = args
                 .from(3)
                 .iter()
-                .map(|id| integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0))
+                .map(|id| integer(id).map(|id| u64::try_from(id).unwrap_or(u64::MAX)))
                 .collect();
             wanted = Some(parsed.ok_or(Complaint::text("ERR Invalid client ID"))?);
         }
@@ -56,7 +56,7 @@ pub(crate) fn list(
     let mut text = String::new();
     for (number, client) in context.clients.iter_mut() {
         if *number == state.number {
-            client.last_command = state.last_command;
+            state.show(client);
         }
         if kind.is_none_or(|kind| kind.fits(*number, context.hub))
             && wanted.as_ref().is_none_or(|wanted| wanted.contains(number))
@@ -109,8 +109,13 @@ pub(crate) fn end(number: u64, state: &mut State, hub: &mut Hub) {
 pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
     let (channels, patterns) = hub.counts(number);
     let mut flags = String::new();
-    for (is, flag) in [(hub.monitors(number), 'O'), (channels + patterns > 0, 'P'), (hub.waits(number), 'b')]
-    {
+    let (queued, watched) = client.transaction;
+    for (is, flag) in [
+        (hub.monitors(number), 'O'),
+        (channels + patterns > 0, 'P'),
+        (queued.is_some(), 'x'),
+        (hub.waits(number), 'b'),
+    ] {
         flags.extend(is.then_some(flag));
     }
     if flags.is_empty() {
@@ -121,7 +126,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     let _ = writeln!(
         text,
         "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
-         multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+         multi={} watch={watched} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
          events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={}",
         client.address,
         client.local,
@@ -132,6 +137,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
         client.index,
         channels,
         patterns,
+        queued.map_or(-1, |queued| queued as i64),
         if client.last_command.is_empty() { "NULL" } else { client.last_command },
         client.user,
         client.protocol,

@@ -16,7 +16,7 @@ use super::slowlog;
 use super::spec::{Action, Given, Spec, flag};
 use super::table;
 use super::transaction::{self, Queue, Watches};
-use crate::gateway::{Ask, Context, Login, Outcome, Request, Session};
+use crate::gateway::{Ask, ClientView, Context, Login, Outcome, Request, Session};
 use crate::hub::Notice;
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{Instant, KeyspaceId, Span};
@@ -241,7 +241,7 @@ impl Connection {
             self.state.unsent = context.unsent + out.len() - before;
         }
         if let Some(client) = context.clients.get_mut(&self.state.number) {
-            client.last_command = self.state.last_command;
+            self.state.show(client);
         }
         self.state.written(out.len() - before, context);
     }
@@ -411,6 +411,12 @@ impl State {
         let copies = self.pipeline.copying();
         (self.pipeline.waiting() - copies) * self.expected
             + copies * self.expected.max(self.output_max / FLOODED + 1)
+    }
+
+    /// Keeps what CLIENT LIST shows of it.
+    pub(crate) fn show(&self, client: &mut ClientView) {
+        client.last_command = self.last_command;
+        client.transaction = (self.queue.as_ref().map(Queue::len), self.watches.len());
     }
 
     /// Where nobody needs to log in, nobody is a stranger, whoever came while that was otherwise neither, until it is again.

@@ -121,9 +121,10 @@ pub(crate) fn get(
             _ => return Err(Complaint::text("ERR count should be greater than or equal to -1")),
         },
         _ => {
-            return Err(Complaint::text(
-                "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
-            ));
+            return Err(Complaint::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try SLOWLOG HELP.",
+                String::from_utf8_lossy(args.at(1))
+            )));
         }
     };
     let entries = context.hub.slowlog.entries.iter().take(count);

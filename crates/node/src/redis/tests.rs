@@ -110,6 +110,7 @@ impl World {
             index: 0,
             protocol: 2,
             last_command: "",
+            transaction: (None, 0),
             traffic: (0, 0),
         };
         let other = ClientView { address: "127.0.0.1:50001".parse().unwrap(), ..client.clone() };

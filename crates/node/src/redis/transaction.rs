@@ -25,6 +25,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// How many commands there are.
+    pub(crate) fn len(&self) -> usize {
+        self.specs.len()
+    }
+
     /// Makes EXEC refuse: a command could not be queued.
     pub(crate) fn spoil(&mut self) {
         self.spoiled = true;
@@ -55,6 +60,11 @@ pub(crate) struct Watch {
 }
 
 impl Watches {
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether versions are under way.
     pub(crate) fn pending(&self) -> bool {
         self.pending > 0

@@ -713,12 +713,12 @@ fn flush(args: Args<'_>, _: &mut Given<'_>) -> Understood {
 const SAMPLES: u64 = 5;
 
 fn weight(args: Args<'_>, _: &mut Given<'_>) -> Understood {
-    let samples = match args.len() {
-        3 => SAMPLES,
-        5 if is(args.at(3), "SAMPLES") => {
-            u64::try_from(number(args.at(4))?).map_err(|_| Complaint::Syntax)?
+    let mut samples = SAMPLES;
+    for at in (3..args.len()).step_by(2) {
+        if !is(args.at(at), "SAMPLES") || at + 1 == args.len() {
+            return Err(Complaint::Syntax);
         }
-        _ => return Err(Complaint::Syntax),
-    };
+        samples = u64::try_from(number(args.at(at + 1))?).map_err(|_| Complaint::Syntax)?;
+    }
     Ok(Operation::Weight { key: blob(args.at(2)), samples }.into())
 }

@@ -46,7 +46,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             READ | MOVABLE_KEYS,
             about("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all sets have"),
             |args, _| {
-                let (keys, limit) = inter_card(args, "ERR numkeys should be greater than 0")?;
+                let (keys, limit) = inter_card(args, TOO_FEW, Complaint::text(TOO_MANY))?;
                 Ok(Operation::SInterCard { keys: keys.into(), limit }.into())
             },
         )
@@ -148,22 +148,28 @@ fn store(args: Args<'_>, combine: Combine) -> Understood {
     Ok(Operation::SCombineStore { combine, target: blob(args.at(1)), keys: blobs(args, 2) }.into())
 }
 
+/// What SINTERCARD says of a wrong number of keys.
+const TOO_FEW: &str = "ERR numkeys should be greater than 0";
+/// See [`TOO_FEW`].
+const TOO_MANY: &str = "ERR Number of keys can't be greater than number of args";
+
 /// `numkeys key ... [LIMIT limit]` of SINTERCARD and ZINTERCARD.
 pub(crate) fn inter_card(
     args: Args<'_>,
     too_few: &'static str,
+    too_many: Complaint,
 ) -> Result<(Vec<isochrone_core::Blob>, u64), Complaint> {
     let (keys, behind) = match counted_keys(args, 1, too_few) {
-        Err(Complaint::Syntax) => {
-            return Err(Complaint::text("ERR Number of keys can't be greater than number of args"));
-        }
+        Err(Complaint::Syntax) => return Err(too_many),
         other => other?,
     };
-    let limit = match args.len() - behind {
-        0 => 0,
-        2 if is(args.at(behind), "LIMIT") => natural(args.at(behind + 1), "ERR LIMIT can't be negative")?,
-        _ => return Err(Complaint::Syntax),
-    };
+    let mut limit = 0;
+    for at in (behind..args.len()).step_by(2) {
+        if !is(args.at(at), "LIMIT") || at + 1 == args.len() {
+            return Err(Complaint::Syntax);
+        }
+        limit = natural(args.at(at + 1), "ERR LIMIT can't be negative")?;
+    }
     Ok((keys, limit))
 }
 

@@ -136,8 +136,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
             READ | MOVABLE_KEYS,
             about("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all sets have"),
             |args, _| {
-                let (keys, limit) =
-                    inter_card(args, "ERR at least 1 input key is needed for 'zintercard' command")?;
+                let too_few = "ERR at least 1 input key is needed for 'zintercard' command";
+                let (keys, limit) = inter_card(args, too_few, Complaint::Syntax)?;
                 Ok(Operation::ZInterCard { keys: keys.into(), limit }.into())
             },
         )
@@ -504,9 +504,11 @@ impl Options {
                     options.limit = Some(Limit { offset, count });
                     at += 2;
                 }
-                () if allowed.by && is(option, "REV") => options.reverse = true,
-                () if allowed.by && is(option, "BYSCORE") => options.by = By::Score,
-                () if allowed.by && is(option, "BYLEX") => options.by = By::Lex,
+                () if allowed.by && !options.reverse && is(option, "REV") => options.reverse = true,
+                () if allowed.by && options.by == By::Index && is(option, "BYSCORE") => {
+                    options.by = By::Score
+                }
+                () if allowed.by && options.by == By::Index && is(option, "BYLEX") => options.by = By::Lex,
                 () => return Err(Complaint::Syntax),
             }
             at += 1;

@@ -190,6 +190,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
 fn set(args: Args<'_>, given: &mut Given<'_>) -> Understood {
     let mut condition = Condition::Always;
     let mut expires = Expiry::Clear;
+    let mut time = None;
     let mut get = false;
     let mut at = 3;
     while at < args.len() {
@@ -200,21 +201,30 @@ fn set(args: Args<'_>, given: &mut Given<'_>) -> Understood {
             condition = Condition::IfPresent;
         } else if is(option, "GET") {
             get = true;
-        } else if is(option, "KEEPTTL") && matches!(expires, Expiry::Clear | Expiry::Keep) {
+        } else if is(option, "KEEPTTL") && time.is_none() {
             expires = Expiry::Keep;
-        } else if let Some(time) = Time::option(option)
-            && expires == Expiry::Clear
-            && at + 1 < args.len()
-        {
-            at += 1;
-            expires = expiry(time, args.at(at), given, "set")?;
-        } else {
+        } else if expires == Expiry::Keep || !timed(args, &mut at, &mut time) {
             return Err(Complaint::Syntax);
         }
         at += 1;
     }
+    if let Some((unit, at)) = time {
+        expires = expiry(unit, args.at(at), given, "set")?;
+    }
     let (key, value) = (blob(args.at(1)), blob(args.at(2)));
     Ok(Operation::Set { key, value, condition, expiry: expires, get }.into())
+}
+
+/// Takes up `EX seconds` or its kin at this place, unless a time was given in another way. Of several the last counts, as in
+/// Redis.
+fn timed(args: Args<'_>, at: &mut usize, time: &mut Option<(Time, usize)>) -> bool {
+    let Some(unit) = Time::option(args.at(*at)) else { return false };
+    if time.is_some_and(|(other, _)| other != unit) {
+        return false;
+    }
+    *at += 1;
+    *time = Some((unit, *at));
+    *at < args.len()
 }
 
 fn set_ex(args: Args<'_>, given: &mut Given<'_>, time: Time, command: &'static str) -> Understood {
@@ -225,15 +235,20 @@ fn set_ex(args: Args<'_>, given: &mut Given<'_>, time: Time, command: &'static s
 
 fn get_ex(args: Args<'_>, given: &mut Given<'_>) -> Understood {
     let key = blob(args.at(1));
-    let expiry = match args.len() {
-        // Without options it is a GET.
-        2 => return Ok(Operation::Get { key }.into()),
-        3 if is(args.at(2), "PERSIST") => Expiry::Clear,
-        4 => {
-            let time = Time::option(args.at(2)).ok_or(Complaint::Syntax)?;
-            expiry(time, args.at(3), given, "getex")?
+    let (mut at, mut time, mut persist) = (2, None, false);
+    while at < args.len() {
+        if is(args.at(at), "PERSIST") && time.is_none() {
+            persist = true;
+        } else if persist || !timed(args, &mut at, &mut time) {
+            return Err(Complaint::Syntax);
         }
-        _ => return Err(Complaint::Syntax),
+        at += 1;
+    }
+    let expiry = match time {
+        Some((unit, at)) => expiry(unit, args.at(at), given, "getex")?,
+        None if persist => Expiry::Clear,
+        // Without options it is a GET.
+        None => return Ok(Operation::Get { key }.into()),
     };
     Ok(Operation::GetEx { key, expiry }.into())
 }

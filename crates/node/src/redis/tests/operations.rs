@@ -118,9 +118,9 @@ fn sorting_is_one_operation_on_named_keys() {
 fn relative_expiries_become_absolute() {
     check(
         Login::Open,
-        "> SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET",
+        "> SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET ; SET a 1 EX x EX 10 ; GETEX a EX 5 EX 10 ; SINTERCARD 1 s LIMIT 1 LIMIT 2 ; MEMORY USAGE a SAMPLES 1 SAMPLES 2",
         expect![[r#"
-            > SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET
+            > SET a 1 EX 10 ; SETEX a 10 1 ; PEXPIRE a 1500 ; EXPIRE a -1 ; EXPIREAT a 1700000060 GT ; GETEX a PERSIST ; SET a 1 KEEPTTL XX GET ; SET a 1 EX x EX 10 ; GETEX a EX 5 EX 10 ; SINTERCARD 1 s LIMIT 1 LIMIT 2 ; MEMORY USAGE a SAMPLES 1 SAMPLES 2
               ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: At(1700000010000.000ms), get: false }
               ask 1 k1 Set { key: "a", value: "1", condition: Always, expiry: At(1700000010000.000ms), get: false }
               ask 2 k1 ExpireAt { key: "a", at: 1700000001500.000ms, condition: Always }
@@ -128,6 +128,10 @@ fn relative_expiries_become_absolute() {
               ask 4 k1 ExpireAt { key: "a", at: 1700000060000.000ms, condition: IfLater }
               ask 5 k1 GetEx { key: "a", expiry: Clear }
               ask 6 k1 Set { key: "a", value: "1", condition: IfPresent, expiry: Keep, get: true }
+              ask 7 k1 Set { key: "a", value: "1", condition: Always, expiry: At(1700000010000.000ms), get: false }
+              ask 8 k1 GetEx { key: "a", expiry: At(1700000010000.000ms) }
+              ask 9 k1 SInterCard { keys: ["s"], limit: 2 } in order
+              ask 10 k1 Weight { key: "a", samples: 2 } in order
         "#]],
     );
 }

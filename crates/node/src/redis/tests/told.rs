@@ -53,7 +53,7 @@ fn questions_about_the_node_are_answered() {
             > COMMAND GETKEYS PING x ; COMMAND GETKEYS EVAL x 0 y ; COMMAND GETKEYS XREAD STREAMS a b c
               -ERR The command has no key arguments·*0·*1·$1·a·
             > COMMAND INFO get nope
-              *2·*10·$3·get·:2·*2·+readonly·+fast·:1·:1·:1·*3·+@string·+@read·+@fast·*0·*1·*6·$5·flags·*1·+RO·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·*0·*-1·
+              *2·*10·$3·get·:2·*2·+readonly·+fast·:1·:1·:1·*3·+@string·+@read·+@fast·*0·*1·*6·$5·flags·*1·+RO·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·*0·$-1·
             > COMMAND DOCS getrange
               *2·$8·getrange·*8·$7·summary·$18·A part of a string·$5·since·$5·2.4.0·$5·group·$6·string·$9·arguments·*3·*6·$4·name·$3·key·$4·type·$6·string·$12·display_text·$3·key·*6·$4·name·$5·start·$4·type·$6·string·$12·display_text·$5·start·*6·$4·name·$3·end·$4·type·$6·string·$12·display_text·$3·end·
             > COMMAND LIST FILTERBY PATTERN *pop*
@@ -160,7 +160,7 @@ fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
         "> CLIENT KILL TYPE normal ; CLIENT KILL TYPE replica ; CLIENT KILL USER default ID 8 ; CLIENT LIST TYPE master
          > PUBLISH news m
          > CLIENT KILL TYPE pubsub USER default
-         > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9
+         > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9 0 -1
          > PUBLISH news m
          > GET a ; CLIENT KILL ID 7 SKIPME no ; SET a 1
          < 0 bulk x",
@@ -172,7 +172,7 @@ fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
           :1·
         > CLIENT KILL TYPE pubsub USER default
           :1·
-        > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9
+        > CLIENT KILL TYPE pubsub ; CLIENT KILL ID 9 ; CLIENT KILL 127.0.0.1:50001 ; CLIENT LIST TYPE pubsub ; CLIENT LIST ID 9 0 -1
           :0·:0·-ERR No such client·$0··$0··
         > PUBLISH news m
           :0·
@@ -185,6 +185,11 @@ fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
     "#]]
     .assert_eq(&text);
     assert!(world.hub.is_killed(9) && !world.hub.is_killed(7));
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> WATCH q r\n< 0 array int 1, int 2\n> MULTI ; GET a");
+    let mut line = String::new();
+    crate::redis::clients::line(&mut line, 7, &world.clients[&7], world.now, &world.hub);
+    assert!(line.contains(" flags=x ") && line.contains(" multi=1 watch=2 "), "{line}");
     let text = play(
         &mut World::new(Login::Open),
         "> MULTI ; GET a ; CLIENT KILL 127.0.0.1:50000 ; EXEC ; SET a 1
