@@ -654,7 +654,9 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
         let common::Message::Order { message, .. } = message else { return };
         match message {
             Message::Registry(inner) => match *inner {
-                inner @ (common::Message::Replies { .. } | common::Message::Redirect { .. }) => {
+                inner @ (common::Message::Replies { .. }
+                | common::Message::Redirect { .. }
+                | common::Message::Missed { .. }) => {
                     self.with_asker(effects, |asker, effects| asker.receive(from, inner, effects));
                     self.act(effects);
                 }
