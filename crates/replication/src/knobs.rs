@@ -9,6 +9,9 @@ pub(crate) const LEAST: Span = Span::from_millis(1);
 /// The longest.
 pub(crate) const MOST: Span = Span::from_secs(600);
 
+/// The key of the time between two signs of life.
+const HEARTBEAT: &str = "heartbeat";
+
 /// A silence that makes a suspect: longer than the time between two signs of life.
 pub(crate) fn silence(
     reader: &mut ParameterReader<'_>,
@@ -17,7 +20,11 @@ pub(crate) fn silence(
     heartbeat: Span,
 ) {
     *silence = reader.span(key, *silence, LEAST, MOST);
-    if *silence <= heartbeat {
+    if *silence <= heartbeat && !reader.gives(key) && reader.gives(HEARTBEAT) {
+        let wrong = format!("is not below {key}, which is {silence} unless given");
+        let right = format!("use a heartbeat below {silence}, or give {key} more than {heartbeat}");
+        reader.reject(HEARTBEAT, &wrong, &right);
+    } else if *silence <= heartbeat {
         let right = format!("use more than the heartbeat, {heartbeat}");
         reader.reject(key, "is not above the heartbeat", &right);
     }

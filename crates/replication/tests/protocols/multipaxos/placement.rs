@@ -51,6 +51,12 @@ fn mistakes_are_named_with_their_line_and_cure() {
           use more than the heartbeat, 1s"#]],
     );
     refused(
+        "parameters = { heartbeat = \"5s\" }\n",
+        expect![[r#"
+        test.toml:19: keyspace "main": parameter heartbeat = "5s" is not below election, which is 400ms unless given
+          use a heartbeat below 400ms, or give election more than 5s"#]],
+    );
+    refused(
         "parameters = { lease_length = \"1h\", drift_max_ppm = 0 }\n",
         expect![[r#"
         test.toml:19: keyspace "main": parameter lease_length = "1h" is out of range
