@@ -5,7 +5,7 @@ use crate::arguments::Redis as Arguments;
 use crate::{Status, Usage, log, node, output, protocols};
 use anyhow::Context;
 use isochrone_core::Deployment;
-use isochrone_core::deployment::{Address, Node};
+use isochrone_core::deployment::{Address, Node, PasswordHash};
 use isochrone_node::journal::{self, DataDirectory, Expect};
 use isochrone_node::node::{Sockets, StartError};
 use std::fmt::Write as _;
@@ -230,6 +230,13 @@ impl Settings {
                 "--databases {fewer}: there are {held}, and what the others hold would be served to nobody"
             );
             return Err(Usage(format!("{wrong}\n  leave it away, or name {held} or more")).into());
+        }
+        // Here, and not where the file is parsed: no such file has been written. The value is not shown: it may be the
+        // password itself.
+        if password.as_deref().is_some_and(|hash| PasswordHash::parse(hash).is_none()) {
+            let wrong = "--password-hash, or ISOCHRONE_PASSWORD_HASH: it is no hash";
+            let right = "give one made by `isochrone password`; in a shell put it into single quotes, or what follows each `$` is lost";
+            return Err(Usage(format!("{wrong}\n  {right}")).into());
         }
         let bind = bind.unwrap_or(self.bind);
         let certificate = certificate.or(self.certificate);

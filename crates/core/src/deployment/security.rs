@@ -17,7 +17,8 @@ impl PasswordHash {
         &self.0
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// The hash that a text is, if it is one.
+    pub fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split('$').collect();
         let base64 =
             |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');

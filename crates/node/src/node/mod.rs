@@ -178,6 +178,13 @@ impl Node {
         for keyspace in deployment.keyspaces() {
             keyspaces.add(&deployment, keyspace, &me, &region, protocols)?;
         }
+        let security = deployment.security();
+        let files = Files {
+            peer: security.peer.as_ref().map(|files| files.of(&me)),
+            client: security.client.as_ref().map(|files| files.of(&me)),
+        };
+        // Before there is data: a first start that is refused for them leaves none.
+        let loaded = files.load()?;
         let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces, &waker)?;
@@ -190,12 +197,6 @@ impl Node {
         let board = Arc::new(Board::new(Arc::clone(&metrics)));
 
         let mut random = system_random()?;
-        let security = deployment.security();
-        let files = Files {
-            peer: security.peer.as_ref().map(|files| files.of(&me)),
-            client: security.client.as_ref().map(|files| files.of(&me)),
-        };
-        let loaded = files.load()?;
         metrics.certificates.set(loaded.expiries);
         let certificates = match (&files.peer, &files.client) {
             (None, None) => None,
