@@ -1,9 +1,10 @@
 //! The command line: one definition per flag, from which parser, help, completions and manual derive.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use isochrone_core::Span;
 use isochrone_core::deployment::parse_span;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Geo-replicated data with strong consistency, at the latency the speed of light allows.
@@ -217,8 +218,8 @@ pub struct Sim {
     #[arg(long, value_name = "KINDS", default_value = "none")]
     pub faults: String,
     /// Threads for --seeds [default: the machine's cores]
-    #[arg(long, value_name = "T", requires = "seeds", conflicts_with = "seed")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "T", requires = "seeds", conflicts_with = "seed", value_parser = crate::learn::arguments::threads)]
+    pub threads: Option<NonZeroUsize>,
     /// Delays jitter by up to this share of themselves, percent
     #[arg(long, value_name = "PCT", default_value_t = 0.0)]
     pub jitter: f64,
@@ -246,7 +247,7 @@ pub struct Sim {
     /// Divide the keyspace into so many partitions, in the place of what the file says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub partitions: Option<u16>,
-    /// Plant a bug on purpose, to see that it is reported (a list: `--plant help`)
+    /// Plant a bug on purpose, to see that it is reported; the answer to a name that is none lists those of the protocol
     #[arg(long, value_name = "BUG")]
     pub plant: Option<String>,
     /// How figures are printed
@@ -258,9 +259,9 @@ pub struct Sim {
 #[command(
     after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check. Transactions (retwis, ycsbt, smallbank, bank, ledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens,\na client has one connection and one transaction under way, and what is aborted is counted and not tried again."
 )]
+#[command(group = ArgGroup::new("target").args(["file", "endpoint"]).required(true))]
 pub struct Bench {
     /// A deployment whose nodes are running: clients are spread over its regions
-    #[arg(required_unless_present = "endpoint", conflicts_with = "endpoint")]
     pub file: Option<PathBuf>,
     /// A Redis endpoint, ours or any other; for transactions a gRPC endpoint; may be given several times
     #[arg(long, value_name = "HOST:PORT")]

@@ -4,7 +4,7 @@ use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
-use isochrone_check::{Budget, History, Verdict, check_named};
+use isochrone_check::{Budget, History, ModelName, Verdict, check_named};
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
@@ -16,6 +16,19 @@ const TRANSACTIONS: &str = "transactions";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
+    // What is asked for is looked at before the file, which may be large.
+    let model = match arguments.model.as_str() {
+        TRANSACTIONS => None,
+        model => Some(model.parse::<ModelName>()?),
+    };
+    if let (Some(isolation), Some(model)) = (&arguments.isolation, model) {
+        return Err(Usage(format!(
+            "--isolation {isolation} is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not\n  leave it out",
+            model.as_str()
+        ))
+        .into());
+    }
+    let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse)?;
     let path = arguments.history.display().to_string();
     let file = File::open(&arguments.history).map_err(|cause| {
         Usage(format!("{path}: cannot be read: {cause}\n  `bench --history` and `sim --history` write one"))
@@ -27,8 +40,7 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         clock: Some(&clock),
         ..Budget::default()
     };
-    if arguments.model == TRANSACTIONS {
-        let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse)?;
+    let Some(model) = model else {
         let history = Transactions::read(&path, BufReader::new(file))?;
         some(&path, history.list.len())?;
         return told(arguments.format, &check_transactions(&history, isolation, &budget)?, |report| {
@@ -38,17 +50,10 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
                 TransactionVerdict::Undecided { .. } => Status::Undecided,
             }
         });
-    }
-    if arguments.isolation.is_some() {
-        return Err(Usage(format!(
-            "--isolation is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not\n  leave it out",
-            arguments.model
-        ))
-        .into());
-    }
+    };
     let history = History::read(&path, BufReader::new(file))?;
     some(&path, history.operations.len())?;
-    let report = check_named(&history, arguments.model.parse()?, &budget)?;
+    let report = check_named(&history, model, &budget)?;
     told(arguments.format, &report, |report| match report.verdict {
         Verdict::Linearizable => Status::Held,
         Verdict::Violation(_) => Status::Failed,

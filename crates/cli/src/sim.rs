@@ -13,6 +13,7 @@ use isochrone_sim::{FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
 use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
+use std::num::NonZeroUsize;
 
 mod campaign;
 mod transactions;
@@ -124,7 +125,7 @@ fn seeds(arguments: &Sim) -> Seeds {
         Some(count) => Seeds::new(arguments.from, count),
         None => Seeds::one(arguments.seed.unwrap_or(0)),
     };
-    Seeds { threads: arguments.threads.unwrap_or_else(cores), ..seeds }
+    Seeds { threads: arguments.threads.map_or_else(cores, NonZeroUsize::get), ..seeds }
 }
 
 fn faults(arguments: &Sim) -> anyhow::Result<FaultSet> {

@@ -65,6 +65,8 @@ pub(crate) struct Progress {
     pub(crate) committed: u64,
 }
 
+/// What helps where nobody answers.
+const THROUGH_GRPC: &str = "transactions go through gRPC, to the address of a node's `grpc`";
 /// After a transaction that was not taken up, its client rests this long: its node may be down.
 const REST: Duration = Duration::from_millis(50);
 /// How often it is told how far a run is.
@@ -99,9 +101,7 @@ async fn run(load: &Load, mut progress: impl FnMut(Progress) -> bool) -> anyhow:
             builder = builder.login(user, password);
         }
         let client = builder.connect().await.map_err(|error| match error {
-            client::Error::Unreachable(why) => {
-                anyhow::anyhow!("{why}; transactions go through gRPC, to the address of a node's `grpc`")
-            }
+            client::Error::Unreachable(why) => anyhow::anyhow!("{why}; {THROUGH_GRPC}"),
             error => error.into(),
         })?;
         keyspaces.push((client.keyspace(&*load.keyspace), *region));
@@ -237,6 +237,10 @@ impl One {
             Ok(client::Outcome::Aborted { reason, .. }) => (End::Aborted(aborted(reason)), None, None),
             Ok(client::Outcome::Unknown { why }) => (End::Unknown, None, Some(why)),
             Err(_) if done.gave_up => (End::Aborted(Reason::Client), None, None),
+            // Something listens, and has understood nobody yet: perhaps it speaks something else.
+            Err(error @ client::Error::Unreachable(_)) if self.books.borrow().committed == 0 => {
+                (End::Refused, None, Some(format!("{error}; {THROUGH_GRPC}")))
+            }
             Err(error @ client::Error::Unreachable(_))
             | Err(error @ client::Error::Refused { code: Code::Limit, .. }) => {
                 (End::Refused, None, Some(error.to_string()))

@@ -37,7 +37,7 @@ pub enum Verb {
 const THREADS_MAX: usize = 1024;
 
 /// A number of threads.
-fn threads(text: &str) -> Result<NonZeroUsize, String> {
+pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let number = text.parse::<NonZeroUsize>().ok().filter(|threads| threads.get() <= THREADS_MAX);
     number.ok_or_else(|| {
         format!("1 to {THREADS_MAX} threads are possible; left out, there is one for each core")

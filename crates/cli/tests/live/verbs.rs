@@ -139,18 +139,30 @@ fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
     std::fs::write(&one, text).unwrap();
     let (file, directory) = (file.to_str().unwrap(), folder.path().to_str().unwrap());
     let below = format!("{file}/below");
+    let long = format!("{directory}/{}", "x".repeat(300));
     let huge = "99999999999999";
     let cases: &[(&[&str], &str)] = &[
         (&["check", "/no/such/history"], "/no/such/history: cannot be read: No such file"),
         (&["check", directory], "Is a directory"),
         (&["check", file], "the history is empty"),
         (&["check", file, "--model", "transactions"], "the history is empty"),
+        (&["check", "/no/such/history", "--model", "foo"], "no model is named \"foo\""),
+        (
+            &["sim", THREE, "--set", "foo=1"],
+            "isochrone: --set foo=1: keyspace \"main\": unknown parameter \"foo\"",
+        ),
+        (
+            &["sim", THREE, "--protocol", "domino", "--set", "way=foo"],
+            "isochrone: --set way=foo: keyspace \"main\": parameter way = foo is not a choice",
+        ),
+        (&["sim", THREE, "--seeds", "1", "--threads", "0"], "1 to 1024 threads are possible"),
         (&["sim", THREE, "--seeds", "0"], "--seeds"),
         (&["sim", THREE, "--seed", "1", "--from", "1"], "cannot be used with '--from <S>'"),
         (&["sim", THREE, "--seed", "1", "--threads", "1"], "cannot be used with '--threads <T>'"),
         (&["cert", THREE, "--out", &below], "file/below: cannot make the directory: Not a directory"),
         (&["sim", THREE, "--duration", "0s"], "a time above 0"),
         (&["sim", THREE, "--moves", "3"], "--moves 3: the keyspace has one partition"),
+        (&["bench"], "not provided:\n  <FILE|--endpoint <HOST:PORT>>"),
         (&["bench", THREE, "--duration", "0s"], "a time above 0"),
         (&["bench", THREE, "--clients", "0"], "--clients"),
         (&["bench", THREE, "--pipeline", "0"], "--pipeline"),
@@ -163,6 +175,7 @@ fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
         (&["node", &one, "--name", "n", "--data", file], "file: this is no directory"),
         (&["up", "--plain", "--for", "1s", "--data", file], "file: this is no directory"),
         (&["up", "--plain", "--for", "1s", "--data", &below], "file: this is no directory"),
+        (&["up", "--plain", "--for", "1s", "--data", &long], "Name a directory that this user can make"),
     ];
     for (words, expected) in cases {
         let (status, out, err) = outcome(*words);
