@@ -3,6 +3,7 @@
 use super::engine::Seen;
 use anyhow::Context;
 use isochrone_check::{Operation, Outcome, Value, Writer};
+use isochrone_core::command;
 use isochrone_workload::described;
 use redis_protocol::resp2::types::OwnedFrame;
 use std::fs::File;
@@ -12,6 +13,8 @@ use std::path::Path;
 /// A history file that is being written.
 pub(crate) struct Recording {
     writer: Writer<BufWriter<File>>,
+    /// Records that were there before the run.
+    loaded: u64,
     failed: Option<anyhow::Error>,
 }
 
@@ -19,7 +22,7 @@ impl Recording {
     /// Makes the file, replacing one that is there.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Recording> {
         let file = crate::output::create(path)?;
-        Ok(Recording { writer: Writer::new(BufWriter::new(file)), failed: None })
+        Ok(Recording { writer: Writer::new(BufWriter::new(file)), loaded: 0, failed: None })
     }
 
     /// Puts a request down. A failure is kept and told at the end.
@@ -44,8 +47,35 @@ impl Recording {
             outcome,
             value,
         };
+        self.write(&operation);
+    }
+
+    /// Puts down what was loaded before the run, by a client of its own: each record as one write, at a time before all
+    /// else. Nobody reads while a batch is written, so nobody can tell; and keys that nothing else joins are checked apart.
+    /// A load that is refused, or whose answers are lost, ends the run.
+    pub(crate) fn loaded(&mut self, client: u64, batch: &command::Operation) {
+        let (_, keys, values) = described(batch);
+        for (key, written) in keys.into_iter().zip(values) {
+            self.loaded += 1;
+            self.write(&Operation {
+                client,
+                session: 0,
+                sequence: self.loaded,
+                keys: vec![key.into()],
+                op: "set".into(),
+                args: vec![written],
+                stamp: None,
+                invoked: 0,
+                returned: Some(0),
+                outcome: Outcome::Ok,
+                value: Some(Value::Text("OK".to_owned())),
+            });
+        }
+    }
+
+    fn write(&mut self, operation: &Operation) {
         if self.failed.is_none()
-            && let Err(error) = self.writer.write(&operation)
+            && let Err(error) = self.writer.write(operation)
         {
             self.failed = Some(error.into());
         }

@@ -71,14 +71,19 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         auth: auth(&arguments),
         reconnect: arguments.reconnect,
     };
+    let mut recorder = arguments.history.as_deref().map(history::Recording::create).transpose()?;
     // One by one: together they may be larger than this machine.
     let mut batches = load.workload.load().peekable();
     if batches.peek().is_some() && arguments.records != Some(1) {
         let (address, _) = load.endpoints[0];
+        let batches = batches.inspect(|batch| {
+            if let Some(recorder) = &mut recorder {
+                recorder.loaded(u64::from(load.clients), batch);
+            }
+        });
         wire::load(address, load.auth.as_ref(), batches.map(|batch| words(&batch)))
             .with_context(|| format!("loading {} records", load.workload.records))?;
     }
-    let mut recorder = arguments.history.as_deref().map(history::Recording::create).transpose()?;
     let progress = bar("measuring", 1000);
     let measured = engine::run(
         &load,

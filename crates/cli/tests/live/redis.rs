@@ -220,6 +220,26 @@ fn a_monitor_sees_how_many_commands_come_in_a_second() {
 }
 
 #[test]
+fn a_load_is_part_of_the_history_that_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = addresses(1)[0];
+    let data = folder.path().join("data");
+    let _process = redis(&data, address, &[]);
+    served(address, &["PING"]);
+    let (history, address) = (folder.path().join("history.jsonl"), address.to_string());
+    let bench = ["bench", "--endpoint", &address, "--clients", "4", "--records", "200", "--duration", "1s"];
+    for workload in ["ycsb-a", "get"] {
+        let asked = [&bench[..], &["--workload", workload, "--history", text(&history)]].concat();
+        let (status, out, err) = outcome(asked);
+        assert_eq!(status, 0, "{out}{err}");
+        let (status, out, err) = outcome(["check", text(&history)]);
+        assert_eq!(status, 0, "{out}{err}");
+    }
+    let (status, out, err) = outcome([&bench[..], &["--workload", "retwis"]].concat());
+    assert!(status != 0 && format!("{out}{err}").contains("transactions go through gRPC"), "{out}{err}");
+}
+
+#[test]
 fn with_a_password_nothing_is_answered_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let address = addresses(1)[0];
@@ -272,6 +292,15 @@ fn what_cannot_be_started_says_why_and_leaves_nothing() {
     let err = refused(&path.join("n0"), &["--port", &free]);
     assert!(err.contains("this data directory belongs to another cluster"), "{err}");
     assert!(!path.join("n0/deployment.toml").exists(), "nothing was written");
+
+    // What was mistyped must not leave data behind, which the corrected command would then find without a file.
+    let mistyped = path.join("mistyped");
+    let err = refused(&mistyped, &["--port", &free, "--cert", "none.pem", "--key", "none.key"]);
+    assert!(err.contains("none.pem: cannot read the certificate"), "{err}");
+    let err = refused(&mistyped, &["--port", &free, "--password-hash", "=19,t=2"]);
+    assert!(err.contains("--password-hash, or ISOCHRONE_PASSWORD_HASH: it is no hash"), "{err}");
+    assert!(err.contains("single quotes") && !err.contains("t=2"), "{err}");
+    assert!(fs::read_dir(&mistyped).unwrap().next().is_none(), "nothing was written");
 
     let err = refused(&path.join("open"), &["--bind", "0.0.0.0", "--insecure"]);
     assert!(err.contains("there is no password") && err.contains("--password-hash"), "{err}");
