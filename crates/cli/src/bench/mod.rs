@@ -199,7 +199,7 @@ impl Targets {
     fn of_deployment(deployment: &Deployment) -> anyhow::Result<Targets> {
         let names = deployment.regions().iter().map(|region| region.name.clone()).collect();
         let keyspace = deployment.keyspace(deployment.choose_keyspace(None)?);
-        let replicas: Vec<_> = keyspace.replicas.iter().map(|&node| deployment.node(node).region).collect();
+        let replicas = isochrone_plan::servers(deployment, keyspace);
         let floors = deployment
             .regions()
             .iter()

@@ -154,7 +154,7 @@ const CLOGGED_MAX: Span = Span::from_secs(60);
 const TAKEN: usize = 64;
 
 /// How many answers of unknown size may be under way: each is taken to have this part of the soft limit.
-const EAGER: usize = 128;
+pub(crate) const EAGER: usize = 128;
 
 /// Answers may be unsent up to so many times the soft limit. Above the limit itself nothing more is asked, but how large the
 /// answers are to what was asked before, nobody knows until they come: a client that reads them is not to blame.
@@ -405,12 +405,11 @@ impl State {
             && self.unsent + self.pipeline.ready() + self.expected() <= self.output_max
     }
 
-    /// Bytes that the answers under way are taken to have. How small those before were says nothing of the next: of answers
-    /// that are copies [`FLOODED`] may be under way, so that together they are within what may be unsent.
+    /// Bytes that the answers under way are taken to have, which for those that are copies is not less for how small those
+    /// before them were.
     fn expected(&self) -> usize {
-        let copies = self.pipeline.copying();
-        (self.pipeline.waiting() - copies) * self.expected
-            + copies * self.expected.max(self.output_max / FLOODED + 1)
+        let copies = self.pipeline.copying() * (self.output_max / EAGER + 1);
+        copies.max(self.pipeline.waiting() * self.expected)
     }
 
     /// Keeps what CLIENT LIST shows of it.
@@ -607,7 +606,7 @@ impl State {
             bytes: sink.bytes,
             muted,
             ordered: false,
-            copies: false,
+            copies: 0,
             fills: Fills::Nothing,
             lookups: Lookups::Nothing,
             name: self.last_command,

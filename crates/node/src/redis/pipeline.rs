@@ -1,6 +1,7 @@
 //! Replies in the order of their requests, whatever the order of the outcomes.
 
 use super::blocking::Fills;
+use super::connection::{EAGER, FLOODED};
 use super::lookups::Lookups;
 use super::reply::Version;
 use super::shape::Shape;
@@ -54,8 +55,8 @@ pub(crate) struct Waiting {
     pub(crate) muted: bool,
     /// Whether it is executed in its place among the writes.
     pub(crate) ordered: bool,
-    /// Whether [`copies`] is true of it.
-    pub(crate) copies: bool,
+    /// What [`copies`] says of it.
+    pub(crate) copies: usize,
     /// What it may give to those who wait for a key.
     pub(crate) fills: Fills,
     /// Whether what it reads is found.
@@ -67,10 +68,12 @@ pub(crate) struct Waiting {
     pub(crate) noted: Noted,
 }
 
-/// Whether the answer to this operation takes memory of its own as soon as it is made, with no bound in what is asked. Values
-/// and elements themselves are shared with the keyspace, so that of `GET`, `MGET` or a few elements of a list there is no
-/// copy until they are written.
-pub(crate) fn copies(operation: &Operation) -> bool {
+/// How much of what may be unsent the answer to this operation is to count as, in parts of [`EAGER`], where it takes memory of its
+/// own as soon as it is made, with no bound in what is asked. Values and elements themselves are shared with the keyspace, so that
+/// of `GET`, `MGET` or a few elements of a list there is no copy until they are written. Of whole collections, which are asked for by
+/// the hundred where they are small, [`EAGER`] may be under way; of others [`FLOODED`], so that together they are within what a client may
+/// leave unread.
+pub(crate) fn copies(operation: &Operation) -> usize {
     use Operation::*;
     match operation {
         GetRange { .. }
@@ -78,13 +81,9 @@ pub(crate) fn copies(operation: &Operation) -> bool {
         | Scan { .. }
         | Dump { .. }
         | Sort { .. }
-        | HGetAll { .. }
-        | HKeys { .. }
-        | HVals { .. }
         | HScan { .. }
         | HRandField { count: Some(_), .. }
         | LPos { count: Some(_), .. }
-        | SMembers { .. }
         | SScan { .. }
         | SRandMember { count: Some(_), .. }
         | SCombine { .. }
@@ -97,13 +96,16 @@ pub(crate) fn copies(operation: &Operation) -> bool {
         | XRead { .. }
         | XReadGroup { .. }
         | XGroup { .. }
-        | XInfo { .. } => true,
-        LRange { start, stop, .. } => {
-            (*start < 0) != (*stop < 0) || stop.saturating_sub(*start) >= FEW_ELEMENTS
+        | XInfo { .. } => EAGER / FLOODED,
+        HGetAll { .. } | HKeys { .. } | HVals { .. } | SMembers { .. } => 1,
+        LRange { start, stop, .. }
+            if (*start < 0) != (*stop < 0) || stop.saturating_sub(*start) >= FEW_ELEMENTS =>
+        {
+            EAGER / FLOODED
         }
         // All of it is one answer.
-        Transaction { operations, .. } => operations.iter().any(copies),
-        _ => false,
+        Transaction { operations, .. } => operations.iter().map(copies).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
@@ -126,7 +128,7 @@ impl Pipeline {
         self.waiting - self.ordered
     }
 
-    /// Requests under way of which [`copies`] is true.
+    /// What [`copies`] says of all requests under way.
     pub(crate) fn copying(&self) -> usize {
         self.copying
     }
@@ -174,7 +176,7 @@ impl Pipeline {
     pub(crate) fn wait(&mut self, waiting: Waiting) -> u64 {
         self.waiting += 1;
         self.ordered += usize::from(waiting.ordered);
-        self.copying += usize::from(waiting.copies);
+        self.copying += waiting.copies;
         self.bytes += waiting.bytes;
         self.slots.push_back(Slot::Waiting(waiting));
         self.first + self.slots.len() as u64 - 1
@@ -212,7 +214,7 @@ impl Pipeline {
             Slot::Waiting(waiting) => {
                 self.waiting -= 1;
                 self.ordered -= usize::from(waiting.ordered);
-                self.copying -= usize::from(waiting.copies);
+                self.copying -= waiting.copies;
                 self.bytes -= waiting.bytes;
                 Some(waiting)
             }

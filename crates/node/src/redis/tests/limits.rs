@@ -1,6 +1,6 @@
 //! Every limit, just kept and just passed.
 
-use super::super::connection::FLOODED;
+use super::super::connection::{EAGER, FLOODED};
 use super::{World, encode, encode_line, play};
 use crate::gateway::{Login, Outcome, Session};
 use crate::limits::Limits;
@@ -317,10 +317,11 @@ fn answers_that_are_copies_are_few_at_a_time_however_small_those_before_were() {
         world.receive(b"GET a\r\n");
         world.answer(id, Outcome::Done(Response::Nil));
     }
-    let few =
-        ["GETRANGE s 0 -1", "LRANGE l 0 -1", "HGETALL h", "ZRANGE z 0 9", "MULTI ; DUMP s ; DUMP s ; EXEC"];
+    let few = ["GETRANGE s 0 -1", "LRANGE l 0 -1", "ZRANGE z 0 9", "MULTI ; DUMP s ; DUMP s ; EXEC"];
     let many = ["GET a", "LRANGE l 0 99", "HMGET h a b"];
-    let all = few.map(|request| (request, FLOODED)).into_iter().chain(many.map(|request| (request, 1024)));
+    let collections = ["HGETALL h", "SMEMBERS s"].map(|request| (request, EAGER));
+    let few = few.map(|request| (request, FLOODED));
+    let all = few.into_iter().chain(collections).chain(many.map(|request| (request, 1024)));
     for (request, under_way) in all {
         let request: Vec<u8> = request.split(" ; ").flat_map(encode_line).collect();
         world.requests.clear();
