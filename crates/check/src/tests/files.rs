@@ -213,5 +213,6 @@ fn the_documented_example_is_true() {
     };
     let history = History::read("docs/histories.md", block("json").as_bytes()).unwrap();
     let report = check_named(&history, ModelName::Kv, &Budget::default()).unwrap();
-    assert_eq!(report.to_string(), block("text"));
+    // Only the program measures how long it takes.
+    assert_eq!(report.to_string(), block("text").replace(", 0.00 s", ""));
 }
